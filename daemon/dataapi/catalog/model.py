@@ -1,0 +1,276 @@
+"""What a database holds, as an immutable snapshot.
+
+A ``Catalog`` is built once per reload from one reflection query and never changes; a
+request keeps the snapshot that it started with.  Nothing here knows about roles' views
+of it (``privileges``), directives (``directives``) or API names (``names``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+Acl = tuple[tuple[int, frozenset[str]], ...]
+"""Grants of one object: pairs of a grantee's oid (0 for PUBLIC) and privilege words such as ``SELECT``."""
+
+
+class TableKind(Enum):
+    """``pg_class.relkind`` of what both APIs expose as a table."""
+
+    ORDINARY = "r"
+    PARTITIONED = "p"
+    VIEW = "v"
+    MATERIALIZED_VIEW = "m"
+    FOREIGN = "f"
+
+
+class TypeKind(Enum):
+    """``pg_type.typtype``, arrays apart."""
+
+    BASE = "b"
+    ARRAY = "A"
+    ENUM = "e"
+    DOMAIN = "d"
+    COMPOSITE = "c"
+    RANGE = "r"
+    MULTIRANGE = "m"
+    PSEUDO = "p"
+
+
+class Volatility(Enum):
+    """``pg_proc.provolatile``."""
+
+    IMMUTABLE = "i"
+    STABLE = "s"
+    VOLATILE = "v"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema of the search path."""
+
+    oid: int
+    name: str
+    comment: str | None
+    acl: Acl
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A data type that some column, argument or result uses.
+
+    :ivar element: the element type's oid for an array, else 0.
+    :ivar base: the type a domain is over (itself never a domain), else 0.
+    :ivar relation: the table's or composite's ``pg_class`` oid for a composite, else 0.
+    :ivar labels: an enum's labels in their order.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    kind: TypeKind
+    element: int = 0
+    base: int = 0
+    relation: int = 0
+    labels: tuple[str, ...] = ()
+    comment: str | None = None
+    acl: Acl = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table or view.
+
+    :ivar number: ``attnum``.
+    :ivar type: the type's oid.
+    :ivar typmod: ``atttypmod`` (of the domain's base when the column is of a domain that sets one), -1 for none.
+    :ivar nullable: False for NOT NULL, primary keys and domains with NOT NULL.
+    :ivar default: the default's SQL text, or None; also None for generated columns.
+    :ivar generated: ``generated always as (…)``.
+    :ivar identity: "" for none, "a" for ALWAYS, "d" for BY DEFAULT.
+    """
+
+    name: str
+    number: int
+    type: int
+    typmod: int
+    nullable: bool
+    default: str | None
+    generated: bool
+    identity: str
+    comment: str | None
+    acl: Acl
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueKey:
+    """Columns that a primary key, unique constraint or unpredicated unique index covers.
+
+    :ivar name: the constraint's or index's name.
+    :ivar constraint: whether it is a constraint (usable in ``on conflict on constraint``).
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    constraint: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, view, materialized view, foreign table or partitioned parent.
+
+    :ivar columns: in ``attnum`` order, dropped ones left out.
+    :ivar primary_key: column names in key order; empty without one (a directive may declare it).
+    :ivar unique_keys: the primary key first, if any.
+    :ivar row_security: whether row level security is enabled.
+    :ivar insertable, updatable, deletable: what ``pg_relation_is_updatable`` allows (always
+        True for ordinary and partitioned tables).
+    :ivar updatable_columns: for views, the columns that take writes; None when all do.
+    :ivar estimated_rows: ``reltuples``, -1 when never analyzed.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    kind: TableKind
+    type: int
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    unique_keys: tuple[UniqueKey, ...]
+    row_security: bool
+    insertable: bool
+    updatable: bool
+    deletable: bool
+    updatable_columns: frozenset[str] | None
+    estimated_rows: float
+    comment: str | None
+    owner: int
+    acl: Acl
+
+    def column(self, name: str) -> Column | None:
+        """Return the column of that name, or None."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key between two tables of the catalog.
+
+    :ivar table, foreign_table: oids of the referencing and the referenced table.
+    :ivar unique: the referencing columns are covered by a unique key, so that the
+        relationship is one-to-one.
+    """
+
+    name: str
+    table: int
+    columns: tuple[str, ...]
+    foreign_table: int
+    foreign_columns: tuple[str, ...]
+    unique: bool
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input argument of a function.
+
+    :ivar name: "" for a nameless argument.
+    :ivar default: the default's SQL text, or None when the argument is required.
+    """
+
+    name: str
+    type: int
+    default: str | None
+    variadic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of a function that returns ``table (…)`` or has OUT arguments."""
+
+    name: str
+    type: int
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of an exposed schema; procedures, aggregates, window and trigger functions are left out.
+
+    :ivar returns: the result type's oid.
+    :ivar returns_set: ``returns setof`` or ``returns table``.
+    :ivar rows: the planner's row estimate (``rows 1`` marks a to-one computed relationship).
+    :ivar columns: OUT and TABLE columns; empty otherwise.
+    :ivar settings: ``set`` clauses of the function, ``(name, value)``.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    arguments: tuple[Argument, ...]
+    returns: int
+    returns_set: bool
+    rows: float
+    columns: tuple[ResultColumn, ...]
+    volatility: Volatility
+    settings: tuple[tuple[str, str], ...]
+    comment: str | None
+    acl: Acl
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role that the daemon's login role may assume.
+
+    :ivar superuser: passes every grant check.
+    :ivar grantees: oids whose grants it has: itself, PUBLIC (0) and inherited memberships;
+        members of ``pg_read_all_data`` and ``pg_write_all_data`` have those roles' oids here too.
+    :ivar settings: ``alter role … set``, ``(name, value)``, which ``set role`` alone would not apply.
+    """
+
+    oid: int
+    name: str
+    superuser: bool
+    grantees: frozenset[int]
+    settings: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in the database's comments that could not be used.
+
+    :ivar place: the object, such as ``table public.account``.
+    :ivar message: what is wrong and what was done about it.
+    """
+
+    place: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """A snapshot of the exposed part of a database.
+
+    :ivar generation: grows by one at every reload of the process.
+    :ivar search_path: the exposed schemas' names in order (``db-schemas``).
+    :ivar types, tables: by oid; types include everything that columns, arguments and results use.
+    :ivar functions: of the exposed schemas.
+    :ivar roles: by name.
+    :ivar read_all, write_all: oids of ``pg_read_all_data`` and ``pg_write_all_data`` (0 before PostgreSQL 14).
+    """
+
+    generation: int
+    server_version: int
+    search_path: tuple[str, ...]
+    schemas: Mapping[str, Schema]
+    types: Mapping[int, Type]
+    tables: Mapping[int, Table]
+    foreign_keys: tuple[ForeignKey, ...]
+    functions: tuple[Function, ...]
+    roles: Mapping[str, Role]
+    read_all: int = 0
+    write_all: int = 0
+    problems: tuple[Problem, ...] = field(default=())

@@ -1,0 +1,47 @@
+"""What goes to PostgreSQL in one message: a caller's role, settings and statements.
+
+A message is one simple-query string and so one implicit transaction: role and settings
+are local to it and end with it (design: "One request, one network round trip").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """A statement's text with ``$1`` … ``$n`` slots; compared by identity, prepared at first use.
+
+    The text holds catalog identifiers and slots only, never text of a request.
+
+    :ivar types: the SQL type name of each slot, such as ``bigint`` or ``text[]``;
+        ``unknown`` leaves it to PostgreSQL to infer from the place of the slot.
+    """
+
+    text: str
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A statement and the text form of its values; None is NULL."""
+
+    statement: Statement
+    values: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Everything that travels in one round trip.
+
+    :ivar role: the role that the transaction runs under; never empty.
+    :ivar settings: further transaction-local settings, ``(name, value)``, set after the role.
+    :ivar statements: run in order; the last one's rows are the answer.
+    :ivar read_only: whether the transaction refuses to write.
+    """
+
+    role: str
+    settings: tuple[tuple[str, str], ...]
+    statements: tuple[Bound, ...]
+    read_only: bool = True

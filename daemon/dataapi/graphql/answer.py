@@ -1,0 +1,48 @@
+"""A GraphQL request and its answer as values, between the HTTP rules and the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class GraphQLRequest:
+    """The members of a GraphQL-over-HTTP request, their JSON types already checked.
+
+    :ivar read_only: the request came by GET, so that only queries may run.
+    """
+
+    query: str
+    operation_name: str | None = None
+    variables: Mapping[str, Any] | None = None
+    extensions: Mapping[str, Any] | None = None
+    read_only: bool = False
+
+
+class Stage(Enum):
+    """How far an operation came, which decides the HTTP status (reference/graphql.md 2.2)."""
+
+    PARSE = "parse"
+    VALIDATION = "validation"
+    VARIABLES = "variables"
+    METHOD = "method"  # a mutation by GET: 405 with Allow: POST
+    EXECUTION = "execution"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the engine answers.
+
+    :ivar data: the JSON text of ``data`` (``null`` when an error reached the root), or
+        None when the operation was never executed and the member is absent.
+    :ivar errors: formatted errors: ``message``, ``locations``, ``path``, ``extensions``.
+    :ivar extensions: the response's ``extensions`` member, left out when empty.
+    """
+
+    stage: Stage
+    data: str | None
+    errors: tuple[Mapping[str, Any], ...] = ()
+    extensions: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,83 @@
+"""The configuration as frozen values, read from an ini file, the environment and secret files.
+
+Keys and defaults are those of ``etc/dataapi.ini``; see its comments for what each is for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+
+class TransactionEnd(Enum):
+    """``db-tx-end``."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    COMMIT_ALLOW_OVERRIDE = "commit-allow-override"
+    ROLLBACK_ALLOW_OVERRIDE = "rollback-allow-override"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A ``[project]`` section: one database, its keys and its limits. Secrets are not shown by ``repr``."""
+
+    ref: str
+    organization: str
+    db_uri: str = field(repr=False)
+    hosts: tuple[str, ...] = ()
+    db_schemas: tuple[str, ...] = ("public",)
+    db_extra_search_path: tuple[str, ...] = ("public",)
+    db_anon_role: str = "anon"
+    db_pool: int = 10
+    db_pool_acquisition_timeout: float = 10.0
+    db_max_rows: int | None = None
+    db_pre_request: str | None = None
+    db_prepared_statements: bool = True
+    db_channel_enabled: bool = True
+    db_tx_end: TransactionEnd = TransactionEnd.COMMIT
+    db_plan_enabled: bool = False
+    db_aggregates_enabled: bool = False
+    jwt_secret: str | None = field(default=None, repr=False)
+    jwt_aud: str | None = None
+    jwt_role_claim_key: str = ".role"
+    jwt_cache_max_entries: int = 1000
+    require_api_key: bool = True
+    publishable_keys: tuple[str, ...] = field(default=(), repr=False)
+    secret_keys: tuple[str, ...] = field(default=(), repr=False)
+    openapi_mode: str = "follow-privileges"
+    graphql_max_depth: int = 20
+    graphql_max_aliases: int = 100
+    graphql_max_tokens: int = 10_000
+    graphql_max_cost: int = 100_000
+    graphql_non_null_relationships: bool = False
+    max_body: int = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Webhooks:
+    """The ``[webhooks]`` section. Waits and times are in seconds."""
+
+    db_uri: str | None = field(default=None, repr=False)
+    retry_waits: tuple[float, ...] = (10.0, 30.0, 90.0, 270.0)
+    timeout: float = 20.0
+    retention_days: int = 14
+    concurrency: int = 256
+    concurrency_per_host: int = 16
+    allow_addresses: tuple[str, ...] = ()
+    require_https: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A whole configuration, checked."""
+
+    projects: tuple[Project, ...]
+    listen: tuple[str, ...] = ("tcp:8000:interface=127.0.0.1",)
+    admin_listen: tuple[str, ...] = ("tcp:8001:interface=127.0.0.1",)
+    workers: int = 1
+    log_format: str = "json"
+    log_level: str = "error"
+    webhooks: Webhooks = field(default_factory=Webhooks)
+    file: Path | None = None
