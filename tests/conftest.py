@@ -1,0 +1,140 @@
+"""Fixtures that every test shares: a PostgreSQL of their own, a time limit and a clean reactor."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_twisted
+from support.postgres import Database, Server
+from twisted.internet import defer, task
+from twisted.logger import LogEvent, globalLogPublisher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    Test = Callable[..., Coroutine[Any, Any, None]]
+
+TIME_LIMIT = 60.0
+"""Seconds that one test may take; ``@pytest.mark.time_limit(seconds)`` says otherwise."""
+
+_SETTLE = 2.0
+"""Seconds that a test's connections and timers get to go away after it ended."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker that changes a test's time limit."""
+    config.addinivalue_line("markers", "time_limit(seconds): how long this test may take.")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the time limit around every ``async def`` test."""
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.obj = _limited(item.obj, _time_limit(item))
+
+
+def _time_limit(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("time_limit")
+    return float(marker.args[0]) if marker else TIME_LIMIT
+
+
+def _limited(test: Test, seconds: float) -> Test:
+    @functools.wraps(test)
+    async def run(*arguments: Any, **named: Any) -> None:
+        # pytest-twisted chooses the reactor, so it is not imported before a test runs.
+        from twisted.internet import reactor  # noqa: PLC0415
+
+        deferred: defer.Deferred[None] = defer.Deferred.fromCoroutine(test(*arguments, **named))
+        await deferred.addTimeout(seconds, reactor)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def reactor() -> Any:
+    """Give the reactor that pytest-twisted installed."""
+    from twisted.internet import reactor as installed  # noqa: PLC0415 - see above
+
+    return installed
+
+
+@pytest.fixture(autouse=True)
+def _time_limit_of_blocking_code(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that blocks: code that never returns to the reactor is beyond a Deferred's time-out."""
+
+    def expired(_number: int, _frame: object) -> None:
+        raise TimeoutError(f"{request.node.nodeid} blocks for too long")
+
+    before = signal.signal(signal.SIGALRM, expired)
+    signal.setitimer(signal.ITIMER_REAL, _time_limit(request.node) * 2)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _in_use(reactor: Any) -> list[object]:
+    """Return the reactor's timers and sockets, without those that it opened for itself."""
+    descriptors = [*reactor.getReaders(), *reactor.getWriters()]
+    own = ("twisted.internet._signals", "twisted.internet.posixbase")
+    foreign = [one for one in descriptors if type(one).__module__ not in own]
+    return [*reactor.getDelayedCalls(), *foreign]
+
+
+@pytest.fixture(autouse=True)
+def _clean_reactor(reactor: Any) -> Iterator[None]:
+    """Fail a test that leaves timers or sockets in the reactor, or a failure that nobody handled."""
+    failures: list[str] = []
+    before = _in_use(reactor)
+
+    def left_over() -> list[object]:
+        return [one for one in _in_use(reactor) if one not in before]
+
+    def unhandled(event: LogEvent) -> None:
+        if event.get("log_namespace") == "twisted.internet.defer" and "log_failure" in event:
+            failures.append(event["log_failure"].getTraceback())
+
+    globalLogPublisher.addObserver(unhandled)  # type: ignore[arg-type]
+    yield
+    try:
+        waited = 0.0
+        while left_over() and waited < _SETTLE:
+            pytest_twisted.blockon(task.deferLater(reactor, 0.02))
+            waited += 0.02
+    finally:
+        globalLogPublisher.removeObserver(unhandled)  # type: ignore[arg-type]
+    assert left_over() == [], "the test leaves these in the reactor"
+    assert not failures, "\n".join(failures)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Yield a PostgreSQL cluster for the whole session, with the API's roles."""
+    running = Server()
+    try:
+        running.create()
+        yield running
+    finally:
+        running.remove()
+
+
+@pytest.fixture
+def database(server: Server) -> Iterator[Database]:
+    """Yield an empty database for one test."""
+    created = server.create_database()
+    yield created
+    server.drop_database(created)
+
+
+@pytest.fixture(scope="session")
+def chinook(server: Server) -> Database:
+    """Give the Chinook sample that the session's tests share: only read it.
+
+    ``server.create_chinook()`` makes a copy of one's own.
+    """
+    return server.create_chinook()

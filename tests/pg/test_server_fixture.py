@@ -1,0 +1,51 @@
+"""The tests' own PostgreSQL does what other tests rely on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg2
+import pytest
+
+if TYPE_CHECKING:
+    from support.postgres import Database, Server
+
+
+def test_databases_are_separate(server: Server) -> None:
+    """What is made in one database is not in the next."""
+    first = server.create_database("create table only_here (id int)")
+    second = server.create_database()
+    assert first.execute("select to_regclass('only_here')::text") == [("only_here",)]
+    assert second.execute("select to_regclass('only_here')::text") == [(None,)]
+
+
+def test_the_authenticator_may_assume_the_api_roles_and_nothing_else(database: Database) -> None:
+    """Authenticator has no rights of its own but those it assumes."""
+    database.execute("create table secret (id int); grant select on secret to authenticated")
+    connection = psycopg2.connect(database.uri)
+    cursor = connection.cursor()
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+        cursor.execute("select * from secret")
+    connection.rollback()
+    cursor.execute("set role authenticated; select count(*) from secret")
+    assert cursor.fetchone() == (0,)
+    connection.close()
+
+
+def test_a_restart_keeps_port_and_data(server: Server, database: Database) -> None:
+    """A restart ends connections, and the same address works after it."""
+    database.execute("create table kept (id int)")
+    connection = psycopg2.connect(database.uri)
+    server.restart()
+    with pytest.raises(psycopg2.OperationalError):
+        connection.cursor().execute("select 1")
+    assert database.execute("select count(*) from kept") == [(0,)]
+
+
+def test_chinook_is_loaded_for_every_api_role(chinook: Database) -> None:
+    """The sample's tables are readable as anon."""
+    connection = psycopg2.connect(chinook.uri)
+    cursor = connection.cursor()
+    cursor.execute("set role anon; select count(*) from track")
+    assert cursor.fetchone() == (3503,)
+    connection.close()

