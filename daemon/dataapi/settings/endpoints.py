@@ -1,0 +1,116 @@
+"""Twisted's endpoint strings, checked without binding anything.
+
+The grammar is that of ``twisted.internet.endpoints.serverFromString``: arguments are
+separated by ``:``, named ones have a ``=``, and a backslash takes the next character as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dataapi.settings.mistakes import Rejected
+
+_NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The arguments of one type of endpoint, in their positional order; the first is required."""
+
+    arguments: tuple[str, ...]
+    example: str
+
+
+KINDS = {
+    "tcp": _Kind(("port", "interface", "backlog"), "tcp:8000:interface=127.0.0.1"),
+    "tcp6": _Kind(("port", "backlog", "interface"), r"tcp6:8000:interface=\:\:1"),
+    "ssl": _Kind(
+        (
+            "port",
+            "privateKey",
+            "certKey",
+            "sslmethod",
+            "interface",
+            "backlog",
+            "extraCertChain",
+            "dhParameters",
+        ),
+        "ssl:8443:privateKey=/etc/dataapi/key.pem:certKey=/etc/dataapi/cert.pem",
+    ),
+    "unix": _Kind(("address", "mode", "backlog", "lockfile"), "unix:/run/dataapi/http.sock:mode=660"),
+    "systemd": _Kind(("domain", "index", "name"), "systemd:domain=INET:name=http"),
+}
+_SEPARATOR = re.compile(rf"\n|,\s*(?=(?:{'|'.join(KINDS)}):)")
+
+
+def split_endpoints(text: str) -> tuple[str, ...]:
+    """Split a list of endpoints, one a line or with a comma before the next one's type."""
+    return tuple(part.strip() for part in _SEPARATOR.split(text) if part.strip())
+
+
+def check_endpoint(text: str) -> str:
+    """Return ``text`` when it is an endpoint that the daemon can listen on.
+
+    :raises Rejected: naming what is wrong with it.
+    """
+    kind_name, *rest = _tokens(text)
+    if kind_name[0] is not None or kind_name[1] not in KINDS:
+        raise Rejected(f"expected a Twisted endpoint: {', '.join(f'{name}:…' for name in KINDS)}")
+    name = kind_name[1]
+    kind = KINDS[name]
+    arguments = _arguments(name, kind, rest)
+    if kind.arguments[0] not in arguments:
+        raise Rejected(f"expected a {kind.arguments[0]}, as in {kind.example}")
+    if "port" in arguments and not _in_range(arguments["port"], 65535):
+        raise Rejected(f"expected a port from 0 to 65535, as in {kind.example}")
+    if "backlog" in arguments and not _in_range(arguments["backlog"], 65535):
+        raise Rejected("expected a whole number for backlog")
+    if "mode" in arguments and re.fullmatch("[0-7]{3,4}", arguments["mode"]) is None:
+        raise Rejected(f"expected an octal mode, as in {kind.example}")
+    if name == "systemd" and ("index" in arguments) == ("name" in arguments):
+        raise Rejected(f"expected either index or name, as in {kind.example}")
+    return text
+
+
+def _arguments(name: str, kind: _Kind, tokens: list[tuple[str | None, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for position, (argument, value) in enumerate(tokens):
+        if argument is None:
+            if position >= len(kind.arguments):
+                raise Rejected(f"expected at most {len(kind.arguments)} arguments, as in {kind.example}")
+            argument = kind.arguments[position]  # noqa: PLW2901 - a positional argument gets its name
+        elif argument not in kind.arguments:
+            raise Rejected(
+                f"{name} has no argument {argument!r}; expected one of {', '.join(kind.arguments)}"
+            )
+        if argument in found:
+            raise Rejected(f"expected the argument {argument} only once")
+        if not value:
+            raise Rejected(f"expected a value for {argument}, as in {kind.example}")
+        found[argument] = value
+    return found
+
+
+def _in_range(text: str, highest: int) -> bool:
+    return _NUMBER.fullmatch(text) is not None and int(text) <= highest
+
+
+def _tokens(text: str) -> list[tuple[str | None, str]]:
+    """Split into ``(name or None, value)`` pairs."""
+    tokens: list[tuple[str | None, str]] = []
+    name: str | None = None
+    current = ""
+    characters = iter(text)
+    for character in characters:
+        if character == "\\":
+            current += next(characters, "")
+        elif character == "=" and name is None:
+            name, current = current, ""
+        elif character == ":":
+            tokens.append((name, current))
+            name, current = None, ""
+        else:
+            current += character
+    tokens.append((name, current))
+    return tokens

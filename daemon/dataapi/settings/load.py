@@ -1,0 +1,212 @@
+"""Sources in, frozen settings out – or every mistake at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dataapi.settings.keys import keys_of
+from dataapi.settings.mistakes import ConfigurationError, Mistake, Rejected, suggestion
+from dataapi.settings.model import Project, Settings, Webhooks
+from dataapi.settings.parsers import ref as parse_ref
+from dataapi.settings.sources import (
+    DEFAULT_FILES,
+    Entry,
+    from_environment,
+    from_ini,
+    read_text,
+    variable_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+DEFAULT_REF = "abcdefghijklmnopqrst"
+DEFAULT_ORGANIZATION = "default"
+SECTIONS = ("dataapi", "project", "webhooks")
+
+
+def load(
+    path: Path | None,
+    environ: Mapping[str, str],
+    *,
+    overrides: Iterable[tuple[str, str, str]] = (),
+    read_file: Callable[[Path], bytes] = Path.read_bytes,
+) -> Settings:
+    """Return the configuration.
+
+    :param path: the ini file; None takes the first of ``DEFAULT_FILES`` that exists, or none.
+    :param environ: ``DATAAPI_<SECTION>_<KEY>`` wins over the file.
+    :param overrides: ``(section, key, value)`` from the command line, which wins over both.
+    :param read_file: reads the ini file and the files that values of the form ``@/path`` name.
+    :raises ConfigurationError: with every mistake.
+    """
+    reading = _Reading(read_file)
+    file = reading.file(path)
+    entries, unknown = from_environment(environ)
+    reading.mistakes += unknown
+    reading.take(entries)
+    reading.take(Entry("command line", *override) for override in overrides)
+    if not reading.usable:
+        raise ConfigurationError(reading.mistakes)
+    if file is None and not any(section.startswith("project") for section in reading.sections):
+        raise ConfigurationError([*reading.mistakes, _nothing_found()])
+    settings = _assemble(reading, file)
+    if reading.mistakes:
+        raise ConfigurationError(reading.mistakes)
+    return settings
+
+
+def _nothing_found() -> Mistake:
+    looked = " and ".join(str(candidate) for candidate in DEFAULT_FILES)
+    wanted = f"no file found, looked for {looked}; name one with --config, or set {variable_name('project', 'db-uri')}"
+    return Mistake("configuration", "", "", None, wanted)
+
+
+class _Reading:
+    """What has been read so far: the entry that wins for each key, and the mistakes."""
+
+    def __init__(self, read_file: Callable[[Path], bytes]) -> None:
+        self._read_file = read_file
+        self.place = "configuration"
+        self.usable = True
+        self.mistakes: list[Mistake] = []
+        self.sections: dict[str, dict[str, Entry]] = {}
+
+    def file(self, path: Path | None) -> Path | None:
+        """Read the named file, else the first default one, and return which it was."""
+        for candidate in DEFAULT_FILES if path is None else (path,):
+            try:
+                text = read_text(candidate, self._read_file)
+            except ValueError as error:
+                if path is None and isinstance(error.__cause__, FileNotFoundError):
+                    continue
+                self.mistakes.append(Mistake(str(candidate), "", "", None, str(error)))
+                self.usable = False
+                return candidate
+            self.place = str(candidate)
+            names, entries, mistakes = from_ini(text, self.place)
+            self.usable = not mistakes or bool(entries)
+            self.mistakes += mistakes
+            for name in names:
+                self.sections[name] = {}
+            self.take(entries)
+            return candidate
+        return None
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Let these entries win over earlier ones."""
+        for entry in entries:
+            self.sections.setdefault(entry.section, {})[entry.key] = entry
+
+    def values(self, section: str) -> dict[str, Any]:
+        """Return the section's values by field name, leaving out what keeps its default or is a mistake."""
+        keys = keys_of(section)
+        assert keys is not None
+        values: dict[str, Any] = {}
+        for name, entry in self.sections.get(section, {}).items():
+            key = keys.get(name)
+            if key is None:
+                # The value is not shown: the key may be a misspelt secret.
+                wanted = f"no such key{suggestion(name, keys)}"
+                self.mistakes.append(entry.mistake(wanted, secret=True))
+                continue
+            try:
+                value = self._resolve(entry)
+                if value or key.empty_means_empty:
+                    values[name.replace("-", "_")] = key.parse(value)
+            except Rejected as error:
+                self.mistakes.append(
+                    entry.mistake(str(error), secret=key.secret or entry.value.startswith("@/"))
+                )
+                values[name.replace("-", "_")] = None
+        return values
+
+    def _resolve(self, entry: Entry) -> str:
+        """Return the entry's value, read from the file that ``@/path`` names."""
+        if not entry.value.startswith("@/"):
+            return entry.value.strip()
+        path = Path(entry.value[1:].strip())
+        try:
+            text = read_text(path, self._read_file)
+        except ValueError as error:
+            raise Rejected(f"the file {path} {error}") from error
+        return text.removesuffix("\n").removesuffix("\r")
+
+
+def _assemble(reading: _Reading, file: Path | None) -> Settings:
+    """Build the values and check what concerns more than one key."""
+    names = list(reading.sections)
+    for name in names:
+        if keys_of(name) is None:
+            wanted = f"no such section{suggestion(name, SECTIONS)}"
+            reading.mistakes.append(Mistake(reading.place, name, "", None, wanted))
+    service = reading.values("dataapi")
+    sections = [name for name in names if name == "project" or name.startswith("project:")]
+    if not sections:
+        wanted = "expected a section [project], or several [project:REF]"
+        reading.mistakes.append(Mistake(reading.place, "", "", None, wanted))
+    if len(sections) > 1 and "project" in sections:
+        wanted = "expected either one [project] or several [project:REF], not both"
+        reading.mistakes.append(Mistake(reading.place, "project", "", None, wanted))
+    projects = {section: _project(reading, section) for section in sections}
+    _check_several(reading, projects)
+    webhooks = reading.values("webhooks")
+    if reading.mistakes:
+        raise ConfigurationError(reading.mistakes)
+    built = tuple(Project(**values) for values in projects.values())
+    return Settings(projects=built, webhooks=Webhooks(**webhooks), file=file, **service)
+
+
+def _project(reading: _Reading, section: str) -> dict[str, Any]:
+    values = reading.values(section)
+    _, several, name = section.partition(":")
+
+    def wrong(key: str, wanted: str) -> None:
+        reading.mistakes.append(Mistake(reading.place, section, key, None, wanted))
+
+    if several:
+        try:
+            values.setdefault("ref", parse_ref(name))
+        except Rejected as error:
+            wrong("", f"{error} after [project:")
+        else:
+            if values["ref"] not in (name, None):
+                wrong("ref", f"expected {name}, the reference in the section's name, or no such key")
+    values.setdefault("ref", DEFAULT_REF)
+    values.setdefault("organization", DEFAULT_ORGANIZATION)
+    if "db_uri" not in values:
+        wrong("db-uri", "expected a connection string such as postgresql://authenticator@127.0.0.1/app")
+    _check_keys(values, wrong)
+    return values
+
+
+def _check_keys(values: Mapping[str, Any], wrong: Callable[[str, str], None]) -> None:
+    """See that the project can be called, and that no key means two roles."""
+    publishable, secret = values.get("publishable_keys", ()), values.get("secret_keys", ())
+    if set(publishable or ()) & set(secret or ()):
+        wrong("secret-keys", "expected other keys than in publishable-keys")
+    admits = "jwt_secret" in values or publishable != () or secret != ()
+    if values.get("require_api_key", True) and not admits:
+        wrong(
+            "require-api-key",
+            "no request could be admitted: expected jwt-secret, publishable-keys or secret-keys "
+            "(dataapi keys makes them), or require-api-key = no",
+        )
+
+
+def _check_several(reading: _Reading, projects: Mapping[str, Mapping[str, Any]]) -> None:
+    """See that a request's host name leads to one project and a reference to one."""
+    if len(projects) < 2:
+        return
+    owners: dict[str, str] = {}
+    for section, values in projects.items():
+        hosts = values.get("hosts", ())
+        if hosts == ():
+            wanted = "expected host names, because there are several projects"
+            reading.mistakes.append(Mistake(reading.place, section, "hosts", None, wanted))
+        for host in dict.fromkeys(hosts or ()):
+            owner = owners.setdefault(host, section)
+            if owner != section:
+                wanted = f"expected each host name in one project only; [{owner}] has it too"
+                reading.mistakes.append(Mistake(reading.place, section, "hosts", host, wanted))
