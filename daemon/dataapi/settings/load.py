@@ -1,4 +1,4 @@
-"""Sources in, frozen settings out – or every mistake at once."""
+"""Sources in, frozen settings out, or every mistake at once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def load(
 
 def _nothing_found() -> Mistake:
     looked = " and ".join(str(candidate) for candidate in DEFAULT_FILES)
-    wanted = f"no file found, looked for {looked}; name one with --config, or set {variable_name('project', 'db-uri')}"
+    variable = variable_name("project", "db-uri")
+    wanted = f"no file found, looked for {looked}; name one with --config, or set {variable}"
     return Mistake("configuration", "", "", None, wanted)
 
 

@@ -66,7 +66,10 @@ def read_text(path: Path, read_file: Callable[[Path], bytes]) -> str:
 
 
 def from_ini(text: str, place: str) -> tuple[list[str], list[Entry], list[Mistake]]:
-    """Return an ini file's sections, entries and mistakes; lines that cannot be read are named by number alone."""
+    """Return an ini file's sections, entries and mistakes.
+
+    A line that cannot be read is named by its number alone, because it may hold a secret.
+    """
     reader = _Reader()
     mistakes: list[Mistake] = []
     try:
@@ -123,13 +126,11 @@ def _key(words: str) -> str:
 
 
 def _variables(section: str) -> list[str]:
-    names = {"dataapi": SERVICE, "webhooks": WEBHOOKS, section: PROJECT, "project": PROJECT}
-    return [
-        variable_name(name, key)
-        for name, keys in names.items()
-        for key in keys
-        if keys is (keys_of(name) or keys)
-    ]
+    """Return every variable's name, with those of the own section of one of several projects."""
+    sections = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
+    if section.startswith("project:"):
+        sections[section] = PROJECT
+    return [variable_name(name, key) for name, keys in sections.items() for key in keys]
 
 
 def variable_name(section: str, key: str) -> str:
