@@ -1,0 +1,1 @@
+"""GraphQL: a schema for each role, and documents compiled to the algebra."""

@@ -1,0 +1,1 @@
+"""The algebra both APIs compile to, and its one SQL generator."""

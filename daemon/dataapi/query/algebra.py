@@ -1,0 +1,440 @@
+"""The algebra that both APIs compile to: what to read or change, and how to answer it.
+
+A front end (GraphQL, REST) turns a request into these values; ``sql`` turns them into one
+statement.  They hold catalog objects, fixed words and ``Parameter``s; a value of a request
+appears only behind a ``Parameter``, whose source the front end resolves when it binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+
+from dataapi.catalog.model import Function, Table
+
+# ---------------------------------------------------------------- values and expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A slot of the statement.
+
+    :ivar source: where the front end finds the value when it binds; equal parameters share a slot.
+    :ivar type: the slot's SQL type as text, ``unknown`` to let PostgreSQL infer it.
+    """
+
+    source: Hashable
+    type: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOf:
+    """A column of the current row."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedOf:
+    """A computed field: a function of the current row."""
+
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedOf:
+    """An expression over the one row that a to-one relationship leads to."""
+
+    rows: Rows
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedAggregateOf:
+    """An aggregate over the rows that a to-many relationship leads to.
+
+    :ivar expression: None for ``count(*)``.
+    """
+
+    rows: Rows
+    function: AggregateFunction
+    expression: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPathOf:
+    """A member of a JSON value, as text.
+
+    :ivar path: a ``text[]`` parameter.
+    """
+
+    expression: Expression
+    path: Parameter
+
+
+Expression = ColumnOf | ComputedOf | RelatedOf | RelatedAggregateOf | JsonPathOf
+
+# ---------------------------------------------------------------- conditions
+
+
+class Operator(Enum):
+    """A comparison; its value is the SQL operator."""
+
+    EQ = "="
+    NEQ = "<>"
+    GT = ">"
+    GTE = ">="
+    LT = "<"
+    LTE = "<="
+    LIKE = "~~"
+    ILIKE = "~~*"
+    REGEX = "~"
+    IREGEX = "~*"
+    STARTS_WITH = "^@"
+    CONTAINS = "@>"
+    CONTAINED_BY = "<@"
+    OVERLAPS = "&&"
+    HAS_KEY = "?"
+    IN = "= any"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """``left operator right``."""
+
+    left: Expression
+    operator: Operator
+    right: Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class TextSearch:
+    """Full-text search of an expression by a query in web search syntax."""
+
+    left: Expression
+    query: Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """``is null``, or ``is not null`` when negated."""
+
+    left: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of them; true when empty."""
+
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any of them; false when empty."""
+
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Negation."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Whether rows exist, such as related ones."""
+
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """The rows that come strictly after a position in an order (keyset pagination).
+
+    :ivar values: one per term; None where the position's value is NULL.
+    :ivar inclusive_before: the complement instead: the rows up to and with the position.
+    """
+
+    order: tuple[OrderTerm, ...]
+    values: tuple[Parameter | None, ...]
+    inclusive_before: bool = False
+
+    def complement(self) -> After:
+        """Return the condition of all other rows."""
+        return After(self.order, self.values, not self.inclusive_before)
+
+
+Condition = Compare | TextSearch | IsNull | And | Or | Not | Exists | After
+
+# ---------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTerm:
+    """One term of an order.
+
+    :ivar nullable: whether the expression can be NULL; if not, ``nulls_first`` is of no
+        effect and left out of the SQL, so that plain indexes serve both directions.
+    """
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = False
+    nullable: bool = True
+
+    def reversed(self) -> OrderTerm:
+        """Return the term of the opposite order."""
+        return OrderTerm(self.expression, not self.descending, not self.nulls_first, self.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Equality of columns of the current row with columns of the enclosing one."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function's arguments: ``(name, value)``; a name of "" is positional.
+
+    :ivar of_row: pass the enclosing row first (computed fields and relationships).
+    """
+
+    function: Function
+    arguments: tuple[tuple[str, Parameter], ...] = ()
+    of_row: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a table, or of a function that returns rows of it.
+
+    :ivar table: what the rows are of; None for a function of its own result columns.
+    :ivar call: the function to call instead of reading the table.
+    :ivar unique: at most one row can match, so that no limit is needed.
+    """
+
+    table: Table | None
+    call: Call | None = None
+    join: Join | None = None
+    where: Condition | None = None
+    order: tuple[OrderTerm, ...] = ()
+    limit: Parameter | int | None = None
+    offset: Parameter | None = None
+    unique: bool = False
+
+
+# ---------------------------------------------------------------- output
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A fixed text, such as a type's name; never a request's."""
+
+    text: str
+
+
+Key = Text | Parameter
+"""An output member's name: a name of the schema, or a client's alias behind a parameter."""
+
+
+class Form(Enum):
+    """How a value is written to JSON."""
+
+    JSON = "json"
+    """As PostgreSQL's ``to_json`` writes it."""
+    TEXT = "text"
+    """Its text form, as a JSON string."""
+    TEXT_ARRAY = "text[]"
+    """A list of its elements' text forms."""
+    ENUM = "enum"
+    """An enum label, renamed."""
+    ENUM_ARRAY = "enum[]"
+    """A list of enum labels, renamed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An expression of the current row.
+
+    :ivar labels: for the enum forms, ``(label, shown)`` where they differ.
+    """
+
+    expression: Expression
+    form: Form = Form.JSON
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionValue:
+    """The scalar or array result of a function call."""
+
+    call: Call
+    form: Form = Form.JSON
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """The transaction's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeId:
+    """The current row's node id (reference/graphql.md 1.4)."""
+
+    schema: str
+    table: str
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The current row's position in an order (reference/graphql.md 1.4)."""
+
+    order: tuple[OrderTerm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A JSON object, its members in order."""
+
+    members: tuple[tuple[Key, Output], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """JSON null."""
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """An output of the one row, null when there is none."""
+
+    rows: Rows
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A JSON array with an output of each row."""
+
+    rows: Rows
+    output: Output
+
+
+class AggregateFunction(Enum):
+    """An aggregate; its value is the SQL function."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+    EVERY = "bool_and"
+    SOME = "bool_or"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateValue:
+    """An aggregate over an expression of the rows; without one, ``count(*)``."""
+
+    function: AggregateFunction
+    expression: Expression | None = None
+    distinct: bool = False
+    form: Form = Form.JSON
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PageFact:
+    """A fact about a page, of which ``pageInfo`` is made."""
+
+    which: Fact
+
+
+class Fact(Enum):
+    """What a ``PageFact`` tells."""
+
+    START_CURSOR = "startCursor"
+    END_CURSOR = "endCursor"
+    HAS_NEXT_PAGE = "hasNextPage"
+    HAS_PREVIOUS_PAGE = "hasPreviousPage"
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """The page's rows, each as the output says, in the page's order."""
+
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Outputs made of aggregates over all rows that match, whatever the page."""
+
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A page of rows with what surrounds it; ``Edges``, ``PageFact`` and ``Summary`` live only inside one.
+
+    :ivar rows: ``where`` without the page's position; ``order`` in the forward direction.
+    :ivar position: the position behind which the page begins, in the direction of paging
+        (with reversed terms when the page is taken backward).
+    :ivar backward: the page is the last rows of the order (``last``/``before``).
+    """
+
+    rows: Rows
+    output: Object
+    position: After | None = None
+    backward: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One group's output: grouping expressions and aggregates over the group's rows."""
+
+    keys: tuple[Expression, ...]
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The records of a change; lives only inside a change's output."""
+
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedCount:
+    """How many rows a change affected; lives only inside a change's output."""
+
+
+Output = (
+    Text
+    | Value
+    | FunctionValue
+    | Instant
+    | NodeId
+    | Cursor
+    | Object
+    | Null
+    | One
+    | Many
+    | AggregateValue
+    | PageFact
+    | Edges
+    | Summary
+    | Connection
+    | Group
+    | Changed
+    | ChangedCount
+)

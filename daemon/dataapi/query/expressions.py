@@ -1,0 +1,172 @@
+"""SQL of expressions, conditions, orders and row sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dataapi.query.algebra import (
+    After,
+    And,
+    Call,
+    ColumnOf,
+    Compare,
+    ComputedOf,
+    Condition,
+    Exists,
+    Expression,
+    IsNull,
+    JsonPathOf,
+    Not,
+    Operator,
+    Or,
+    OrderTerm,
+    Parameter,
+    RelatedAggregateOf,
+    RelatedOf,
+    Rows,
+    TextSearch,
+)
+from dataapi.query.writer import Row, Writer, qualified, quote_identifier
+
+
+def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
+    """Return the SQL of an expression over a row."""
+    match expression:
+        case ColumnOf(name):
+            return row.column(name)
+        case ComputedOf(function):
+            return f"{qualified(function)}({row.whole()})"
+        case JsonPathOf(inner, path):
+            return f"({expression_sql(writer, inner, row)} #>> {writer.slot(path)})"
+        case RelatedOf(rows, inner):
+            related = Row(writer.alias())
+            source = source_sql(writer, rows, related, row)
+            return f"(select {expression_sql(writer, inner, related)} from {source} limit 1)"
+        case RelatedAggregateOf(rows, function, operand):
+            related = Row(writer.alias())
+            source = source_sql(writer, rows, related, row)
+            argument = "*" if operand is None else expression_sql(writer, operand, related)
+            return f"(select {function.value}({argument}) from {source})"
+
+
+def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
+    """Return the SQL of a condition over a row, safe to stand beside ``and`` and ``or``."""
+    match condition:
+        case Compare(left, Operator.IN, right):
+            return f"{expression_sql(writer, left, row)} = any({writer.slot(right)})"
+        case Compare(left, operator, right):
+            return f"{expression_sql(writer, left, row)} {operator.value} {writer.slot(right)}"
+        case TextSearch(left, query):
+            text = expression_sql(writer, left, row)
+            return f"to_tsvector({text}) @@ websearch_to_tsquery({writer.slot(query)})"
+        case IsNull(left, negated):
+            return f"{expression_sql(writer, left, row)} is {'not ' if negated else ''}null"
+        case And(conditions):
+            return _joined(writer, conditions, row, " and ", "true")
+        case Or(conditions):
+            return _joined(writer, conditions, row, " or ", "false")
+        case Not(inner):
+            return f"not ({condition_sql(writer, inner, row)})"
+        case Exists(rows):
+            source = source_sql(writer, rows, Row(writer.alias()), row)
+            return f"exists (select 1 from {source})"
+        case After(order, values, inclusive_before):
+            after = _after_sql(writer, order, values, row)
+            return f"({after}) is not true" if inclusive_before else after
+
+
+def _joined(writer: Writer, conditions: Sequence[Condition], row: Row, word: str, empty: str) -> str:
+    if not conditions:
+        return empty
+    parts = [condition_sql(writer, condition, row) for condition in conditions]
+    return parts[0] if len(parts) == 1 else "(" + word.join(parts) + ")"
+
+
+def _after_sql(
+    writer: Writer, order: Sequence[OrderTerm], values: Sequence[Parameter | None], row: Row
+) -> str:
+    """Return the keyset condition of a position.
+
+    Where every term ascends (or every one descends) and none can be null, it is one row
+    comparison, which an index serves as a whole; else it is spelled out term by term.
+    """
+    expressions = [expression_sql(writer, term.expression, row) for term in order]
+    slots = [None if value is None else writer.slot(value) for value in values]
+    directions = {term.descending for term in order}
+    if len(directions) == 1 and not any(term.nullable for term in order) and None not in slots:
+        operator = "<" if directions.pop() else ">"
+        if len(order) == 1:
+            return f"{expressions[0]} {operator} {slots[0]}"
+        return f"({', '.join(expressions)}) {operator} ({', '.join(slot or '' for slot in slots)})"
+    alternatives: list[str] = []
+    equal: list[str] = []
+    for term, expression, slot in zip(order, expressions, slots, strict=True):
+        beyond = _beyond(term, expression, slot)
+        if beyond is not None:
+            alternatives.append("(" + " and ".join([*equal, beyond]) + ")")
+        equal.append(f"{expression} is null" if slot is None else f"{expression} = {slot}")
+    return "(" + " or ".join(alternatives) + ")" if alternatives else "false"
+
+
+def _beyond(term: OrderTerm, expression: str, slot: str | None) -> str | None:
+    """Return the condition that one term lies strictly beyond a value, None when nothing can."""
+    if slot is None:
+        return f"{expression} is not null" if term.nulls_first else None
+    beyond = f"{expression} {'<' if term.descending else '>'} {slot}"
+    if term.nullable and not term.nulls_first:
+        return f"({beyond} or {expression} is null)"
+    return beyond
+
+
+def order_sql(writer: Writer, order: Sequence[OrderTerm], row: Row) -> str:
+    """Return an ``order by`` clause with its leading blank, empty for no order."""
+    if not order:
+        return ""
+    terms = []
+    for term in order:
+        sql = expression_sql(writer, term.expression, row)
+        if term.descending:
+            sql += " desc"
+        if term.nullable:
+            sql += " nulls first" if term.nulls_first else " nulls last"
+        terms.append(sql)
+    return " order by " + ", ".join(terms)
+
+
+def call_sql(writer: Writer, call: Call, parent: Row | None) -> str:
+    """Return a function call with its arguments, by name where they have one."""
+    arguments = [parent.whole()] if call.of_row and parent is not None else []
+    for name, parameter in call.arguments:
+        slot = writer.slot(parameter)
+        arguments.append(f"{quote_identifier(name)} => {slot}" if name else slot)
+    return f"{qualified(call.function)}({', '.join(arguments)})"
+
+
+def relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> str:
+    """Return the ``from`` item of the rows, aliased as the row."""
+    if rows.call is not None:
+        return f"{call_sql(writer, rows.call, parent)} as {row.alias}"
+    assert rows.table is not None, "rows are of a table or of a call"
+    return f"{qualified(rows.table)} as {row.alias}"
+
+
+def source_sql(
+    writer: Writer,
+    rows: Rows,
+    row: Row,
+    parent: Row | None,
+    *extra: Condition | None,
+) -> str:
+    """Return the ``from`` item and the ``where`` clause of the rows, with extra conditions."""
+    source = relation_sql(writer, rows, row, parent)
+    conditions = []
+    if rows.join is not None:
+        assert parent is not None, "a join needs the row it joins to"
+        conditions += [f"{row.column(own)} = {parent.column(theirs)}" for own, theirs in rows.join.pairs]
+    if rows.call is not None and not rows.call.function.returns_set:
+        # A function of a composite result that returns NULL gives one row of nulls.
+        conditions.append(f"not ({row.alias} is null)")
+    for condition in (rows.where, *extra):
+        if condition is not None:
+            conditions.append(condition_sql(writer, condition, row))
+    return f"{source} where {' and '.join(conditions)}" if conditions else source

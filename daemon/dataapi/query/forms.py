@@ -1,0 +1,56 @@
+"""SQL of single values as JSON: their wire forms, objects, node ids and cursors."""
+
+from __future__ import annotations
+
+from dataapi.query.algebra import Form
+from dataapi.query.writer import quote_literal
+
+MEMBERS_PER_CALL = 50
+"""A function takes 100 arguments, so ``json_build_object`` makes at most 50 members."""
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def build_object(members: list[tuple[str, str]]) -> str:
+    """Return ``json_build_object`` over SQL names and values, split where they are too many."""
+    chunks = [
+        _object_call(members[at : at + MEMBERS_PER_CALL]) for at in range(0, len(members), MEMBERS_PER_CALL)
+    ]
+    if len(chunks) <= 1:
+        return chunks[0] if chunks else "json_build_object()"
+    texts = [f"substr({chunk}::text, 2, length({chunk}::text) - 2)" for chunk in chunks]
+    return "('{' || " + " || ', ' || ".join(texts) + " || '}')::json"
+
+
+def _object_call(members: list[tuple[str, str]]) -> str:
+    return "json_build_object(" + ", ".join(f"{key}, {value}" for key, value in members) + ")"
+
+
+def form_sql(value: str, form: Form, labels: Labels = ()) -> str:
+    """Return a value's SQL in the form in which it is written to JSON."""
+    match form:
+        case Form.JSON:
+            return value
+        case Form.TEXT:
+            return f"({value})::text"
+        case Form.TEXT_ARRAY:
+            return f"({value})::text[]"
+        case Form.ENUM:
+            return _label_sql(value, labels)
+        case Form.ENUM_ARRAY:
+            shown = _label_sql("label", labels)
+            listed = f"select array_agg({shown} order by place) from unnest({value}) with ordinality as u(label, place)"
+            return f"case when ({value}) is not null then coalesce(({listed}), '{{}}') end"
+
+
+def _label_sql(value: str, labels: Labels) -> str:
+    if not labels:
+        return f"({value})::text"
+    cases = " ".join(f"when {quote_literal(label)} then {quote_literal(shown)}" for label, shown in labels)
+    return f"case ({value})::text {cases} else ({value})::text end"
+
+
+def base64_sql(values: list[str]) -> str:
+    """Return the base64 of a JSON array's text, without the line breaks that ``encode`` adds."""
+    array = f"jsonb_build_array({', '.join(values)})"
+    return f"translate(encode(convert_to({array}::text, 'UTF8'), 'base64'), E'\\n', '')"

@@ -1,0 +1,89 @@
+"""The ground of the SQL generator: quoting, slots and the rows in scope."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from dataapi.catalog.model import Function, Table
+from dataapi.query.algebra import Parameter
+
+
+def quote_identifier(name: str) -> str:
+    """Return a name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    """Return text of the catalog as an SQL string literal, whatever ``standard_conforming_strings`` is."""
+    quoted = text.replace("'", "''")
+    if "\\" in quoted:
+        return " E'" + quoted.replace("\\", "\\\\") + "'"
+    return "'" + quoted + "'"
+
+
+def qualified(item: Table | Function) -> str:
+    """Return the quoted, schema-qualified name of a table or function."""
+    return f"{quote_identifier(item.schema)}.{quote_identifier(item.name)}"
+
+
+class Writer:
+    """Numbers the slots and aliases of one statement.
+
+    Aliases are counted, not random, so that the same algebra always gives the same text.
+    """
+
+    def __init__(self) -> None:
+        self.sources: list[Hashable] = []
+        self.types: list[str] = []
+        self._slots: dict[Parameter, str] = {}
+        self._aliases = 0
+
+    def slot(self, parameter: Parameter) -> str:
+        """Return the ``$n`` of a parameter."""
+        slot = self._slots.get(parameter)
+        if slot is None:
+            self.sources.append(parameter.source)
+            self.types.append(parameter.type)
+            slot = self._slots[parameter] = f"${len(self.sources)}"
+        return slot
+
+    def alias(self) -> str:
+        """Return an alias that this statement has not used yet."""
+        self._aliases += 1
+        return f"t{self._aliases}"
+
+
+class Row:
+    """A row in scope: how to name its columns, and which of them were named.
+
+    A page is picked by an inner query and written by an outer one; what the outer one
+    named is what the inner one must select, and no more, because a role may lack the
+    privilege on a column that was never asked for.
+    """
+
+    WHOLE = "~row"
+
+    def __init__(self, alias: str, *, derived: bool = False) -> None:
+        self.alias = alias
+        self._derived = derived
+        self.columns: dict[str, None] = {}
+        self.needs_whole = False
+
+    def column(self, name: str) -> str:
+        """Return the SQL of a column."""
+        self.columns[name] = None
+        return f"{self.alias}.{quote_identifier(name)}"
+
+    def whole(self) -> str:
+        """Return the SQL of the row as one composite value."""
+        if not self._derived:
+            return self.alias
+        self.needs_whole = True
+        return f"{self.alias}.{quote_identifier(self.WHOLE)}"
+
+    def selection_from(self, inner: Row) -> str:
+        """Return the select list with which the inner row provides what was named of this one."""
+        items = [inner.column(name) for name in self.columns]
+        if self.needs_whole:
+            items.append(f"{inner.whole()} as {quote_identifier(self.WHOLE)}")
+        return ", ".join(items) or "1"
