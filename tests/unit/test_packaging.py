@@ -1,0 +1,124 @@
+"""What is installed: every package and every file that the product needs at run time."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {"dataapi": ROOT / "daemon" / "dataapi", "dataapi.plugins": ROOT / "plugins"}
+
+
+def _setup() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string((ROOT / "setup.cfg").read_text())
+    return parser
+
+
+def _listed_packages() -> set[str]:
+    return set(_setup()["options"]["packages"].split())
+
+
+def test_listed_packages_are_those_of_the_tree() -> None:
+    """A folder with modules is installed if and only if setup.cfg names it."""
+    found = {"twisted.plugins"}
+    for name, folder in SOURCES.items():
+        for file in folder.rglob("*.py"):
+            found.add(".".join((name, *file.parent.relative_to(folder).parts)))
+    assert _listed_packages() == found
+
+
+def test_every_package_has_its_init_file_and_the_drop_in_has_none() -> None:
+    """``twisted/plugins`` must stay a folder of Twisted's; everything else is a package of its own."""
+    for name in _listed_packages() - {"twisted.plugins", "dataapi.plugins"}:
+        assert (ROOT / "daemon" / Path(*name.split(".")) / "__init__.py").is_file(), name
+    assert not list((ROOT / "twisted").rglob("__init__.py"))
+
+
+def test_every_kind_of_data_file_is_listed() -> None:
+    """A data file beside the modules has an ending that ``package_data`` carries."""
+    carried = {
+        pattern.strip().removeprefix("*") for pattern in _setup()["options.package_data"]["*"].split(",")
+    }
+    kept = {file.suffix for file in (ROOT / "daemon").rglob("*") if file.is_file()} - {".py", ".pyc"}
+    assert kept <= carried
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Build the source distribution from a copy of the tree, and the wheel from that."""
+    pytest.importorskip("setuptools", reason="setuptools is not installed, nothing can be built")
+    work = tmp_path_factory.mktemp("build")
+    ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "node_modules", "__pycache__")
+    shutil.copytree(ROOT, work / "tree", ignore=ignored)
+    shutil.copytree(ROOT / ".ci", work / "tree" / ".ci")
+    build = "import setuptools.build_meta as b, sys; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
+
+    def run(kind: str, folder: Path) -> None:
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", build, kind, str(work)],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+        )
+
+    run("sdist", work / "tree")
+    [source] = work.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        archive.extractall(work / "unpacked", filter="data")
+    [unpacked] = (work / "unpacked").iterdir()
+    run("wheel", unpacked)
+    [wheel] = work.glob("*.whl")
+    return source, wheel
+
+
+def test_wheel_from_the_source_distribution_is_complete(distributions: tuple[Path, Path]) -> None:
+    """Every file of the packages is in the wheel that is built from the source distribution alone."""
+    with zipfile.ZipFile(distributions[1]) as wheel:
+        packed = set(wheel.namelist())
+    for name, folder in SOURCES.items():
+        for file in folder.rglob("*"):
+            if file.is_file() and file.suffix != ".pyc" and file.name != "dropin.cache":
+                assert f"{name.replace('.', '/')}/{file.relative_to(folder)}" in packed
+    assert "twisted/plugins/dataapi_plugin.py" in packed
+    assert not any(name.startswith(("tests/", "etc/")) for name in packed)
+
+
+def test_source_distribution_has_what_an_operator_and_a_packager_need(
+    distributions: tuple[Path, Path],
+) -> None:
+    """The commented configuration, the units, the tests and the commands travel with the source."""
+    with tarfile.open(distributions[0]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"etc/dataapi.ini", "Makefile", "README.md", "tests/unit/test_packaging.py", ".ci/run"} <= names
+
+
+def test_installed_wheel_gives_twistd_its_command(distributions: tuple[Path, Path], tmp_path: Path) -> None:
+    """``twistd dataapi --help`` and ``dataapi --help`` work from another folder, with the wheel's own modules."""
+    target = tmp_path / "installed"
+    with zipfile.ZipFile(distributions[1]) as wheel:
+        wheel.extractall(target)
+    environ = {**os.environ, "PYTHONPATH": str(target)}
+
+    def run(*command: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-W", "ignore", *command],
+            cwd=tmp_path,
+            env=environ,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    assert run("-c", "import dataapi.command; print(dataapi.__file__)").startswith(str(target))
+    assert run("-c", "import dataapi.plugins; print(dataapi.plugins.__file__)").startswith(str(target))
+    assert "--config" in run("-m", "twisted", "dataapi", "--help")
+    assert "check-config" in run("-m", "dataapi.command", "--help")

@@ -1,0 +1,493 @@
+"""The configuration: its sources, its checks, and how its mistakes are reported."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataapi.settings import ConfigurationError, Project, Settings, TransactionEnd, Webhooks, load
+from dataapi.settings.keys import PROJECT, SERVICE, WEBHOOKS
+from dataapi.settings.sources import variable_name
+from hypothesis import given
+from hypothesis import strategies as st
+
+SECRET = "not-so-secret-but-long-enough-32"
+URI = "postgresql://authenticator:hunter2@127.0.0.1/app"
+MINIMAL = f"[project]\ndb-uri = {URI}\njwt-secret = {SECRET}\n"
+SEVERAL = "".join(
+    f"[project:{letter * 20}]\ndb-uri = {URI}\njwt-secret = {SECRET}\nhosts = {letter}.example.org\n"
+    for letter in "ab"
+)
+FILE = Path("test.ini")
+SHIPPED = Path(__file__).parents[2] / "etc" / "dataapi.ini"
+
+
+def read(
+    text: str | bytes = MINIMAL,
+    environ: dict[str, str] | None = None,
+    files: dict[str, bytes] | None = None,
+    **named: Any,
+) -> Settings:
+    """Load ``text`` as the configuration file among ``files``."""
+    known = {str(FILE): text.encode() if isinstance(text, str) else text, **(files or {})}
+
+    def read_file(path: Path) -> bytes:
+        try:
+            return known[str(path)]
+        except KeyError:
+            raise FileNotFoundError(2, "No such file or directory") from None
+
+    return load(FILE, environ or {}, read_file=read_file, **named)
+
+
+def mistakes(
+    text: str | bytes = MINIMAL, environ: dict[str, str] | None = None, files: dict[str, bytes] | None = None
+) -> list[str]:
+    """Return the lines that loading ``text`` complains in."""
+    with pytest.raises(ConfigurationError) as caught:
+        read(text, environ, files)
+    assert str(caught.value).splitlines() == [str(mistake) for mistake in caught.value.mistakes]
+    return str(caught.value).splitlines()
+
+
+def project(line: str, environ: dict[str, str] | None = None) -> Project:
+    """Return the project of a minimal configuration with one more line."""
+    return read(MINIMAL + line + "\n", environ).projects[0]
+
+
+def test_minimal_configuration_has_the_documented_defaults() -> None:
+    """A connection string and a secret are enough; the rest are the defaults of the dataclasses."""
+    settings = read()
+    assert settings == Settings(
+        projects=(
+            Project(ref="abcdefghijklmnopqrst", organization="default", db_uri=URI, jwt_secret=SECRET),
+        ),
+        file=FILE,
+    )
+
+
+def test_shipped_file_names_every_key_and_only_known_ones_with_its_default() -> None:
+    """``etc/dataapi.ini`` documents each key once, set or commented out, and loads to the defaults."""
+    text = SHIPPED.read_text()
+    documented = {"dataapi": set[str](), "project": set[str](), "webhooks": set[str]()}
+    section = ""
+    for line in text.splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif (name := line.removeprefix("; ").partition(" =")[0]) and " =" in line and " " not in name:
+            assert name not in documented[section], name
+            documented[section].add(name)
+    assert documented == {"dataapi": set(SERVICE), "project": set(PROJECT), "webhooks": set(WEBHOOKS)}
+
+    settings = load(SHIPPED, {"DATAAPI_PROJECT_JWT_SECRET": SECRET})
+    shipped = settings.projects[0]
+    assert settings == Settings(
+        projects=(Project(shipped.ref, "default", shipped.db_uri, jwt_secret=SECRET),), file=SHIPPED
+    )
+
+
+def test_shipped_file_alone_says_that_nobody_could_be_admitted() -> None:
+    """No usable secret is shipped, and the missing one is the only mistake."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(SHIPPED, {})
+    [mistake] = caught.value.mistakes
+    assert mistake.key == "require-api-key"
+    assert "jwt-secret" in mistake.expected
+
+
+@pytest.mark.parametrize(("keys", "kind"), [(SERVICE, Settings), (PROJECT, Project), (WEBHOOKS, Webhooks)])
+def test_keys_and_fields_are_alike(keys: dict[str, object], kind: type) -> None:
+    """Each key has a field of its name and each field a key."""
+    fields = {field.name.replace("_", "-") for field in dataclasses.fields(kind)}
+    assert set(keys) == fields - {"projects", "webhooks", "file"}
+
+
+def test_every_kind_of_value_is_read() -> None:
+    """Lists may be written with commas or lines, switches and choices by their words."""
+    settings = read(
+        """
+        [dataapi]
+        listen = tcp:8000
+          unix:/run/x.sock:mode=660   ; a second one
+          systemd:domain=INET:name=http
+        admin-listen =
+        workers = auto
+        log-format = text
+        log-level = info
+        [project]
+        db-uri = host=/run/postgresql dbname=app
+        db-schemas = api, public
+        db-extra-search-path =
+        db-pool-acquisition-timeout = 0.5
+        db-max-rows = 1000
+        db-tx-end = rollback-allow-override
+        jwt-role-claim-key = ."https://example.org/claims"[0].role
+        jwt-cache-max-entries = 0
+        require-api-key = No
+        publishable-keys = one,
+          two
+        hosts = API.Example.org, [::1]
+        [webhooks]
+        retry-waits = 1, 2.5
+        allow-addresses = 10.0.0.0/8, fd00::1
+        require-https = TRUE
+        """.replace("\n        ", "\n")
+    )
+    assert settings.listen == ("tcp:8000", "unix:/run/x.sock:mode=660", "systemd:domain=INET:name=http")
+    assert settings.admin_listen == ()
+    assert settings.workers == len(os.sched_getaffinity(0))
+    assert (settings.log_format, settings.log_level) == ("text", "info")
+    [found] = settings.projects
+    assert found.db_schemas == ("api", "public")
+    assert found.db_extra_search_path == ()
+    assert found.db_pool_acquisition_timeout == 0.5
+    assert found.db_max_rows == 1000
+    assert found.db_tx_end is TransactionEnd.ROLLBACK_ALLOW_OVERRIDE
+    assert found.jwt_cache_max_entries == 0
+    assert found.require_api_key is False
+    assert found.publishable_keys == ("one", "two")
+    assert found.hosts == ("api.example.org", "[::1]")
+    assert settings.webhooks.retry_waits == (1.0, 2.5)
+    assert settings.webhooks.allow_addresses == ("10.0.0.0/8", "fd00::1")
+    assert settings.webhooks.require_https is True
+
+
+def test_environment_wins_over_the_file_and_the_command_line_over_both() -> None:
+    """The last of file, environment and command line decides."""
+    environ = {"DATAAPI_PROJECT_DB_POOL": "7", "DATAAPI_DATAAPI_LISTEN": "tcp:1, tcp:2", "PATH": "/bin"}
+    assert project("db-pool = 3", environ).db_pool == 7
+    assert read(environ=environ).listen == ("tcp:1", "tcp:2")
+    assert read(environ=environ, overrides=[("dataapi", "listen", "tcp:3")]).listen == ("tcp:3",)
+
+
+def test_environment_alone_is_a_configuration() -> None:
+    """Without a file, a connection string and a key in the environment are enough."""
+
+    def nothing(path: Path) -> bytes:
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    environ = {"DATAAPI_PROJECT_DB_URI": URI, "DATAAPI_PROJECT_JWT_SECRET": SECRET}
+    settings = load(None, environ, read_file=nothing)
+    assert settings.file is None
+    assert settings.projects[0].db_uri == URI
+
+
+def test_several_projects_take_their_reference_from_the_section_and_the_variable() -> None:
+    """``[project:REF]`` and ``DATAAPI_PROJECT_<REF>_…`` name the same project."""
+    settings = read(SEVERAL, {f"DATAAPI_PROJECT_{'B' * 20}_DB_POOL": "2"})
+    assert [(found.ref, found.db_pool) for found in settings.projects] == [("a" * 20, 10), ("b" * 20, 2)]
+
+
+def test_secret_is_read_from_its_file_without_one_line_end() -> None:
+    """``@/path`` takes the file's text; a second line end belongs to the secret."""
+    text = f"[project]\ndb-uri = @/uri\njwt-secret = {SECRET}\n"
+    assert read(text, files={"/uri": URI.encode() + b"\n"}).projects[0].db_uri == URI
+    environ = {"DATAAPI_PROJECT_JWT_SECRET": "@/secret"}
+    found = read(environ=environ, files={"/secret": SECRET.encode() + b"\n\n"})
+    assert found.projects[0].jwt_secret == SECRET + "\n"
+
+
+def test_no_file_anywhere_says_where_it_looked() -> None:
+    """The message names both places, the option and the variable."""
+
+    def nothing(path: Path) -> bytes:
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(None, {}, read_file=nothing)
+    message = str(caught.value)
+    for part in ("etc/dataapi.ini", "/etc/dataapi/dataapi.ini", "--config", "DATAAPI_PROJECT_DB_URI"):
+        assert part in message
+
+
+def test_named_file_that_is_missing_is_a_mistake() -> None:
+    """Only the default files may be absent."""
+    with pytest.raises(ConfigurationError, match=r"^/nowhere/x\.ini: cannot be read: No such file"):
+        load(Path("/nowhere/x.ini"), {})
+
+
+def test_unreadable_default_file_is_a_mistake_and_not_skipped() -> None:
+    """A default file that exists but cannot be read must not let another configuration win silently."""
+
+    def forbidden(_path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    with pytest.raises(ConfigurationError, match=r"^etc/dataapi\.ini: cannot be read: Permission denied"):
+        load(None, {"DATAAPI_PROJECT_DB_URI": URI}, read_file=forbidden)
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    """File, section, key, value and expectation of each, whatever its source."""
+    found = mistakes(
+        """
+[dataapi]
+workers = many
+[project]
+db-uri = postgresql://authenticator:hunter2@127.0.0.1:99999/app
+dbpool = 3
+db-pool = ten
+[web-hooks]
+timeout = 3
+""",
+        {"DATAAPI_WEBHOOKS_TIMEOUT": "-1", "DATAAPI_PROJECT_DB_POL": "3"},
+    )
+    assert found == [
+        "environment DATAAPI_PROJECT_DB_POL: no such key; did you mean DATAAPI_PROJECT_DB_POOL?",
+        "test.ini: [web-hooks]: no such section; did you mean webhooks?",
+        "test.ini: [dataapi] workers = 'many': expected a whole number of at least 1, or auto",
+        "test.ini: [project] db-uri: expected a connection URI with a port from 0 to 65535",
+        "test.ini: [project] dbpool: no such key; did you mean db-pool?",
+        "test.ini: [project] db-pool = 'ten': expected a whole number of at least 1",
+        "test.ini: [project] require-api-key: no request could be admitted: expected jwt-secret, "
+        "publishable-keys or secret-keys (dataapi keys makes them), or require-api-key = no",
+        "environment DATAAPI_WEBHOOKS_TIMEOUT: [webhooks] timeout = '-1': "
+        "expected a positive number of seconds, such as 10 or 0.5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("ref = ABC", "expected 20 letters a-z"),
+        ("ref = abcdefghijklmnopqrs1", "expected 20 letters a-z"),
+        ("organization = a b", "expected up to 64 letters"),
+        ("hosts = https://api.example.org", "expected host names"),
+        ("db-schemas = ,", "expected at least one schema"),
+        ("db-schemas = public, pg_catalog", "pg_catalog cannot be exposed"),
+        ("db-schemas = information_schema", "information_schema cannot be exposed"),
+        ("db-schemas = a, a", "only once"),
+        ("db-pool = 0", "expected a whole number of at least 1"),
+        ("db-pool = \u0663", "expected a whole number of at least 1"),
+        ("db-pool = 1_0", "expected a whole number of at least 1"),
+        ("db-max-rows = -1", "expected a whole number of at least 1"),
+        ("db-pool-acquisition-timeout = nan", "expected a positive number"),
+        ("db-pool-acquisition-timeout = 0", "expected a positive number"),
+        (
+            "db-tx-end = maybe",
+            "expected one of commit, rollback, commit-allow-override, rollback-allow-override",
+        ),
+        ("db-plan-enabled = ja", "expected yes or no"),
+        ("jwt-role-claim-key = role", "expected a path such as .role"),
+        ("jwt-role-claim-key = .a[x]", "expected a path such as .role"),
+        ("jwt-cache-max-entries = -1", "expected a whole number of at least 0"),
+        ("openapi-mode = on", "expected one of follow-privileges, ignore-privileges, disabled"),
+        ("publishable-keys = k, k", "expected each key only once"),
+        ("secret-keys = k\npublishable-keys = k", "expected other keys than in publishable-keys"),
+        ("max-body = 1MB", "expected a whole number"),
+        ("[dataapi]\nlog-level = debgu", "expected one of crit, error, warn, info, debug"),
+        ("[dataapi]\nlog-format = xml", "expected one of json, text"),
+        ("[dataapi]\nlisten =", "expected at least one Twisted endpoint"),
+        ("[dataapi]\nlisten = 8000", "expected a Twisted endpoint: tcp:"),
+        ("[dataapi]\nlisten = http:8000", "expected a Twisted endpoint: tcp:"),
+        ("[dataapi]\nlisten = tcp:", "expected a value for port"),
+        ("[dataapi]\nlisten = tcp", "expected a port"),
+        ("[dataapi]\nlisten = tcp:65536", "expected a port from 0 to 65535"),
+        ("[dataapi]\nlisten = tcp:1:port=2", "expected the argument port only once"),
+        ("[dataapi]\nlisten = tcp:1:iface=x", "tcp has no argument 'iface'"),
+        ("[dataapi]\nlisten = tcp:1:2:3:4", "expected at most 3 arguments"),
+        ("[dataapi]\nlisten = unix:/x:mode=999", "expected an octal mode"),
+        ("[dataapi]\nlisten = systemd:INET", "expected either index or name"),
+        ("[dataapi]\nadmin-listen = tcp:1:backlog=x", "expected a whole number for backlog"),
+        ("[webhooks]\nretry-waits = 1, soon", "expected seconds separated by commas"),
+        ("[webhooks]\nallow-addresses = 10.0.0.1/8", "expected addresses or networks"),
+        ("[webhooks]\nretention-days = 0", "expected a whole number of at least 1"),
+    ],
+)
+def test_bad_value_is_refused_with_what_is_expected(line: str, expected: str) -> None:
+    """One bad value is one mistake that says what is right."""
+    [message] = mistakes(MINIMAL + line + "\n")
+    assert expected in message
+    assert message.startswith("test.ini: [")
+
+
+def _base64url(data: bytes) -> str:
+    import base64  # noqa: PLC0415 - of this helper alone
+
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+GOOD_KEY = {"kty": "oct", "alg": "HS256", "k": _base64url(b"k" * 32)}
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [SECRET, "ä" * 32, json.dumps(GOOD_KEY), json.dumps({"keys": [GOOD_KEY, GOOD_KEY]})],
+)
+def test_secret_may_be_text_or_jwk_or_jwks(secret: str) -> None:
+    """Each of the three forms is taken as it stands."""
+    environ = {"DATAAPI_PROJECT_JWT_SECRET": secret}
+    assert read(environ=environ).projects[0].jwt_secret == secret
+
+
+@pytest.mark.parametrize(
+    ("secret", "expected"),
+    [
+        ("short", "32 characters or more"),
+        ('{"kty": "oct"', "no valid JSON"),
+        ("{" + '"a":[' * 100_000, "no valid JSON"),
+        ('{"kty": "DSA"}', "the JWK needs a kty of oct, RSA, EC or OKP"),
+        ('{"kty": "RSA", "n": "!", "e": 3}', "the JWK cannot be read"),
+        ('{"keys": []}', "a JWKS with at least one key"),
+        (json.dumps({"keys": [GOOD_KEY, {"kty": "EC"}]}), "key 2 of the JWKS cannot be read"),
+        ('{"keys": [1]}', "key 1 of the JWKS is no JSON object"),
+    ],
+)
+def test_unusable_secret_is_refused_without_showing_it(secret: str, expected: str) -> None:
+    """The mistake says what is wrong with the secret and shows none of it."""
+    [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": secret})
+    assert expected in message
+    assert message.startswith("environment DATAAPI_PROJECT_JWT_SECRET: [project] jwt-secret: ")
+
+
+def test_secrets_appear_neither_in_mistakes_nor_in_repr() -> None:
+    """Not the bad values of secret keys, nor misspelt ones, nor unreadable lines, nor what files hold."""
+    text = f"""[project]
+jwt-secrt = hunter2-a
+hunter2-b
+db-uri = hunter2-c
+publishable-keys = hunter2-d hunter2-e
+db-pool = @/pool
+secret-keys = hunter2-f
+[webhooks]
+db-uri = hunter2-g
+[dataapi]
+hunter2-h
+{"x" * 3}
+"""
+    with pytest.raises(ConfigurationError) as caught:
+        read(text, files={"/pool": b"hunter2-i"})
+    assert len(caught.value.mistakes) >= 6
+    assert "hunter2" not in str(caught.value) + repr(caught.value.mistakes)
+    assert "hunter2" not in repr(project("secret-keys = hunter2-k\n[webhooks]\ndb-uri = host=hunter2"))
+
+
+def test_unreadable_secret_file_is_a_mistake_that_names_it() -> None:
+    """The path is shown, and why it could not be read."""
+    [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": "@/no/such"})
+    assert "the file /no/such cannot be read: No such file or directory" in message
+    [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": "@/binary"}, files={"/binary": b"ab\xff"})
+    assert "the file /binary is not UTF-8: byte 2" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"[project]\nhosts = \xff", "test.ini: is not UTF-8: byte 18"),
+        ("db-uri = x", "test.ini: line 1: expected a section such as [project] first"),
+        (
+            "[project]\nref = a\nref = b",
+            "test.ini: [project] ref: the key stands there twice, again on line 3",
+        ),
+        ("[project]\n[project]", "test.ini: [project]: the section stands there twice, again on line 2"),
+        ("[dataapi]", "test.ini: expected a section [project], or several [project:REF]"),
+        ("", "test.ini: expected a section [project], or several [project:REF]"),
+    ],
+)
+def test_file_that_is_no_configuration_is_one_mistake(text: str | bytes, expected: str) -> None:
+    """The line or the section is named."""
+    assert mistakes(text) == [expected]
+
+
+def test_several_unreadable_lines_are_all_named_with_the_other_mistakes() -> None:
+    """A line without ``=`` hides nothing else."""
+    found = mistakes(MINIMAL + "nonsense\ndb-pool = x\nmore nonsense\n")
+    assert found == [
+        "test.ini: line 4: expected key = value",
+        "test.ini: line 6: expected key = value",
+        "test.ini: [project] db-pool = 'x': expected a whole number of at least 1",
+    ]
+
+
+def test_missing_connection_string_is_a_mistake() -> None:
+    """``db-uri`` has no default."""
+    [message] = mistakes(f"[project]\njwt-secret = {SECRET}")
+    assert message.startswith("test.ini: [project] db-uri: expected a connection string")
+
+
+def test_projects_must_be_told_apart() -> None:
+    """Hosts are distinct and given; section names are references; the two forms are not mixed."""
+    same = SEVERAL.replace("b.example.org", "A.example.org")
+    [message] = mistakes(same)
+    assert message.endswith(f"expected each host name in one project only; [project:{'a' * 20}] has it too")
+    [message] = mistakes(SEVERAL.replace("hosts = b.example.org", ""))
+    assert "hosts: expected host names, because there are several projects" in message
+    [message] = mistakes(SEVERAL.replace("[project:" + "b" * 20, "[project:short"))
+    assert message == "test.ini: [project:short]: expected 20 letters a-z after [project:"
+    [message] = mistakes(SEVERAL + f"ref = {'c' * 20}\n")
+    assert f"ref: expected {'b' * 20}, the reference in the section's name" in message
+    assert any("not both" in message for message in mistakes(SEVERAL + MINIMAL))
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=30).map("DATAAPI_".__add__), st.text(max_size=30)))
+def test_any_unknown_variable_is_one_mistake(environ: dict[str, str]) -> None:
+    """However odd its name, and its value is never shown."""
+    known = {
+        variable_name(section, key)
+        for section in ("dataapi", "project", "webhooks")
+        for key in (SERVICE | PROJECT | WEBHOOKS)
+    }
+    environ = {name: value for name, value in environ.items() if name not in known}
+    if not environ:
+        return
+    with pytest.raises(ConfigurationError) as caught:
+        read(environ=environ)
+    assert [mistake.place for mistake in caught.value.mistakes] == [
+        f"environment {name}" for name in sorted(environ)
+    ]
+    assert all(mistake.value is None for mistake in caught.value.mistakes)
+
+
+@given(st.text())
+def test_any_file_is_settings_or_mistakes(text: str) -> None:
+    """Nothing but ``ConfigurationError`` comes out of a file that is no configuration."""
+    with pytest.raises(ConfigurationError) as caught:
+        read("[project]\n" + text)
+    assert caught.value.mistakes
+
+
+@given(st.sampled_from(sorted(PROJECT)), st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_value_of_any_key_is_read_or_refused(key: str, value: str) -> None:
+    """Every value is read, or refused with a mistake about that key or what depends on it."""
+    try:
+        settings = read(environ={variable_name("project", key): value})
+    except ConfigurationError as error:
+        assert {mistake.key for mistake in error.mistakes} <= {key, "db-uri", "require-api-key"}  # noqa: PT017
+    else:
+        [found] = settings.projects
+        default = Project("abcdefghijklmnopqrst", "default", URI, jwt_secret=SECRET)
+        changed = {
+            field.name
+            for field in dataclasses.fields(Project)
+            if getattr(found, field.name) != getattr(default, field.name)
+        }
+        assert changed <= {key.replace("-", "_")}
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\n\\,"), min_size=1)
+        .map(str.strip)
+        .filter(bool),
+        min_size=1,
+    )
+)
+def test_any_endpoint_that_is_accepted_is_one_that_twisted_parses(paths: list[str]) -> None:
+    """Quoted by Twisted's own rule, any path makes a unix endpoint; unquoted text never breaks the check."""
+    from dataapi.settings.endpoints import check_endpoint  # noqa: PLC0415
+    from dataapi.settings.mistakes import Rejected  # noqa: PLC0415
+    from twisted.internet.endpoints import _parse, quoteStringArgument  # noqa: PLC0415
+
+    for path in paths:
+        quoted = "unix:" + quoteStringArgument(path)
+        if "=" not in path:
+            assert check_endpoint(quoted) == quoted
+        try:
+            check_endpoint("unix:" + path)
+        except Rejected:
+            continue
+        arguments, named = _parse("unix:" + path)
+        assert len(arguments) + len(named) >= 2

@@ -1,0 +1,5 @@
+"""Makes ``twistd dataapi`` known to Twisted."""
+
+from twisted.application.service import ServiceMaker
+
+dataapi = ServiceMaker("dataapi", "dataapi.tap", "GraphQL, REST and webhooks for PostgreSQL", "dataapi")
