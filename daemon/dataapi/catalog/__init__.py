@@ -1,0 +1,1 @@
+"""What a database holds and how its directives, grants and names read."""

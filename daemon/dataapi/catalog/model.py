@@ -2,7 +2,7 @@
 
 A ``Catalog`` is built once per reload from one reflection query and never changes; a
 request keeps the snapshot that it started with.  Nothing here knows about roles' views
-of it (``privileges``), directives (``directives``) or API names (``names``).
+of it (``privileges``), how directives are written (``directives``) or API names (``names``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+
+from dataapi.catalog.annotations import Annotations
 
 Acl = tuple[tuple[int, frozenset[str]], ...]
 """Grants of one object: pairs of a grantee's oid (0 for PUBLIC) and privilege words such as ``SELECT``."""
@@ -64,6 +66,9 @@ class Type:
     :ivar base: the type a domain is over (itself never a domain), else 0.
     :ivar relation: the table's or composite's ``pg_class`` oid for a composite, else 0.
     :ivar labels: an enum's labels in their order.
+    :ivar category: ``typcategory``, such as ``N`` for numbers or ``S`` for texts; a domain has its base's.
+    :ivar members: the attributes of a composite whose relation is not among the catalog's tables.
+    :ivar subtype: the element type's oid for a range, else 0.
     """
 
     oid: int
@@ -76,6 +81,9 @@ class Type:
     labels: tuple[str, ...] = ()
     comment: str | None = None
     acl: Acl = ()
+    category: str = ""
+    members: tuple[ResultColumn, ...] = ()
+    subtype: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,7 @@ class Column:
 
     :ivar number: ``attnum``.
     :ivar type: the type's oid.
-    :ivar typmod: ``atttypmod`` (of the domain's base when the column is of a domain that sets one), -1 for none.
+    :ivar typmod: ``atttypmod``, or the one that the column's domain sets; -1 for none.
     :ivar nullable: False for NOT NULL, primary keys and domains with NOT NULL.
     :ivar default: the default's SQL text, or None; also None for generated columns.
     :ivar generated: ``generated always as (…)``.
@@ -128,6 +136,7 @@ class Table:
         True for ordinary and partitioned tables).
     :ivar updatable_columns: for views, the columns that take writes; None when all do.
     :ivar estimated_rows: ``reltuples``, -1 when never analyzed.
+    :ivar partition_of: the partitioned parent's oid for a partition, else 0; the parent need not be exposed.
     """
 
     oid: int
@@ -147,6 +156,7 @@ class Table:
     comment: str | None
     owner: int
     acl: Acl
+    partition_of: int = 0
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name, or None."""
@@ -160,9 +170,12 @@ class Table:
 class ForeignKey:
     """A foreign key between two tables of the catalog.
 
+    A partition's copies of its parent's keys are left out unless the parent is not exposed.
+
     :ivar table, foreign_table: oids of the referencing and the referenced table.
     :ivar unique: the referencing columns are covered by a unique key, so that the
         relationship is one-to-one.
+    :ivar declared: a directive says so and PostgreSQL does not know it; its name is made up.
     """
 
     name: str
@@ -172,6 +185,7 @@ class ForeignKey:
     foreign_columns: tuple[str, ...]
     unique: bool
     comment: str | None
+    declared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +204,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of a function that returns ``table (…)`` or has OUT arguments."""
+    """A column of a function that returns ``table (…)`` or has OUT arguments, or of a composite type."""
 
     name: str
     type: int
@@ -259,7 +273,9 @@ class Catalog:
     :ivar types, tables: by oid; types include everything that columns, arguments and results use.
     :ivar functions: of the exposed schemas.
     :ivar roles: by name.
-    :ivar read_all, write_all: oids of ``pg_read_all_data`` and ``pg_write_all_data`` (0 before PostgreSQL 14).
+    :ivar base_names: GraphQL base type names by oid of a table with a key or of an enum (see ``names``);
+        those without a valid name are absent.
+    :ivar read_all, write_all: oids of ``pg_read_all_data`` and ``pg_write_all_data``, 0 before PostgreSQL 14.
     """
 
     generation: int
@@ -274,3 +290,9 @@ class Catalog:
     read_all: int = 0
     write_all: int = 0
     problems: tuple[Problem, ...] = field(default=())
+    annotations: Annotations = field(default_factory=Annotations)
+    base_names: Mapping[int, str] = field(default_factory=dict)
+
+    def primary_key(self, table: Table) -> tuple[str, ...]:
+        """Return the names of the table's key columns, its own or the declared one; empty without either."""
+        return table.primary_key or self.annotations.table(table.oid).primary_key_columns

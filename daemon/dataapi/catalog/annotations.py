@@ -1,0 +1,142 @@
+"""What ``@graphql(…)`` directives in comments say, as values: names, limits, declared keys.
+
+They are read from comments by ``directives`` and gathered for a whole catalog by
+``annotate``; an object without a directive has the defaults here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDirectives:
+    """Of a schema: inflection, the page cap (rows, None for the default) and introspection."""
+
+    inflect_names: bool = False
+    max_rows: int | None = None
+    introspection: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredForeignKey:
+    """A foreign key that a directive declares, usually because a view can't have one.
+
+    :ivar local_name: the field on the foreign table's type, or None for the usual name.
+    :ivar foreign_name: the field on the declaring table's type, or None for the usual name.
+    """
+
+    local_name: str | None
+    local_columns: tuple[str, ...]
+    foreign_name: str | None
+    foreign_schema: str
+    foreign_table: str
+    foreign_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableDirectives:
+    """Of a table, view, materialized view or foreign table.
+
+    :ivar primary_key_columns: the declared key; empty when none was declared or it could not be used.
+    :ivar foreign_keys: as declared; those that resolve are in ``Catalog.foreign_keys``.
+    :ivar features: keys beyond the reference that are enabled, such as ``upsert``.
+    """
+
+    name: str | None = None
+    description: str | None = None
+    total_count: bool = False
+    aggregate: bool = False
+    max_rows: int | None = None
+    primary_key_columns: tuple[str, ...] = ()
+    foreign_keys: tuple[DeclaredForeignKey, ...] = ()
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDirectives:
+    """Of a column: its field's name and description."""
+
+    name: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyDirectives:
+    """Of a foreign key constraint.
+
+    :ivar local_name: the field on the referenced table's type.
+    :ivar foreign_name: the field on the referencing table's type.
+    """
+
+    local_name: str | None = None
+    foreign_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDirectives:
+    """Of a function: its field's name and description."""
+
+    name: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnumDirectives:
+    """Of an enum type; ``mappings`` goes from SQL label to GraphQL value."""
+
+    name: str | None = None
+    description: str | None = None
+    mappings: Mapping[str, str] = field(default_factory=dict)
+
+
+_SCHEMA = SchemaDirectives()
+_TABLE = TableDirectives()
+_COLUMN = ColumnDirectives()
+_FOREIGN_KEY = ForeignKeyDirectives()
+_FUNCTION = FunctionDirectives()
+_ENUM = EnumDirectives()
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """The directives of a catalog; only objects that have some are in the mappings.
+
+    :ivar schemas: by name.
+    :ivar tables: by oid.
+    :ivar columns: by table oid and column name.
+    :ivar foreign_keys: by referencing table's oid and constraint name, declared ones included.
+    :ivar functions, enums: by oid.
+    """
+
+    schemas: Mapping[str, SchemaDirectives] = field(default_factory=dict)
+    tables: Mapping[int, TableDirectives] = field(default_factory=dict)
+    columns: Mapping[tuple[int, str], ColumnDirectives] = field(default_factory=dict)
+    foreign_keys: Mapping[tuple[int, str], ForeignKeyDirectives] = field(default_factory=dict)
+    functions: Mapping[int, FunctionDirectives] = field(default_factory=dict)
+    enums: Mapping[int, EnumDirectives] = field(default_factory=dict)
+
+    def schema(self, name: str) -> SchemaDirectives:
+        """Return the schema's directives, the defaults when it has none."""
+        return self.schemas.get(name, _SCHEMA)
+
+    def table(self, oid: int) -> TableDirectives:
+        """Return the table's directives, the defaults when it has none."""
+        return self.tables.get(oid, _TABLE)
+
+    def column(self, table: int, name: str) -> ColumnDirectives:
+        """Return the column's directives, the defaults when it has none."""
+        return self.columns.get((table, name), _COLUMN)
+
+    def foreign_key(self, table: int, name: str) -> ForeignKeyDirectives:
+        """Return the constraint's directives, the defaults when it has none."""
+        return self.foreign_keys.get((table, name), _FOREIGN_KEY)
+
+    def function(self, oid: int) -> FunctionDirectives:
+        """Return the function's directives, the defaults when it has none."""
+        return self.functions.get(oid, _FUNCTION)
+
+    def enum(self, oid: int) -> EnumDirectives:
+        """Return the enum's directives, the defaults when it has none."""
+        return self.enums.get(oid, _ENUM)

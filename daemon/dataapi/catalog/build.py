@@ -1,0 +1,293 @@
+"""From the reflection query's document to a ``Catalog``; pure.
+
+The document maps each part of ``reflection.sql`` to its objects, which are arrays in the
+order of that query.  Object identifiers arrive as texts there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from dataapi.catalog.annotate import annotate
+from dataapi.catalog.model import (
+    Acl,
+    Argument,
+    Catalog,
+    Column,
+    ForeignKey,
+    Function,
+    Problem,
+    ResultColumn,
+    Role,
+    Schema,
+    Table,
+    TableKind,
+    Type,
+    TypeKind,
+    UniqueKey,
+    Volatility,
+)
+from dataapi.catalog.names import assign_base_names
+
+Document = Mapping[str, Sequence[Any]]
+
+# Bits of pg_relation_is_updatable.
+_UPDATE, _INSERT, _DELETE = 4, 8, 16
+_WRITABLE = _UPDATE | _INSERT | _DELETE
+_INPUT_MODES = ("i", "b", "v")
+_OUTPUT_MODES = ("o", "b", "t")
+_PAUSE_EVERY = 10
+
+Item = TypeVar("Item")
+
+
+def _no_pause() -> None:
+    return None
+
+
+def build_catalog(
+    document: Document,
+    generation: int,
+    search_path: Sequence[str] = (),
+    pause: Callable[[], None] = _no_pause,
+) -> Catalog:
+    """Build the snapshot that the document describes.
+
+    :param search_path: the exposed schemas as configured; one that the database lacks is a problem.
+    :param pause: called between small pieces of work, so that a thread can let others run.
+    """
+    builder = _Builder(document, pause)
+    catalog = builder.catalog(generation, search_path)
+    annotations, declared, problems = annotate(catalog, pause)
+    catalog = replace(
+        catalog,
+        annotations=annotations,
+        foreign_keys=catalog.foreign_keys + declared,
+        problems=catalog.problems + problems,
+    )
+    base_names, problems = assign_base_names(catalog)
+    return replace(catalog, base_names=base_names, problems=catalog.problems + problems)
+
+
+class _Builder:
+    def __init__(self, document: Document, pause: Callable[[], None]) -> None:
+        self._document = document
+        self._pause = pause
+        self._acls: dict[str | None, Acl] = {None: ()}
+        for text, grants in document.get("acls", ()):
+            self._acls[text] = tuple((int(grantee), frozenset(words)) for grantee, words in grants)
+        self._schemas = {int(oid): name for oid, name, *_ in document.get("schemas", ())}
+        # type oid -> (kind, base type oid, typmod, not null, name)
+        self._domains = {
+            int(row[0]): (int(row[5]), row[6], row[7]) for row in document.get("types", ()) if row[3] == "d"
+        }
+
+    def catalog(self, generation: int, search_path: Sequence[str]) -> Catalog:
+        """Build everything but the directives."""
+        version, read_all, write_all = self._document["server"][0]
+        tables = {table.oid: table for table in self._each("tables", self._table)}
+        names = tuple(self._schemas.values())
+        missing = [name for name in search_path if name not in names]
+        return Catalog(
+            generation=generation,
+            server_version=version,
+            search_path=names,
+            schemas={schema.name: schema for schema in self._each("schemas", self._schema)},
+            types={type_.oid: type_ for type_ in self._each("types", self._type)},
+            tables=tables,
+            foreign_keys=tuple(self._each("foreign_keys", lambda row: _foreign_key(row, tables))),
+            functions=tuple(self._each("functions", self._function)),
+            roles={role.name: role for role in self._each("roles", _role)},
+            read_all=int(read_all),
+            write_all=int(write_all),
+            problems=tuple(
+                Problem(
+                    f"schema {name}", "the database has no schema of that name; it is left out of the APIs"
+                )
+                for name in missing
+            ),
+        )
+
+    def _each(self, part: str, build: Callable[[Any], Item]) -> Iterator[Item]:
+        for number, row in enumerate(self._document.get(part, ())):
+            if number % _PAUSE_EVERY == 0:
+                self._pause()
+            yield build(row)
+
+    def _schema(self, row: Any) -> Schema:
+        oid, name, comment, acl = row
+        return Schema(int(oid), name, comment, self._acls[acl])
+
+    def _type(self, row: Any) -> Type:
+        (
+            oid,
+            schema,
+            name,
+            kind,
+            element,
+            _,
+            _,
+            _,
+            relation,
+            category,
+            labels,
+            members,
+            subtype,
+            comment,
+            acl,
+        ) = row
+        return Type(
+            oid=int(oid),
+            schema=schema,
+            name=name,
+            kind=TypeKind(kind),
+            element=int(element),
+            base=self._base(int(oid))[0] if kind == "d" else 0,
+            relation=int(relation),
+            labels=tuple(labels or ()),
+            comment=comment,
+            acl=self._acls[acl],
+            category=category,
+            members=tuple(ResultColumn(member, int(type_)) for member, type_ in members or ()),
+            subtype=int(subtype or 0),
+        )
+
+    def _base(self, oid: int) -> tuple[int, int, bool]:
+        """Follow domains down: the base type, the type modifier on the way, and whether one forbids NULL."""
+        typmod, not_null = -1, False
+        while oid in self._domains:
+            oid, modifier, strict = self._domains[oid]
+            typmod = modifier if typmod == -1 else typmod
+            not_null = not_null or strict
+        return oid, typmod, not_null
+
+    def _table(self, row: Any) -> Table:
+        (oid, schema, name, kind, type_, row_security, events, rows, parent, comment, owner, acl) = row[:12]
+        columns = tuple(self._column(column) for column in row[12])
+        numbers = {column.number: column.name for column in columns}
+        keys = tuple(row[13])
+        if kind == TableKind.MATERIALIZED_VIEW.value:
+            events = 0
+        elif kind in (TableKind.ORDINARY.value, TableKind.PARTITIONED.value):
+            events = _WRITABLE
+        return Table(
+            oid=int(oid),
+            schema=self._schemas[int(schema)],
+            name=name,
+            kind=TableKind(kind),
+            type=int(type_),
+            columns=columns,
+            primary_key=next((_key_columns(key, numbers) for key in keys if key[4]), ()),
+            unique_keys=tuple(UniqueKey(key[0], _key_columns(key, numbers), key[3]) for key in keys),
+            row_security=row_security,
+            insertable=bool(events & _INSERT),
+            updatable=bool(events & _UPDATE),
+            deletable=bool(events & _DELETE),
+            updatable_columns=_updatable_columns(row[12]),
+            estimated_rows=float(rows),
+            comment=comment,
+            owner=int(owner),
+            acl=self._acls[acl],
+            partition_of=int(parent),
+        )
+
+    def _column(self, row: Any) -> Column:
+        name, number, type_, typmod, not_null, default, generated, identity, comment, acl, _ = row
+        oid = int(type_)
+        if oid in self._domains:
+            _, typmod, strict = self._base(oid)
+            not_null = not_null or strict
+        return Column(
+            name=name,
+            number=number,
+            type=oid,
+            typmod=typmod,
+            nullable=not not_null,
+            default=default,
+            generated=generated,
+            identity=identity.strip(),
+            comment=comment,
+            acl=self._acls[acl],
+        )
+
+    def _function(self, row: Any) -> Function:
+        (oid, schema, name, types, modes, names, defaults, variadic, returns, returns_set) = row[:10]
+        rows, volatility, settings, comment, acl = row[10:]
+        modes = modes or ["i"] * len(types)
+        names = names or [""] * len(types)
+        defaults = defaults or [None] * len(types)
+        inputs = [
+            Argument(argument, int(type_), default, mode == "v" and variadic)
+            for argument, type_, mode, default in zip(names, types, modes, defaults, strict=True)
+            if mode in _INPUT_MODES
+        ]
+        outputs = [
+            ResultColumn(column, int(type_))
+            for column, type_, mode in zip(names, types, modes, strict=True)
+            if mode in _OUTPUT_MODES
+        ]
+        return Function(
+            oid=int(oid),
+            schema=self._schemas[int(schema)],
+            name=name,
+            arguments=tuple(inputs),
+            returns=int(returns),
+            returns_set=returns_set,
+            rows=float(rows),
+            columns=tuple(outputs),
+            volatility=Volatility(volatility),
+            settings=tuple(_pairs(settings or ())),
+            comment=comment,
+            acl=self._acls[acl],
+        )
+
+
+def _pairs(settings: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        yield name, value
+
+
+def _role(row: Any) -> Role:
+    oid, name, superuser, memberships, settings = row
+    # The same setting for this database alone comes later and wins.
+    return Role(
+        oid=int(oid),
+        name=name,
+        superuser=superuser,
+        grantees=frozenset({0, int(oid), *map(int, memberships)}),
+        settings=tuple(dict(_pairs(settings)).items()),
+    )
+
+
+def _key_columns(key: Any, numbers: Mapping[int, str]) -> tuple[str, ...]:
+    # Columns beyond the key's own are INCLUDEd ones.
+    return tuple(numbers[int(number)] for number in key[1].split()[: key[2]])
+
+
+def _updatable_columns(rows: Sequence[Any]) -> frozenset[str] | None:
+    # A view that only triggers write to reports no column, but its triggers see them all.
+    writable = frozenset(row[0] for row in rows if row[10])
+    return writable if writable and len(writable) < len(rows) else None
+
+
+def _foreign_key(row: Any, tables: Mapping[int, Table]) -> ForeignKey:
+    name, table_oid, columns, foreign_oid, foreign_columns, comment = row
+    table, foreign = tables[int(table_oid)], tables[int(foreign_oid)]
+    local = _column_names(table, columns)
+    return ForeignKey(
+        name=name,
+        table=table.oid,
+        columns=local,
+        foreign_table=foreign.oid,
+        foreign_columns=_column_names(foreign, foreign_columns),
+        unique=any(set(key.columns) <= set(local) for key in table.unique_keys),
+        comment=comment,
+    )
+
+
+def _column_names(table: Table, numbers: Sequence[int]) -> tuple[str, ...]:
+    names = {column.number: column.name for column in table.columns}
+    return tuple(names[number] for number in numbers)

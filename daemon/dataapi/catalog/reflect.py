@@ -1,0 +1,49 @@
+"""Reading a database's catalog: one query, then a thread that builds the snapshot."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from importlib.resources import files
+from typing import Any
+
+from twisted.internet.threads import deferToThread
+
+from dataapi.catalog.build import build_catalog
+from dataapi.catalog.model import Catalog
+
+Fetch = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
+"""Runs SQL with ``$n`` slots as the login role and returns its rows."""
+
+REFLECTION = files("dataapi.catalog").joinpath("reflection.sql").read_text(encoding="utf-8")
+
+_NAP = 0.0002
+"""Seconds that the building thread lets others run between pieces of about a millisecond.
+
+A thread gives up the interpreter only when another one has waited for it 5 ms, and the reactor
+would wait that long after every event; asleep, the thread does not hold it.
+"""
+
+
+async def reflect(fetch: Fetch, search_path: Sequence[str], generation: int) -> Catalog:
+    """Read what the database holds in the schemas of the search path.
+
+    :raises ApiError: whatever ``fetch`` raises when the database can't be asked.
+    """
+    rows = await fetch(REFLECTION, (list(search_path),))
+    catalog: Catalog = await deferToThread(_build, rows, tuple(search_path), generation)
+    return catalog
+
+
+def _build(rows: Iterable[tuple[Any, ...]], search_path: tuple[str, ...], generation: int) -> Catalog:
+    document: dict[str, list[Any]] = {}
+    for part, body in rows:
+        if body is not None:
+            document.setdefault(part, []).extend(json.loads(body))
+            _pause()
+    return build_catalog(document, generation, search_path, _pause)
+
+
+def _pause() -> None:
+    time.sleep(_NAP)

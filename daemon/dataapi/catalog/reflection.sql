@@ -1,0 +1,256 @@
+-- Everything that the APIs need to know of a database, in one query.
+--
+-- The one parameter is the exposed schemas (db-schemas) in their order.
+-- Returns rows (part, body): body is a JSON array of at most 50 objects of that part, so
+-- that no single piece takes long to parse.  The objects are arrays in the order that
+-- build.py unpacks.  Access control lists are sent once per distinct list, under their text.
+--
+-- Catalog tables are joined as a whole rather than asked object by object, because the
+-- query has to stay fast with thousands of tables.  Runs on PostgreSQL 12 and newer, as any role.
+with recursive
+path as materialized (
+    select n.oid, n.nspname, n.nspowner, s.position,
+           coalesce(n.nspacl, acldefault('n', n.nspowner)) as acl
+    from unnest($1::text[]) with ordinality as s(name, position)
+    join pg_namespace n on n.nspname = s.name
+),
+relation as materialized (
+    select c.oid, c.relname, c.relkind, c.relnamespace, c.reltype, c.relowner, c.relrowsecurity,
+           c.reltuples, c.relispartition, path.position,
+           coalesce(c.relacl, acldefault('r', c.relowner)) as acl,
+           case when c.relkind in ('v', 'f') then pg_relation_is_updatable(c.oid, true) end as events
+    from pg_class c
+    join path on path.oid = c.relnamespace
+    where c.relkind in ('r', 'p', 'v', 'm', 'f')
+),
+attribute as materialized (
+    select a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod, a.attnotnull, a.atthasdef,
+           a.attgenerated, a.attidentity, a.attacl, r.events
+    from pg_attribute a
+    join relation r on r.oid = a.attrelid
+    where a.attnum > 0 and not a.attisdropped
+),
+-- PostgreSQL 18 knows NOT NULL constraints that existing rows may break.
+unproven as (
+    select conrelid, conkey[1] as attnum from pg_constraint where contype = 'n' and not convalidated
+),
+columns as (
+    select a.attrelid,
+           json_agg(json_build_array(
+               a.attname, a.attnum, a.atttypid, a.atttypmod,
+               a.attnotnull and u.attnum is null,
+               pg_get_expr(d.adbin, d.adrelid),
+               a.attgenerated <> '', a.attidentity, c.description, a.attacl::text,
+               case when a.events > 0 then pg_column_is_updatable(a.attrelid, a.attnum, true) end
+           ) order by a.attnum) as body
+    from attribute a
+    left join pg_attrdef d
+        on d.adrelid = a.attrelid and d.adnum = a.attnum and a.atthasdef and a.attgenerated = ''
+    left join pg_description c
+        on c.classoid = 'pg_class'::regclass and c.objoid = a.attrelid and c.objsubid = a.attnum
+    left join unproven u on u.conrelid = a.attrelid and u.attnum = a.attnum
+    group by a.attrelid
+),
+keys as (
+    select i.indrelid,
+           json_agg(json_build_array(
+               coalesce(k.conname, c.relname), i.indkey::text, i.indnkeyatts, k.conname is not null, i.indisprimary
+           ) order by i.indisprimary desc, coalesce(k.conname, c.relname)) as body
+    from pg_index i
+    join relation r on r.oid = i.indrelid
+    join pg_class c on c.oid = i.indexrelid
+    left join pg_constraint k
+        on k.conindid = i.indexrelid and k.conrelid = i.indrelid and k.contype in ('p', 'u')
+    where i.indisunique and i.indisvalid and i.indislive and i.indpred is null and i.indexprs is null
+    group by i.indrelid
+),
+tables as (
+    select json_build_array(
+               r.oid, r.relnamespace, r.relname, r.relkind, r.reltype, r.relrowsecurity, r.events,
+               r.reltuples, coalesce(h.inhparent, 0), d.description, r.relowner, r.acl::text,
+               coalesce(columns.body, '[]'), coalesce(keys.body, '[]')
+           ) as item,
+           row_number() over (order by r.position, r.relname) as number
+    from relation r
+    left join columns on columns.attrelid = r.oid
+    left join keys on keys.indrelid = r.oid
+    left join pg_inherits h on h.inhrelid = r.oid and r.relispartition
+    left join pg_description d
+        on d.classoid = 'pg_class'::regclass and d.objoid = r.oid and d.objsubid = 0
+),
+-- A partition inherits its parent's foreign keys; the copies count only where the parent
+-- is not exposed.  Copies that point at the partitions of a referenced table never do.
+reference as (
+    select json_build_array(k.conname, k.conrelid, k.conkey, k.confrelid, k.confkey, d.description) as item,
+           row_number() over (order by l.position, l.relname, k.conname) as number
+    from pg_constraint k
+    join relation l on l.oid = k.conrelid
+    join relation f on f.oid = k.confrelid
+    left join pg_constraint p on p.oid = k.conparentid
+    left join pg_description d
+        on d.classoid = 'pg_constraint'::regclass and d.objoid = k.oid and d.objsubid = 0
+    where k.contype = 'f'
+      and (p.oid is null
+           or p.confrelid = k.confrelid and not exists (select from relation where relation.oid = p.conrelid))
+      -- A temporal key (PERIOD, PostgreSQL 18) does not match by equality.
+      and coalesce(to_jsonb(k) ->> 'conperiod', 'false') = 'false'
+),
+routine as materialized (
+    select p.oid, p.proname, p.pronamespace, p.provariadic, p.prorettype, p.proretset, p.prorows, p.provolatile,
+           p.pronargs, p.pronargdefaults, p.proargmodes, p.proargnames, p.proconfig, path.position,
+           coalesce(p.proallargtypes, p.proargtypes::oid[]) as types,
+           coalesce(p.proacl, acldefault('f', p.proowner)) as acl
+    from pg_proc p
+    join path on path.oid = p.pronamespace
+    where p.prokind = 'f'
+      and p.prorettype <> all (array[
+          'trigger', 'event_trigger', 'internal', 'language_handler', 'fdw_handler',
+          'index_am_handler', 'table_am_handler', 'tsm_handler']::regtype[])
+      and not (p.proargtypes::oid[] && array['internal'::regtype::oid])
+),
+functions as (
+    select json_build_array(
+               f.oid, f.pronamespace, f.proname, f.types, f.proargmodes, f.proargnames,
+               case when f.pronargdefaults > 0 then array(
+                   select pg_get_function_arg_default(f.oid, n) from generate_series(1, cardinality(f.types)) as n
+               ) end,
+               f.provariadic <> 0, f.prorettype, f.proretset, f.prorows, f.provolatile, f.proconfig,
+               d.description, f.acl::text
+           ) as item,
+           row_number() over (order by f.position, f.proname, f.oid) as number
+    from routine f
+    left join pg_description d
+        on d.classoid = 'pg_proc'::regclass and d.objoid = f.oid and d.objsubid = 0
+),
+used(oid) as (
+    (
+        select atttypid from attribute
+        union
+        select unnest(types) from routine
+        union
+        select prorettype from routine
+    )
+    union
+    select part.oid
+    from used
+    join pg_type t on t.oid = used.oid
+    cross join lateral (
+        select t.typelem as oid where t.typtype = 'b' and t.typcategory = 'A'
+        union all
+        select t.typbasetype where t.typtype = 'd'
+        union all
+        select g.rngsubtype from pg_range g where g.rngtypid = t.oid and t.typtype = 'r'
+        union all
+        select m.atttypid from pg_attribute m
+        where t.typtype = 'c' and m.attrelid = t.typrelid and m.attnum > 0 and not m.attisdropped
+    ) as part
+    where part.oid <> 0
+),
+type as materialized (
+    select t.oid, t.typname, t.typnamespace, t.typtype, t.typcategory, t.typelem, t.typbasetype, t.typtypmod,
+           t.typnotnull, t.typrelid, coalesce(t.typacl, acldefault('T', t.typowner)) as acl
+    from pg_type t
+    where t.oid in (select used.oid from used)
+),
+types as (
+    select json_build_array(
+               t.oid, n.nspname, t.typname,
+               case when t.typtype = 'b' and t.typcategory = 'A' and t.typelem <> 0 then 'A' else t.typtype end,
+               case when t.typtype = 'b' and t.typcategory = 'A' then t.typelem else 0 end,
+               t.typbasetype, t.typtypmod, t.typnotnull, t.typrelid, t.typcategory,
+               case when t.typtype = 'e' then array(
+                   select e.enumlabel from pg_enum e where e.enumtypid = t.oid order by e.enumsortorder
+               ) end,
+               case when t.typtype = 'c' and not exists (select from relation where relation.oid = t.typrelid) then (
+                   select json_agg(json_build_array(m.attname, m.atttypid) order by m.attnum)
+                   from pg_attribute m where m.attrelid = t.typrelid and m.attnum > 0 and not m.attisdropped
+               ) end,
+               g.rngsubtype, d.description, t.acl::text
+           ) as item,
+           row_number() over (order by t.oid) as number
+    from type t
+    join pg_namespace n on n.oid = t.typnamespace
+    left join pg_range g on g.rngtypid = t.oid
+    left join pg_description d
+        on d.classoid = 'pg_type'::regclass and d.objoid = t.oid and d.objsubid = 0
+),
+-- Before PostgreSQL 16 every membership allows SET ROLE, and SET is no word that pg_has_role knows.
+assumable as (
+    select r.oid, r.rolname, r.rolsuper
+    from pg_roles r
+    where pg_has_role(session_user, r.oid,
+        case when current_setting('server_version_num')::int >= 160000 then 'SET' else 'MEMBER' end)
+),
+-- A setting that only a superuser may make would fail every request of the role.
+setting as (
+    select s.setrole, s.setdatabase, pair.value, pair.position
+    from pg_db_role_setting s
+    cross join lateral unnest(s.setconfig) with ordinality as pair(value, position)
+    left join pg_settings known on lower(known.name) = lower(split_part(pair.value, '=', 1))
+    where s.setdatabase in (0, (select oid from pg_database where datname = current_database()))
+      and (known.context is null or known.context = 'user'
+           or known.context = 'superuser' and (select rolsuper from pg_roles where rolname = session_user))
+),
+roles as (
+    select json_build_array(
+               r.oid, r.rolname, r.rolsuper,
+               array(
+                   select g.oid from pg_roles g
+                   where not r.rolsuper and g.oid <> r.oid
+                     and (g.rolname = 'pg_database_owner' or g.oid in (select roleid from pg_auth_members))
+                     and pg_has_role(r.oid, g.oid, 'USAGE')
+               ),
+               array(
+                   select setting.value from setting where setting.setrole = r.oid
+                   order by setting.setdatabase, setting.position
+               )
+           ) as item,
+           row_number() over (order by r.rolname) as number
+    from assumable r
+),
+schemas as (
+    select json_build_array(path.oid, path.nspname, d.description, path.acl::text) as item,
+           path.position as number
+    from path
+    left join pg_description d
+        on d.classoid = 'pg_namespace'::regclass and d.objoid = path.oid and d.objsubid = 0
+),
+acl as (
+    select distinct on (list::text) list
+    from (
+        select acl from path
+        union all select acl from relation
+        union all select attacl from attribute where attacl is not null
+        union all select acl from routine
+        union all select acl from type
+    ) as lists(list)
+),
+acls as (
+    select json_build_array(
+               acl.list::text,
+               array(
+                   select json_build_array(e.grantee, json_agg(distinct e.privilege_type))
+                   from aclexplode(acl.list) as e group by e.grantee order by e.grantee
+               )
+           ) as item,
+           row_number() over () as number
+    from acl
+)
+select 'server', json_build_array(json_build_array(
+    current_setting('server_version_num')::int,
+    coalesce(to_regrole('pg_read_all_data')::oid, 0),
+    coalesce(to_regrole('pg_write_all_data')::oid, 0)))::text
+union all
+(select 'schemas', json_agg(item order by number)::text from schemas group by (number - 1) / 50)
+union all
+(select 'acls', json_agg(item order by number)::text from acls group by (number - 1) / 50)
+union all
+(select 'types', json_agg(item order by number)::text from types group by (number - 1) / 50 order by (number - 1) / 50)
+union all
+(select 'tables', json_agg(item order by number)::text from tables group by (number - 1) / 50 order by (number - 1) / 50)
+union all
+(select 'foreign_keys', json_agg(item order by number)::text from reference group by (number - 1) / 50 order by (number - 1) / 50)
+union all
+(select 'functions', json_agg(item order by number)::text from functions group by (number - 1) / 50 order by (number - 1) / 50)
+union all
+(select 'roles', json_agg(item order by number)::text from roles group by (number - 1) / 50 order by (number - 1) / 50)
