@@ -1,0 +1,1 @@
+"""Who is calling: project API keys, bearer tokens, and what SQL is told about the request."""

@@ -1,0 +1,1 @@
+"""HTTP: routes, requests and answers as values, CORS, and one renderer of errors per protocol."""

@@ -1,0 +1,194 @@
+"""Verifies a JSON Web Token and decides its caller: role and claims.
+
+Codes and messages are PostgREST's (reference/rest.md 1.6), so that clients of it find what they know.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from dataapi.access import keys, rolepath
+from dataapi.access.caller import Caller
+from dataapi.errors import TokenError
+
+SKEW = 30
+"""Seconds by which the clocks of issuer and server may differ."""
+
+_NO_KEY = "No suitable key or wrong key type"
+_BROKEN = "JWT cryptographic operation failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A token whose signature and claims were good.
+
+    :ivar has_role: whether the role came from the token itself and not from ``db-anon-role``.
+    :ivar usable_from: the time before which the token is not usable, Unix seconds.
+    :ivar usable_until: the time after which it is not usable any more, Unix seconds.
+    """
+
+    caller: Caller
+    has_role: bool
+    usable_from: float
+    usable_until: float
+
+    def usable(self, now: float) -> bool:
+        """Whether the token's times allow its use now."""
+        return self.usable_from <= now <= self.usable_until
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """What a project asks of a token.
+
+    :ivar keys: the keys of ``jwt-secret``; empty when none is configured.
+    :ivar audience: the value that ``aud`` must hold when the token has one, or None for any.
+    :ivar anon_role: the role of a token without a role claim.
+    """
+
+    keys: tuple[keys.VerifyingKey, ...]
+    audience: str | None
+    role_path: rolepath.RolePath
+    anon_role: str
+
+    def verify(self, token: str, now: float) -> Verified:
+        """Check a token's signature and claims.
+
+        :param now: Unix seconds.
+        :raises TokenError: PGRST300 without a configured key, else PGRST301 (token) or PGRST303 (claims).
+        """
+        if not self.keys:
+            raise TokenError(500, "PGRST300", "Server lacks JWT secret")
+        text = self._checked_payload(token)
+        claims = _decoded(text)
+        usable_from, usable_until = _times(claims, now)
+        self._check_audience(claims.get("aud"))
+        found = rolepath.walk(self.role_path, claims)
+        role = self.anon_role if found is None else _role(found)
+        if not role:
+            raise TokenError(
+                401,
+                "PGRST302",
+                "Anonymous access is disabled",
+                headers=(("WWW-Authenticate", "Bearer"),),
+            )
+        if claims.get("role") != role:
+            text = json.dumps({**claims, "role": role}, separators=(",", ":"))
+        return Verified(Caller(role, text), found is not None, usable_from, usable_until)
+
+    def _checked_payload(self, token: str) -> str:
+        """Return the payload's text after one of the keys verified the signature."""
+        if not token:
+            refuse("PGRST301", "Empty JWT is sent in Authorization header")
+        parts = token.split(".")
+        if len(parts) != 3:
+            refuse("PGRST301", f"Expected 3 parts in JWT; got {len(parts)}")
+        try:
+            header = json.loads(_unbase64(parts[0]))
+            payload = _unbase64(parts[1])
+            signature = _unbase64(parts[2])
+        except (ValueError, RecursionError):
+            refuse("PGRST301", _BROKEN)
+        if not isinstance(header, dict) or "crit" in header:
+            refuse("PGRST301", _BROKEN)
+        algorithm, kid = header.get("alg"), header.get("kid")
+        if not keys.known_algorithm(algorithm):
+            refuse("PGRST301", "Wrong or unsupported encoding algorithm")
+        suitable = [key for key in self.keys if key.suits(algorithm, kid)]
+        if not suitable:
+            refuse("PGRST301", _NO_KEY, "No suitable key was found to decode the JWT")
+        signed = token.rpartition(".")[0].encode()
+        if not any(key.verifies(algorithm, signed, signature) for key in suitable):
+            refuse("PGRST301", _NO_KEY, "None of the keys was able to decode the JWT")
+        try:
+            return payload.decode()
+        except UnicodeDecodeError:
+            refuse("PGRST303", "Parsing claims failed")
+
+    def _check_audience(self, audience: object) -> None:
+        match audience:
+            case None:
+                named: list[str] = []
+            case str():
+                named = [audience]
+            case list() if all(isinstance(one, str) for one in audience):
+                named = audience
+            case _:
+                refuse("PGRST303", "The JWT 'aud' claim must be a string or an array of strings")
+        if self.audience is not None and named and self.audience not in named:
+            refuse("PGRST303", "JWT not in audience")
+
+
+def refuse(code: str, message: str, details: str | None = None) -> NoReturn:
+    """Raise the error of an unusable token, with the challenge of RFC 6750 section 3."""
+    challenge = f'Bearer error="invalid_token", error_description="{message}"'
+    raise TokenError(401, code, message, details=details, headers=(("WWW-Authenticate", challenge),))
+
+
+def _unbase64(part: str) -> bytes:
+    # Strict: base64's own decoder skips foreign characters, so that one token had many spellings.
+    text = part.encode("ascii")
+    if b"+" in text or b"/" in text or b"=" in text:
+        raise binascii.Error("not base64url")
+    return base64.b64decode(text + b"=" * (-len(text) % 4), b"-_", validate=True)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    try:
+        claims = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        refuse("PGRST303", "Parsing claims failed")
+    if not isinstance(claims, dict):
+        refuse("PGRST303", "Parsing claims failed")
+    return claims
+
+
+def _times(claims: dict[str, Any], now: float) -> tuple[float, float]:
+    """Check ``exp``, ``nbf`` and ``iat``, each with the skew; return from when to when they allow use."""
+    usable_from, usable_until = float("-inf"), float("inf")
+    checks: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
+        ("exp", "JWT expired", lambda when: when + SKEW < now),
+        ("nbf", "JWT not yet valid", lambda when: when - SKEW > now),
+        ("iat", "JWT issued at future", lambda when: when - SKEW > now),
+    )
+    for name, message, is_wrong in checks:
+        when = claims.get(name)
+        if when is None:
+            continue
+        if isinstance(when, bool) or not isinstance(when, int | float):
+            refuse("PGRST303", f"The JWT '{name}' claim must be a number")
+        if is_wrong(when):
+            refuse("PGRST303", message)
+        if name == "exp":
+            usable_until = _bounded(when) + SKEW
+        else:
+            usable_from = max(usable_from, _bounded(when) - SKEW)
+    return usable_from, usable_until
+
+
+def _bounded(when: float) -> float:
+    # A whole number of any length is JSON; beyond this it means "always" or "never" all the same.
+    return float(min(max(when, -(2**62)), 2**62))
+
+
+def _role(found: object) -> str:
+    if not isinstance(found, str) or not found or "\0" in found or not _is_text(found):
+        refuse("PGRST303", "The JWT role claim must be a non-empty string")
+    return found
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True

@@ -1,0 +1,134 @@
+"""The keys that sign tokens, read from ``jwt-secret``: a secret text, a JWK or a JWKS.
+
+The kind of a key decides which algorithms it may verify, never the token: a secret takes
+HMAC only, an RSA key RSA only, and ``none`` is no algorithm here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from jwt.algorithms import Algorithm, get_default_algorithms
+from jwt.exceptions import InvalidKeyError, PyJWTError
+
+_ALGORITHMS: dict[str, Algorithm] = {
+    name: algorithm for name, algorithm in get_default_algorithms().items() if name != "none"
+}
+_HMAC = ("HS256", "HS384", "HS512")
+_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "secp256k1": "ES256K"}
+_OKP = ("Ed25519", "Ed448")
+
+_SHORTEST_SECRET = 32
+"""Bytes of an HMAC key: RFC 7518 section 3.2 asks for the size of the hash, 32 for HS256."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyingKey:
+    """One key, ready to verify signatures.
+
+    :ivar kid: the key's id, or None when it has none.
+    :ivar any_kid: whether it serves tokens of any key id: true for a secret text, which cannot have one.
+    """
+
+    material: Any = field(repr=False)
+    algorithms: tuple[str, ...]
+    kid: str | None = None
+    any_kid: bool = False
+
+    def suits(self, algorithm: str, kid: str | None) -> bool:
+        """Whether a token with this header may have been signed by this key."""
+        return algorithm in self.algorithms and (kid is None or self.any_kid or kid == self.kid)
+
+    def verifies(self, algorithm: str, signed: bytes, signature: bytes) -> bool:
+        """Whether the signature is this key's over the bytes."""
+        return _ALGORITHMS[algorithm].verify(signed, self.material, signature)
+
+
+def known_algorithm(name: object) -> TypeGuard[str]:
+    """Whether a token's ``alg`` is one that some kind of key can verify; ``none`` is not."""
+    return isinstance(name, str) and name in _ALGORITHMS
+
+
+def parse(secret: str) -> tuple[VerifyingKey, ...]:
+    """Read the keys of a ``jwt-secret``; those of a set that are not for signatures are left out.
+
+    :raises ValueError: the text is too short or holds no usable key; the message says which.
+    """
+    document = _document(secret)
+    if document is None:
+        material = secret.encode()
+        _check_length(material, "the secret")
+        return (VerifyingKey(material, _HMAC, any_kid=True),)
+    members = document.get("keys", [document])
+    if not isinstance(members, list):
+        raise ValueError("the member keys of the JWKS is no list")
+    keys = tuple(
+        _key(member, f"key {number}")
+        for number, member in enumerate(members, 1)
+        if not isinstance(member, dict) or member.get("use", "sig") == "sig"
+    )
+    if not keys:
+        raise ValueError("the JWKS holds no key for signatures")
+    return keys
+
+
+def _document(secret: str) -> dict[str, Any] | None:
+    if not secret.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(secret)
+    except (ValueError, RecursionError):
+        raise ValueError("begins like a JWK or a JWKS and is no valid JSON") from None
+    assert isinstance(found, dict)
+    return found
+
+
+def _key(member: Any, name: str) -> VerifyingKey:
+    if not isinstance(member, dict):
+        raise ValueError(f"{name} is no JSON object")
+    allowed = _allowed(member, name)
+    try:
+        material = _ALGORITHMS[allowed[0]].from_jwk(member)
+    except (PyJWTError, InvalidKeyError, UnsupportedAlgorithm, ValueError, TypeError, KeyError):
+        raise ValueError(f"{name} cannot be read as a key of type {member['kty']}") from None
+    if isinstance(material, bytes):
+        _check_length(material, name)
+    else:
+        material = material.public_key() if hasattr(material, "public_key") else material
+        if allowed[0] in _RSA and material.key_size < 2048:
+            raise ValueError(f"{name} is an RSA key of fewer than 2048 bits")
+    kid = member.get("kid")
+    if kid is not None and not isinstance(kid, str):
+        raise ValueError(f"{name} has a kid that is no string")
+    return VerifyingKey(material, allowed, kid)
+
+
+def _allowed(member: dict[str, Any], name: str) -> tuple[str, ...]:
+    kind, curve = member.get("kty"), member.get("crv")
+    allowed: tuple[str, ...] = ()
+    match kind:
+        case "oct":
+            allowed = _HMAC
+        case "RSA":
+            allowed = _RSA
+        case "EC" if curve in _CURVES:
+            allowed = (_CURVES[curve],)
+        case "OKP" if curve in _OKP:
+            allowed = ("EdDSA",)
+    if not allowed:
+        raise ValueError(f"{name} needs a kty of oct, RSA, EC or OKP, and a known crv with the last two")
+    chosen = member.get("alg")
+    if chosen is None:
+        return allowed
+    if chosen not in allowed:
+        raise ValueError(f"{name} has alg {chosen}, expected one of {', '.join(allowed)}")
+    return (chosen,)
+
+
+def _check_length(material: bytes, name: str) -> None:
+    if len(material) < _SHORTEST_SECRET:
+        raise ValueError(f"{name} has {len(material)} bytes, expected {_SHORTEST_SECRET} or more")
