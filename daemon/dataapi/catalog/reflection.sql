@@ -7,6 +7,11 @@
 --
 -- Catalog tables are joined as a whole rather than asked object by object, because the
 -- query has to stay fast with thousands of tables.  Runs on PostgreSQL 12 and newer, as any role.
+
+-- Compiling this query would take longer than running it a hundred times; and names are
+-- written the same whatever the login role's own search path is.  Both end with the message.
+select set_config('jit', 'off', true), set_config('search_path', 'pg_catalog', true);
+
 with recursive
 path as materialized (
     select n.oid, n.nspname, n.nspowner, s.position,
