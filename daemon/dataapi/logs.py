@@ -1,0 +1,267 @@
+"""Log lines: one JSON object (or one line of text) per event, with the request's id and without secrets.
+
+Every module logs with ``twisted.logger.Logger(namespace="dataapi.…")``; keyword arguments
+of the call become fields of the line.  Twisted's own chatter below a warning is left out
+unless ``log-level`` is ``debug``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
+from zope.interface import implementer
+
+from dataapi.settings import Settings
+
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+"""The id of the request that the running code works for; the web adapter sets it."""
+
+_HIDDEN = "***"
+_SECRETS = (
+    (re.compile(r"(\w+://[^:/@\s]*):[^@\s]*@"), rf"\1:{_HIDDEN}@"),
+    (re.compile(r"(?i)(\b(?:basic|bearer)\s+)[\w.~+/=-]+"), rf"\1{_HIDDEN}"),
+    (
+        re.compile(r"""(?i)\b((?:pgpassword|password|api_?key|authorization|jwt[-_]secret)["']?\s*[:=]\s*)"""
+                   r"""(?:"[^"]*"|'[^']*'|(?:(?:basic|bearer)\s+)?[^\s"'&,;}]+)"""),
+        rf"\1{_HIDDEN}",
+    ),
+    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), _HIDDEN),
+    (re.compile(r"\bsb_secret_\w+"), _HIDDEN),
+)  # fmt: skip
+_SHORTEST_SECRET = 6
+"""Shorter configured values are not looked for: ``app`` as a password would blank half the log."""
+
+_LEGACY = frozenset(
+    ("message", "time", "isError", "system", "format", "failure", "why", "logLevel", "printed", "debug")
+)
+_PLAIN = (str, int, float, bool, type(None))
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Blanks secrets out of text: known values by themselves, others by the shape they come in."""
+
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def knowing(cls, secrets: Iterable[str | None]) -> Redactor:
+        """Build one that also knows the configuration's secret values, the longest first."""
+        known = {secret for secret in secrets if secret and len(secret) >= _SHORTEST_SECRET}
+        return cls(tuple(sorted(known, key=len, reverse=True)))
+
+    def __call__(self, text: str) -> str:
+        """Return the text with every secret replaced by three stars."""
+        for value in self.values:
+            text = text.replace(value, _HIDDEN)
+        for pattern, replacement in _SECRETS:
+            text = pattern.sub(replacement, text)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One log line before it is written.
+
+    :ivar time: seconds since the epoch.
+    :ivar fields: what else the caller gave, JSON values only.
+    """
+
+    time: float
+    level: str
+    logger: str
+    message: str
+    request_id: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    traceback: str | None = None
+
+
+def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str]) -> Record:
+    """Read a Twisted log event; secrets are blanked in every text of it."""
+    failure = event.get("log_failure")
+    message = formatEvent(event)
+    if failure is not None and not message:
+        message = failure.getErrorMessage()
+    return Record(
+        time=event["log_time"],
+        level=event["log_level"].name,
+        logger=event.get("log_namespace", "dataapi"),
+        message=redact(message),
+        request_id=str(event.get("request_id", current_request)),
+        fields={
+            name: _plain(value, redact)
+            for name, value in event.items()
+            if not name.startswith(("log_", "_")) and name != "request_id" and name not in _LEGACY
+        },
+        traceback=None if failure is None else redact(failure.getTraceback()),
+    )
+
+
+def _plain(value: object, redact: Callable[[str], str]) -> object:
+    """Make a value fit for JSON; anything unknown is shown by its ``repr``."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, redact) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item, redact) for item in value]
+    return redact(repr(value))
+
+
+def timestamp(seconds: float) -> str:
+    """Write a time as RFC 3339 in UTC with milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def as_json(record: Record) -> str:
+    """Write a record as one JSON object on one line; fields never replace the members of their own."""
+    line: dict[str, Any] = {
+        "ts": timestamp(record.time),
+        "level": record.level,
+        "logger": record.logger,
+        "message": record.message,
+    }
+    if record.request_id:
+        line["request_id"] = record.request_id
+    for name, value in record.fields.items():
+        line.setdefault(name, value)
+    if record.traceback is not None:
+        line["traceback"] = record.traceback
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=repr) + "\n"
+
+
+def as_text(record: Record) -> str:
+    """Write a record for a person's eyes: one line, then the traceback indented."""
+    parts = [timestamp(record.time), record.level.upper(), record.logger, record.message.replace("\n", "\\n")]
+    if record.request_id:
+        parts.append(f"request_id={record.request_id}")
+    parts += [f"{name}={json.dumps(value, default=repr)}" for name, value in record.fields.items()]
+    line = " ".join(parts) + "\n"
+    if record.traceback is not None:
+        line += "".join(f"    {row}\n" for row in record.traceback.splitlines())
+    return line
+
+
+FORMATS: Mapping[str, Callable[[Record], str]] = {"json": as_json, "text": as_text}
+"""The values of ``log-format``."""
+
+
+def is_wanted(event: LogEvent, debug: bool) -> bool:
+    """Tell whether an event is worth a line: not debug, and not what Twisted says of itself."""
+    level = event.get("log_level", LogLevel.info)
+    if debug or level >= LogLevel.warn:
+        return True
+    namespace = event.get("log_namespace") or ""
+    return bool(level >= LogLevel.info and not namespace.startswith(("twisted", "log_legacy", "stdout")))
+
+
+@implementer(ILogObserver)
+class LineObserver:
+    """The one observer of the process: formats what is wanted and writes it.
+
+    :ivar write: called with each complete line.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        line: Callable[[Record], str],
+        redact: Redactor,
+        *,
+        debug: bool = False,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.write = write
+        self._line = line
+        self._redact = redact
+        self._debug = debug
+        self._fields = fields or {}
+
+    def __call__(self, event: LogEvent) -> None:
+        """Write the event's line."""
+        if is_wanted(event, self._debug):
+            self.put(record_of(event, request_id.get(), self._redact))
+
+    def put(self, record: Record) -> None:
+        """Write a record that was made elsewhere, such as a request's line; it must hold no secret."""
+        if self._fields:
+            record = replace(record, fields={**record.fields, **self._fields})
+        self.write(self._line(record))
+
+
+def line_observer(settings: Settings, write: Callable[[str], object], **fields: object) -> LineObserver:
+    """Make the observer that a configuration asks for.
+
+    :param fields: what every line carries beside its own, such as the number of the worker.
+    """
+    return LineObserver(
+        write,
+        FORMATS[settings.log_format],
+        Redactor.knowing(_secrets(settings)),
+        debug=settings.log_level == "debug",
+        fields=fields,
+    )
+
+
+def _secrets(settings: Settings) -> Iterable[str | None]:
+    """List the configured values that must never be logged."""
+    for project in settings.projects:
+        yield project.jwt_secret
+        yield from project.secret_keys
+        yield _password(project.db_uri)
+    yield _password(settings.webhooks.db_uri or "")
+
+
+def _password(uri: str) -> str | None:
+    try:
+        return urlsplit(uri).password
+    except ValueError:
+        return None
+
+
+def to_descriptor(descriptor: int) -> Callable[[str], None]:
+    """Return a function that writes whole lines to a file descriptor, whatever replaces ``sys.stdout``."""
+
+    def write(line: str) -> None:
+        data = line.encode("utf-8", "backslashreplace")
+        while data:
+            data = data[os.write(descriptor, data) :]
+
+    return write
+
+
+class StandardHandler(logging.Handler):
+    """Carries what libraries log with ``logging`` to the same observer."""
+
+    def __init__(self, observer: Callable[[LogEvent], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._observer = observer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Turn the record into an event; a traceback becomes a field."""
+        event: LogEvent = {
+            "log_time": record.created,
+            "log_level": LogLevel.levelWithName(_level_name(record.levelno)),
+            "log_namespace": record.name,
+            "log_format": record.getMessage().replace("{", "{{").replace("}", "}}"),
+        }
+        if record.exc_info:
+            event["exception"] = logging.Formatter().formatException(record.exc_info)
+        self._observer(event)
+
+
+def _level_name(number: int) -> str:
+    if number >= logging.CRITICAL:
+        return "critical"
+    return "error" if number >= logging.ERROR else "warn"

@@ -1,0 +1,1 @@
+"""The running daemon: one ordered root service, its parts, and worker processes."""

@@ -1,0 +1,189 @@
+"""The root service: starts the parts in order, stops them in reverse, fails loudly.
+
+Order: sockets are bound (while privileged), then the database that we run ourselves if any,
+then whatever serves (this process or its workers), then the admin listener, and then
+systemd hears that we are ready.  A failed start ends the daemon with a non-zero exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import ILogObserver, Logger
+from twisted.python.failure import Failure
+
+from dataapi.service.listening import Accepting, BoundSocket, Descriptor, StartFailed, accept, bind
+from dataapi.service.notify import Notifier
+from dataapi.service.state import Operated
+from dataapi.web.admin import make_admin_site
+
+_log = Logger(namespace="dataapi.service")
+
+
+class Front(Operated, Protocol):
+    """Whatever answers the public sockets: this process, or its workers."""
+
+    async def start(self) -> None:
+        """Begin to answer; returns when requests are accepted."""
+
+    async def stop(self) -> None:
+        """Accept no more, finish what is in flight, and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the root service is made of.
+
+    :ivar build: makes the front; may first start a database of our own, which ``cleanup`` ends.
+    """
+
+    listen: Sequence[str]
+    admin_listen: Sequence[str]
+    build: Callable[[Sequence[Descriptor]], Awaitable[Front]]
+    cleanup: Callable[[], Awaitable[None]]
+
+
+class Root(Service):
+    """The one service twistd knows of."""
+
+    name = "dataapi"
+
+    def __init__(self, reactor: Any, plan: Plan, notifier: Notifier, observer: ILogObserver | None) -> None:
+        self._reactor = reactor
+        self._plan = plan
+        self._notifier = notifier
+        self._observer = observer
+        self._sockets: tuple[BoundSocket, ...] = ()
+        self._admin_sockets: tuple[BoundSocket, ...] = ()
+        self._admin: list[Accepting] = []
+        self._front: Front | None = None
+        self._starting: Deferred[None] | None = None
+        self._stopping = False
+        self._watchdog = LoopingCall(notifier.alive)
+        self._watchdog.clock = reactor
+
+    def setServiceParent(self, parent: Any) -> None:  # noqa: N802 - IService
+        """Join the application, and make our log observer the one that twistd starts."""
+        super().setServiceParent(parent)
+        if self._observer is not None:
+            parent.setComponent(ILogObserver, self._observer)
+
+    def privilegedStartService(self) -> None:  # noqa: N802 - IService
+        """Bind every socket; raises ``StartFailed``, on which twistd exits with 1."""
+        super().privilegedStartService()
+        try:
+            self._sockets = bind(self._reactor, self._plan.listen)
+            self._admin_sockets = bind(self._reactor, self._plan.admin_listen)
+        except StartFailed as error:
+            _log.critical("{error}", error=str(error))
+            # twistd prints what it cannot handle; the sentence is all an operator needs.
+            sys.tracebacklimit = 0
+            raise
+
+    def startService(self) -> None:  # noqa: N802 - IService
+        """Start the parts once the reactor runs."""
+        super().startService()
+        self._reactor.callWhenRunning(self._begin)
+
+    def _begin(self) -> None:
+        self._handle_signals()
+        self._starting = Deferred.fromCoroutine(self._start())
+        self._starting.addErrback(self._start_failed)
+
+    async def _start(self) -> None:
+        if self._notifier.watchdog is not None:
+            await_never = self._watchdog.start(self._notifier.watchdog)
+            await_never.addErrback(lambda failure: _log.failure("the watchdog is not patted", failure))
+        self._front = front = await self._plan.build([bound.handed for bound in self._sockets])
+        site = make_admin_site(front, self._reactor)
+        self._admin = [accept(self._reactor, bound.handed, site) for bound in self._admin_sockets]
+        await front.start()
+        _log.info("listening on {listen}", listen=", ".join(self._plan.listen))
+        self._notifier.ready("serving")
+
+    def _start_failed(self, failure: Failure) -> None:
+        if self._stopping and failure.check(CancelledError):
+            return
+        if failure.check(StartFailed):
+            _log.critical("{error}", error=failure.getErrorMessage())
+        else:
+            _log.failure("the daemon cannot start", failure)
+        _exit_with(1)
+        self._reactor.stop()
+
+    def stopService(self) -> Deferred[None]:  # noqa: N802 - IService
+        """Stop the parts; the Deferred fires when nothing is left to wait for."""
+        super().stopService()
+        self._stopping = True
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        self._notifier.stopping()
+        if self._starting is not None:
+            self._starting.cancel()
+        for bound in self._sockets:
+            await _logged("a socket", bound.close)
+        if self._front is not None:
+            await _logged("serving", self._front.stop)
+        for accepting in self._admin:
+            await _logged("the admin listener", accepting.stop)
+        for bound in self._admin_sockets:
+            await _logged("an admin socket", bound.close)
+        await _logged("the embedded database", self._plan.cleanup)
+        if self._watchdog.running:
+            self._watchdog.stop()
+        _log.info("stopped")
+
+    def _handle_signals(self) -> None:
+        """Make SIGTERM an ordinary stop (twistd would end by the signal) and SIGHUP a reload."""
+        signal.signal(signal.SIGTERM, lambda _number, _frame: self._reactor.callFromThread(self._terminate))
+        signal.signal(signal.SIGHUP, lambda _number, _frame: self._reactor.callFromThread(self._hang_up))
+
+    def _terminate(self) -> None:
+        if not self._stopping:
+            _log.info("stopping on SIGTERM")
+            self._reactor.stop()
+
+    def _hang_up(self) -> None:
+        if self._front is not None and not self._stopping:
+            Deferred.fromCoroutine(self._reload(self._front))
+
+    async def _reload(self, front: Front) -> None:
+        self._notifier.reloading()
+        try:
+            outcome = await front.reload()
+        except CancelledError:
+            raise
+        except Exception:
+            _log.failure("the reload failed")
+        else:
+            _log.info("reloaded on SIGHUP", **outcome.as_json())
+        self._notifier.ready("serving")
+
+
+async def _logged(what: str, stop: Callable[[], Awaitable[None]]) -> None:
+    """Stop a part; its failure must not keep the others from stopping."""
+    try:
+        await stop()
+    except Exception:
+        _log.failure("{what} did not stop as it should", what=what)
+
+
+def _exit_with(status: int) -> None:
+    """Make the process exit with ``status``: whatever stops the reactor, twistd itself exits with 0."""
+
+    def leave() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    atexit.register(leave)

@@ -1,0 +1,112 @@
+"""What the daemon says of itself: readiness per project and the outcome of a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from dataapi.metrics import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectState:
+    """Whether a project can answer.
+
+    :ivar generation: number of the catalog that serves, or None before the first.
+    :ivar problems: malformed directives, each ``place: message``.
+    :ivar reason: why it cannot answer, or None.
+    """
+
+    ref: str
+    database_available: bool
+    generation: int | None
+    problems: tuple[str, ...] = ()
+    reason: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests can be answered: a catalog was loaded and the database can be reached."""
+        return self.database_available and self.generation is not None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Whether a process, or all workers together, can answer."""
+
+    projects: tuple[ProjectState, ...]
+    draining: bool = False
+    workers: int = 1
+
+    @property
+    def ready(self) -> bool:
+        """Whether traffic may be sent here."""
+        return not self.draining and self.workers > 0 and all(project.ready for project in self.projects)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the body of ``/ready``."""
+        return {
+            "ready": self.ready,
+            "draining": self.draining,
+            "workers": self.workers,
+            "projects": [
+                {**asdict(project), "problems": list(project.problems), "ready": project.ready}
+                for project in self.projects
+            ],
+        }
+
+
+def state_from_json(document: Mapping[str, Any]) -> State:
+    """Read what ``State.as_json`` wrote."""
+    projects = tuple(
+        ProjectState(
+            ref=project["ref"],
+            database_available=project["database_available"],
+            generation=project["generation"],
+            problems=tuple(project["problems"]),
+            reason=project["reason"],
+        )
+        for project in document["projects"]
+    )
+    return State(projects, document["draining"], document["workers"])
+
+
+def together(states: Iterable[State]) -> State:
+    """Say of several workers what holds for all: a project is as ready as its least ready worker."""
+    known = tuple(states)
+    projects: dict[str, ProjectState] = {}
+    for state in known:
+        for project in state.projects:
+            worst = projects.get(project.ref)
+            if worst is None or _rank(project) < _rank(worst):
+                projects[project.ref] = project
+    return State(tuple(projects.values()), any(state.draining for state in known), len(known))
+
+
+def _rank(project: ProjectState) -> tuple[bool, int]:
+    return project.ready, -1 if project.generation is None else project.generation
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """The outcome of a reload: per project its new generation, or why the old catalog stays."""
+
+    generations: Mapping[str, int]
+    failures: Mapping[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the body of ``POST /reload``."""
+        return {"generations": dict(self.generations), "failures": dict(self.failures)}
+
+
+class Operated(Protocol):
+    """What the admin listener and signals work on: this process, or its workers."""
+
+    async def state(self) -> State:
+        """Tell whether requests can be answered."""
+
+    async def snapshot(self) -> Snapshot:
+        """Take the figures of ``/metrics``."""
+
+    async def reload(self) -> Reloaded:
+        """Read every project's catalog again."""

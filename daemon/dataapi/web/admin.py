@@ -1,0 +1,119 @@
+"""The admin listener: ``/live``, ``/ready``, ``/metrics`` and ``POST /reload``; never public."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from prometheus_client.process_collector import ProcessCollector
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.http import RESPONSES, Request
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Site
+
+from dataapi.metrics import exposition
+from dataapi.service.state import Operated
+from dataapi.web.messages import Reply
+
+_log = Logger(namespace="dataapi.admin")
+_PLAIN = "text/plain; charset=utf-8"
+_EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def _json(status: int, document: Mapping[str, Any], *headers: tuple[str, str]) -> Reply:
+    body = json.dumps(document, ensure_ascii=False).encode() + b"\n"
+    return Reply(status, (("Content-Type", "application/json; charset=utf-8"), *headers), body)
+
+
+class AdminApi:
+    """Answers the admin paths for what is operated: this process, or its workers."""
+
+    def __init__(self, operated: Operated) -> None:
+        self._operated = operated
+        self._process = ProcessCollector(registry=None)
+        self._routes: dict[str, tuple[str, Callable[[], Awaitable[Reply]]]] = {
+            "/live": ("GET", self._live),
+            "/ready": ("GET", self._ready),
+            "/metrics": ("GET", self._metrics),
+            "/reload": ("POST", self._reload),
+        }
+
+    async def answer(self, method: str, path: str) -> Reply:
+        """Answer one request; an unknown path is 404 and a wrong method 405 with ``Allow``."""
+        route = self._routes.get(path)
+        if route is None:
+            return _json(404, {"message": f"there is no {path} here", "paths": sorted(self._routes)})
+        expected, handler = route
+        allowed = ("GET", "HEAD") if expected == "GET" else (expected,)
+        if method not in allowed:
+            return _json(405, {"message": f"{path} takes {expected}"}, ("Allow", ", ".join(allowed)))
+        return await handler()
+
+    async def _live(self) -> Reply:
+        return Reply(200, (("Content-Type", _PLAIN),), b"live\n")
+
+    async def _ready(self) -> Reply:
+        state = await self._operated.state()
+        if state.ready:
+            return _json(200, state.as_json())
+        return _json(503, state.as_json(), ("Retry-After", "1"))
+
+    async def _metrics(self) -> Reply:
+        body = exposition(await self._operated.snapshot(), self._process)
+        return Reply(200, (("Content-Type", _EXPOSITION),), body)
+
+    async def _reload(self) -> Reply:
+        reloaded = await self._operated.reload()
+        return _json(503 if reloaded.failures else 200, reloaded.as_json())
+
+
+class _AdminResource(Resource):
+    """Carries requests of twisted.web to ``AdminApi`` and its replies back."""
+
+    isLeaf = True  # noqa: N815 - IResource
+
+    def __init__(self, api: AdminApi) -> None:
+        super().__init__()
+        self._api = api
+
+    def render(self, request: Request) -> int:
+        """Answer any method and path."""
+        answering = Deferred.fromCoroutine(self._answer(request))
+        request.notifyFinish().addErrback(lambda _: answering.cancel())
+        answering.addErrback(self._failed, request)
+        return NOT_DONE_YET
+
+    async def _answer(self, request: Request) -> None:
+        path = request.path.decode("ascii", "replace")
+        _send(request, await self._api.answer(request.method.decode("ascii", "replace"), path))
+
+    @staticmethod
+    def _failed(failure: Failure, request: Request) -> None:
+        if failure.check(CancelledError) is None:
+            _log.failure("an admin request failed", failure)
+            _send(request, _json(500, {"message": "internal error; the log says more"}))
+
+
+def _send(request: Request, reply: Reply) -> None:
+    request.setResponseCode(reply.status, RESPONSES.get(reply.status))
+    for name, value in reply.headers:
+        request.responseHeaders.setRawHeaders(name, [value])
+    request.setHeader("Content-Length", str(len(reply.body)))
+    if request.method != b"HEAD":
+        request.write(reply.body)
+    request.finish()
+
+
+class _AdminSite(Site):
+    """A site without twisted.web's access log."""
+
+    def log(self, request: Request) -> None:
+        """Write nothing: probes and scrapes are no news."""
+
+
+def make_admin_site(operated: Operated, reactor: Any) -> Site:
+    """Make the factory that the admin endpoints serve."""
+    return _AdminSite(_AdminResource(AdminApi(operated)), parsePOSTFormSubmission=False, reactor=reactor)
