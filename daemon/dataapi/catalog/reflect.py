@@ -16,6 +16,8 @@ from dataapi.catalog.model import Catalog
 Fetch = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
 """Runs SQL with ``$n`` slots as the login role and returns its rows."""
 
+InThread = Callable[..., Awaitable[Any]]
+
 REFLECTION = files("dataapi.catalog").joinpath("reflection.sql").read_text(encoding="utf-8")
 
 _NAP = 0.0002
@@ -26,13 +28,16 @@ would wait that long after every event; asleep, the thread does not hold it.
 """
 
 
-async def reflect(fetch: Fetch, search_path: Sequence[str], generation: int) -> Catalog:
+async def reflect(
+    fetch: Fetch, search_path: Sequence[str], generation: int, in_thread: InThread = deferToThread
+) -> Catalog:
     """Read what the database holds in the schemas of the search path.
 
+    :param in_thread: runs a function off the reactor, like ``deferToThread``.
     :raises ApiError: whatever ``fetch`` raises when the database can't be asked.
     """
     rows = await fetch(REFLECTION, (list(search_path),))
-    catalog: Catalog = await deferToThread(_build, rows, tuple(search_path), generation)
+    catalog: Catalog = await in_thread(_build, rows, tuple(search_path), generation)
     return catalog
 
 

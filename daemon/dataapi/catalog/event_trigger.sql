@@ -1,0 +1,53 @@
+-- Lets the database itself say when its structure or its grants changed.
+--
+-- Creating an event trigger takes a superuser (or what a hosted PostgreSQL gives instead); a
+-- login role without that leaves everything as it is and NOTIFY remains the way.  The
+-- comment carries the version, so that an installed trigger is left alone.  Roles, their memberships and
+-- settings belong to the whole cluster and fire no event trigger.
+do $install$
+declare
+    version constant text := 'dataapi 1: reload the API schema after DDL';
+begin
+    -- Several processes may start at once.
+    perform pg_catalog.pg_advisory_xact_lock(7234015582049);
+    if (
+        select count(*) = 2 from pg_catalog.pg_event_trigger
+        where evtname in ('dataapi_ddl', 'dataapi_drop')
+          and pg_catalog.obj_description(oid, 'pg_event_trigger') = version
+    ) then
+        return;
+    end if;
+    drop event trigger if exists dataapi_ddl;
+    drop event trigger if exists dataapi_drop;
+    create schema if not exists dataapi;
+
+    create or replace function dataapi.notify_ddl() returns event_trigger
+    language plpgsql set search_path = pg_catalog as $body$
+    begin
+        -- Temporary objects are nobody else's, and a refreshed view looks as before.
+        if exists (
+            select from pg_event_trigger_ddl_commands() as command
+            where command.schema_name is distinct from 'pg_temp'
+              and command.command_tag <> 'REFRESH MATERIALIZED VIEW'
+        ) then
+            perform pg_notify('dataapi', 'reload schema');
+        end if;
+    end
+    $body$;
+
+    create or replace function dataapi.notify_drop() returns event_trigger
+    language plpgsql set search_path = pg_catalog as $body$
+    begin
+        if exists (select from pg_event_trigger_dropped_objects() as dropped where not dropped.is_temporary) then
+            perform pg_notify('dataapi', 'reload schema');
+        end if;
+    end
+    $body$;
+
+    create event trigger dataapi_ddl on ddl_command_end execute function dataapi.notify_ddl();
+    create event trigger dataapi_drop on sql_drop execute function dataapi.notify_drop();
+    execute pg_catalog.format('comment on event trigger dataapi_ddl is %L', version);
+    execute pg_catalog.format('comment on event trigger dataapi_drop is %L', version);
+end
+$install$;
+select true

@@ -1,0 +1,266 @@
+"""Keeping the catalog current: first load, reloads on notification, retries while the database is away."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from importlib.resources import files
+from typing import Any, Protocol
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from dataapi.catalog.model import Catalog, Problem
+from dataapi.catalog.reflect import Fetch, InThread, reflect
+from dataapi.errors import ApiError, DatabaseUnavailable
+
+CHANNELS = ("pgrst", "dataapi")
+"""Channels on which a reload can be asked for, the first one being PostgREST's."""
+
+DEBOUNCE = 0.1
+"""Seconds from a notification to the reload, which then answers all that came meanwhile."""
+
+SHORTEST_WAIT, LONGEST_WAIT = 1.0, 32.0
+"""Seconds between attempts while the catalog can't be read; doubled each time."""
+
+EVENT_TRIGGER = files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8")
+EVENT_TRIGGER_SCHEMA = "dataapi"
+
+_RELOADS = ("", "reload schema")
+_log = Logger(namespace="dataapi.catalog")
+
+
+class Listening(Protocol):
+    """A LISTEN connection, such as ``database.listener.Listener``."""
+
+    def start(self) -> Awaitable[None]:
+        """Connect and listen, again and again while the database is away."""
+
+    def stop(self) -> Awaitable[None]:
+        """Disconnect."""
+
+
+Listen = Callable[[Sequence[str], Callable[[str, str], None], Callable[[], None]], Listening]
+"""Makes a listener of channels, an ``on_notification(channel, payload)`` and an ``on_reconnect()``."""
+
+
+class CatalogWatcher:
+    """Holds the current snapshot of one database's catalog.
+
+    Requests take ``current`` and keep it; a reload replaces it when the new one is complete, and a
+    failed reload leaves it.
+
+    :ivar current: the snapshot that serves, or None before the first load.
+    :ivar error: why the last load failed, or None after one that worked.
+    :ivar loads: how many loads worked.
+    :ivar failures: how many loads failed.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        fetch: Fetch,
+        search_path: Sequence[str],
+        listen: Listen | None = None,
+        *,
+        event_trigger: bool = True,
+        jitter: Callable[[], float] = random.random,
+        in_thread: InThread | None = None,
+    ) -> None:
+        """Prepare; nothing happens before ``start``.
+
+        :param listen: makes the listener; None when notifications are switched off.
+        :param event_trigger: whether to try to install the event trigger, which needs ``listen``.
+        :param jitter: a number from 0 to 1; waits are that much longer at most by a half.
+        """
+        self.current: Catalog | None = None
+        self.error: str | None = None
+        self.loads = 0
+        self.failures = 0
+        self._reactor = reactor
+        self._fetch = fetch
+        self._search_path = tuple(search_path)
+        self._listener = listen(CHANNELS, self._notified, self.request_reload) if listen else None
+        self._wants_trigger = event_trigger and listen is not None
+        self._jitter = jitter
+        self._in_thread = in_thread
+        self._waiting: list[Deferred[Catalog]] = []
+        self._wanted = False
+        self._loading = False
+        self._running: Deferred[None] | None = None
+        self._soon: IDelayedCall | None = None
+        self._retry: IDelayedCall | None = None
+        self._wait = SHORTEST_WAIT
+        self._stopped = False
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What the current catalog's comments say that could not be used."""
+        return self.current.problems if self.current else ()
+
+    async def start(self) -> None:
+        """Load the catalog and listen; when the database is away, return and go on trying."""
+        if self._listener:
+            await self._listener.start()
+        try:
+            await self.reload()
+        except CancelledError:
+            raise
+        except Exception:
+            # Logged where it happened, and a retry is due.
+            return
+
+    async def stop(self) -> None:
+        """End the listener, the timers, and a load that runs; who waits for it gets ``CancelledError``."""
+        self._stopped = True
+        self._cancel_timers()
+        if self._listener:
+            await self._listener.stop()
+        if self._running:
+            self._running.cancel()
+        _give_up(self._waiting)
+
+    async def reload(self) -> Catalog:
+        """Read the catalog again and return the new snapshot, which then serves.
+
+        Callers that wait at the same time share one load, but never one that began before they asked.
+
+        :raises ApiError: the database could not be asked; the old snapshot stays.
+        """
+        waiter: Deferred[Catalog] = Deferred()
+        self._waiting.append(waiter)
+        self._run()
+        return await waiter
+
+    def request_reload(self) -> None:
+        """Reload soon, together with whatever else asks for it until then."""
+        if not self._stopped and self._soon is None:
+            self._soon = self._reactor.callLater(DEBOUNCE, self._due)
+
+    def _notified(self, channel: str, payload: str) -> None:
+        if channel in CHANNELS and payload in _RELOADS:
+            self.request_reload()
+
+    def _due(self) -> None:
+        self._cancel_timers()
+        self._wanted = True
+        self._run()
+
+    def _run(self) -> None:
+        if not self._loading and not self._stopped:
+            self._loading = True
+            self._running = Deferred.fromCoroutine(self._load_while_wanted())
+            self._running.addErrback(_log_unless_cancelled)
+
+    async def _load_while_wanted(self) -> None:
+        try:
+            while (self._waiting or self._wanted) and not self._stopped:
+                waiting, self._waiting, self._wanted = self._waiting, [], False
+                await self._load(waiting)
+        finally:
+            self._loading = False
+
+    async def _load(self, waiting: Sequence[Deferred[Catalog]]) -> None:
+        """Load once and tell those who wait for it."""
+        try:
+            # Before the load, so that no change falls between the two.
+            await self._install_event_trigger()
+            catalog = await self._reflect()
+        except CancelledError:
+            _give_up(waiting)
+            raise
+        except Exception as error:
+            self._failed(error)
+            for waiter in waiting:
+                waiter.errback(error)
+            return
+        self._loaded(catalog)
+        for waiter in waiting:
+            waiter.callback(catalog)
+
+    async def _reflect(self) -> Catalog:
+        generation = self.current.generation + 1 if self.current else 1
+        in_thread = self._in_thread or partial(
+            deferToThreadPool, self._reactor, self._reactor.getThreadPool()
+        )
+        began = self._reactor.seconds()
+        catalog = await reflect(self._fetch, self._search_path, generation, in_thread)
+        _log.info(
+            "Loaded catalog {generation}: {tables} tables, {functions} functions in {seconds:.3f} s.",
+            generation=generation,
+            tables=len(catalog.tables),
+            functions=len(catalog.functions),
+            seconds=self._reactor.seconds() - began,
+        )
+        return catalog
+
+    def _loaded(self, catalog: Catalog) -> None:
+        self.current = catalog
+        self.error = None
+        self.loads += 1
+        self._wait = SHORTEST_WAIT
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        for problem in catalog.problems:
+            _log.warn("{place}: {problem}", place=problem.place, problem=problem.message)
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        self.error = str(error)
+        wait = self._wait * (1 + self._jitter() / 2)
+        self._wait = min(self._wait * 2, LONGEST_WAIT)
+        kept = f"catalog {self.current.generation} stays" if self.current else "there is none yet"
+        if isinstance(error, ApiError):
+            _log.error(
+                "The catalog could not be loaded, {kept}; again in {wait:.1f} s: {code} {error}",
+                kept=kept,
+                wait=wait,
+                code=error.code,
+                error=error.message,
+            )
+        else:
+            _log.failure(
+                "The catalog could not be loaded, {kept}; again in {wait:.1f} s.", kept=kept, wait=wait
+            )
+        if self._retry is None and not self._stopped:
+            self._retry = self._reactor.callLater(wait, self._due)
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._soon, self._retry):
+            if timer is not None and timer.active():
+                timer.cancel()
+        self._soon = self._retry = None
+
+    async def _install_event_trigger(self) -> None:
+        """Try once per life; a database that is away is asked again with the next load."""
+        if not self._wants_trigger:
+            return
+        if EVENT_TRIGGER_SCHEMA in self._search_path:
+            self._wants_trigger = False
+            _log.info("No event trigger: its schema {schema} is exposed.", schema=EVENT_TRIGGER_SCHEMA)
+            return
+        try:
+            await self._fetch(EVENT_TRIGGER, ())
+        except DatabaseUnavailable:
+            raise
+        except ApiError as error:
+            _log.info(
+                "No event trigger, use NOTIFY pgrst, 'reload schema' after changes: {error}",
+                error=error.message,
+            )
+        self._wants_trigger = False
+
+
+def _give_up(waiting: Sequence[Deferred[Catalog]]) -> None:
+    for waiter in waiting:
+        waiter.cancel()
+
+
+def _log_unless_cancelled(failure: Failure) -> None:
+    if not failure.check(CancelledError):
+        _log.failure("The catalog watcher failed.", failure)
