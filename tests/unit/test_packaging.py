@@ -102,7 +102,7 @@ def test_source_distribution_has_what_an_operator_and_a_packager_need(
 
 
 def test_installed_wheel_gives_twistd_its_command(distributions: tuple[Path, Path], tmp_path: Path) -> None:
-    """``twistd dataapi --help`` and ``dataapi --help`` work from another folder, with the wheel's own modules."""
+    """``twistd dataapi`` and ``dataapi`` work from another folder, with the modules of the wheel."""
     target = tmp_path / "installed"
     with zipfile.ZipFile(distributions[1]) as wheel:
         wheel.extractall(target)
