@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,11 +16,15 @@ from twisted.internet.threads import deferToThread
 
 from dataapi.database import keeper
 from dataapi.database.binaries import NoPostgreSQL, find_binaries
+from dataapi.database.script import run_script
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SUPERUSER = "postgres"
+
+_ROLES = Path(__file__).with_name("roles.sql")
+_NAME = re.compile("[a-z_][a-z0-9_]{0,62}")
 
 
 class EmbeddedServerError(Exception):
@@ -60,6 +65,18 @@ class EmbeddedServer:
         running, self._keeper = self._keeper, None
         if running is not None:
             await deferToThread(_end, running)
+
+    async def ensure_database(self, name: str) -> bool:
+        """Make the API's roles and a database where they are missing, and return whether it was made.
+
+        :param name: lower-case letters, digits and ``_``.
+        """
+        assert _NAME.fullmatch(name), name
+        await run_script(self.uri(), _ROLES.read_text("utf-8"))
+        if await run_script(self.uri(), f"select 1 from pg_database where datname = '{name}'"):
+            return False
+        await run_script(self.uri(), f"create database {name}")
+        return True
 
     def uri(self, user: str = SUPERUSER, database: str = "postgres") -> str:
         """Return the URI of a user and a database of the running server."""

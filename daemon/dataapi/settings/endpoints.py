@@ -73,6 +73,19 @@ def check_endpoint(text: str) -> str:
     return text
 
 
+def http_address(text: str) -> str | None:
+    """Return the URL, without a path, at which a checked TCP endpoint is reached from this machine."""
+    (_, name), *rest = _tokens(text)
+    if name not in ("tcp", "tcp6", "ssl"):
+        return None
+    arguments = _arguments(name, KINDS[name], rest)
+    interface = arguments.get("interface", "")
+    everywhere = {"tcp6": "::1"}.get(name, "127.0.0.1")
+    host = everywhere if interface in ("", "0.0.0.0", "::") else interface
+    scheme = "https" if name == "ssl" else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{arguments['port']}"
+
+
 def _arguments(name: str, kind: _Kind, tokens: list[tuple[str | None, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for position, (argument, value) in enumerate(tokens):

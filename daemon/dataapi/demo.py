@@ -1,0 +1,154 @@
+"""The demo: a PostgreSQL of its own, a sample schema, and keys and URLs to try it with."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataapi.api_keys import new_publishable_key, new_secret, new_secret_key, sign
+from dataapi.database.embedded import EmbeddedServer
+from dataapi.database.script import ScriptError, run_script
+from dataapi.settings import Project, Settings
+from dataapi.settings.endpoints import http_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+REF = "demodemodemodemodemo"
+DATABASE = "demo"
+DEFAULT_LISTEN = ("tcp:8000:interface=127.0.0.1",)
+SIGNED_IN_ACCOUNT = "1"
+"""The account that the demo's user token is for."""
+
+QUERY = (
+    "{ blogCollection(first: 2) { edges { node { name owner { firstName } "
+    "blogPostCollection(orderBy: [{createdAt: DescNullsLast}]) { edges { node { title wordCount } } } } } } }"
+)
+
+_SCRIPT = Path(__file__).with_name("demo.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What callers of the demo identify themselves with."""
+
+    jwt_secret: str
+    publishable: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """A prepared demo.
+
+    :ivar settings: the configuration to serve.
+    :ivar banner: what to print once it is served.
+    :ivar server: the running PostgreSQL, to be stopped at the end.
+    """
+
+    settings: Settings
+    banner: str
+    server: EmbeddedServer
+
+
+async def prepare(directory: Path | None, listen: tuple[str, ...]) -> Demo:
+    """Start PostgreSQL with the sample database in it.
+
+    :param directory: where database and keys are kept; None forgets both at the end.
+    :param listen: endpoint strings; none for the default.
+    :raises EmbeddedServerError: when PostgreSQL does not start.
+    :raises ScriptError: when the sample database cannot be made.
+    """
+    server = EmbeddedServer(directory)
+    await server.start()
+    try:
+        await _ensure_sample(server)
+        keys = _keys(directory)
+    except BaseException:
+        await server.stop()
+        raise
+    settings = demo_settings(server.uri("authenticator", DATABASE), keys, listen)
+    return Demo(settings, banner(settings, server.uri(database=DATABASE), int(time.time())), server)
+
+
+async def _ensure_sample(server: EmbeddedServer) -> None:
+    """Make the sample database, unless it is there from an earlier run."""
+    made = await server.ensure_database(DATABASE)
+    administrator = server.uri(database=DATABASE)
+    if not made and await run_script(administrator, "select 1 from pg_namespace where nspname = 'private'"):
+        return
+    try:
+        await run_script(administrator, f"begin; {_SCRIPT.read_text('utf-8')} commit;")
+    except ScriptError as error:
+        raise ScriptError(f"the sample database cannot be made: {error}") from error
+
+
+def _keys(directory: Path | None) -> Keys:
+    """Return the keys kept in the directory, making them at the first time."""
+    file = directory / "demo-keys.json" if directory is not None else None
+    if file is not None and file.exists():
+        return Keys(**json.loads(file.read_text("utf-8")))
+    keys = Keys(new_secret(), new_publishable_key(), new_secret_key())
+    if file is not None:
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(asdict(keys), indent=2), "utf-8")
+    return keys
+
+
+def demo_settings(uri: str, keys: Keys, listen: Iterable[str] = ()) -> Settings:
+    """Return the configuration of the demo: one project, every feature on."""
+    project = Project(
+        ref=REF,
+        organization="demo",
+        db_uri=uri,
+        db_aggregates_enabled=True,
+        db_plan_enabled=True,
+        jwt_secret=keys.jwt_secret,
+        publishable_keys=(keys.publishable,),
+        secret_keys=(keys.secret,),
+    )
+    return Settings(
+        projects=(project,), listen=tuple(listen) or DEFAULT_LISTEN, log_format="text", log_level="info"
+    )
+
+
+def banner(settings: Settings, administrator: str, now: int) -> str:
+    """Return what to print: URLs, keys, and a command to paste.
+
+    :param administrator: the superuser's URI of the sample database.
+    :param now: seconds since 1970, from when the printed tokens are good.
+    """
+    [project] = settings.projects
+    base = next(filter(None, map(http_address, settings.listen)), "http://HOST:PORT")
+    admin = next(filter(None, map(http_address, settings.admin_listen)), "(off)")
+    publishable, secret = project.publishable_keys[0], project.secret_keys[0]
+    user = sign(project, "authenticated", now, lifetime=24 * 3600, sub=SIGNED_IN_ACCOUNT)
+    body = json.dumps({"query": QUERY})
+    return f"""
+The demo is ready: a sample database of blogs, and what to reach it with.
+
+  GraphQL          {base}/graphql/v1   (a browser shows a console)
+  REST             {base}/rest/v1/
+  Administration   {admin}/ready, /metrics
+  PostgreSQL       psql '{administrator}'
+
+  Key of anonymous callers    {publishable}
+  Key of service_role         {secret}
+  The same two as JWT         {sign(project, "anon", now)}
+                              {sign(project, "service_role", now)}
+  Token of account {SIGNED_IN_ACCOUNT} for a day  {user}
+
+Try it:
+
+  curl -s {base}/graphql/v1 \\
+    -H 'apiKey: {publishable}' -H 'Content-Type: application/json' \\
+    -d '{body}'
+
+  curl -s '{base}/rest/v1/leaderboard?select=player,score&order=score.desc' \\
+    -H 'apikey: {publishable}'
+
+Add -H 'Authorization: Bearer TOKEN' with the token of account {SIGNED_IN_ACCOUNT} to see its drafts too.
+"""
