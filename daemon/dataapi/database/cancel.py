@@ -1,0 +1,103 @@
+"""Ending statements that nobody waits for any more, without ever blocking the reactor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import psycopg2
+from twisted.internet import defer
+from twisted.internet.threads import deferToThreadPool
+
+from dataapi.database.connection import Connection, ConnectionDied
+
+if TYPE_CHECKING:
+    from dataapi.database.connection import Rows
+
+ANSWER_TIMEOUT = 5.0
+"""Seconds that the server may take to answer a request to cancel."""
+
+
+class Canceller(Protocol):
+    """A way to end what runs on a connection."""
+
+    async def cancel(self, connection: Connection) -> None:
+        """Ask to end the statement; returns when the request can hit no later one.
+
+        Raises ``ConnectionDied`` when it is not known what became of the request.
+        """
+
+    async def terminate(self, connection: Connection) -> None:
+        """End the whole server process of a connection whose statement does not end."""
+
+    def close(self) -> None:
+        """Close what the canceller has open."""
+
+
+class ControlConnection:
+    """Ends statements by ``pg_cancel_backend`` over a connection of its own, one request at a time."""
+
+    def __init__(self, reactor: Any, parameters: dict[str, str], timeout: float) -> None:
+        self._reactor = reactor
+        self._parameters = parameters
+        self._timeout = timeout
+        self._lock = defer.DeferredLock()
+        self._control: Connection | None = None
+
+    async def cancel(self, connection: Connection) -> None:
+        """Ask the server to end the statement."""
+        await self._ask("select pg_cancel_backend(%s)", connection)
+
+    async def terminate(self, connection: Connection) -> None:
+        """Ask the server to end the connection's process."""
+        await self._ask("select pg_terminate_backend(%s)", connection)
+
+    def close(self) -> None:
+        """Close the control connection."""
+        if self._control is not None:
+            self._control.close()
+
+    async def _ask(self, text: str, connection: Connection) -> None:
+        await self._lock.acquire()
+        try:
+            # Meanwhile the statement may have ended by itself.
+            if connection.busy:
+                await self._send(text, int(connection.get_backend_pid()))
+        except (psycopg2.Error, defer.TimeoutError) as error:
+            self.close()
+            raise ConnectionDied(str(error).strip()) from error
+        finally:
+            self._lock.release()
+
+    async def _send(self, text: str, pid: int) -> Rows:
+        if self._control is None or self._control.lost:
+            control = Connection(self._reactor)
+            await control.open(self._parameters, self._timeout)
+            self._control = control
+        return await self._control.send(text, (pid,)).addTimeout(ANSWER_TIMEOUT, self._reactor)
+
+
+class ProtocolCancel:
+    """Ends statements by libpq's own cancel request, which passes through a transaction pooler.
+
+    A pooler shows process numbers of its own making, so ``pg_cancel_backend`` would end nothing, or
+    something else.  libpq waits for the answer, therefore a thread does it.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+
+    async def cancel(self, connection: Connection) -> None:
+        """Send the cancel request and wait until the server has taken it."""
+        if not connection.busy:
+            return
+        pool = self._reactor.getThreadPool()
+        try:
+            await deferToThreadPool(self._reactor, pool, connection.pollable().cancel)
+        except psycopg2.Error as error:
+            raise ConnectionDied(str(error).strip()) from error
+
+    async def terminate(self, connection: Connection) -> None:
+        """Do nothing: through a pooler there is nothing stronger than to hang up."""
+
+    def close(self) -> None:
+        """Do nothing: every request has a connection of its own."""

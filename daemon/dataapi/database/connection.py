@@ -1,0 +1,244 @@
+"""One connection to PostgreSQL: txpostgres's way of connecting, and a statement path of our own.
+
+What differs from txpostgres, and why:
+
+- A statement's ``Deferred`` may be cancelled: it fails at once, the statement goes on, and the
+  connection stays ``busy`` until the statement has ended.  txpostgres asks libpq to cancel, which
+  blocks the reactor, and it turns every cancelled query into ``CancelledError``.
+- The reactor watches a duplicate of the socket all the time.  libpq closes its own when it finds it
+  dead, which leaves the reactor's books wrong, and adding and removing a reader around every
+  statement costs more than the rest of it.
+- A connection is dead when psycopg2 or the SQLSTATE says so, not by any ``OperationalError``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+from psycopg2.extensions import BYTES, POLL_OK, POLL_WRITE, TRANSACTION_STATUS_IDLE
+from twisted.internet import defer
+from twisted.internet.threads import deferToThreadPool
+from txpostgres import txpostgres
+
+from dataapi.database import address
+from dataapi.database.sqlstate import is_disconnect
+from dataapi.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from twisted.python.failure import Failure
+
+Rows = list[tuple[Any, ...]]
+_JSON_TYPES = (114, 3802)
+
+
+class ConnectionDied(Exception):
+    """The connection is gone, or could not be made."""
+
+
+class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is untyped
+    """A connection that runs one message at a time; ``json`` and ``jsonb`` come back as ``bytes``.
+
+    :ivar on_lost: called once when the connection is gone, unless ``close`` was asked for.
+    :ivar on_notify: called with channel and payload of each ``NOTIFY``.
+    :ivar lost: whether the connection is gone.
+    """
+
+    _pollingD: Any  # noqa: N815 - txpostgres's name
+
+    def __init__(self, reactor: Any) -> None:
+        super().__init__(reactor)
+        self.on_lost: Callable[[], None] | None = None
+        self.on_notify: Callable[[str, str], None] | None = None
+        self.lost = False
+        self._descriptor = -1
+        self._writing = False
+        self._cursor: Any = None
+        self._result: defer.Deferred[Rows] | None = None
+        self._ended: list[defer.Deferred[None]] = []
+
+    async def open(self, given: dict[str, str], timeout: float) -> None:
+        """Connect with libpq's parameters.
+
+        Raises ``ConnectionDied`` when that fails, or when looking up the host's name or connecting
+        takes longer than ``timeout`` seconds.
+        """
+        try:
+            if address.has_names(given):
+                pool = self.reactor.getThreadPool()
+                found = deferToThreadPool(self.reactor, pool, address.resolved, given, address.look_up)
+                given = await found.addTimeout(timeout, self.reactor)
+            self._connection = psycopg2.connect(**given, async_=True)  # type: ignore[call-overload]
+            await self._connected().addTimeout(timeout, self.reactor)
+        except (OSError, psycopg2.Error, defer.TimeoutError) as error:
+            self.close()
+            reason = "timed out" if isinstance(error, defer.TimeoutError) else str(error).strip()
+            raise ConnectionDied(reason) from error
+        self._descriptor = os.dup(self._connection.fileno())
+        self.reactor.addReader(self)
+        for oid in _JSON_TYPES:
+            self._connection.string_types[oid] = BYTES
+
+    def _connected(self) -> defer.Deferred[None]:
+        """Wait for libpq; cancelling closes the socket, where txpostgres's own would ask to cancel."""
+        connected: defer.Deferred[None] = defer.Deferred(lambda _: self.close())
+        polling = self.poll()
+        polling.addCallback(lambda _: connected.callback(None))
+        polling.addErrback(lambda failure: None if connected.called else connected.errback(failure))
+        return connected
+
+    @property
+    def busy(self) -> bool:
+        """Whether a statement runs, perhaps one that nobody waits for any more."""
+        return self._cursor is not None
+
+    @property
+    def clean(self) -> bool:
+        """Whether the connection is outside of any transaction and ready for the next message."""
+        return (
+            self._cursor is None
+            and not self.lost
+            and bool(self._connection.get_transaction_status() == TRANSACTION_STATUS_IDLE)
+        )
+
+    def send(self, text: str, values: Sequence[object]) -> defer.Deferred[Rows]:
+        """Send a message, psycopg2 quoting the values into its ``%s`` places; fires with the last rows.
+
+        The Deferred fails with ``psycopg2.Error`` or ``ConnectionDied``; cancelled, it fails at once
+        while the statement goes on.  Raises ``ApiError`` for a value that PostgreSQL cannot hold.
+        """
+        if self._cursor is not None:
+            raise RuntimeError("A statement is running on this connection.")
+        try:
+            cursor = self._connection.cursor()
+            cursor.execute(text, values)
+        except UnicodeEncodeError:
+            raise _unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
+        except ValueError as error:
+            if "NUL" not in str(error):
+                raise
+            raise _unsendable("the character NUL (U+0000)") from None
+        except psycopg2.Error as error:
+            self._lose(error)
+            raise ConnectionDied(str(error).strip()) from error
+        self._cursor = cursor
+        result = self._result = defer.Deferred(self._abandon)
+        self._advance()
+        return result
+
+    def ended(self) -> defer.Deferred[None]:
+        """Return a Deferred that fires when no statement runs any more, or the connection is gone."""
+        ended: defer.Deferred[None] = defer.Deferred()
+        if self._cursor is None:
+            ended.callback(None)
+        else:
+            self._ended.append(ended)
+        return ended
+
+    def close(self) -> None:
+        """Close the socket; a running statement's Deferred fails, ``on_lost`` is not called."""
+        self.on_lost = None
+        self._lose(psycopg2.InterfaceError("connection closed"))
+
+    def fileno(self) -> int:
+        """Return what the reactor watches: while connecting libpq's socket, then our duplicate."""
+        if self._descriptor != -1 or self.lost:
+            return self._descriptor
+        return int(super().fileno())
+
+    def doRead(self) -> None:  # noqa: N802 - Twisted's name
+        """Go on with connecting, or with the statement."""
+        if self._descriptor == -1:
+            txpostgres._PollingMixin.doRead(self)
+        else:
+            self._advance()
+
+    def doWrite(self) -> None:  # noqa: N802 - Twisted's name
+        """Go on with connecting, or with sending the statement."""
+        if self._descriptor == -1:
+            txpostgres._PollingMixin.doWrite(self)
+        else:
+            self._advance()
+
+    def connectionLost(self, reason: Failure) -> None:  # noqa: N802 - Twisted's name
+        """Take notice that the reactor found the socket dead."""
+        self._lose(psycopg2.OperationalError(reason.getErrorMessage()))
+
+    def _abandon(self, _result: defer.Deferred[Rows]) -> None:
+        self._result = None
+
+    def _advance(self) -> None:
+        """Let libpq read and write what it can, and finish the statement when it has ended."""
+        try:
+            state = self._connection.poll()
+        except psycopg2.Error as error:
+            if self._connection.closed or error.pgcode is None or is_disconnect(error.pgcode):
+                self._lose(error)
+            else:
+                self._finish(error)
+            return
+        if state == POLL_WRITE:
+            self._writing = True
+            self.reactor.addWriter(self)
+            return
+        if self._writing:
+            self._writing = False
+            self.reactor.removeWriter(self)
+        if state == POLL_OK:
+            if self._cursor is not None:
+                self._finish(None)
+            if self.on_notify is not None:
+                self._notify(self.on_notify)
+
+    def _notify(self, observer: Callable[[str, str], None]) -> None:
+        while not self.lost and self._connection.notifies:
+            notification = self._connection.notifies.pop(0)
+            observer(notification.channel, notification.payload)
+
+    def _finish(self, error: Exception | None) -> None:
+        cursor, self._cursor = self._cursor, None
+        result, self._result = self._result, None
+        ended, self._ended = self._ended, []
+        if result is not None:
+            if error is None:
+                try:
+                    rows = cursor.fetchall() if cursor.description else []
+                except Exception as problem:
+                    # A value that psycopg2 cannot decode: the connection itself is fine.
+                    result.errback(problem)
+                else:
+                    result.callback(rows)
+            else:
+                result.errback(error)
+        for waiting in ended:
+            if not waiting.called:
+                waiting.callback(None)
+
+    def _lose(self, error: Exception) -> None:
+        if self.lost:
+            return
+        if self._connection is not None:
+            # Before ``lost`` is set: the reactor asks for the descriptor once more.
+            self.reactor.removeReader(self)
+            self.reactor.removeWriter(self)
+            self._connection.close()
+        self.lost = True
+        if self._descriptor != -1:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        if self._pollingD is not None:
+            polling, self._pollingD = self._pollingD, None
+            polling.errback(error)
+        on_lost, self.on_lost = self.on_lost, None
+        died = ConnectionDied(str(error).strip())
+        died.__cause__ = error
+        self._finish(died)
+        if on_lost is not None:
+            on_lost()
+
+
+def _unsendable(what: str) -> ApiError:
+    return ApiError(400, "22021", f"A text value contains {what}, which PostgreSQL cannot store.")

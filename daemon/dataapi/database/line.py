@@ -1,0 +1,66 @@
+"""Who waits for a connection: first come, first served, each for a limited time."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from twisted.internet import defer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+T = TypeVar("T")
+
+
+class WaitingLine(Generic[T]):
+    """A queue of Deferreds; one timer serves them all, as all wait equally long.
+
+    :ivar timeouts: how many waited in vain.
+    """
+
+    def __init__(self, clock: IReactorTime, limit: float, expired: Callable[[], Exception]) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._expired = expired
+        self._waiting: deque[tuple[float, defer.Deferred[T]]] = deque()
+        self._timer: IDelayedCall | None = None
+        self.timeouts = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def join(self) -> defer.Deferred[T]:
+        """Wait; fails with the ``expired`` error after ``limit`` seconds, leaves when cancelled."""
+        place = (
+            self._clock.seconds() + self._limit,
+            defer.Deferred[T](lambda _: self._waiting.remove(place)),
+        )
+        self._waiting.append(place)
+        if self._timer is None:
+            self._timer = self._clock.callLater(self._limit, self._expire)
+        return place[1]
+
+    def serve(self, item: T) -> None:
+        """Give the item to the one who has waited longest."""
+        self._waiting.popleft()[1].callback(item)
+
+    def fail_all(self, make: Callable[[], Exception]) -> None:
+        """Send everyone away, each with an error of their own."""
+        waiting, self._waiting = self._waiting, deque()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for _, deferred in waiting:
+            deferred.errback(make())
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._clock.seconds()
+        while self._waiting and self._waiting[0][0] <= now:
+            self.timeouts += 1
+            self._waiting.popleft()[1].errback(self._expired())
+        if self._waiting and self._timer is None:
+            self._timer = self._clock.callLater(self._waiting[0][0] - now, self._expire)

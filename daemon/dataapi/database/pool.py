@@ -1,0 +1,374 @@
+"""The pool: connections that heal, a queue with a limit, and no way for an identity to stay behind.
+
+A message runs under its caller's role in a transaction of its own (see ``prepared.open_message``).
+A connection returns to the pool only when it is outside of any transaction, nothing runs on it, no
+cancel request is on its way to it, and it is known what is prepared on it; else it is closed.
+"""
+
+from __future__ import annotations
+
+import random as _random
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+from twisted.internet import defer
+from twisted.logger import Logger
+
+from dataapi.database import address
+from dataapi.database.backoff import backoff
+from dataapi.database.cancel import Canceller, ControlConnection, ProtocolCancel
+from dataapi.database.connection import ConnectionDied
+from dataapi.database.line import WaitingLine
+from dataapi.database.prepared import Prepared
+from dataapi.database.session import Session
+from dataapi.database.sqlstate import Diagnostics, to_error
+from dataapi.errors import ApiError, DatabaseUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from twisted.internet.interfaces import IDelayedCall
+
+    from dataapi.database.connection import Rows
+    from dataapi.database.message import Message
+
+CANCEL_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds that a statement gets to end after each cancel request.
+
+A request that comes before the server has read the statement is lost, so it is repeated.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a pool is doing.
+
+    :ivar size: the most connections it may have.
+    :ivar open: connections it has; ``idle`` of them are free and ``in_use`` are not.
+    :ivar waiting: messages that wait for a connection now.
+    :ivar timeouts: messages that waited in vain, since the start.
+    :ivar connects: connections made, since the start.
+    :ivar cancels: statements given up by their callers, since the start.
+    """
+
+    size: int
+    open: int
+    idle: int
+    in_use: int
+    waiting: int
+    timeouts: int
+    connects: int
+    cancels: int
+
+
+class Pool:
+    """Connections to one database.
+
+    :param uri: a libpq connection string, whose ``connect_timeout`` (seconds, 10 when it has none) limits
+        each attempt; raises ``psycopg2.ProgrammingError`` when it is none.
+    :param size: the most connections, beside one that only carries cancel requests.
+    :param acquisition_timeout: seconds that a message waits for a connection.
+    :param prepared_statements: False behind a transaction pooler.
+    :param search_path: schemas, set on every connection.
+    :param anonymous_role: the role for which a missing privilege is 401 and not 403.
+    :param random: returns a number from 0 to 1, which spreads attempts to reconnect.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        uri: str,
+        *,
+        size: int = 10,
+        acquisition_timeout: float = 10.0,
+        prepared_statements: bool = True,
+        search_path: tuple[str, ...] = (),
+        anonymous_role: str = "anon",
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._reactor = reactor
+        self._parameters = address.parameters(uri)
+        self._size = size
+        self._prepared_statements = prepared_statements
+        self._search_path = search_path
+        self._anonymous_role = anonymous_role
+        self._connect_timeout = address.connect_timeout(self._parameters)
+        self._random = random
+        self._line: WaitingLine[Session] = WaitingLine(reactor, acquisition_timeout, _timed_out)
+        self._canceller: Canceller = (
+            ControlConnection(reactor, self._parameters, self._connect_timeout)
+            if prepared_statements
+            else ProtocolCancel(reactor)
+        )
+        self._sessions: set[Session] = set()
+        self._idle: list[Session] = []
+        self._handing_over = False
+        self._opening = 0
+        self._failures = 0
+        self._retry: IDelayedCall | None = None
+        self._tasks: set[defer.Deferred[None]] = set()
+        self._first_attempt: defer.Deferred[None] | None = None
+        self._stopped = True
+        self._drained: defer.Deferred[None] | None = None
+        self._connects = 0
+        self._cancels = 0
+
+    async def start(self) -> None:
+        """Try to connect once; when that fails, go on trying in the background."""
+        self._stopped = False
+        self._first_attempt = defer.Deferred()
+        self._grow()
+        await self._first_attempt
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """Refuse new messages, let running ones finish for ``grace`` seconds, then cancel and close."""
+        self._stopped = True
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self._line.fail_all(self._unavailable)
+        while self._idle:
+            self._discard(self._idle[-1])
+        if self._sessions:
+            self._drained = defer.Deferred()
+            try:
+                await self._drained.addTimeout(grace, self._reactor)
+            except defer.TimeoutError:
+                await self._end_statements()
+        for task in list(self._tasks):
+            task.cancel()
+        for session in list(self._sessions):
+            self._discard(session)
+        self._canceller.close()
+
+    @property
+    def available(self) -> bool:
+        """Whether there is a connection to the database now."""
+        return bool(self._sessions)
+
+    def figures(self) -> Figures:
+        """Return what the pool is doing, for metrics."""
+        count, idle = len(self._sessions), len(self._idle)
+        return Figures(
+            size=self._size, open=count, idle=idle, in_use=count - idle, waiting=len(self._line),
+            timeouts=self._line.timeouts, connects=self._connects, cancels=self._cancels,
+        )  # fmt: skip
+
+    async def run(self, message: Message) -> Rows:
+        """Run a message under its role in one round trip and return the last statement's rows.
+
+        Cancelled, it fails at once and the server is asked to end the statement.  Raises
+        ``DatabaseError`` for what PostgreSQL refuses, ``DatabaseUnavailable`` when there is no
+        connection or it died, and ``ApiError`` for values that PostgreSQL cannot hold.
+        """
+        session = self._idle.pop() if self._idle else await self._wait()
+        try:
+            return await session.run(message)
+        except psycopg2.Error as error:
+            anonymous = message.role == self._anonymous_role
+            raise to_error(_diagnostics(error), anonymous=anonymous) from error
+        except ConnectionDied as error:
+            raise _died() from error
+        finally:
+            self._release(session)
+
+    async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
+        """Run the daemon's own SQL as the login role and return the last statement's rows.
+
+        Statements separated by ``;`` are one transaction.  ``$1`` … are values of any Python type
+        that psycopg2 can quote; write ``$1::type`` where PostgreSQL cannot infer it.  Raises like ``run``.
+        """
+        session = self._idle.pop() if self._idle else await self._wait()
+        try:
+            return await session.fetch(text, values)
+        except psycopg2.Error as error:
+            raise to_error(_diagnostics(error), anonymous=False) from error
+        except ConnectionDied as error:
+            raise _died() from error
+        finally:
+            self._release(session)
+
+    async def _wait(self) -> Session:
+        if self._stopped or (self._failures and not self._sessions):
+            raise self._unavailable()
+        place = self._line.join()
+        self._grow()
+        return await place
+
+    def _release(self, session: Session) -> None:
+        if session.connection.lost:
+            return
+        if self._stopped:
+            self._discard(session)
+        elif session.clean:
+            self._idle.append(session)
+            if self._line:
+                self._hand_over()
+        else:
+            self._spawn(self._settle(session))
+
+    def _hand_over(self) -> None:
+        """Give free connections to those who wait; a loop, as a message may fail and return at once."""
+        if self._handing_over:
+            return
+        self._handing_over = True
+        try:
+            while self._idle and self._line:
+                self._line.serve(self._idle.pop())
+        finally:
+            self._handing_over = False
+
+    async def _settle(self, session: Session) -> None:
+        """Bring a connection into a known state after its caller is gone, or close it."""
+        try:
+            if session.connection.busy:
+                self._cancels += 1
+                await self._end_statement(session)
+            await session.settle()
+        except (ConnectionDied, psycopg2.Error) as error:
+            self._log.info("closing a database connection in an unknown state: {error}", error=error)
+        finally:
+            if session.clean:
+                self._release(session)
+            elif not session.connection.lost:
+                self._discard(session)
+
+    async def _end_statement(self, session: Session) -> None:
+        connection = session.connection
+        session.cancelling = True
+        for wait in CANCEL_WAITS:
+            await self._canceller.cancel(connection)
+            try:
+                await connection.ended().addTimeout(wait, self._reactor)
+            except defer.TimeoutError:
+                continue
+            session.cancelling = False
+            return
+        await self._canceller.terminate(connection)
+
+    async def _end_statements(self) -> None:
+        """Cancel what still runs at the end of the grace time; closing alone would let it go on."""
+        requests = [
+            defer.Deferred.fromCoroutine(self._canceller.cancel(session.connection))
+            for session in self._sessions
+        ]
+        done = defer.DeferredList(requests, consumeErrors=True)
+        try:
+            await done.addTimeout(1.0, self._reactor)
+        except defer.TimeoutError:
+            self._log.warn("statements were still running when the pool was closed")
+
+    def _grow(self) -> None:
+        """Open as many connections as are asked for, at least one; one at a time after a failure."""
+        if self._stopped or self._retry is not None:
+            return
+        in_use = len(self._sessions) - len(self._idle)
+        wanted = min(self._size, max(1, in_use + len(self._line)))
+        if self._failures:
+            wanted = min(wanted, len(self._sessions) + 1)
+        for _ in range(wanted - len(self._sessions) - self._opening):
+            self._spawn(self._open())
+
+    async def _open(self) -> None:
+        prepared = Prepared() if self._prepared_statements else None
+        session = Session(self._reactor, self._search_path, prepared)
+        self._opening += 1
+        try:
+            await session.open(self._parameters, self._connect_timeout)
+        except (ConnectionDied, psycopg2.Error) as error:
+            session.connection.close()
+            self._failed(error)
+        except defer.CancelledError:
+            session.connection.close()
+        else:
+            self._connects += 1
+            self._failures = 0
+            session.connection.on_lost = lambda: self._discard(session)
+            self._sessions.add(session)
+            self._release(session)
+        finally:
+            self._opening -= 1
+        self._attempted()
+        self._grow()
+
+    def _failed(self, error: Exception) -> None:
+        """Plan the next attempt, and answer those who wait when there is no connection at all."""
+        if self._stopped or self._retry is not None:
+            return
+        self._failures += 1
+        wait = backoff(self._failures, self._random())
+        self._retry = self._reactor.callLater(wait, self._try_again)
+        self._log.warn(
+            "no database connection, trying again in {wait:.1f} s: {error}", wait=wait, error=error
+        )
+        if not self._sessions:
+            self._line.fail_all(self._unavailable)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._grow()
+
+    def _attempted(self) -> None:
+        first, self._first_attempt = self._first_attempt, None
+        if first is not None:
+            first.callback(None)
+
+    def _discard(self, session: Session) -> None:
+        """Close a connection and let another take its place."""
+        session.connection.close()
+        self._sessions.discard(session)
+        if session in self._idle:
+            self._idle.remove(session)
+        if self._drained is not None and not self._sessions:
+            drained, self._drained = self._drained, None
+            drained.callback(None)
+        self._grow()
+
+    def _unavailable(self) -> ApiError:
+        if self._stopped:
+            message, wait = "The service is shutting down.", 1
+        else:
+            left = self._retry.getTime() - self._reactor.seconds() if self._retry is not None else 0
+            message, wait = "Database connection error. Retrying.", max(1, ceil(left))
+        return DatabaseUnavailable(503, "PGRST000", message, headers=(("Retry-After", str(wait)),))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task: defer.Deferred[None] = defer.Deferred.fromCoroutine(work)
+        if task.called:
+            self._report(task)
+            return
+        self._tasks.add(task)
+
+        def finished(result: Any) -> Any:
+            self._tasks.discard(task)
+            return result
+
+        task.addBoth(finished)
+        self._report(task)
+
+    def _report(self, task: defer.Deferred[None]) -> None:
+        task.addErrback(lambda failure: failure.trap(defer.CancelledError))
+        task.addErrback(lambda failure: self._log.failure("the pool's own work failed", failure))
+
+
+def _timed_out() -> ApiError:
+    return DatabaseUnavailable(504, "PGRST003", "Timed out acquiring connection from connection pool.")
+
+
+def _died() -> ApiError:
+    headers = (("Retry-After", "1"),)
+    return DatabaseUnavailable(503, "PGRST001", "Database client error. Retrying.", headers=headers)
+
+
+def _diagnostics(error: psycopg2.Error) -> Diagnostics:
+    diag = error.diag
+    return Diagnostics(
+        diag.sqlstate or "XX000",
+        diag.message_primary or str(error),
+        diag.message_detail,
+        diag.message_hint,
+    )

@@ -1,0 +1,142 @@
+"""Which statements a connection has prepared, and the message text that follows from it."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dataapi.database import render
+from dataapi.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from dataapi.database.message import Message, Statement
+
+_Key = tuple[str, "Statement"]
+_UNSAFE = re.compile(r"[^a-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A message ready to be sent.
+
+    :ivar text: a template with ``%s`` places.
+    :ivar values: what fills them.
+    :ivar changes: whether it prepares or deallocates, so that an error leaves it open what is prepared.
+    :ivar reuses: whether it executes what an earlier message prepared.
+    """
+
+    text: str
+    values: list[object]
+    changes: bool
+    reuses: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    execute: str
+
+
+@dataclass(slots=True)
+class Prepared:
+    """The statements that one connection has prepared, the longest unused first.
+
+    A name belongs to one role: PostgreSQL plans a statement again whenever it runs under
+    another role than before.
+
+    :ivar capacity: how many stay prepared.
+    """
+
+    capacity: int = 200
+    _entries: OrderedDict[_Key, _Entry] = field(default_factory=OrderedDict)
+    _surplus: list[str] = field(default_factory=list)
+    _count: int = 0
+
+    def compose(self, message: Message) -> Composed:
+        """Return the message's text, preparing what is not yet and deallocating what is too much."""
+        _check_values(message)
+        parts, values = open_message(message, ())
+        parts.extend(f"deallocate {name};" for name in self._surplus)
+        changes, reuses = bool(self._surplus), False
+        self._surplus.clear()
+        for bound in message.statements:
+            key = (message.role, bound.statement)
+            entry = self._entries.get(key)
+            if entry is None:
+                parts.append(self._make_room(message))
+                entry = self._entries[key] = self._new_entry(message.role, bound.statement)
+                parts.append(render.prepare(entry.name, bound.statement.text, bound.statement.types))
+                changes = True
+            else:
+                self._entries.move_to_end(key)
+                reuses = True
+            parts.append(entry.execute)
+            values.extend(bound.values)
+        return Composed("".join(parts), values, changes, reuses)
+
+    def forget(self, names: Collection[str]) -> None:
+        """Have the next message deallocate everything that the server says is prepared."""
+        self._entries.clear()
+        self._surplus = list(names)
+
+    def reconcile(self, names: Collection[str]) -> None:
+        """Keep only what the server says is prepared, and have the next message deallocate the rest."""
+        for key, entry in list(self._entries.items()):
+            if entry.name not in names:
+                del self._entries[key]
+        known = {entry.name for entry in self._entries.values()}
+        self._surplus = [name for name in names if name not in known]
+
+    def _new_entry(self, role: str, statement: Statement) -> _Entry:
+        self._count += 1
+        name = f"p{self._count}_{_UNSAFE.sub('_', role.lower())[:40]}"
+        return _Entry(name, render.execute(name, len(statement.types)))
+
+    def _make_room(self, message: Message) -> str:
+        """Return the ``DEALLOCATE`` of the longest unused entry when there is no room for another."""
+        if len(self._entries) < self.capacity:
+            return ""
+        key, entry = next(iter(self._entries.items()))
+        if key[0] == message.role and any(bound.statement is key[1] for bound in message.statements):
+            return ""
+        del self._entries[key]
+        return f"deallocate {entry.name};"
+
+
+def compose_inlined(message: Message, search_path: tuple[str, ...]) -> Composed:
+    """Return the text of a message that prepares nothing and relies on nothing set on the session."""
+    _check_values(message)
+    parts, values = open_message(message, search_path)
+    for bound in message.statements:
+        template = render.inlined(bound.statement.text, bound.statement.types)
+        parts.append(template.text + ";")
+        values.extend(template.arrange(bound.values))
+    return Composed("".join(parts), values, changes=False, reuses=False)
+
+
+def _check_values(message: Message) -> None:
+    """Raise ``ValueError`` when a statement has another number of values than of slots."""
+    for bound in message.statements:
+        if len(bound.values) != len(bound.statement.types):
+            raise ValueError(f"{len(bound.values)} values for {len(bound.statement.types)} slots")
+
+
+def open_message(message: Message, search_path: tuple[str, ...]) -> tuple[list[str], list[object]]:
+    """Return the first parts and values of a message: role and settings.
+
+    Raises ``DatabaseError`` as PostgreSQL does for a role that cannot exist: ``none`` would
+    mean the login role itself.
+    """
+    role, settings = message.role, message.settings
+    if not role or role == "none":
+        headers = (("WWW-Authenticate", "Bearer"),)
+        raise DatabaseError(401, "22023", f'role "{role}" does not exist', headers=headers)
+    if search_path:
+        settings = (("search_path", render.search_path(search_path)), *settings)
+    values: list[object] = [role]
+    values.extend([value for _, value in settings])
+    return [render.opening(tuple([name for name, _ in settings]), message.read_only)], values

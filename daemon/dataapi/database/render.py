@@ -1,0 +1,101 @@
+"""The text of a message: templates with ``%s`` places that psycopg2 fills with quoted values.
+
+No value is ever part of a template, so a template is made once and used for every caller.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+_SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
+_IDENTITY = frozenset({"role", "session_authorization", "transaction_read_only"})
+# What may hold a ``$1`` that is no slot comes first: strings, quoted names, dollar quotes, comments, names.
+_TOKEN = re.compile(
+    r"""
+      [eE]'(?:[^'\\]|''|\\.)*'
+    | '(?:[^']|'')*'
+    | "(?:[^"]|"")*"
+    | \$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$
+    | --[^\n]*
+    | /\*.*?\*/
+    | [^\W\d][\w$]*
+    | \$(?P<slot>[1-9][0-9]*)
+    | %
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """SQL text with ``%s`` places.
+
+    :ivar order: for each place the index of its value.
+    """
+
+    text: str
+    order: tuple[int, ...]
+
+    def arrange(self, values: tuple[object, ...]) -> list[object]:
+        """Return the values in the order of the places; a slot may have several, or none."""
+        return [values[index] for index in self.order]
+
+
+@lru_cache(maxsize=1024)
+def opening(names: tuple[str, ...], read_only: bool) -> str:
+    """Return the statement that takes on a role and makes settings for its transaction alone.
+
+    Its places take the role and then each setting's value.  Raises ``ValueError`` for a name
+    that is no setting's, and for one that would change the identity just taken on.
+    """
+    calls = ["set_config('role',%s,true)"]
+    for name in names:
+        if not _SETTING.fullmatch(name) or name.lower() in _IDENTITY:
+            raise ValueError(f"Not a setting that may travel with a statement: {name!r}")
+        calls.append(f"set_config('{name}',%s,true)")
+    if read_only:
+        calls.append("set_config('transaction_read_only','on',true)")
+    return f"select {','.join(calls)};"
+
+
+@lru_cache(maxsize=1024)
+def inlined(text: str, types: tuple[str, ...] = ()) -> Template:
+    """Return the template of a statement sent without preparing it, slots cast to their types.
+
+    A slot without a type, or of type ``unknown``, stays a bare literal.
+    """
+    order: list[int] = []
+
+    def place(match: re.Match[str]) -> str:
+        slot = match["slot"]
+        if slot is None:
+            return match[0].replace("%", "%%")
+        index = int(slot) - 1
+        order.append(index)
+        kind = types[index] if index < len(types) else "unknown"
+        return "%s" if kind == "unknown" else "%s::" + kind.replace("%", "%%")
+
+    return Template(_TOKEN.sub(place, text), tuple(order))
+
+
+def prepare(name: str, text: str, types: tuple[str, ...]) -> str:
+    """Return the template of a ``PREPARE``; it has no places."""
+    arguments = f"({','.join(types)})" if types else ""
+    return f"prepare {name}{arguments} as {text};".replace("%", "%%")
+
+
+def execute(name: str, arity: int) -> str:
+    """Return the template of an ``EXECUTE`` with a place per argument."""
+    return f"execute {name}({','.join(['%s'] * arity)});" if arity else f"execute {name};"
+
+
+def quote_identifier(name: str) -> str:
+    """Quote a name so that SQL takes it as it is."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def search_path(schemas: tuple[str, ...]) -> str:
+    """Return the value of the ``search_path`` setting."""
+    return ", ".join(quote_identifier(schema) for schema in schemas)

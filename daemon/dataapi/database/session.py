@@ -1,0 +1,94 @@
+"""A connection together with what is prepared on it: runs messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg2
+
+from dataapi.database import render
+from dataapi.database.connection import Connection
+from dataapi.database.prepared import Composed, Prepared, compose_inlined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from dataapi.database.connection import Rows
+    from dataapi.database.message import Message
+
+_AS_LOGIN_ROLE = "select set_config('role','none',true);"
+_PREPARED_NAMES = "select name from pg_prepared_statements where from_sql"
+
+
+class Session:
+    """One of a pool's connections.
+
+    :ivar connection: the connection.
+    :ivar cancelling: whether a cancel request is on its way, which could hit the next statement.
+    """
+
+    __slots__ = ("_prepared", "_search_path", "_uncertain", "cancelling", "connection")
+
+    def __init__(self, reactor: Any, search_path: tuple[str, ...], prepared: Prepared | None) -> None:
+        self.connection = Connection(reactor)
+        self.cancelling = False
+        self._search_path = search_path
+        self._prepared = prepared
+        self._uncertain = False
+
+    async def open(self, parameters: dict[str, str], timeout: float) -> None:
+        """Connect, and set the search path; raises ``ConnectionDied``."""
+        await self.connection.open(parameters, timeout)
+        if self._search_path and self._prepared is not None:
+            path = render.search_path(self._search_path)
+            await self.connection.send("select set_config('search_path',%s,false)", (path,))
+
+    @property
+    def clean(self) -> bool:
+        """Whether the next message may be anybody's."""
+        return not self._uncertain and not self.cancelling and self.connection.clean
+
+    async def run(self, message: Message) -> Rows:
+        """Run the message in one round trip; raises ``psycopg2.Error``, ``ConnectionDied``, ``ApiError``."""
+        if self._prepared is None:
+            composed = compose_inlined(message, self._search_path)
+            return await self.connection.send(composed.text, composed.values)
+        composed = self._prepared.compose(message)
+        try:
+            return await self._send(composed)
+        except psycopg2.Error as error:
+            if not (composed.reuses and _plan_is_gone(error)):
+                raise
+        # Nothing of the message happened: it is one transaction, and it failed.
+        names = await self._prepared_names()
+        self._prepared.forget(names)
+        return await self._send(self._prepared.compose(message))
+
+    async def fetch(self, text: str, values: Sequence[object]) -> Rows:
+        """Run SQL as the login role; ``$1`` … are the values, quoted into the text."""
+        template = render.inlined(text)
+        return await self.connection.send(_AS_LOGIN_ROLE + template.text, template.arrange(tuple(values)))
+
+    async def settle(self) -> None:
+        """Find out what is prepared, after a message that prepares has failed."""
+        if self._uncertain and self._prepared is not None and self.connection.clean:
+            self._prepared.reconcile(await self._prepared_names())
+            self._uncertain = False
+
+    async def _send(self, composed: Composed) -> Rows:
+        try:
+            return await self.connection.send(composed.text, composed.values)
+        except BaseException:
+            self._uncertain = self._uncertain or composed.changes
+            raise
+
+    async def _prepared_names(self) -> list[str]:
+        return [str(name) for (name,) in await self.connection.send(_AS_LOGIN_ROLE + _PREPARED_NAMES, ())]
+
+
+def _plan_is_gone(error: psycopg2.Error) -> bool:
+    """Tell whether a statement must be prepared again: it vanished, or a table under it changed."""
+    return error.pgcode == "26000" or (
+        error.pgcode == "0A000" and "cached plan must not change result type" in str(error)
+    )
