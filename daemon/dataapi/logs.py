@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import select
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -193,6 +194,10 @@ class LineObserver:
         if is_wanted(event, self._debug):
             self.put(record_of(event, request_id.get(), self._redact))
 
+    def learn(self, settings: Settings) -> None:
+        """Blank these settings' secrets from now on."""
+        self._redact = Redactor.knowing(_secrets(settings))
+
     def put(self, record: Record) -> None:
         """Write a record that was made elsewhere, such as a request's line; it must hold no secret."""
         if self._fields:
@@ -236,7 +241,11 @@ def to_descriptor(descriptor: int) -> Callable[[str], None]:
     def write(line: str) -> None:
         data = line.encode("utf-8", "backslashreplace")
         while data:
-            data = data[os.write(descriptor, data) :]
+            try:
+                data = data[os.write(descriptor, data) :]
+            except BlockingIOError:
+                # Somebody who shares the terminal or pipe made it non-blocking.
+                select.select([], [descriptor], [])
 
     return write
 

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from twisted.application.service import Service
@@ -23,7 +22,9 @@ from twisted.python.failure import Failure
 
 from dataapi.service.listening import Accepting, BoundSocket, Descriptor, StartFailed, accept, bind
 from dataapi.service.notify import Notifier
+from dataapi.service.source import Source
 from dataapi.service.state import Operated
+from dataapi.settings import Settings
 from dataapi.web.admin import make_admin_site
 
 _log = Logger(namespace="dataapi.service")
@@ -39,17 +40,8 @@ class Front(Operated, Protocol):
         """Accept no more, finish what is in flight, and end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the root service is made of.
-
-    :ivar build: makes the front; may first start a database of our own, which ``cleanup`` ends.
-    """
-
-    listen: Sequence[str]
-    admin_listen: Sequence[str]
-    build: Callable[[Sequence[Descriptor]], Awaitable[Front]]
-    cleanup: Callable[[], Awaitable[None]]
+Build = Callable[[Settings, Sequence[Descriptor]], Front]
+"""Makes the front of complete settings and bound sockets."""
 
 
 class Root(Service):
@@ -57,9 +49,12 @@ class Root(Service):
 
     name = "dataapi"
 
-    def __init__(self, reactor: Any, plan: Plan, notifier: Notifier, observer: ILogObserver | None) -> None:
+    def __init__(
+        self, reactor: Any, source: Source, build: Build, notifier: Notifier, observer: ILogObserver | None
+    ) -> None:
         self._reactor = reactor
-        self._plan = plan
+        self._source = source
+        self._build = build
         self._notifier = notifier
         self._observer = observer
         self._sockets: tuple[BoundSocket, ...] = ()
@@ -81,8 +76,8 @@ class Root(Service):
         """Bind every socket; raises ``StartFailed``, on which twistd exits with 1."""
         super().privilegedStartService()
         try:
-            self._sockets = bind(self._reactor, self._plan.listen)
-            self._admin_sockets = bind(self._reactor, self._plan.admin_listen)
+            self._sockets = bind(self._reactor, self._source.settings.listen)
+            self._admin_sockets = bind(self._reactor, self._source.settings.admin_listen)
         except StartFailed as error:
             _log.critical("{error}", error=str(error))
             # twistd prints what it cannot handle; the sentence is all an operator needs.
@@ -103,11 +98,13 @@ class Root(Service):
         if self._notifier.watchdog is not None:
             await_never = self._watchdog.start(self._notifier.watchdog)
             await_never.addErrback(lambda failure: _log.failure("the watchdog is not patted", failure))
-        self._front = front = await self._plan.build([bound.handed for bound in self._sockets])
+        settings = await self._source.prepare()
+        self._front = front = self._build(settings, [bound.handed for bound in self._sockets])
         site = make_admin_site(front, self._reactor)
         self._admin = [accept(self._reactor, bound.handed, site) for bound in self._admin_sockets]
         await front.start()
-        _log.info("listening on {listen}", listen=", ".join(self._plan.listen))
+        _log.info("listening on {listen}", listen=", ".join(settings.listen))
+        self._source.announce()
         self._notifier.ready("serving")
 
     def _start_failed(self, failure: Failure) -> None:
@@ -138,7 +135,7 @@ class Root(Service):
             await _logged("the admin listener", accepting.stop)
         for bound in self._admin_sockets:
             await _logged("an admin socket", bound.close)
-        await _logged("the embedded database", self._plan.cleanup)
+        await _logged("the embedded database", self._source.cleanup)
         if self._watchdog.running:
             self._watchdog.stop()
         _log.info("stopped")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from dataapi.metrics import Snapshot, counted, merge
 from dataapi.service.listening import Descriptor

@@ -1,0 +1,43 @@
+"""The service tree, assembled in one readable place: what is made, of what, and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dataapi.logs import LineObserver
+from dataapi.metrics import RequestFigures
+from dataapi.service.listening import Descriptor
+from dataapi.service.project import ProjectPart
+from dataapi.service.root import Front
+from dataapi.service.serving import DrainableSite, Serving
+from dataapi.service.workers import Workers
+from dataapi.settings import Settings
+from dataapi.web.app import make_site
+from dataapi.web.backend import Backends
+
+
+def serving(
+    reactor: Any, settings: Settings, sockets: Sequence[Descriptor], observer: LineObserver
+) -> Serving:
+    """Make what answers requests in this process: pools, catalogs, gates and engines behind one site."""
+    projects = [ProjectPart(reactor, project) for project in settings.projects]
+    backends = Backends(project.backend for project in projects)
+
+    def site(figures: RequestFigures) -> DrainableSite:
+        return make_site(backends, reactor, figures.observe, request_lines(settings, observer))
+
+    return Serving(reactor, projects, sockets, site)
+
+
+def front(
+    reactor: Any,
+    settings: Settings,
+    sockets: Sequence[Descriptor],
+    observer: LineObserver,
+    environ: Mapping[str, str],
+) -> Front:
+    """Make what answers the public sockets: this process, or workers that each do what it would."""
+    if settings.workers == 1:
+        return serving(reactor, settings, sockets, observer)
+    return Workers(reactor, settings, sockets, observer.write, environ)

@@ -1,0 +1,87 @@
+"""One project's parts, started and stopped in order: pool, catalog watcher, gate and engine."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from dataapi.access.gate import Gate
+from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.database.listener import Listener
+from dataapi.database.pool import Pool
+from dataapi.graphql.engine import Engine
+from dataapi.service.state import ProjectState
+from dataapi.settings import Project
+from dataapi.web.backend import Backend
+
+_log = Logger(namespace="dataapi.service")
+FIRST_CATALOG_WITHIN = 15.0
+"""Seconds that a start waits for the first catalog before it goes on without one."""
+
+
+class ProjectPart:
+    """A project while the daemon runs.
+
+    :ivar backend: what the web layer answers this project's requests with.
+    """
+
+    def __init__(self, reactor: Any, project: Project) -> None:
+        self.ref = project.ref
+        self._reactor = reactor
+        self._pool = Pool(
+            reactor,
+            project.db_uri,
+            size=project.db_pool,
+            acquisition_timeout=project.db_pool_acquisition_timeout,
+            prepared_statements=project.db_prepared_statements,
+            search_path=tuple(dict.fromkeys((*project.db_schemas, *project.db_extra_search_path))),
+        )
+        listen = partial(Listener, reactor, project.db_uri) if project.db_channel_enabled else None
+        self._watcher = CatalogWatcher(reactor, self._pool.fetch, project.db_schemas, listen)
+        self._gate = Gate(project, time.time)
+        self._engine = Engine(project, self._pool, lambda: self._watcher.current)
+        self.backend = Backend(project, self._gate, self._engine)
+
+    async def start(self) -> None:
+        """Connect and load the first catalog; when that takes too long, go on while it is tried again."""
+        await self._pool.start()
+        loaded: Deferred[None] = Deferred()
+        watching = Deferred.fromCoroutine(self._watcher.start())
+        watching.addErrback(lambda failure: _log.failure("the catalog is not watched", failure))
+        watching.addBoth(lambda _: None if loaded.called else loaded.callback(None))
+        given_up = self._reactor.callLater(FIRST_CATALOG_WITHIN, loaded.callback, None)
+        await loaded
+        if given_up.active():
+            given_up.cancel()
+        if self._watcher.current is None:
+            _log.warn("{project} starts without its database", project=self.ref, reason=self._watcher.error)
+
+    async def stop(self) -> None:
+        """Let statements end and close every connection."""
+        await self._watcher.stop()
+        await self._pool.stop()
+
+    async def reload(self) -> int:
+        """Read the catalog again and return its generation."""
+        return (await self._watcher.reload()).generation
+
+    def state(self) -> ProjectState:
+        """Tell whether requests can be answered."""
+        catalog = self._watcher.current
+        available = self._pool.available
+        reason = self._watcher.error
+        if catalog is None:
+            reason = reason or "the catalog is being loaded"
+        elif not available:
+            reason = reason or "the database cannot be reached"
+        return ProjectState(
+            ref=self.ref,
+            database_available=available,
+            generation=catalog.generation if catalog else None,
+            problems=tuple(f"{problem.place}: {problem.message}" for problem in self._watcher.problems),
+            reason=reason,
+        )

@@ -1,0 +1,126 @@
+"""A worker process: serves sockets that its parent bound, and answers what the parent asks.
+
+Run as ``python -m dataapi.service.worker`` by ``workers.py`` only.  It ends when told to, and
+when its parent is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorCore
+from twisted.internet.stdio import StandardIO
+from twisted.logger import Logger, globalLogBeginner
+from twisted.protocols.basic import LineOnlyReceiver
+from twisted.python.failure import Failure
+
+from dataapi.logs import line_observer, to_descriptor
+from dataapi.metrics import to_json
+from dataapi.service.listening import Descriptor, StartFailed
+from dataapi.service.pipe import ANSWERS, FIRST_SOCKET, Assignment, encode
+from dataapi.service.serving import Serving
+
+_log = Logger(namespace="dataapi.worker")
+
+
+class Worker(LineOnlyReceiver):
+    """The worker's end of the pipe.
+
+    :ivar status: what the process exits with.
+    """
+
+    delimiter = b"\n"
+    MAX_LENGTH = 1 << 26
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._serving: Serving | None = None
+        self._stopping = False
+        self.status = 0
+
+    def lineReceived(self, line: bytes) -> None:  # noqa: N802 - LineOnlyReceiver
+        """Take the assignment, then asks."""
+        if self._serving is None:
+            self._begin(Assignment.decode(line))
+        else:
+            document = json.loads(line)
+            answering = Deferred.fromCoroutine(self._answer(self._serving, document["ask"]))
+            answering.addErrback(self._error)
+            answering.addCallback(lambda reply: self._say({"id": document["id"], **reply}))
+
+    def connectionLost(self, reason: Failure | None = None) -> None:  # noqa: ARG002, N802 - Protocol
+        """End: nobody is left to serve for."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End once requests in flight are answered."""
+        if not self._stopping:
+            self._stopping = True
+            self._reactor.stop()
+
+    def _begin(self, assignment: Assignment) -> None:
+        settings = assignment.settings
+        observer = line_observer(settings, to_descriptor(1), worker=assignment.number)
+        globalLogBeginner.beginLoggingTo([observer])
+        sockets = [Descriptor(text, FIRST_SOCKET + index) for index, text in enumerate(assignment.listen)]
+        self._serving = serving = Serving(self._reactor, settings, sockets, observer)
+        self._reactor.addSystemEventTrigger(
+            "before", "shutdown", lambda: Deferred.fromCoroutine(serving.stop())
+        )
+        starting = Deferred.fromCoroutine(serving.start())
+        starting.addCallbacks(lambda _: self._say({"event": "started"}), self._failed)
+
+    def _failed(self, failure: Failure) -> None:
+        if self._stopping:
+            return
+        if failure.check(StartFailed) is None:
+            _log.failure("the worker cannot start", failure)
+        self.status = 1
+        self._say({"event": "failed", "reason": failure.getErrorMessage()})
+        self.stop()
+
+    async def _answer(self, serving: Serving, what: str) -> Mapping[str, Any]:
+        if what == "state":
+            return {"answer": (await serving.state()).as_json()}
+        if what == "snapshot":
+            return {"answer": to_json(await serving.snapshot())}
+        return {"answer": (await serving.reload()).as_json()}
+
+    @staticmethod
+    def _error(failure: Failure) -> Mapping[str, Any]:
+        _log.failure("an ask of the parent failed", failure)
+        return {"error": failure.getErrorMessage()}
+
+    def _say(self, document: Mapping[str, Any]) -> None:
+        if self.transport is not None:
+            self.transport.write(encode(document))
+
+
+def main() -> int:
+    """Run a worker until it is told to stop; return its exit status."""
+    from twisted.internet import reactor as installed  # noqa: PLC0415 - the process's entry point
+
+    reactor: Any = IReactorCore(installed)
+    # A terminal's Ctrl-C reaches the whole process group; the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    worker = Worker(reactor)
+    StandardIO(worker, stdin=0, stdout=ANSWERS, reactor=reactor)
+    reactor.callWhenRunning(
+        signal.signal, signal.SIGTERM, lambda _number, _frame: reactor.callFromThread(worker.stop)
+    )
+    # The parent reloads its workers through the pipe.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    reactor.run()
+    return worker.status
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    os._exit(status) if status else None

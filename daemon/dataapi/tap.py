@@ -1,0 +1,132 @@
+"""The ``twistd dataapi`` command: its options, and the service made from them (nothing is started here)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from twisted.application.service import IService
+from twisted.python import usage
+from twisted.python.logfile import LogFile
+
+from dataapi.database.embedded import EmbeddedServer, default_directory
+from dataapi.logs import StandardHandler, line_observer, to_descriptor
+from dataapi.service.assemble import front
+from dataapi.service.listening import Descriptor
+from dataapi.service.notify import Notifier
+from dataapi.service.root import Front, Root
+from dataapi.service.source import EMBEDDED_URI, Configured, Demo, Embedded, Source
+from dataapi.settings import ConfigurationError, Settings, load
+
+
+class Options(usage.Options):
+    """What may follow ``twistd dataapi``."""
+
+    synopsis = "[options]"
+    longdesc = "Serves a PostgreSQL database as GraphQL and REST APIs."
+    optFlags = (  # noqa: N815 - usage.Options
+        ["demo", None, "Run with a PostgreSQL of our own, a sample schema and fresh keys, all printed."],
+    )
+    optParameters = (  # noqa: N815 - usage.Options
+        ["config", "c", None, "The configuration (else ./etc/dataapi.ini, then /etc/dataapi/dataapi.ini)."],
+        ["workers", "w", None, "Processes that share the listening sockets, or auto for one per core."],
+        ["embedded", None, None, "Run a PostgreSQL of our own, its data in this folder or in the default one."],
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self["listen"] = []
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:  # noqa: N802 - usage.Options
+        """Parse the words after ``dataapi``."""
+        super().parseOptions(_with_embedded_value(sys.argv[1:] if options is None else options))
+
+    def opt_listen(self, endpoint: str) -> None:
+        """Listen on this Twisted endpoint in place of the configured ones; may be given several times."""
+        self["listen"].append(endpoint)
+
+    opt_l = opt_listen
+
+    @property
+    def overrides(self) -> list[tuple[str, str, str]]:
+        """Return the configuration keys that the command line sets."""
+        overrides = []
+        if self["listen"]:
+            overrides.append(("dataapi", "listen", "\n".join(self["listen"])))
+        if self["workers"] is not None:
+            overrides.append(("dataapi", "workers", self["workers"]))
+        if self["embedded"] is not None:
+            overrides.append(("project", "db-uri", EMBEDDED_URI))
+        return overrides
+
+    @property
+    def directory(self) -> Path | None:
+        """Return the folder that ``--embedded`` names, if it names one."""
+        return Path(self["embedded"]) if self["embedded"] else None
+
+
+def _with_embedded_value(words: Sequence[str]) -> list[str]:
+    """Give a bare ``--embedded`` an empty value: getopt knows no optional ones."""
+    joined: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--embedded":
+            word = "--embedded=" + (rest.pop(0) if rest and not rest[0].startswith("-") else "")
+        joined.append(word)
+    return joined
+
+
+def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd looks for
+    """Build the root service; mistakes in the configuration are all printed, and end twistd with 1."""
+    from twisted.internet import reactor  # noqa: PLC0415 - twistd may install another one before this runs
+
+    try:
+        source = _demo(options) if options["demo"] else _configured(options)
+    except ConfigurationError as error:
+        sys.exit(f"dataapi: the configuration cannot be used:\n{error}")
+    twistd = options.parent or {}
+    observer = line_observer(source.settings, _log_writer(twistd))
+    logging.getLogger().addHandler(StandardHandler(observer))
+
+    def build(settings: Settings, sockets: Sequence[Descriptor]) -> Front:
+        observer.learn(settings)
+        return front(reactor, settings, sockets, observer, os.environ)
+
+    keeps_twisteds = twistd.get("logger") or twistd.get("syslog")
+    notifier = Notifier.from_environment(os.environ)
+    return Root(reactor, source, build, notifier, None if keeps_twisteds else observer)
+
+
+def _configured(options: Options) -> Source:
+    """Read the configuration; raises ``ConfigurationError``."""
+    path = None if options["config"] is None else Path(options["config"])
+    settings = load(path, os.environ, overrides=options.overrides)
+    if options["embedded"] is None:
+        return Configured(settings)
+    return Embedded(settings, EmbeddedServer(options.directory or default_directory(os.environ)))
+
+
+def _demo(options: Options) -> Source:
+    """Make the demo's source; the command line alone says where to listen."""
+    defaults = Settings(projects=())
+    settings = replace(
+        defaults, log_format="text", log_level="warn", listen=tuple(options["listen"]) or defaults.listen
+    )
+    return Demo(settings, options.directory, to_descriptor(1))
+
+
+def _log_writer(twistd: Mapping[str, Any]) -> Callable[[str], object]:
+    """Write where twistd's own log would go: standard output, or the file that it is told of."""
+    file = twistd.get("logfile")
+    if twistd.get("nodaemon") and file in (None, "", "-"):
+        return to_descriptor(1)
+    if file == "-":
+        sys.exit("dataapi: a daemon cannot log to standard output")
+    log: Callable[[str], object] = LogFile.fromFullPath(file or "twistd.log").write
+    return log
