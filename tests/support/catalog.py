@@ -1,0 +1,149 @@
+"""Catalogs for tests: read from a database at once, or made up in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+
+from dataapi.catalog.build import build_catalog
+from dataapi.catalog.reflect import reflect
+
+if TYPE_CHECKING:
+    from dataapi.catalog.model import Catalog, Column, Table
+
+
+def fetch_with(uri: str) -> Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]:
+    """Return a blocking stand-in for the pool's ``fetch`` on a connection of its own each time."""
+
+    def run(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        connection = psycopg2.connect(uri)
+        try:
+            with connection, connection.cursor() as cursor:
+                for number in range(len(values), 0, -1):
+                    text = text.replace(f"${number}", "%s")
+                cursor.execute(text, tuple(values) or None)
+                return cursor.fetchall()
+        finally:
+            connection.close()
+
+    return lambda text, values: maybeDeferred(run, text, values)
+
+
+def at_once(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+    """Run what would run in a thread right here."""
+    return succeed(function(*arguments))
+
+
+def load_catalog(uri: str, *schemas: str) -> Catalog:
+    """Reflect a database as the daemon does, blocking."""
+    deferred = Deferred.fromCoroutine(reflect(fetch_with(uri), schemas or ("public",), 1, at_once))
+    results: list[Catalog] = []
+    deferred.addCallback(results.append)
+    if not results:
+        deferred.addErrback(lambda failure: failure.raiseException())
+        raise AssertionError("the reflection has not ended")
+    return results[0]
+
+
+def table_named(catalog: Catalog, name: str, schema: str = "public") -> Table:
+    """Return the table of that name."""
+    return next(table for table in catalog.tables.values() if (table.schema, table.name) == (schema, name))
+
+
+def column_named(table: Table, name: str) -> Column:
+    """Return the column of that name."""
+    return next(column for column in table.columns if column.name == name)
+
+
+class MadeUp:
+    """A database made up of a few calls, in the form that the reflection query has.
+
+    Oids are numbers from 100 up, in the order of the calls.
+    """
+
+    def __init__(self, schema_comment: str | None = None, schemas: Sequence[str] = ("public",)) -> None:
+        self._oid = 100
+        self._schemas = {name: self._next() for name in schemas}
+        self._names: dict[str, tuple[str, list[str]]] = {}
+        self._document: dict[str, list[Any]] = {
+            "server": [[160000, "0", "0"]],
+            "schemas": [
+                [oid, name, schema_comment if position == 0 else None, None]
+                for position, (name, oid) in enumerate(self._schemas.items())
+            ],
+            "types": [_type("20", "int8", "b", "N"), _type("25", "text", "b", "S")],
+        }
+
+    def _next(self) -> str:
+        self._oid += 1
+        return str(self._oid)
+
+    def table(
+        self,
+        name: str,
+        *columns: str,
+        key: Sequence[str] = ("id",),
+        unique: Sequence[Sequence[str]] = (),
+        comment: str | None = None,
+        comments: dict[str, str] | None = None,
+        kind: str = "r",
+        schema: str = "public",
+    ) -> int:
+        """Add a table; columns that end in ``id`` are numbers, others texts. Return its oid."""
+        oid = self._next()
+        rows = [
+            [column, number, "20" if column.endswith(("id", "Id")) else "25", -1, column in key, None,
+             False, "", (comments or {}).get(column), None, None]
+            for number, column in enumerate(columns, 1)
+        ]  # fmt: skip
+        keys = [
+            [f"{name}_key_{number}", " ".join(str(columns.index(part) + 1) for part in parts), len(parts), True,
+             bool(key) and number == 0]
+            for number, parts in enumerate([*([key] if key else []), *unique])
+        ]  # fmt: skip
+        self._names[f"{schema}.{name}"] = (oid, list(columns))
+        self._document.setdefault("tables", []).append(
+            [oid, self._schemas[schema], name, kind, self._next(), False, 28 if kind == "v" else None, -1, "0",
+             comment, "10", None, rows, keys]
+        )  # fmt: skip
+        return int(oid)
+
+    def foreign_key(
+        self, name: str, table: str, columns: Sequence[str], foreign: str, comment: str | None = None,
+        foreign_columns: Sequence[str] = ("id",),
+    ) -> None:  # fmt: skip
+        """Add a foreign key between tables of the first schema, or named ``schema.table``."""
+        oid, local = self._names[table if "." in table else f"public.{table}"]
+        foreign_oid, remote = self._names[foreign if "." in foreign else f"public.{foreign}"]
+        self._document.setdefault("foreign_keys", []).append(
+            [name, oid, [local.index(column) + 1 for column in columns], foreign_oid,
+             [remote.index(column) + 1 for column in foreign_columns], comment]
+        )  # fmt: skip
+
+    def enum(self, name: str, *labels: str, comment: str | None = None, schema: str = "public") -> int:
+        """Add an enum type; return its oid."""
+        oid = self._next()
+        row = _type(oid, name, "e", "E", schema)
+        row[10], row[13] = list(labels), comment
+        self._document["types"].append(row)
+        return int(oid)
+
+    def function(self, name: str, *types: int, comment: str | None = None) -> int:
+        """Add a function in the first schema that takes those types and returns text; return its oid."""
+        oid = self._next()
+        self._document.setdefault("functions", []).append(
+            [oid, self._schemas["public"], name, list(map(str, types)), None, None, None, False, "25", False, 0, "s",
+             None, comment, None]
+        )  # fmt: skip
+        return int(oid)
+
+    def catalog(self) -> Catalog:
+        """Build the catalog."""
+        return build_catalog(self._document, 1, tuple(self._schemas))
+
+
+def _type(oid: str, name: str, kind: str, category: str, schema: str = "pg_catalog") -> list[Any]:
+    return [oid, schema, name, kind, "0", "0", -1, False, "0", category, None, None, None, None, None]

@@ -1,0 +1,323 @@
+"""When the catalog is loaded, shared, retried and kept, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from support.catalog import at_once
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import Clock
+from twisted.logger import LogEvent, globalLogPublisher
+
+from dataapi.catalog.model import Catalog
+from dataapi.catalog.watcher import DEBOUNCE, EVENT_TRIGGER, CatalogWatcher
+from dataapi.errors import DatabaseError, DatabaseUnavailable
+
+AWAY = DatabaseUnavailable(503, "PGRST000", "The database is away.")
+REFUSED = DatabaseError(403, "42501", "permission denied to create event trigger")
+
+
+class FakeListener:
+    """A listener that the test speaks through."""
+
+    def __init__(
+        self, channels: Sequence[str], on_notification: Callable[[str, str], None], on_reconnect: Callable[[], None]
+    ) -> None:
+        self.channels = channels
+        self.notify = on_notification
+        self.reconnect = on_reconnect
+        self.running = False
+
+    async def start(self) -> None:
+        """Note that it listens."""
+        self.running = True
+
+    async def stop(self) -> None:
+        """Note that it does not."""
+        self.running = False
+
+
+class Bench:
+    """A watcher whose database answers when the test says so."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = Clock()
+        self.loads: list[Deferred[list[tuple[str, str]]]] = []
+        self.trigger: Exception | None = None
+        self.installed = 0
+        self.listeners: list[FakeListener] = []
+        self.watcher = CatalogWatcher(
+            self.clock, self._fetch, ["public"], self._listen, in_thread=at_once, jitter=lambda: 0.0, **options
+        )
+
+    def _listen(self, *arguments: Any) -> FakeListener:
+        self.listeners.append(FakeListener(*arguments))
+        return self.listeners[0]
+
+    async def _fetch(self, text: str, _values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if text == EVENT_TRIGGER:
+            self.installed += 1
+            if self.trigger:
+                raise self.trigger
+            return [(True,)]
+        load: Deferred[list[tuple[str, str]]] = Deferred()
+        self.loads.append(load)
+        return await load
+
+    @property
+    def listener(self) -> FakeListener:
+        """The one listener."""
+        return self.listeners[0]
+
+    def answer(self, comment: str | None = None) -> None:
+        """Let the oldest load succeed."""
+        schema = json.dumps([["1", "public", comment, None]])
+        self.loads.pop(0).callback([("server", json.dumps([[160000, "0", "0"]])), ("schemas", schema)])
+
+    def fail(self, error: Exception = AWAY) -> None:
+        """Let the oldest load fail."""
+        self.loads.pop(0).errback(error)
+
+    def start(self) -> Deferred[None]:
+        """Start the watcher."""
+        return Deferred.fromCoroutine(self.watcher.start())
+
+    def reload(self) -> list[Catalog | str]:
+        """Ask for a reload; the list gets its outcome."""
+        outcome: list[Catalog | str] = []
+        deferred = Deferred.fromCoroutine(self.watcher.reload())
+        deferred.addCallbacks(outcome.append, lambda failure: outcome.append(failure.type.__name__))
+        return outcome
+
+
+@pytest.fixture
+def logged() -> Iterator[list[LogEvent]]:
+    """Collect what the catalog's logger says."""
+    events: list[LogEvent] = []
+
+    def observe(event: LogEvent) -> None:
+        if event.get("log_namespace") == "dataapi.catalog":
+            events.append(event)
+
+    globalLogPublisher.addObserver(observe)  # type: ignore[arg-type]
+    yield events
+    globalLogPublisher.removeObserver(observe)  # type: ignore[arg-type]
+
+
+def test_starting_ends_with_the_first_catalog() -> None:
+    """Generation 1 serves once start has ended, and the listener listens."""
+    bench = Bench()
+    started = bench.start()
+    assert bench.watcher.current is None
+    assert not started.called
+    bench.answer()
+    assert started.called
+    assert bench.watcher.current is not None
+    assert bench.watcher.current.generation == 1
+    assert bench.listener.running
+    assert bench.listener.channels == ("pgrst", "dataapi")
+
+
+def test_a_database_that_is_away_is_tried_again_with_longer_waits() -> None:
+    """Start returns meanwhile; waits double from one second up to 32."""
+    bench = Bench()
+    started = bench.start()
+    bench.fail()
+    assert started.called
+    assert bench.watcher.error == "The database is away."
+    waits = []
+    for _ in range(7):
+        waited = 0.0
+        while not bench.loads:
+            bench.clock.advance(0.5)
+            waited += 0.5
+        waits.append(waited)
+        bench.fail()
+    assert waits == [1, 2, 4, 8, 16, 32, 32]
+    assert bench.watcher.failures == 8
+    bench.clock.advance(32)
+    bench.answer()
+    assert bench.watcher.current is not None
+    assert bench.watcher.error is None
+    assert bench.clock.getDelayedCalls() == []
+
+
+def test_jitter_lengthens_the_wait() -> None:
+    """So that many processes don't come back at once."""
+    bench = Bench()
+    bench.watcher._jitter = lambda: 1.0
+    bench.start()
+    bench.fail()
+    assert bench.clock.getDelayedCalls()[0].getTime() == 1.5
+
+
+@pytest.mark.parametrize(
+    ("channel", "payload", "reloads"),
+    [
+        ("pgrst", "", True),
+        ("pgrst", "reload schema", True),
+        ("dataapi", "reload schema", True),
+        ("pgrst", "reload config", False),
+        ("other", "", False),
+    ],
+)
+def test_a_notification_reloads_after_a_moment(channel: str, payload: str, reloads: bool) -> None:
+    """Only those that mean the schema."""
+    bench = Bench()
+    bench.start()
+    bench.answer()
+    bench.listener.notify(channel, payload)
+    assert not bench.loads
+    bench.clock.advance(DEBOUNCE)
+    assert bool(bench.loads) is reloads
+    if reloads:
+        bench.answer()
+        assert bench.watcher.current is not None
+        assert bench.watcher.current.generation == 2
+
+
+def test_a_burst_of_notifications_costs_one_load() -> None:
+    """A migration says reload many times; endless ones don't put the load off either."""
+    bench = Bench()
+    bench.start()
+    bench.answer()
+    for _ in range(50):
+        bench.listener.notify("pgrst", "")
+        bench.clock.advance(DEBOUNCE / 49)
+    assert len(bench.loads) == 1
+
+
+def test_a_gap_in_listening_is_followed_by_a_reload() -> None:
+    """What was notified meanwhile is lost, so the catalog is read again."""
+    bench = Bench()
+    bench.start()
+    bench.answer()
+    bench.listener.reconnect()
+    bench.clock.advance(DEBOUNCE)
+    assert len(bench.loads) == 1
+
+
+def test_reloads_at_the_same_time_share_one_load_that_began_after_they_asked() -> None:
+    """A load under way may have missed what the caller has just changed."""
+    bench = Bench()
+    bench.start()
+    bench.answer()
+    first = bench.reload()
+    second, third = bench.reload(), bench.reload()
+    bench.answer()
+    assert [len(first), len(second), len(third)] == [1, 0, 0]
+    assert len(bench.loads) == 1
+    bench.answer()
+    assert second[0] is third[0] is bench.watcher.current
+    assert bench.watcher.loads == 3
+
+
+def test_the_old_catalog_serves_while_a_reload_runs_and_after_it_failed() -> None:
+    """Whoever asked for the reload learns why it failed, and it is tried again."""
+    bench = Bench()
+    bench.start()
+    bench.answer()
+    old = bench.watcher.current
+    outcome = bench.reload()
+    assert bench.watcher.current is old
+    bench.fail()
+    assert outcome == ["DatabaseUnavailable"]
+    assert bench.watcher.current is old
+    assert bench.watcher.error == "The database is away."
+    bench.clock.advance(1)
+    bench.answer()
+    assert bench.watcher.current is not old
+    assert bench.watcher.error is None
+
+
+def test_a_notification_does_not_wait_for_the_next_retry() -> None:
+    """The back-off may be half a minute; somebody who says reload wants it now."""
+    bench = Bench()
+    bench.start()
+    bench.fail()
+    for _ in range(5):
+        bench.clock.advance(32)
+        bench.fail()
+    bench.listener.notify("pgrst", "")
+    bench.clock.advance(DEBOUNCE)
+    bench.answer()
+    assert bench.watcher.current is not None
+    assert bench.clock.getDelayedCalls() == []
+
+
+def test_problems_are_logged_at_each_load(logged: list[LogEvent]) -> None:
+    """Each with the object that it is about."""
+    bench = Bench()
+    bench.start()
+    bench.answer('@graphql({"max_rows": 0})')
+    bench.reload()
+    bench.answer('@graphql({"max_rows": 0})')
+    assert [problem.place for problem in bench.watcher.problems] == ["schema public"]
+    assert [event["place"] for event in logged if "place" in event] == ["schema public"] * 2
+
+
+def test_a_refused_event_trigger_is_no_failure(logged: list[LogEvent]) -> None:
+    """It takes a superuser; the log says what to do instead, once."""
+    bench = Bench()
+    bench.trigger = REFUSED
+    bench.start()
+    bench.answer()
+    bench.reload()
+    bench.answer()
+    assert bench.installed == 1
+    (event,) = [event for event in logged if "event trigger" in event["log_format"]]
+    assert event["log_level"].name == "info"
+
+
+def test_an_event_trigger_is_asked_for_again_while_the_database_is_away() -> None:
+    """And then once."""
+    bench = Bench()
+    bench.trigger = AWAY
+    bench.start()
+    assert bench.watcher.error == "The database is away."
+    bench.trigger = None
+    bench.clock.advance(1)
+    bench.answer()
+    bench.reload()
+    bench.answer()
+    assert bench.installed == 2
+
+
+def test_no_event_trigger_without_leave() -> None:
+    """An option switches it off."""
+    bench = Bench(event_trigger=False)
+    bench.start()
+    bench.answer()
+    assert bench.installed == 0
+
+
+def test_stopping_leaves_nothing_behind() -> None:
+    """No timer, no listener, and nobody waits for ever."""
+    bench = Bench()
+    bench.start()
+    bench.answer()
+    running, next_one = bench.reload(), bench.reload()
+    bench.listener.notify("pgrst", "")
+    stopped = Deferred.fromCoroutine(bench.watcher.stop())
+    assert stopped.called
+    assert running == next_one == [CancelledError.__name__]
+    assert not bench.listener.running
+    assert bench.clock.getDelayedCalls() == []
+    bench.listener.notify("pgrst", "")
+    assert bench.clock.getDelayedCalls() == []
+
+
+def test_a_caller_that_goes_away_does_not_stop_the_reload() -> None:
+    """The load is the watcher's own."""
+    bench = Bench()
+    bench.start()
+    bench.answer()
+    deferred = Deferred.fromCoroutine(bench.watcher.reload())
+    deferred.addErrback(lambda failure: failure.trap(CancelledError))
+    deferred.cancel()
+    bench.answer()
+    assert bench.watcher.current is not None
+    assert bench.watcher.current.generation == 2
