@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
 import jwt
+
+from dataapi.access.rolepath import Filter, Index, Key, parse, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 LIFETIME = 10 * 365 * 24 * 3600
 """Seconds that a JWT key is good for: ten years, as it names an application and is replaced by hand."""
 
-_STEP = re.compile(r'\.([A-Za-z0-9_$@]+)|\."([^"]+)"|\[([0-9]+)\]')
 _LONGEST_LIST = 100
 
 
@@ -72,14 +72,17 @@ def _signing_key(secret: str | None) -> tuple[Any, str, dict[str, str] | None]:
 
 def _role_claim(path: str, role: str) -> dict[str, Any]:
     """Return the claims in which ``jwt-role-claim-key`` finds the role."""
-    value: Any = role
-    for name, quoted, index in reversed(_STEP.findall(path)):
-        if not index:
-            value = {name or quoted: value}
-        elif int(index) < _LONGEST_LIST:
-            value = [None] * int(index) + [value]
-        else:
-            raise CannotSign(f"jwt-role-claim-key asks for a list of more than {_LONGEST_LIST} members")
-    if not isinstance(value, dict):
-        raise CannotSign("jwt-role-claim-key begins with an index, and claims are no list")
-    return value
+    steps = parse(path)
+    claims: Any = role
+    for step in reversed(steps):
+        match step:
+            case Key(name):
+                claims = {name: claims}
+            case Index(position):
+                claims = [None] * min(position, _LONGEST_LIST) + [claims]
+            case Filter():
+                claims = [claims]
+    if walk(steps, claims) != role:
+        raise CannotSign(f"jwt-role-claim-key = {path} does not find {role} in claims that can be made")
+    found: dict[str, Any] = claims
+    return found

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataapi.api_keys import new_publishable_key, new_secret, new_secret_key, sign
-from dataapi.database.embedded import EmbeddedServer
+from dataapi.database.embedded import EmbeddedServer, EmbeddedServerError
 from dataapi.database.script import ScriptError, run_script
 from dataapi.settings import Project, Settings
 from dataapi.settings.endpoints import http_address
@@ -59,31 +59,24 @@ async def prepare(directory: Path | None, listen: tuple[str, ...]) -> Demo:
 
     :param directory: where database and keys are kept; None forgets both at the end.
     :param listen: endpoint strings; none for the default.
-    :raises EmbeddedServerError: when PostgreSQL does not start.
-    :raises ScriptError: when the sample database cannot be made.
+    :raises EmbeddedServerError: when PostgreSQL does not start or the sample cannot be made in it.
     """
-    server = EmbeddedServer(directory)
-    await server.start()
+    server = EmbeddedServer(directory, DATABASE)
+    uri = await server.start()
     try:
-        await _ensure_sample(server)
+        await _ensure_sample(server.uri())
         keys = _keys(directory)
-    except BaseException:
+    except (ScriptError, OSError, ValueError) as error:
         await server.stop()
-        raise
-    settings = demo_settings(server.uri("authenticator", DATABASE), keys, listen)
-    return Demo(settings, banner(settings, server.uri(database=DATABASE), int(time.time())), server)
+        raise EmbeddedServerError(f"the sample cannot be made: {error}") from error
+    settings = demo_settings(uri, keys, listen)
+    return Demo(settings, banner(settings, server.uri(), int(time.time())), server)
 
 
-async def _ensure_sample(server: EmbeddedServer) -> None:
-    """Make the sample database, unless it is there from an earlier run."""
-    made = await server.ensure_database(DATABASE)
-    administrator = server.uri(database=DATABASE)
-    if not made and await run_script(administrator, "select 1 from pg_namespace where nspname = 'private'"):
-        return
-    try:
+async def _ensure_sample(administrator: str) -> None:
+    """Make the sample's tables, unless they are there from an earlier run."""
+    if not await run_script(administrator, "select 1 from pg_namespace where nspname = 'private'"):
         await run_script(administrator, f"begin; {_SCRIPT.read_text('utf-8')} commit;")
-    except ScriptError as error:
-        raise ScriptError(f"the sample database cannot be made: {error}") from error
 
 
 def _keys(directory: Path | None) -> Keys:

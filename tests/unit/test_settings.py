@@ -239,7 +239,7 @@ timeout = 3
         "environment DATAAPI_PROJECT_DB_POL: no such key; did you mean DATAAPI_PROJECT_DB_POOL?",
         "test.ini: [web-hooks]: no such section; did you mean webhooks?",
         "test.ini: [dataapi] workers = 'many': expected a whole number of at least 1, or auto",
-        "test.ini: [project] db-uri: expected a connection URI with a port from 0 to 65535",
+        "test.ini: [project] db-uri: expected postgresql://user:password@host:port/database or host=... dbname=...",
         "test.ini: [project] dbpool: no such key; did you mean db-pool?",
         "test.ini: [project] db-pool = 'ten': expected a whole number of at least 1",
         "test.ini: [project] require-api-key: no request could be admitted: expected jwt-secret, "
@@ -271,8 +271,8 @@ timeout = 3
             "expected one of commit, rollback, commit-allow-override, rollback-allow-override",
         ),
         ("db-plan-enabled = ja", "expected yes or no"),
-        ("jwt-role-claim-key = role", "expected a path such as .role"),
-        ("jwt-role-claim-key = .a[x]", "expected a path such as .role"),
+        ("jwt-role-claim-key = role", "no path of a claim from character 1 on"),
+        ("jwt-role-claim-key = .a[x]", "no path of a claim from character 3 on"),
         ("jwt-cache-max-entries = -1", "expected a whole number of at least 0"),
         ("openapi-mode = on", "expected one of follow-privileges, ignore-privileges, disabled"),
         ("publishable-keys = k, k", "expected each key only once"),
@@ -304,6 +304,30 @@ def test_bad_value_is_refused_with_what_is_expected(line: str, expected: str) ->
     assert message.startswith("test.ini: [")
 
 
+@pytest.mark.parametrize(
+    ("uri", "accepted"),
+    [
+        ("postgresql:///app?host=/run/postgresql", True),
+        ("postgres://a:p%40ss@db1:5432,db2:5433/app?target_session_attrs=read-write", True),
+        ("host=/run/postgresql user='me' dbname=app", True),
+        ("postgresql://a@b/c?sslmod=require", False),
+        ("postgresql://a@b:0/c", False),
+        ("postgresql://a@b:port/c", False),
+        ("mysql://a@b/c", False),
+        ("app", False),
+        ("user=a\0b", False),
+    ],
+)
+def test_connection_string_is_one_that_libpq_reads(uri: str, accepted: bool) -> None:
+    """Both of libpq's forms are taken; misspelt parameters and ports are found before anything connects."""
+    environ = {"DATAAPI_PROJECT_DB_URI": uri}
+    if accepted:
+        assert read(environ=environ).projects[0].db_uri == uri
+    else:
+        [message] = mistakes(environ=environ)
+        assert "db-uri: expected postgresql://user:password@host:port/database" in message
+
+
 def _base64url(data: bytes) -> str:
     import base64  # noqa: PLC0415 - of this helper alone
 
@@ -329,11 +353,11 @@ def test_secret_may_be_text_or_jwk_or_jwks(secret: str) -> None:
         ("short", "32 characters or more"),
         ('{"kty": "oct"', "no valid JSON"),
         ("{" + '"a":[' * 100_000, "no valid JSON"),
-        ('{"kty": "DSA"}', "the JWK needs a kty of oct, RSA, EC or OKP"),
-        ('{"kty": "RSA", "n": "!", "e": 3}', "the JWK cannot be read"),
-        ('{"keys": []}', "a JWKS with at least one key"),
-        (json.dumps({"keys": [GOOD_KEY, {"kty": "EC"}]}), "key 2 of the JWKS cannot be read"),
-        ('{"keys": [1]}', "key 1 of the JWKS is no JSON object"),
+        ('{"kty": "DSA"}', "key 1 needs a kty of oct, RSA, EC or OKP"),
+        ('{"kty": "RSA", "n": "!", "e": 3}', "key 1 cannot be read"),
+        ('{"keys": []}', "the JWKS holds no key"),
+        (json.dumps({"keys": [GOOD_KEY, {"kty": "EC"}]}), "key 2 needs a kty of"),
+        ('{"keys": [1]}', "key 1 is no JSON object"),
     ],
 )
 def test_unusable_secret_is_refused_without_showing_it(secret: str, expected: str) -> None:

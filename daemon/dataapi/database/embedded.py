@@ -16,14 +16,16 @@ from twisted.internet.threads import deferToThread
 
 from dataapi.database import keeper
 from dataapi.database.binaries import NoPostgreSQL, find_binaries
-from dataapi.database.script import run_script
+from dataapi.database.script import ScriptError, run_script
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SUPERUSER = "postgres"
+LOGIN_ROLE = "authenticator"
 
 _ROLES = Path(__file__).with_name("roles.sql")
+_EVENT_TRIGGER = Path(__file__).parents[1] / "catalog" / "event_trigger.sql"
 _NAME = re.compile("[a-z_][a-z0-9_]{0,62}")
 
 
@@ -40,25 +42,33 @@ def default_directory(environ: Mapping[str, str]) -> Path:
 
 
 class EmbeddedServer:
-    """Starts and stops a server; its databases are kept in a directory, or gone with the server.
+    """Starts and stops a server with one database and the API's roles.
 
     It ends with the process that started it, however that ends.
 
     :param directory: where data is kept; None uses a temporary directory that is removed at the end.
+    :param database: the database's name: lower-case letters, digits and ``_``.
     """
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path | None, database: str = "app") -> None:
+        assert _NAME.fullmatch(database), database
         self._directory = directory
+        self._database = database
         self._keeper: subprocess.Popen[str] | None = None
         self._sockets = ""
 
     async def start(self) -> str:
-        """Start the server, making its data directory at the first time, and return the superuser's URI.
+        """Start the server, making what is missing in it, and return the URI for the daemon's login role.
 
         :raises EmbeddedServerError: when there is none to start, or it does not start.
         """
         self._sockets = await deferToThread(self._start)
-        return self.uri()
+        try:
+            await self._furnish()
+        except ScriptError as error:
+            await self.stop()
+            raise EmbeddedServerError(str(error)) from error
+        return self.uri(LOGIN_ROLE)
 
     async def stop(self) -> None:
         """End all connections and stop the server; harmless when it does not run."""
@@ -66,22 +76,20 @@ class EmbeddedServer:
         if running is not None:
             await deferToThread(_end, running)
 
-    async def ensure_database(self, name: str) -> bool:
-        """Make the API's roles and a database where they are missing, and return whether it was made.
+    def uri(self, user: str = SUPERUSER, database: str | None = None) -> str:
+        """Return the running server's URI for a user and a database; None is the one made at the start."""
+        path = f"{quote(user, safe='')}@/{quote(database or self._database, safe='')}"
+        return f"postgresql://{path}?host={quote(self._sockets, safe='')}&port=5432"
 
-        :param name: lower-case letters, digits and ``_``.
-        """
-        assert _NAME.fullmatch(name), name
-        await run_script(self.uri(), _ROLES.read_text("utf-8"))
-        if await run_script(self.uri(), f"select 1 from pg_database where datname = '{name}'"):
-            return False
-        await run_script(self.uri(), f"create database {name}")
-        return True
-
-    def uri(self, user: str = SUPERUSER, database: str = "postgres") -> str:
-        """Return the URI of a user and a database of the running server."""
-        host = quote(self._sockets, safe="")
-        return f"postgresql://{quote(user, safe='')}@/{quote(database, safe='')}?host={host}&port=5432"
+    async def _furnish(self) -> None:
+        """Make the roles, the database, and the trigger that tells the daemon of changed tables."""
+        administrator = self.uri(database="postgres")
+        await run_script(administrator, _ROLES.read_text("utf-8"))
+        name = self._database
+        if not await run_script(administrator, f"select 1 from pg_database where datname = '{name}'"):
+            await run_script(administrator, f"create database {name}")
+            await run_script(administrator, f"grant create on database {name} to {LOGIN_ROLE}")
+        await run_script(self.uri(), _EVENT_TRIGGER.read_text("utf-8"))
 
     def _start(self) -> str:
         temporary = self._directory is None

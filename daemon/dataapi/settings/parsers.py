@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import math
 import os
 import re
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-from jwt import PyJWK, PyJWTError
-
+from dataapi.access.keys import parse as parse_keys
+from dataapi.access.rolepath import parse as parse_role_path
+from dataapi.database.connection_string import is_connection_string
 from dataapi.settings.endpoints import check_endpoint, split_endpoints
 from dataapi.settings.mistakes import Rejected
 from dataapi.settings.model import TransactionEnd
@@ -34,11 +33,7 @@ _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _REF = re.compile("[a-z]{20}")
 _SLUG = re.compile(r"[\w-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
-_KEYWORDS = re.compile(r"\s*[a-z_]+\s*=")
-# PostgREST's JSPath: member names, quoted member names and indexes.
-_CLAIM_PATH = re.compile(r'(\.[A-Za-z0-9_$@]+|\."[^"]+"|\[[0-9]{1,9}\])+')
 _SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema"})
-_MINIMUM_SECRET = 32
 
 
 def text(value: str) -> str:
@@ -164,52 +159,26 @@ def hosts(value: str) -> tuple[str, ...]:
 
 def database_uri(value: str) -> str:
     """Read a connection string: a URI or libpq's ``keyword=value`` form."""
-    if value.startswith(("postgresql://", "postgres://")):
-        try:
-            urlsplit(value).port  # noqa: B018 - the property raises on a port out of range
-        except ValueError:
-            # Several hosts, host1:5432,host2:5432, are libpq's own and no URL of RFC 3986.
-            if "," not in value:
-                raise Rejected("expected a connection URI with a port from 0 to 65535") from None
-        return value
-    if _KEYWORDS.match(value) is None:
-        raise Rejected("expected postgresql://user:password@host:port/database or host=… dbname=…")
+    if not is_connection_string(value):
+        raise Rejected("expected postgresql://user:password@host:port/database or host=... dbname=...")
     return value
 
 
 def jwt_secret(value: str) -> str:
     """Read what verifies tokens: a secret for HS256, a JWK or a JWKS."""
-    if not value.lstrip().startswith("{"):
-        if len(value) < _MINIMUM_SECRET:
-            raise Rejected(f"expected a secret of {_MINIMUM_SECRET} characters or more, a JWK, or a JWKS")
-        return value
     try:
-        document = json.loads(value)
-    except (ValueError, RecursionError):
-        raise Rejected("begins like a JWK or a JWKS and is no valid JSON") from None
-    keys = document.get("keys") if "keys" in document else [document]
-    if not isinstance(keys, list) or not keys:
-        raise Rejected("expected a JWKS with at least one key")
-    for number, key in enumerate(keys, 1):
-        _check_key(key, f"key {number} of the JWKS" if "keys" in document else "the JWK")
+        parse_keys(value)
+    except ValueError as error:
+        raise Rejected(f"{error}; expected a secret of 32 characters or more, a JWK, or a JWKS") from None
     return value
 
 
-def _check_key(key: Any, name: str) -> None:
-    if not isinstance(key, dict):
-        raise Rejected(f"{name} is no JSON object")
-    if key.get("kty") not in ("oct", "RSA", "EC", "OKP"):
-        raise Rejected(f"{name} needs a kty of oct, RSA, EC or OKP")
-    try:
-        PyJWK(key)
-    except (PyJWTError, ValueError, TypeError, KeyError):
-        raise Rejected(f"{name} cannot be read as a key of its kty and alg") from None
-
-
 def claim_path(value: str) -> str:
-    """Read the path of the role in the claims, as PostgREST writes it."""
-    if _CLAIM_PATH.fullmatch(value) is None:
-        raise Rejected('expected a path such as .role, .app.roles[0] or ."https://example.org/claims".role')
+    """Read the path of the role in the claims."""
+    try:
+        parse_role_path(value)
+    except ValueError as error:
+        raise Rejected(str(error)) from None
     return value
 
 
