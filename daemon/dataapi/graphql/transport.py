@@ -1,0 +1,233 @@
+"""GraphQL over HTTP: what a request must look like and how an answer is sent.
+
+Statuses are those that the ``graphql-http`` audits ask for (reference/graphql.md 2.2).
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from dataapi.errors import ApiError
+from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
+from dataapi.web import querystring
+from dataapi.web.messages import Reply, Request
+
+GRAPHQL_RESPONSE = "application/graphql-response+json; charset=utf-8"
+JSON = "application/json; charset=utf-8"
+
+_OFFERS = (JSON, GRAPHQL_RESPONSE)
+_BAD_REQUEST = "BAD_REQUEST"
+
+
+def read(request: Request) -> GraphQLRequest:
+    """Read a GraphQL request: a JSON body by POST, or the query string by GET.
+
+    :raises ApiError: 400, 406 or 415; the message names the member and the place.
+    """
+    if _chosen(request.headers.get("accept")) is None:
+        raise ApiError(
+            406,
+            "NOT_ACCEPTABLE",
+            "None of the media types in the Accept header can be sent; "
+            "expected application/graphql-response+json or application/json",
+        )
+    if request.method == "POST":
+        _check_content_type(request.headers.get("content-type"))
+        return _request(_object(request.body), read_only=False)
+    return _request(_from_query(request.query), read_only=True)
+
+
+def reply(answer: Answer, request: Request) -> Reply:
+    """Send an answer in the media type that the client asked for."""
+    media_type = media_type_of(request)
+    headers: tuple[tuple[str, str], ...] = (("Content-Type", media_type),)
+    status = 200
+    if answer.stage is Stage.METHOD:
+        status, headers = 405, (*headers, ("Allow", "POST"))
+    elif answer.stage is not Stage.EXECUTION and media_type is GRAPHQL_RESPONSE:
+        status = 400
+    return Reply(status, headers, _body(answer))
+
+
+def media_type_of(request: Request) -> str:
+    """Return the media type of the answer; ``application/json`` also when nothing is acceptable."""
+    return _chosen(request.headers.get("accept")) or JSON
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a person's browser asks, by GET and without a query, so that a page is the answer."""
+    return (
+        request.method in ("GET", "HEAD")
+        and "text/html" in request.headers.get("accept", "")
+        and not any(name == "query" for name, _ in querystring.lenient_pairs(request.query))
+    )
+
+
+def _body(answer: Answer) -> bytes:
+    members = []
+    if answer.errors:
+        members.append('"errors":' + json.dumps(answer.errors, separators=(",", ":")))
+    if answer.data is not None:
+        members.append('"data":' + answer.data)
+    if answer.extensions:
+        members.append('"extensions":' + json.dumps(answer.extensions, separators=(",", ":")))
+    return ("{" + ",".join(members) + "}").encode()
+
+
+@lru_cache(maxsize=256)
+def _chosen(accept: str | None) -> str | None:
+    """Return the best of our media types for an ``Accept`` header, or None if it takes neither.
+
+    The quality of a type is that of the most specific range that names it (RFC 9110
+    section 12.5.1); among equals the one that is named first wins.
+    """
+    if accept is None or not accept.strip():
+        return JSON
+    ranges = [_range(text) for text in accept.split(",")]
+    best: tuple[float, int, int] | None = None
+    chosen = None
+    for preference, offer in enumerate(_OFFERS):
+        media_type = offer.partition(";")[0]
+        for pattern in (media_type, "application/*", "*/*"):
+            found = [
+                (quality, -at, -preference) for at, (name, quality) in enumerate(ranges) if name == pattern
+            ]
+            if found:
+                rank = max(found)
+                if rank[0] > 0 and (best is None or rank > best):
+                    best, chosen = rank, offer
+                break
+    return chosen
+
+
+def _range(text: str) -> tuple[str, float]:
+    name, *parameters = (part.strip().lower() for part in text.split(";"))
+    quality = 1.0
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            try:
+                quality = min(max(float(parameter[2:]), 0.0), 1.0)
+            except ValueError:
+                quality = 0.0
+    return name, quality
+
+
+@lru_cache(maxsize=64)
+def _check_content_type(content_type: str | None) -> None:
+    name, *parameters = (part.strip().lower() for part in (content_type or "").split(";"))
+    if name != "application/json":
+        given = f"{name[:100]} is not supported" if name else "The Content-Type header is missing"
+        raise ApiError(415, "UNSUPPORTED_MEDIA_TYPE", f"{given}; expected application/json")
+    for parameter in parameters:
+        key, _, value = parameter.partition("=")
+        if key.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8"):
+            raise ApiError(
+                415, "UNSUPPORTED_MEDIA_TYPE", f"The charset {value[:100]} is not supported; expected utf-8"
+            )
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    if not body:
+        _refuse("The request body is empty; expected a JSON object with the member query")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        _refuse(f"The request body is not UTF-8: byte {error.start + 1} cannot be decoded")
+    found = _json(text, "The request body")
+    if isinstance(found, list):
+        _refuse("The request body is a list: batches are not supported, send one operation per request")
+    if not isinstance(found, dict):
+        _refuse(f"The request body must be a JSON object, not {_kind(found)}")
+    if "\\u" in text:
+        _check_text(found, "")
+    return found
+
+
+def _from_query(query: str) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in querystring.pairs(query):
+        if name in ("query", "operationName"):
+            members[name] = value
+        elif name in ("variables", "extensions") and value:
+            members[name] = _json(value, f"The parameter {name}")
+            _check_text(members[name], name)
+    return members
+
+
+def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
+    query = members.get("query")
+    if query is None:
+        _refuse("query is missing; expected the text of a GraphQL document")
+    if not isinstance(query, str):
+        _refuse(f"query must be a string, not {_kind(query)}")
+    operation_name = members.get("operationName")
+    if operation_name is not None and not isinstance(operation_name, str):
+        _refuse(f"operationName must be a string, not {_kind(operation_name)}")
+    for name in ("variables", "extensions"):
+        value = members.get(name)
+        if value is not None and not isinstance(value, dict):
+            _refuse(f"{name} must be an object", f"{name} is {_kind(value)}.")
+    return GraphQLRequest(
+        query, operation_name, members.get("variables"), members.get("extensions"), read_only
+    )
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _json(text: str, name: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        _refuse(f"{name} is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}")
+    except RecursionError:
+        _refuse(f"{name} is nested too deeply")
+    except ValueError as error:
+        _refuse(f"{name} is not valid JSON: {error}")
+
+
+def _check_text(found: Any, place: str) -> None:
+    """Refuse what JSON can write and a database's UTF-8 text cannot hold."""
+    pending = [(place, found)]
+    while pending:
+        where, value = pending.pop()
+        if isinstance(value, str):
+            _check_string(where, value)
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                _check_string(where or "a member's name", name)
+                pending.append((f"{where}.{name}" if where else name, inner))
+        elif isinstance(value, list):
+            pending.extend((f"{where}[{number}]", inner) for number, inner in enumerate(value))
+
+
+def _check_string(where: str, value: str) -> None:
+    if "\0" in value:
+        _refuse(f"{where} holds the character U+0000, which text cannot hold")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        _refuse(f"{where} holds half of a surrogate pair at character {error.start + 1}")
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def _refuse(message: str, details: str | None = None) -> NoReturn:
+    raise ApiError(400, _BAD_REQUEST, message, details=details)

@@ -1,0 +1,62 @@
+"""Cross-origin requests: what a browser's script of another origin may send and read.
+
+Any origin may call: nobody is known by a cookie here, so there is nothing that a foreign
+page could make use of.  The names are those that clients send and read (reference/clients.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dataapi.web.messages import Reply, Request
+
+_MAX_AGE = "86400"
+"""Seconds for which a browser may remember a preflight, PostgREST's value."""
+
+_ACCEPTED = (
+    "apikey",
+    "authorization",
+    "prefer",
+    "accept-profile",
+    "content-profile",
+    "x-client-info",
+    "content-type",
+    "range",
+    "range-unit",
+    "accept",
+    "x-retry-count",
+    "x-request-id",
+    "traceparent",
+    "tracestate",
+    "baggage",
+)
+_EXPOSED = (
+    "Content-Encoding, Content-Location, Content-Range, Content-Type, Date, Location, Preference-Applied, "
+    "Range-Unit, Retry-After, Server, Transfer-Encoding, WWW-Authenticate, X-Request-Id"
+)
+_NAME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}")
+
+READABLE = (
+    ("Access-Control-Allow-Origin", "*"),
+    ("Access-Control-Expose-Headers", _EXPOSED),
+)
+"""Headers of every answer to a request that names its ``Origin``, errors included."""
+
+
+def preflight(request: Request, methods: Sequence[str]) -> Reply | None:
+    """Return the answer to a browser's question whether it may send a request, or None if it asks none."""
+    headers = request.headers
+    if request.method != "OPTIONS" or not {"origin", "access-control-request-method"} <= headers.keys():
+        return None
+    asked = (name.strip().lower() for name in headers.get("access-control-request-headers", "").split(","))
+    names = dict.fromkeys((*_ACCEPTED, *(name for name in asked if _NAME.fullmatch(name))))
+    return Reply(
+        204,
+        (
+            ("Access-Control-Allow-Methods", ", ".join(methods)),
+            ("Access-Control-Allow-Headers", ", ".join(names)),
+            ("Access-Control-Max-Age", _MAX_AGE),
+        ),
+        b"",
+    )

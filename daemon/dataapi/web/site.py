@@ -1,0 +1,174 @@
+"""The listening side on twisted.web: connections, their limits, and an orderly end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
+from twisted.web import http
+from twisted.web.resource import Resource
+from twisted.web.server import Site
+
+from dataapi.web import wire
+from dataapi.web.exchange import Exchange
+
+_LONGEST_LINE = 32_768
+_LONGEST_HEAD = 65_536
+_MOST_HEADERS = 200
+
+
+class Front(Protocol):
+    """Answers exchanges."""
+
+    def body_limit(self, exchange: Exchange) -> int:
+        """Return how many bytes of a body are taken for this request."""
+
+    def refuse_body(self, exchange: Exchange) -> None:
+        """Answer a request whose body is beyond the limit, before all of it came."""
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer a request that was read."""
+
+
+class Channel(http.HTTPChannel):
+    """One connection."""
+
+    MAX_LENGTH = _LONGEST_LINE
+    totalHeadersSize = _LONGEST_HEAD  # noqa: N815 - twisted's name
+    maxHeaders = _MOST_HEADERS  # noqa: N815 - twisted's name
+    requestFactory: Any = Exchange  # noqa: N815 - twisted's name
+    transport: Any
+    site: ApiSite
+
+    def connectionMade(self) -> None:  # noqa: N802 - twisted's name
+        """Note the connection, so that it can be closed at the end."""
+        self.site.connections.add(self)
+        super().connectionMade()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802 - twisted's name
+        """Forget the connection."""
+        super().connectionLost(reason)
+        self.site.connections.discard(self)
+        self.site.settle()
+
+    def request_line(self) -> tuple[bytes, bytes, bytes]:
+        """Return method, target and version of the request that is being received."""
+        return self._command, self._path, self._version
+
+    def abort(self) -> None:
+        """Close the connection without waiting for what is still to be written."""
+        self.transport.abortConnection()
+
+    def lineLengthExceeded(self, line: bytes) -> None:  # noqa: ARG002, N802 - twisted's name
+        """Refuse a request line or a header that is too long."""
+        if hasattr(self, "_path"):
+            self._refuse(431, f"A header of the request is longer than {self.MAX_LENGTH} bytes")
+        else:
+            self._refuse(414, f"The request line is longer than {self.MAX_LENGTH} bytes")
+
+    def _respondToBadRequestAndDisconnect(self) -> None:  # noqa: N802 - twisted's name
+        if self._receivedHeaderCount > self.maxHeaders:
+            self._refuse(431, f"The request has more than {self.maxHeaders} headers")
+        elif self._receivedHeaderSize > self.totalHeadersSize:
+            self._refuse(431, f"The request's headers are longer than {self.totalHeadersSize} bytes")
+        else:
+            self._refuse(400, "The request is no valid HTTP")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Tell a client that its request cannot be read, unless it already has an answer, and close."""
+        if not (self.requests and self.requests[-1].startedWriting):
+            body = f'{{"message":"{message}"}}'.encode()
+            headers = (("Content-Type", "application/json; charset=utf-8"), ("Connection", "close"))
+            self.transport.write(wire.head(status, headers, len(body)) + body)
+        self.loseConnection()
+
+
+class ApiSite(Site):
+    """The factory of connections.
+
+    :param now: Unix seconds, for the ``Date`` header.
+    :ivar in_flight: requests that are being answered.
+    :ivar draining: no connection is kept open beyond its answer.
+    """
+
+    protocol: Any = Channel
+    requestFactory: Any = Exchange  # noqa: N815 - twisted's name
+
+    def __init__(self, front: Front, reactor: Any, now: Callable[[], float] = time.time) -> None:
+        super().__init__(Resource(), reactor=reactor, parsePOSTFormSubmission=False)
+        self.body_limit = front.body_limit
+        self.refuse_body = front.refuse_body
+        self.handle = front.handle
+        self.connections: set[Channel] = set()
+        self.in_flight = 0
+        self.draining = False
+        self._now = now
+        self._second = 0
+        self._date = ""
+        self._drained: list[Deferred[None]] = []
+
+    def startFactory(self) -> None:  # noqa: N802 - twisted's name
+        """Open no access log: requests are told to an observer."""
+
+    def stopFactory(self) -> None:  # noqa: N802 - twisted's name
+        """Leave connections to ``drain``."""
+
+    def log(self, request: http.Request) -> None:
+        """Write no access log."""
+
+    def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 - twisted's name
+        """Speak HTTP/1.1 alone."""
+        return [b"http/1.1"]
+
+    def date(self) -> str:
+        """Return the time for the ``Date`` header, made once a second."""
+        second = int(self._now())
+        if second != self._second:
+            self._second, self._date = second, formatdate(second, usegmt=True)
+        return self._date
+
+    def drain(self, seconds: float) -> Deferred[None]:
+        """Close idle connections and every other after its answer.
+
+        :return: fires when no connection and no request is left, or after ``seconds``, when
+            those that still are get aborted.
+        """
+        self.draining = True
+        for connection in list(self.connections):
+            if not connection.requests:
+                connection.loseConnection()
+        if self._is_settled():
+            return succeed(None)
+        drained: Deferred[None] = Deferred()
+        self._drained.append(drained)
+        expiry = self.reactor.callLater(seconds, self._give_up)
+
+        def settled(result: None) -> None:
+            if expiry.active():
+                expiry.cancel()
+            return result
+
+        return drained.addBoth(settled)
+
+    def settle(self) -> None:
+        """Tell those who wait for the end, when it is there."""
+        if self._drained and self._is_settled():
+            self._finish_draining()
+
+    def _is_settled(self) -> bool:
+        return not self.connections and self.in_flight == 0
+
+    def _give_up(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
+        self._finish_draining()
+
+    def _finish_draining(self) -> None:
+        waiting, self._drained = self._drained, []
+        for drained in waiting:
+            drained.callback(None)
