@@ -1,0 +1,118 @@
+"""What one round trip costs in processor time: bare psycopg2, bare txpostgres and our pool.
+
+Run as ``PYTHONPATH=daemon:tests python tests/bench/pool.py [RUNS]``.  The columns are
+microseconds of this process's processor time per round trip, one at a time, and round trips a second
+with 16 at a time.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+from dataapi.database.message import Bound, Message, Statement
+from dataapi.database.pool import Pool
+from support.postgres import Database, Server
+from twisted.internet import defer, task
+from txpostgres import txpostgres
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Once = Callable[[], Awaitable[Any]]
+
+CLAIMS = '{"role":"authenticated","sub":"3f0c9a52-6a34-4f8e-9a8e-0d6c0b2c9a10","email":"user@example.com"}'
+SETTINGS = (
+    ("request.jwt.claims", CLAIMS),
+    ("request.method", "POST"),
+    ("request.path", "/graphql/v1"),
+    ("request.headers", '{"user-agent":"bench","accept":"application/json","host":"localhost"}'),
+)
+SIMPLE = (
+    "select set_config('role',%s,true),set_config('request.jwt.claims',%s,true),"
+    "set_config('request.method',%s,true),set_config('request.path',%s,true),"
+    "set_config('request.headers',%s,true),set_config('transaction_read_only','on',true);"
+    "execute lookup(%s);"
+)
+VALUES = ("authenticated", *(value for _, value in SETTINGS), "17")
+PREPARE = "prepare lookup(int) as select $1 + 1"
+
+
+def synchronous(database: Database, runs: int) -> float:
+    """Return the microseconds of one round trip with psycopg2's blocking connection."""
+    connection = psycopg2.connect(database.uri)
+    connection.autocommit = True
+    cursor = connection.cursor()
+    cursor.execute(PREPARE)
+    start = time.process_time()
+    for _ in range(runs):
+        cursor.execute(SIMPLE, VALUES)
+        cursor.fetchall()
+    used = time.process_time() - start
+    connection.close()
+    return used / runs * 1e6
+
+
+async def measure(once: Once, runs: int) -> tuple[float, float]:
+    """Return the microseconds of one round trip, and round trips a second with 16 at a time."""
+
+    async def several(count: int) -> None:
+        for _ in range(count):
+            await once()
+
+    async def together(count: int) -> None:
+        await defer.gatherResults([defer.Deferred.fromCoroutine(several(count // 16)) for _ in range(16)])
+
+    await together(1600)
+    start = time.process_time()
+    await several(runs)
+    used = time.process_time() - start
+    began = time.perf_counter()
+    await together(runs)
+    return used / runs * 1e6, runs // 16 * 16 / (time.perf_counter() - began)
+
+
+async def main(reactor: Any, runs: int) -> None:
+    """Print the table."""
+    server = Server()
+    try:
+        server.create()
+        database = server.create_database()
+        print(f"{'':34}{'us of CPU':>10}{'per second':>12}")  # noqa: T201
+        print(f"{'psycopg2, blocking':34}{synchronous(database, runs):10.1f}{'':>12}")  # noqa: T201
+        for name, make in (("txpostgres pool, runQuery", _bare), ("dataapi pool, run", _ours)):
+            once, close = await make(reactor, database)
+            each, rate = await measure(once, runs)
+            print(f"{name:34}{each:10.1f}{rate:12.0f}")  # noqa: T201
+            await close()
+    finally:
+        server.remove()
+
+
+async def _bare(reactor: Any, database: Database) -> tuple[Once, Once]:
+    pool = txpostgres.ConnectionPool(None, database.uri, min=10)
+    pool.reactor = reactor
+    await pool.start()
+    for connection in pool.connections:
+        await connection.runOperation(PREPARE)
+
+    async def close() -> None:
+        pool.close()
+
+    return lambda: pool.runQuery(SIMPLE, VALUES), close
+
+
+async def _ours(reactor: Any, database: Database) -> tuple[Once, Once]:
+    pool = Pool(reactor, database.uri, size=10)
+    await pool.start()
+    bound = Bound(Statement("select $1 + 1", ("int",)), ("17",))
+    message = Message("authenticated", SETTINGS, (bound,))
+    return lambda: pool.run(message), pool.stop
+
+
+if __name__ == "__main__":
+    task.react(
+        lambda reactor: defer.Deferred.fromCoroutine(main(reactor, int((sys.argv[1:] or ["4000"])[0])))
+    )
