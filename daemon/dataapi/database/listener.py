@@ -1,0 +1,119 @@
+"""LISTEN on a connection of its own, taken up again whenever that connection is lost."""
+
+from __future__ import annotations
+
+import random as _random
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+from twisted.internet import defer
+from twisted.logger import Logger
+
+from dataapi.database import address
+from dataapi.database.backoff import backoff
+from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.render import quote_identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from twisted.internet.interfaces import IDelayedCall
+
+
+class Listener:
+    """Calls back for every notification on some channels.
+
+    :param uri: a libpq connection string; a transaction pooler between would swallow notifications.
+    :param on_notification: called with channel and payload.
+    :param on_reconnect: called when listening begins after a time without, in which notifications
+        may have been missed: whoever keeps something up to date by them does it all again.
+    :param random: returns a number from 0 to 1, which spreads attempts to reconnect.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        uri: str,
+        channels: Sequence[str],
+        *,
+        on_notification: Callable[[str, str], None],
+        on_reconnect: Callable[[], None],
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self._reactor = reactor
+        self._parameters = address.parameters(uri)
+        self._text = ";".join(f"listen {quote_identifier(channel)}" for channel in channels)
+        self._on_notification = on_notification
+        self._on_reconnect = on_reconnect
+        self._random = random
+        self._connection: Connection | None = None
+        self._attempt: defer.Deferred[None] | None = None
+        self._retry: IDelayedCall | None = None
+        self._failures = 0
+        self._listening = False
+        self._stopped = True
+
+    @property
+    def listening(self) -> bool:
+        """Whether notifications arrive now."""
+        return self._listening
+
+    async def start(self) -> None:
+        """Try to listen once; when that fails, go on trying in the background."""
+        self._stopped = False
+        await self._listen(again=False)
+
+    async def stop(self) -> None:
+        """Stop listening and close the connection."""
+        self._stopped = True
+        self._listening = False
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if self._attempt is not None:
+            self._attempt.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _listen(self, *, again: bool) -> None:
+        connection = self._connection = Connection(self._reactor)
+        try:
+            await connection.open(self._parameters, address.connect_timeout(self._parameters))
+            connection.on_notify = self._notified
+            await connection.send(self._text, ())
+        except (ConnectionDied, psycopg2.Error) as error:
+            connection.close()
+            self._lost(str(error))
+            return
+        connection.on_lost = lambda: self._lost("the connection was lost")
+        self._failures = 0
+        self._listening = True
+        if again:
+            self._call(self._on_reconnect)
+
+    def _lost(self, reason: str) -> None:
+        self._listening = False
+        if self._stopped:
+            return
+        self._failures += 1
+        wait = backoff(self._failures, self._random())
+        self._log.warn("not listening, trying again in {wait:.1f} s: {reason}", wait=wait, reason=reason)
+        self._retry = self._reactor.callLater(wait, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        attempt = self._attempt = defer.Deferred.fromCoroutine(self._listen(again=True))
+        attempt.addErrback(lambda failure: failure.trap(defer.CancelledError))
+        attempt.addErrback(lambda failure: self._log.failure("listening failed", failure))
+
+    def _notified(self, channel: str, payload: str) -> None:
+        self._call(lambda: self._on_notification(channel, payload))
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        """Call back; an error in there must not end the listening."""
+        try:
+            callback()
+        except Exception:
+            self._log.failure("a callback of the listener failed")

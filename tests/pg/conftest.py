@@ -1,0 +1,38 @@
+"""Fixtures of the tests on a real PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_twisted
+from dataapi.database.pool import Pool
+from twisted.internet import defer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.postgres import Database
+
+
+@pytest.fixture
+def make_pool(database: Database, reactor: Any) -> Iterator[Callable[..., Pool]]:
+    """Give a function that starts a pool on this test's database; every pool is stopped at the end."""
+    pools: list[Pool] = []
+
+    def make(**named: Any) -> Pool:
+        created = Pool(reactor, named.pop("uri", database.uri), **named)
+        pools.append(created)
+        return created
+
+    yield make
+    for one in pools:
+        pytest_twisted.blockon(defer.Deferred.fromCoroutine(one.stop(grace=0.5)))
+
+
+@pytest.fixture
+def pool(make_pool: Callable[..., Pool]) -> Pool:
+    """Give a started pool of three connections."""
+    created = make_pool(size=3)
+    pytest_twisted.blockon(defer.Deferred.fromCoroutine(created.start()))
+    return created
