@@ -48,6 +48,7 @@ FAMILIES: Mapping[str, Family] = {
     "dataapi_pool_waiting": Family("Requests waiting for a database connection.", ("project",)),
     "dataapi_pool_timeouts_total": Family("Waits for a connection that were given up.", ("project",)),
     "dataapi_pool_connects_total": Family("Database connections opened.", ("project",)),
+    "dataapi_pool_cancels_total": Family("Statements given up by their callers.", ("project",)),
     "dataapi_catalog_generation": Family("Number of the catalog that serves.", ("project",), Merge.SMALLEST),
     "dataapi_catalog_loads_total": Family("Catalog loads by outcome.", ("project", "outcome")),
     "dataapi_catalog_problems": Family("Malformed directives.", ("project",), Merge.LARGEST),

@@ -35,7 +35,12 @@ class Options(usage.Options):
     optParameters = (  # noqa: N815 - usage.Options
         ["config", "c", None, "The configuration (else ./etc/dataapi.ini, then /etc/dataapi/dataapi.ini)."],
         ["workers", "w", None, "Processes that share the listening sockets, or auto for one per core."],
-        ["embedded", None, None, "Run a PostgreSQL of our own, its data in this folder or in the default one."],
+        [
+            "embedded",
+            None,
+            None,
+            "Run a PostgreSQL of our own, its data in this folder or a default one.",
+        ],
     )
 
     def __init__(self) -> None:
@@ -90,7 +95,7 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
         source = _demo(options) if options["demo"] else _configured(options)
     except ConfigurationError as error:
         sys.exit(f"dataapi: the configuration cannot be used:\n{error}")
-    twistd = options.parent or {}
+    twistd: Mapping[str, Any] = options.parent or {}
     observer = line_observer(source.settings, _log_writer(twistd))
     logging.getLogger().addHandler(StandardHandler(observer))
 

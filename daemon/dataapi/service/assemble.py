@@ -7,6 +7,7 @@ from typing import Any
 
 from dataapi.logs import LineObserver
 from dataapi.metrics import RequestFigures
+from dataapi.requestlog import request_observer
 from dataapi.service.listening import Descriptor
 from dataapi.service.project import ProjectPart
 from dataapi.service.root import Front
@@ -14,7 +15,6 @@ from dataapi.service.serving import DrainableSite, Serving
 from dataapi.service.workers import Workers
 from dataapi.settings import Settings
 from dataapi.web.app import make_site
-from dataapi.web.backend import Backends
 
 
 def serving(
@@ -22,10 +22,12 @@ def serving(
 ) -> Serving:
     """Make what answers requests in this process: pools, catalogs, gates and engines behind one site."""
     projects = [ProjectPart(reactor, project) for project in settings.projects]
-    backends = Backends(project.backend for project in projects)
+    backends = [project.backend for project in projects]
 
     def site(figures: RequestFigures) -> DrainableSite:
-        return make_site(backends, reactor, figures.observe, request_lines(settings, observer))
+        made = make_site(backends, reactor, request_observer(figures, settings.log_level, observer.put))
+        made.noisy = False
+        return made
 
     return Serving(reactor, projects, sockets, site)
 

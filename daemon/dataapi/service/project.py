@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from dataapi.access.gate import Gate
+from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.graphql.engine import Engine
+from dataapi.metrics import Snapshot
+from dataapi.rest.handler import RestHandler
 from dataapi.service.state import ProjectState
 from dataapi.settings import Project
 from dataapi.web.backend import Backend
@@ -39,12 +42,26 @@ class ProjectPart:
             acquisition_timeout=project.db_pool_acquisition_timeout,
             prepared_statements=project.db_prepared_statements,
             search_path=tuple(dict.fromkeys((*project.db_schemas, *project.db_extra_search_path))),
+            anonymous_role=project.db_anon_role,
         )
-        listen = partial(Listener, reactor, project.db_uri) if project.db_channel_enabled else None
-        self._watcher = CatalogWatcher(reactor, self._pool.fetch, project.db_schemas, listen)
+
+        def listen(
+            channels: Sequence[str], notified: Callable[[str, str], None], reconnected: Callable[[], None]
+        ) -> Listener:
+            return Listener(
+                reactor, project.db_uri, channels, on_notification=notified, on_reconnect=reconnected
+            )
+
+        self._watcher = CatalogWatcher(
+            reactor, self._pool.fetch, project.db_schemas, listen if project.db_channel_enabled else None
+        )
         self._gate = Gate(project, time.time)
-        self._engine = Engine(project, self._pool, lambda: self._watcher.current)
-        self.backend = Backend(project, self._gate, self._engine)
+        engine = Engine(project, self._pool, self._catalog)
+        rest = RestHandler(project, self._pool, self._catalog)
+        self.backend = Backend(project, self._gate, engine, rest)
+
+    def _catalog(self) -> Catalog | None:
+        return self._watcher.current
 
     async def start(self) -> None:
         """Connect and load the first catalog; when that takes too long, go on while it is tried again."""
@@ -85,3 +102,30 @@ class ProjectPart:
             problems=tuple(f"{problem.place}: {problem.message}" for problem in self._watcher.problems),
             reason=reason,
         )
+
+    def snapshot(self) -> Snapshot:
+        """Take the figures of pool, catalog and caches."""
+        pool, watcher, tokens, ref = self._pool.figures(), self._watcher, self._gate.tokens, self.ref
+        catalog = watcher.current
+        return {
+            "dataapi_database_available": {(ref,): float(self._pool.available)},
+            "dataapi_pool_size": {(ref,): float(pool.size)},
+            "dataapi_pool_connections": {
+                (ref, "idle"): float(pool.idle),
+                (ref, "in_use"): float(pool.in_use),
+            },
+            "dataapi_pool_waiting": {(ref,): float(pool.waiting)},
+            "dataapi_pool_timeouts_total": {(ref,): float(pool.timeouts)},
+            "dataapi_pool_connects_total": {(ref,): float(pool.connects)},
+            "dataapi_pool_cancels_total": {(ref,): float(pool.cancels)},
+            "dataapi_catalog_generation": {(ref,): float(catalog.generation if catalog else 0)},
+            "dataapi_catalog_loads_total": {
+                (ref, "loaded"): float(watcher.loads),
+                (ref, "failed"): float(watcher.failures),
+            },
+            "dataapi_catalog_problems": {(ref,): float(len(watcher.problems))},
+            "dataapi_cache_lookups_total": {
+                (ref, "tokens", "hit"): float(tokens.hits),
+                (ref, "tokens", "miss"): float(tokens.misses),
+            },
+        }

@@ -22,6 +22,7 @@ from twisted.python.failure import Failure
 
 from dataapi.logs import line_observer, to_descriptor
 from dataapi.metrics import to_json
+from dataapi.service.assemble import serving
 from dataapi.service.listening import Descriptor, StartFailed
 from dataapi.service.pipe import ANSWERS, FIRST_SOCKET, Assignment, encode
 from dataapi.service.serving import Serving
@@ -69,11 +70,11 @@ class Worker(LineOnlyReceiver):
         observer = line_observer(settings, to_descriptor(1), worker=assignment.number)
         globalLogBeginner.beginLoggingTo([observer])
         sockets = [Descriptor(text, FIRST_SOCKET + index) for index, text in enumerate(assignment.listen)]
-        self._serving = serving = Serving(self._reactor, settings, sockets, observer)
+        self._serving = front = serving(self._reactor, settings, sockets, observer)
         self._reactor.addSystemEventTrigger(
-            "before", "shutdown", lambda: Deferred.fromCoroutine(serving.stop())
+            "before", "shutdown", lambda: Deferred.fromCoroutine(front.stop())
         )
-        starting = Deferred.fromCoroutine(serving.start())
+        starting = Deferred.fromCoroutine(front.start())
         starting.addCallbacks(lambda _: self._say({"event": "started"}), self._failed)
 
     def _failed(self, failure: Failure) -> None:
@@ -110,7 +111,9 @@ def main() -> int:
     # A terminal's Ctrl-C reaches the whole process group; the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     worker = Worker(reactor)
-    StandardIO(worker, stdin=0, stdout=ANSWERS, reactor=reactor)
+    # mypy reads the module for Windows, where descriptors cannot be chosen.
+    attach: Any = StandardIO
+    attach(worker, stdin=0, stdout=ANSWERS, reactor=reactor)
     reactor.callWhenRunning(
         signal.signal, signal.SIGTERM, lambda _number, _frame: reactor.callFromThread(worker.stop)
     )

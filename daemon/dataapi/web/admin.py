@@ -110,6 +110,8 @@ def _send(request: Request, reply: Reply) -> None:
 class _AdminSite(Site):
     """A site without twisted.web's access log."""
 
+    noisy = False
+
     def log(self, request: Request) -> None:
         """Write nothing: probes and scrapes are no news."""
 

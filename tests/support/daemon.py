@@ -1,0 +1,203 @@
+"""Starts the real daemon, ``twistd -n dataapi``, in a process of its own and talks to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ROOT = Path(__file__).parents[2]
+KEY = "sb_publishable_for_the_tests"
+SECRET_KEY = "sb_secret_for_the_tests"
+JWT_SECRET = "a secret of the tests, 32 characters and more"
+PATIENCE = 30.0
+"""Seconds that anything may take which should happen soon."""
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+    """Return the condition's first true value; fails when it stays false."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {seconds:g} s in vain for {what}")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, parsed."""
+        return json.loads(self.body)
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a daemon: ours, without what configures one."""
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("DATAAPI_") and name not in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS")
+    }
+    try:
+        distribution("dataapi")
+    except PackageNotFoundError:
+        # Run from the tree when it was not installed.
+        path = [str(ROOT), str(ROOT / "daemon"), environ.get("PYTHONPATH", "")]
+        environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
+    return {**environ, **(extra or {})}
+
+
+class Daemon:
+    """A daemon in its own folder with its own ports; use it as a context manager.
+
+    :ivar output: the file that takes its standard output and error.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        uri: str,
+        *words: str,
+        settings: Mapping[str, str] | None = None,
+        project: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.admin_port = free_port()
+        self.output = folder / "output"
+        self._words = words
+        self._environ = environ
+        self._process: subprocess.Popen[bytes] | None = None
+        service = {
+            "listen": f"tcp:{self.port}:interface=127.0.0.1",
+            "admin-listen": f"tcp:{self.admin_port}:interface=127.0.0.1",
+            **(settings or {}),
+        }
+        served = {
+            "ref": "abcdefghijklmnopqrst",
+            "organization": "acme",
+            "db-uri": uri,
+            "jwt-secret": JWT_SECRET,
+            "publishable-keys": KEY,
+            "secret-keys": SECRET_KEY,
+            **(project or {}),
+        }
+        self.config = folder / "dataapi.ini"
+        self.config.write_text(f"[dataapi]\n{_section(service)}\n[project]\n{_section(served)}\n")
+
+    def __enter__(self) -> Daemon:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The running process."""
+        assert self._process is not None
+        return self._process
+
+    def start(self) -> None:
+        """Start the process and return at once."""
+        command = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "dataapi"]
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*command, "--config", str(self.config), *self._words],
+                cwd=self.folder,
+                env=environment(self._environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait_ready(self) -> None:
+        """Wait until ``/ready`` says 200."""
+
+        def ready() -> bool:
+            assert self.process.poll() is None, f"the daemon ended: {self.text}"
+            answer = self.try_admin("GET", "/ready")
+            return answer is not None and answer.status == 200
+
+        wait_for(ready, "/ready")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and return the exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+    @property
+    def text(self) -> str:
+        """Everything it wrote so far."""
+        return self.output.read_text("utf-8", "replace")
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Its log lines, each of which must be JSON."""
+        return [json.loads(line) for line in self.text.splitlines()]
+
+    def graphql(self, query: str, key: str = KEY, **headers: str) -> Answer:
+        """Post a GraphQL document."""
+        body = json.dumps({"query": query})
+        return self.request("POST", "/graphql/v1", body, {"apikey": key, **headers})
+
+    def request(
+        self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Send a request to the public listener."""
+        return _send(self.port, method, path, body, {"Content-Type": "application/json", **(headers or {})})
+
+    def admin(self, method: str, path: str) -> Answer:
+        """Send a request to the admin listener."""
+        return _send(self.admin_port, method, path, None, {})
+
+    def try_admin(self, method: str, path: str) -> Answer | None:
+        """Send a request to the admin listener, which may not be there (yet, or any more)."""
+        try:
+            return self.admin(method, path)
+        except OSError:
+            return None
+
+
+def _section(keys: Mapping[str, str]) -> str:
+    return "\n".join(f"{key} = {value}" for key, value in keys.items())
+
+
+def _send(port: int, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Answer:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+        connection.request(method, path, body, dict(headers))
+        response = connection.getresponse()
+        return Answer(response.status, dict(response.getheaders()), response.read())
