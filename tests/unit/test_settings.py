@@ -239,7 +239,8 @@ timeout = 3
         "environment DATAAPI_PROJECT_DB_POL: no such key; did you mean DATAAPI_PROJECT_DB_POOL?",
         "test.ini: [web-hooks]: no such section; did you mean webhooks?",
         "test.ini: [dataapi] workers = 'many': expected a whole number of at least 1, or auto",
-        "test.ini: [project] db-uri: expected postgresql://user:password@host:port/database or host=... dbname=...",
+        "test.ini: [project] db-uri: "
+        "expected postgresql://user:password@host:port/database or host=... dbname=...",
         "test.ini: [project] dbpool: no such key; did you mean db-pool?",
         "test.ini: [project] db-pool = 'ten': expected a whole number of at least 1",
         "test.ini: [project] require-api-key: no request could be admitted: expected jwt-secret, "

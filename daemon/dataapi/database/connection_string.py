@@ -10,10 +10,12 @@ _HIGHEST_PORT = 65535
 
 def is_connection_string(text: str) -> bool:
     """Tell whether the text is a URI or a ``keyword=value`` string with known keywords and sane ports."""
+    if "\0" in text:
+        # libpq would read no further.
+        return False
     try:
         parameters = parse_dsn(text)
-    except (psycopg2.ProgrammingError, UnicodeEncodeError, ValueError):
-        # ValueError: a NUL, which no C string holds.
+    except (psycopg2.ProgrammingError, UnicodeEncodeError):
         return False
     ports = str(parameters.get("port", "")).split(",")
     return bool(parameters) and all(

@@ -1,33 +1,59 @@
-"""SQL scripts and single questions at set-up time, over a connection of their own in a thread."""
+"""SQL at set-up time and from the command line, over a blocking connection of its own."""
 
 from __future__ import annotations
 
-from contextlib import closing
-from typing import Any
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import psycopg2
 from twisted.internet.threads import deferToThread
 
+from dataapi.database.render import inlined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    Rows = list[tuple[Any, ...]]
+
+_CONNECT_TIMEOUT = 10
+"""Seconds that connecting may take when the connection string says nothing else."""
+
 
 class ScriptError(Exception):
-    """The database refused the script or could not be reached; the text says why."""
+    """The database refused the statement or could not be reached; the text says why."""
 
 
-async def run_script(uri: str, text: str) -> list[tuple[Any, ...]]:
-    """Run SQL statements, each committed by itself, and return the last one's rows.
+async def run_script(uri: str, text: str) -> Rows:
+    """Run SQL statements in a thread, each committed by itself, and return the last one's rows.
 
     :raises ScriptError: when the database refuses one or cannot be reached.
     """
-    rows: list[tuple[Any, ...]] = await deferToThread(_run, uri, text)
+    rows: Rows = await deferToThread(_run, uri, text)
     return rows
 
 
-def _run(uri: str, text: str) -> list[tuple[Any, ...]]:
+def _run(uri: str, text: str) -> Rows:
+    with connected(uri) as fetch:
+        return fetch(text, ())
+
+
+@contextmanager
+def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
+    """Give a function that runs SQL with ``$1`` places for values and returns the last statement's rows.
+
+    :raises ScriptError: when the database refuses a statement or cannot be reached.
+    """
     try:
-        with closing(psycopg2.connect(uri)) as connection:
+        parameters = {"connect_timeout": _CONNECT_TIMEOUT, **psycopg2.extensions.parse_dsn(uri)}
+        with closing(psycopg2.connect(**parameters)) as connection:
             connection.autocommit = True
             with connection.cursor() as cursor:
-                cursor.execute(text)
-                return cursor.fetchall() if cursor.description else []
+
+                def fetch(text: str, values: Sequence[object]) -> Rows:
+                    template = inlined(text)
+                    cursor.execute(template.text, template.arrange(tuple(values)))
+                    return cursor.fetchall() if cursor.description else []
+
+                yield fetch
     except psycopg2.Error as error:
         raise ScriptError(str(error).strip()) from error

@@ -1,0 +1,123 @@
+"""The operator's command line, ``dataapi``.
+
+Exit codes: 0 all is well, 1 something is wrong with what was asked about, 2 the command was not understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from dataapi.api_keys import CannotSign, new_publishable_key, new_secret, new_secret_key, sign
+from dataapi.inspection import inspect
+from dataapi.settings import ConfigurationError, Project, Settings, load
+
+
+def main() -> None:
+    """Run the command and exit; the entry point of the console script."""
+    sys.exit(run(sys.argv[1:], os.environ, sys.stdout, sys.stderr))
+
+
+def run(arguments: Sequence[str], environ: Mapping[str, str], output: TextIO, errors: TextIO) -> int:
+    """Carry out a command line and return the exit code.
+
+    :raises SystemExit: by argparse, with 2 when the command line is not understood and 0 after help.
+    """
+    chosen = _parser().parse_args(arguments)
+    command = Command(chosen.config, environ, output, errors)
+    subcommand: Callable[[Command], int] = chosen.subcommand
+    try:
+        return subcommand(command)
+    except ConfigurationError as error:
+        print(error, file=errors)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="the configuration (else ./etc/dataapi.ini, then /etc/dataapi/dataapi.ini)",
+    )
+    parser = argparse.ArgumentParser(prog="dataapi", description="Operate the daemon dataapi.")
+    subcommands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, subcommand in (("check-config", Command.check_config), ("keys", Command.keys)):
+        summary = (subcommand.__doc__ or "").partition("\n")[0]
+        added = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
+        added.set_defaults(subcommand=subcommand)
+    return parser
+
+
+class Command:
+    """The subcommands, with what they read and where they write."""
+
+    def __init__(
+        self, config: Path | None, environ: Mapping[str, str], output: TextIO, errors: TextIO
+    ) -> None:
+        self._config = config
+        self._environ = environ
+        self._output = output
+        self._errors = errors
+
+    def check_config(self) -> int:
+        """List every mistake in the configuration and, when the database answers, in its directives."""
+        settings = self._load()
+        findings = [finding for project in settings.projects for finding in inspect(project)]
+        for finding in findings:
+            print(finding, file=self._errors)
+        if any(finding.wrong for finding in findings):
+            return 1
+        count = len(settings.projects)
+        source = settings.file or "the environment"
+        self._say(f"{source}: the configuration is good; {count} project{'s' if count != 1 else ''}")
+        return 0
+
+    def keys(self) -> int:
+        """Print API keys signed with jwt-secret, or new keys for a configuration that has none."""
+        try:
+            settings = self._load()
+        except ConfigurationError as error:
+            if {mistake.key for mistake in error.mistakes} != {"require-api-key"}:
+                raise
+            self._say(_new_keys())
+            return 0
+        return max([self._project_keys(settings, project) for project in settings.projects])
+
+    def _project_keys(self, settings: Settings, project: Project) -> int:
+        if len(settings.projects) > 1:
+            self._say(f"; project {project.ref}")
+        now = int(time.time())
+        try:
+            for role in (project.db_anon_role, "service_role"):
+                self._say(f"{role} {sign(project, role, now)}")
+        except CannotSign as error:
+            print(f"project {project.ref}: {error}", file=self._errors)
+            return 1
+        return 0
+
+    def _load(self) -> Settings:
+        return load(self._config, self._environ)
+
+    def _say(self, text: str) -> None:
+        print(text, file=self._output)
+
+
+def _new_keys() -> str:
+    """Return lines for a configuration file that lets requests in."""
+    return f"""\
+; New keys.  Copy these lines into [project]; the secrets are better kept in files: jwt-secret = @/path
+; Afterwards "dataapi keys" prints keys in JWT form, signed with jwt-secret.
+jwt-secret = {new_secret()}
+publishable-keys = {new_publishable_key()}
+secret-keys = {new_secret_key()}"""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""What is wrong with a project's database, as far as the daemon can tell by looking at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dataapi.catalog.model import Catalog
+from dataapi.catalog.reflect import reflect
+from dataapi.database.script import ScriptError, connected
+from dataapi.settings import Project
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something an operator should know.
+
+    :ivar wrong: whether there is something to put right; otherwise it could not be looked at.
+    """
+
+    project: str
+    text: str
+    wrong: bool = True
+
+    def __str__(self) -> str:
+        """Return the finding as one line of text."""
+        return f"project {self.project}: {self.text}"
+
+
+def inspect(project: Project) -> list[Finding]:
+    """Read the project's database, when it can be reached, and return what stands out; blocks."""
+    try:
+        catalog = _read(project)
+    except ScriptError as error:
+        reason = " ".join(str(error).split())
+        return [Finding(project.ref, f"the database was not checked: {reason}", wrong=False)]
+    return [Finding(project.ref, text) for text in _faults(project, catalog)]
+
+
+def _read(project: Project) -> Catalog:
+    with connected(project.db_uri) as fetch:
+
+        async def at_once(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            return fetch(text, values)
+
+        return _finish(reflect(at_once, project.db_schemas, 1, in_thread=_call))
+
+
+async def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def _finish(coroutine: Coroutine[Any, Any, Catalog]) -> Catalog:
+    """Return the result of a coroutine that waits for nothing, without a reactor."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        catalog: Catalog = done.value
+        return catalog
+    raise AssertionError("reflection waited for something")
+
+
+def _faults(project: Project, catalog: Catalog) -> Iterator[str]:
+    """Yield what keeps requests from being answered, and each directive that is left out."""
+    for schema in project.db_schemas:
+        if schema not in catalog.schemas:
+            yield f"db-schemas names {schema}, and there is no such schema"
+    roles = [project.db_anon_role, *(["service_role"] if project.secret_keys else [])]
+    for role in dict.fromkeys(roles):
+        if role not in catalog.roles:
+            yield f"requests run as {role}, and the login role of db-uri may not become that role"
+    for problem in catalog.problems:
+        yield f"{problem.place}: {problem.message}"
