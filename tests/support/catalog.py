@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
-
 from dataapi.catalog.build import build_catalog
 from dataapi.catalog.reflect import reflect
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 
 if TYPE_CHECKING:
     from dataapi.catalog.model import Catalog, Column, Table
@@ -100,14 +99,19 @@ class MadeUp:
             for number, column in enumerate(columns, 1)
         ]  # fmt: skip
         keys = [
-            [f"{name}_key_{number}", " ".join(str(columns.index(part) + 1) for part in parts), len(parts), True,
-             bool(key) and number == 0]
+            [
+                f"{name}_key_{number}",
+                " ".join(str(columns.index(part) + 1) for part in parts),
+                len(parts),
+                True,
+                bool(key) and number == 0,
+            ]
             for number, parts in enumerate([*([key] if key else []), *unique])
-        ]  # fmt: skip
+        ]
         self._names[f"{schema}.{name}"] = (oid, list(columns))
         self._document.setdefault("tables", []).append(
-            [oid, self._schemas[schema], name, kind, self._next(), False, 28 if kind == "v" else None, -1, "0",
-             comment, "10", None, rows, keys]
+            [oid, self._schemas[schema], name, kind, self._next(), False, 28 if kind == "v" else None,
+             -1, "0", comment, "10", None, rows, keys]
         )  # fmt: skip
         return int(oid)
 
@@ -135,8 +139,8 @@ class MadeUp:
         """Add a function in the first schema that takes those types and returns text; return its oid."""
         oid = self._next()
         self._document.setdefault("functions", []).append(
-            [oid, self._schemas["public"], name, list(map(str, types)), None, None, None, False, "25", False, 0, "s",
-             None, comment, None]
+            [oid, self._schemas["public"], name, list(map(str, types)), None, None, None, False,
+             "25", False, 0, "s", None, comment, None]
         )  # fmt: skip
         return int(oid)
 

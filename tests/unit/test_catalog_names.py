@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.catalog import MadeUp
-
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import FieldNames, Names, enum_values, lower_first, pascal_case
 from dataapi.catalog.relationships import Relationships
+from hypothesis import given
+from hypothesis import strategies as st
+from support.catalog import MadeUp
 
 INFLECTED = '@graphql({"inflect_names": true})'
 
@@ -89,7 +88,7 @@ def test_without_inflection_the_suffix_of_a_key_column_is_capital() -> None:
 
 
 def test_a_one_to_one_is_named_in_the_singular_on_both_sides() -> None:
-    """The reverse side takes the referenced column's name when that ends in the suffix: the reference's quirk."""
+    """The reverse side takes the referenced column's name if that ends in the suffix: a quirk to keep."""
     made = MadeUp(INFLECTED)
     employee = made.table("employee", "id", "person_id", unique=[["person_id"]])
     address = made.table("email_address", "id", "employee_id", unique=[["employee_id"]])
@@ -124,12 +123,16 @@ def test_a_self_reference_has_both_sides() -> None:
 def test_directives_name_types_columns_functions_and_both_sides_of_a_key() -> None:
     """An override wins over every rule."""
     made = MadeUp(INFLECTED)
-    account = made.table("account", "id", "email", comment=directive(name="User"), comments={"email": directive(name="mail")})
+    account = made.table(
+        "account", "id", "email", comment=directive(name="User"), comments={"email": directive(name="mail")}
+    )
     row_type = made.catalog().tables[account].type
     made.function("_initials", row_type)
     made.function("shout", row_type, comment=directive(name="loudly"))
     blog = made.table("blog", "id", "owner_id")
-    made.foreign_key("fk", "blog", ["owner_id"], "account", directive(local_name="blogs", foreign_name="author"))
+    made.foreign_key(
+        "fk", "blog", ["owner_id"], "account", directive(local_name="blogs", foreign_name="author")
+    )
     catalog = made.catalog()
     assert catalog.base_names[account] == "User"
     assert fields(catalog, account).columns["email"] == "mail"
@@ -165,7 +168,12 @@ def test_columns_that_inflect_alike_all_stay() -> None:
     """The later one keeps its SQL name; a column never takes the place of ``nodeId``."""
     made = MadeUp(INFLECTED)
     table = made.table("t", "id", "aB", "a_b", "node_id")
-    assert fields(made.catalog(), table).columns == {"id": "id", "aB": "aB", "a_b": "a_b", "node_id": "node_id"}
+    assert fields(made.catalog(), table).columns == {
+        "id": "id",
+        "aB": "aB",
+        "a_b": "a_b",
+        "node_id": "node_id",
+    }
 
 
 def test_what_has_no_valid_name_is_left_out() -> None:
@@ -189,7 +197,7 @@ def test_a_table_without_a_key_has_no_type() -> None:
 
 
 def test_tables_of_one_name_in_two_schemas_both_stay() -> None:
-    """The earlier schema of the search path keeps the name, the other one's is put before, and it is reported."""
+    """The earlier schema of the search path keeps the name; the other one is put before it and reported."""
     made = MadeUp(INFLECTED, schemas=("public", "shop"))
     second = made.table("account", "id", schema="shop")
     first = made.table("Account", "id")
@@ -230,13 +238,15 @@ def test_an_enum_with_a_label_that_is_no_value_is_no_graphql_enum() -> None:
 
 
 names = st.lists(
-    st.text(alphabet="abAB_i d", min_size=1, max_size=5).filter(lambda name: name != "id"), unique=True, max_size=6
+    st.text(alphabet="abAB_i d", min_size=1, max_size=5).filter(lambda name: name != "id"),
+    unique=True,
+    max_size=6,
 )
 
 
 @given(names, names, st.booleans())
 def test_fields_of_a_type_never_share_a_name(columns: list[str], others: list[str], inflection: bool) -> None:
-    """Whatever the columns are called, every relationship has a field and no two fields are called the same."""
+    """Whatever the columns are called, every relationship has a field with a name of its own."""
     made = MadeUp(INFLECTED if inflection else None)
     made.table("a", "id", "a_id")
     table = made.table("b", "id", *columns)

@@ -6,10 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.catalog import MadeUp
-
 from dataapi.catalog.annotations import (
     ColumnDirectives,
     DeclaredForeignKey,
@@ -29,6 +25,9 @@ from dataapi.catalog.directives import (
     table_directives,
 )
 from dataapi.catalog.model import Problem
+from hypothesis import given
+from hypothesis import strategies as st
+from support.catalog import MadeUp
 
 COLUMNS = ("id", "account_id", "title")
 
@@ -76,7 +75,9 @@ def test_every_key_of_a_table_is_read() -> None:
         )
     )
     declared = DeclaredForeignKey("accounts", ("account_id",), "account", "public", "account", ("id",))
-    assert found == TableDirectives("Blog", "Posts", True, True, 20, ("id",), (declared,), frozenset({"upsert"}))
+    assert found == TableDirectives(
+        "Blog", "Posts", True, True, 20, ("id",), (declared,), frozenset({"upsert"})
+    )
     assert problems == []
 
 
@@ -274,7 +275,12 @@ def test_a_declared_foreign_key_becomes_one_of_the_catalogs() -> None:
     assert catalog.problems == ()
     assert catalog.primary_key(catalog.tables[view]) == ("account_id",)
     (key,) = catalog.foreign_keys
-    assert (key.table, key.columns, key.foreign_table, key.foreign_columns) == (view, ("account_id",), account, ("id",))
+    assert (key.table, key.columns, key.foreign_table, key.foreign_columns) == (
+        view,
+        ("account_id",),
+        account,
+        ("id",),
+    )
     assert key.unique
     assert key.declared
     assert catalog.annotations.foreign_key(view, key.name) == ForeignKeyDirectives("profile", "holder")

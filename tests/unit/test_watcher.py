@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from dataapi.catalog.model import Catalog
+from dataapi.catalog.watcher import DEBOUNCE, EVENT_TRIGGER, CatalogWatcher
+from dataapi.errors import DatabaseError, DatabaseUnavailable
 from support.catalog import at_once
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.logger import LogEvent, globalLogPublisher
-
-from dataapi.catalog.model import Catalog
-from dataapi.catalog.watcher import DEBOUNCE, EVENT_TRIGGER, CatalogWatcher
-from dataapi.errors import DatabaseError, DatabaseUnavailable
 
 AWAY = DatabaseUnavailable(503, "PGRST000", "The database is away.")
 REFUSED = DatabaseError(403, "42501", "permission denied to create event trigger")
@@ -24,7 +23,10 @@ class FakeListener:
     """A listener that the test speaks through."""
 
     def __init__(
-        self, channels: Sequence[str], on_notification: Callable[[str, str], None], on_reconnect: Callable[[], None]
+        self,
+        channels: Sequence[str],
+        on_notification: Callable[[str, str], None],
+        on_reconnect: Callable[[], None],
     ) -> None:
         self.channels = channels
         self.notify = on_notification
@@ -50,11 +52,17 @@ class Bench:
         self.installed = 0
         self.listeners: list[FakeListener] = []
         self.watcher = CatalogWatcher(
-            self.clock, self._fetch, ["public"], self._listen, in_thread=at_once, jitter=lambda: 0.0, **options
+            self.clock,
+            self._fetch,
+            ["public"],
+            self._listen,
+            in_thread=at_once,
+            jitter=lambda: 0.0,
+            **options,
         )
 
-    def _listen(self, *arguments: Any) -> FakeListener:
-        self.listeners.append(FakeListener(*arguments))
+    def _listen(self, channels: Sequence[str], **callbacks: Any) -> FakeListener:
+        self.listeners.append(FakeListener(channels, **callbacks))
         return self.listeners[0]
 
     async def _fetch(self, text: str, _values: Sequence[Any]) -> list[tuple[Any, ...]]:

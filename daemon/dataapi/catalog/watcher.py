@@ -44,8 +44,17 @@ class Listening(Protocol):
         """Disconnect."""
 
 
-Listen = Callable[[Sequence[str], Callable[[str, str], None], Callable[[], None]], Listening]
-"""Makes a listener of channels, an ``on_notification(channel, payload)`` and an ``on_reconnect()``."""
+class Listen(Protocol):
+    """Makes a listener, as ``partial(Listener, reactor, uri)`` does."""
+
+    def __call__(
+        self,
+        channels: Sequence[str],
+        *,
+        on_notification: Callable[[str, str], None],
+        on_reconnect: Callable[[], None],
+    ) -> Listening:
+        """Make one that calls back with channel and payload, and after a gap in listening."""
 
 
 class CatalogWatcher:
@@ -84,7 +93,11 @@ class CatalogWatcher:
         self._reactor = reactor
         self._fetch = fetch
         self._search_path = tuple(search_path)
-        self._listener = listen(CHANNELS, self._notified, self.request_reload) if listen else None
+        self._listener = (
+            listen(CHANNELS, on_notification=self._notified, on_reconnect=self.request_reload)
+            if listen
+            else None
+        )
         self._wants_trigger = event_trigger and listen is not None
         self._jitter = jitter
         self._in_thread = in_thread
