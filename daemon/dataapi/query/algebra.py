@@ -281,6 +281,13 @@ class FunctionValue:
 
 
 @dataclass(frozen=True, slots=True)
+class JsonText:
+    """JSON that was made elsewhere, behind a ``json`` parameter."""
+
+    parameter: Parameter
+
+
+@dataclass(frozen=True, slots=True)
 class Instant:
     """The transaction's time."""
 
@@ -422,6 +429,7 @@ Output = (
     Text
     | Value
     | FunctionValue
+    | JsonText
     | Instant
     | NodeId
     | Cursor

@@ -39,7 +39,8 @@ def form_sql(value: str, form: Form, labels: Labels = ()) -> str:
             return _label_sql(value, labels)
         case Form.ENUM_ARRAY:
             shown = _label_sql("label", labels)
-            listed = f"select array_agg({shown} order by place) from unnest({value}) with ordinality as u(label, place)"
+            labels_in_order = f"unnest({value}) with ordinality as u(label, place)"
+            listed = f"select array_agg({shown} order by place) from {labels_in_order}"
             return f"case when ({value}) is not null then coalesce(({listed}), '{{}}') end"
 
 

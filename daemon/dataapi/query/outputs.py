@@ -10,6 +10,7 @@ from dataapi.query.algebra import (
     Fact,
     FunctionValue,
     Instant,
+    JsonText,
     Key,
     Many,
     NodeId,
@@ -45,6 +46,8 @@ def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
             return form_sql(expression_sql(writer, expression, _in_scope(row)), form, labels)
         case FunctionValue(call, form, labels):
             return form_sql(call_sql(writer, call, row), form, labels)
+        case JsonText(parameter):
+            return writer.slot(parameter)
         case Instant():
             return "now()"
         case NodeId(schema, table, key):

@@ -1,0 +1,67 @@
+"""A caller's transaction: the role, the request's settings, the pre-request function, then the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from dataapi.access.caller import Caller
+from dataapi.access.envelope import settings_for
+from dataapi.catalog.model import Catalog
+from dataapi.database.message import Bound, Message, Statement
+from dataapi.errors import ApiError, DatabaseUnavailable
+from dataapi.query.writer import quote_identifier
+from dataapi.settings import Project
+from dataapi.web.messages import Request
+
+
+class Runner(Protocol):
+    """What runs a message: the pool."""
+
+    async def run(self, message: Message) -> list[tuple[Any, ...]]:
+        """Run a message and return the last statement's rows."""
+
+
+class Transactions:
+    """Runs statements for callers of one project, each time in one message."""
+
+    def __init__(self, project: Project, runner: Runner) -> None:
+        self._runner = runner
+        self._before: tuple[Bound, ...] = ()
+        if project.db_pre_request:
+            name = ".".join(quote_identifier(part) for part in project.db_pre_request.split("."))
+            self._before = (Bound(Statement(f"select {name}()", ())),)
+
+    async def run(
+        self,
+        catalog: Catalog,
+        request: Request,
+        caller: Caller,
+        statements: Sequence[Bound],
+        *,
+        read_only: bool,
+    ) -> list[tuple[Any, ...]]:
+        """Run the statements as the caller and return the last one's rows.
+
+        :raises ApiError: what the database refuses, as the pool says it.
+        """
+        settings = settings_for(request, caller) + catalog.roles[caller.role].settings
+        return await self._runner.run(Message(caller.role, settings, (*self._before, *statements), read_only))
+
+
+def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:
+    """Return the catalog when it serves the caller's role.
+
+    :raises DatabaseUnavailable: no catalog was loaded yet (PGRST002).
+    :raises ApiError: the login role may not assume the caller's role, or it does not exist (403, 42501).
+    """
+    if catalog is None:
+        raise DatabaseUnavailable(
+            503,
+            "PGRST002",
+            "Could not query the database for the schema cache. Retrying.",
+            headers=(("Retry-After", "1"),),
+        )
+    if caller.role not in catalog.roles:
+        raise ApiError(403, "42501", f'permission denied to set role "{caller.role}"')
+    return catalog

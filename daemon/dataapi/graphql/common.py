@@ -1,0 +1,154 @@
+"""Types that every schema has: enums of fixed words, ``PageInfo``, ``Node`` and the filters of scalars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphql import (
+    GraphQLArgument,
+    GraphQLBoolean,
+    GraphQLEnumType,
+    GraphQLField,
+    GraphQLID,
+    GraphQLInputField,
+    GraphQLInputObjectType,
+    GraphQLInt,
+    GraphQLInterfaceType,
+    GraphQLList,
+    GraphQLNamedType,
+    GraphQLNonNull,
+    GraphQLObjectType,
+    GraphQLScalarType,
+    GraphQLString,
+    specified_scalar_types,
+)
+
+from dataapi.graphql.scalars import CURSOR, CUSTOM_SCALARS
+from dataapi.query.algebra import Operator
+
+ORDER_BY_DIRECTION = GraphQLEnumType(
+    "OrderByDirection",
+    {
+        "AscNullsFirst": (False, True),
+        "AscNullsLast": (False, False),
+        "DescNullsFirst": (True, True),
+        "DescNullsLast": (True, False),
+    },
+    description="A direction to order by; its values are pairs (descending, nulls first).",
+    extensions={"shapes": True},
+)
+FILTER_IS = GraphQLEnumType(
+    "FilterIs",
+    {"NULL": False, "NOT_NULL": True},
+    description="Whether a value is there.",
+    extensions={"shapes": True},
+)
+NODE = GraphQLInterfaceType(
+    "Node",
+    {"nodeId": GraphQLField(GraphQLNonNull(GraphQLID), description="Identifies a row among all tables.")},
+    description="A row that can be found again by its node id.",
+)
+PAGE_INFO = GraphQLObjectType(
+    "PageInfo",
+    {
+        "endCursor": GraphQLField(GraphQLString),
+        "hasNextPage": GraphQLField(GraphQLNonNull(GraphQLBoolean)),
+        "hasPreviousPage": GraphQLField(GraphQLNonNull(GraphQLBoolean)),
+        "startCursor": GraphQLField(GraphQLString),
+    },
+    description="Where a page stands in its collection.",
+)
+
+OPERATORS = {
+    "eq": Operator.EQ,
+    "neq": Operator.NEQ,
+    "gt": Operator.GT,
+    "gte": Operator.GTE,
+    "lt": Operator.LT,
+    "lte": Operator.LTE,
+    "in": Operator.IN,
+    "startsWith": Operator.STARTS_WITH,
+    "like": Operator.LIKE,
+    "ilike": Operator.ILIKE,
+    "regex": Operator.REGEX,
+    "iregex": Operator.IREGEX,
+    "contains": Operator.CONTAINS,
+    "containedBy": Operator.CONTAINED_BY,
+    "overlaps": Operator.OVERLAPS,
+}
+"""The filter operators of the specification by name; ``is`` is no comparison."""
+
+_ORDERED = ("eq", "gt", "gte", "in", "is", "lt", "lte", "neq")
+FILTER_OPERATORS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Int", "BigInt", "Float", "BigFloat", "Date", "Time", "Datetime"), _ORDERED),
+    "String": (*_ORDERED, "startsWith", "like", "ilike", "regex", "iregex"),
+    "UUID": ("eq", "in", "is", "neq"),
+    "Enum": ("eq", "in", "is", "neq"),
+    "Boolean": ("eq", "is"),
+    "Opaque": ("eq", "is"),
+    "ID": ("eq",),
+}
+"""Which operators a filter type has, by scalar name (specification and reference/graphql.md 1.3, united)."""
+LIST_OPERATORS = ("containedBy", "contains", "eq", "is", "overlaps")
+
+
+def filter_type(name: str, item: Any, operators: tuple[str, ...]) -> GraphQLInputObjectType:
+    """Return a filter type over a scalar or enum."""
+    fields = {}
+    for operator in operators:
+        field_type: Any = item
+        if operator == "is":
+            field_type = FILTER_IS
+        elif operator == "in":
+            field_type = GraphQLList(GraphQLNonNull(item))
+        fields[operator] = GraphQLInputField(field_type)
+    return GraphQLInputObjectType(name, fields)
+
+
+def list_filter_type(name: str, item: Any) -> GraphQLInputObjectType:
+    """Return a filter type over a list of scalars or enums."""
+    items = GraphQLList(GraphQLNonNull(item))
+    return GraphQLInputObjectType(
+        name,
+        {
+            operator: GraphQLInputField(FILTER_IS if operator == "is" else items)
+            for operator in LIST_OPERATORS
+        },
+    )
+
+
+def _scalar_filters() -> dict[str, GraphQLNamedType]:
+    filters: dict[str, GraphQLNamedType] = {}
+    for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS):
+        if scalar.name not in FILTER_OPERATORS:
+            continue
+        filters[f"{scalar.name}Filter"] = filter_type(
+            f"{scalar.name}Filter", scalar, FILTER_OPERATORS[scalar.name]
+        )
+        if scalar.name != "ID":
+            filters[f"{scalar.name}ListFilter"] = list_filter_type(f"{scalar.name}ListFilter", scalar)
+    return filters
+
+
+COMMON_TYPES: dict[str, GraphQLNamedType] = {
+    **{scalar.name: scalar for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS)},
+    **{type_.name: type_ for type_ in (ORDER_BY_DIRECTION, FILTER_IS, NODE, PAGE_INFO)},
+    **_scalar_filters(),
+}
+
+
+def paging_arguments() -> dict[str, GraphQLArgument]:
+    """Return the paging arguments of every collection."""
+    return {
+        "first": GraphQLArgument(GraphQLInt, description="How many rows from the start."),
+        "last": GraphQLArgument(GraphQLInt, description="How many rows from the end."),
+        "before": GraphQLArgument(CURSOR, description="Only rows before this position."),
+        "after": GraphQLArgument(CURSOR, description="Only rows after this position."),
+        "offset": GraphQLArgument(GraphQLInt, description="How many rows to skip."),
+    }
+
+
+def scalar_filter_name(scalar: GraphQLScalarType, *, is_list: bool) -> str | None:
+    """Return the name of a scalar's filter type, None when values of it can't be filtered."""
+    name = f"{scalar.name}{'List' if is_list else ''}Filter"
+    return name if name in COMMON_TYPES else None

@@ -1,0 +1,243 @@
+"""A validated query and its variables' shape to the algebra: one output for all of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from graphql import FieldNode, FragmentDefinitionNode, GraphQLArgument, GraphQLError
+
+from dataapi.graphql.arguments import Tree, argument_trees
+from dataapi.graphql.conditions import equality, key_condition
+from dataapi.graphql.cost import Cost
+from dataapi.graphql.identifiers import decode_node_id
+from dataapi.graphql.paging import read_paging
+from dataapi.graphql.schema import RoleSchema
+from dataapi.graphql.selection import Fields, Selector
+from dataapi.graphql.sources import Fixed, Leaf, Variables
+from dataapi.graphql.views import ColumnField, ComputedField, RelatedField, TableView
+from dataapi.graphql.wire import encode_value
+from dataapi.query.algebra import (
+    AggregateFunction,
+    AggregateValue,
+    And,
+    Call,
+    ColumnOf,
+    ComputedOf,
+    Connection,
+    Cursor,
+    Edges,
+    Fact,
+    Form,
+    Join,
+    Key,
+    NodeId,
+    Null,
+    Object,
+    One,
+    OrderTerm,
+    Output,
+    PageFact,
+    Parameter,
+    Rows,
+    Summary,
+    Text,
+    Value,
+)
+
+Members = list[tuple[Key, Output]]
+NODE_INTERFACE = "Node"
+
+_AGGREGATES = {
+    "sum": AggregateFunction.SUM,
+    "avg": AggregateFunction.AVG,
+    "min": AggregateFunction.MIN,
+    "max": AggregateFunction.MAX,
+}
+# PostgreSQL has no min(boolean); false is less than true.
+_BOOLEAN_AGGREGATES = {"min": AggregateFunction.EVERY, "max": AggregateFunction.SOME}
+
+
+class Compiler:
+    """Compiles the fields of one operation, keeping the response path and the cost of what it met."""
+
+    def __init__(
+        self, schema: RoleSchema, fragments: Mapping[str, FragmentDefinitionNode], variables: Variables
+    ) -> None:
+        self.schema = schema
+        self.variables = variables
+        self.selector = Selector(fragments, variables)
+        self._path: list[str] = []
+        self._costs: list[Cost] = []
+
+    @contextmanager
+    def at(self, key: str, node: FieldNode) -> Iterator[None]:
+        """Give errors of a field its place in the document and in the answer."""
+        self._path.append(key)
+        try:
+            yield
+        except GraphQLError as error:
+            if error.path is not None:
+                raise
+            raise GraphQLError(error.message, error.nodes or node, path=list(self._path)) from None
+        finally:
+            self._path.pop()
+
+    def take_costs(self) -> tuple[Cost, ...]:
+        """Return the costs of what was compiled since the last call."""
+        costs = tuple(self._costs)
+        self._costs.clear()
+        return costs
+
+    def key(self, key: str, node: FieldNode) -> Key:
+        """Return a member's name: the field's own, or the client's alias as a value."""
+        return Text(key) if key == node.name.value else Parameter(Fixed(key), "text")
+
+    def arguments(self, node: FieldNode, type_name: str) -> dict[str, Tree]:
+        """Return the argument trees of a field of an object type."""
+        arguments: dict[str, GraphQLArgument] = (
+            self.schema.object_type(type_name).fields[node.name.value].args
+        )
+        return argument_trees(node, arguments, self.variables, tuple(self._path))
+
+    def subfields(self, nodes: list[FieldNode], type_name: str, *interfaces: str) -> Fields:
+        """Return the merged selection of a field."""
+        names = frozenset((type_name, *interfaces))
+        return self.selector.fields((node.selection_set for node in nodes), names)
+
+    # ------------------------------------------------------------ rows
+
+    def row(self, view: TableView, nodes: list[FieldNode]) -> Object:
+        """Return the output of a row's selected fields."""
+        interfaces = (NODE_INTERFACE,) if view.has_node_id else ()
+        members: Members = []
+        for key, merged in self.subfields(nodes, view.name, *interfaces).items():
+            with self.at(key, merged[0]):
+                members.append((self.key(key, merged[0]), self._row_field(view, merged)))
+        return Object(tuple(members))
+
+    def _row_field(self, view: TableView, nodes: list[FieldNode]) -> Output:
+        name = nodes[0].name.value
+        match view.fields_by_name.get(name):
+            case ColumnField(_, column, wire):
+                return Value(ColumnOf(column.name), wire.form, wire.labels)
+            case ComputedField(_, function, wire):
+                return Value(ComputedOf(function), wire.form, wire.labels)
+            case RelatedField() as related:
+                return self._related(view, related, nodes)
+        if name == "nodeId":
+            return NodeId(view.table.schema, view.table.name, view.key)
+        return Text(view.name)  # __typename, the only other field that validation lets through
+
+    def _related(self, view: TableView, related: RelatedField, nodes: list[FieldNode]) -> Output:
+        target = self.schema.view.table(related.target)
+        assert target is not None, "a relationship leads to a table that the role sees"
+        call = Call(related.function, of_row=True) if related.function is not None else None
+        join = None if call is not None else Join(related.pairs)
+        if related.to_one:
+            unique = call is None or not call.function.returns_set
+            return self.one(target, Rows(target.table, call=call, join=join, unique=unique), nodes)
+        rows = Rows(target.table, call=call, join=join)
+        return self.connection(target, rows, nodes, self.arguments(nodes[0], view.name))
+
+    def one(self, view: TableView, rows: Rows, nodes: list[FieldNode]) -> Output:
+        """Return the output of at most one row."""
+        outer, self._costs = self._costs, []
+        output = One(rows, self.row(view, nodes))
+        outer.append(Cost(1, self.take_costs()))
+        self._costs = outer
+        return output
+
+    def by_key(self, view: TableView, nodes: list[FieldNode], arguments: Mapping[str, Tree]) -> Output:
+        """Return the row with a primary key."""
+        conditions = []
+        missing = [field.column.name for field in view.by_key if arguments.get(field.name) is None]
+        if missing:
+            raise GraphQLError(f"Missing primary key column(s): {', '.join(missing)}")
+        for field in view.by_key:
+            conditions.append(equality(field, arguments[field.name].source(encode_value)))
+        rows = Rows(view.table, where=And(tuple(conditions)), unique=bool(view.table.primary_key))
+        return self.one(view, rows, nodes)
+
+    def node(self, nodes: list[FieldNode], leaf: Leaf) -> Output:
+        """Return the row that a node id names, null where the role sees no such table."""
+        key = decode_node_id(leaf.sample)
+        view = self.schema.view.table_named(key.schema, key.table)
+        if view is None or not view.has_node_id:
+            return Null()
+        rows = Rows(view.table, where=key_condition(view, leaf), unique=bool(view.table.primary_key))
+        return self.one(view, rows, nodes)
+
+    # ------------------------------------------------------------ connections
+
+    def connection(
+        self, view: TableView, rows: Rows, nodes: list[FieldNode], arguments: Mapping[str, Tree]
+    ) -> Output:
+        """Return a page of rows with what is selected around it."""
+        paging = read_paging(view, arguments)
+        outer, self._costs = self._costs, []
+        members = self._members(
+            f"{view.name}Connection", nodes, lambda n: self._connection_field(view, paging.order, n)
+        )
+        outer.append(Cost(paging.page, self.take_costs()))
+        self._costs = outer
+        page = Rows(
+            rows.table,
+            call=rows.call,
+            join=rows.join,
+            where=paging.where,
+            order=paging.order,
+            limit=paging.limit,
+            offset=paging.offset,
+        )
+        return Connection(page, members, paging.position, paging.backward)
+
+    def _members(self, type_name: str, nodes: list[FieldNode], output: Any) -> Object:
+        """Return an object whose fields are compiled one by one, ``__typename`` included."""
+        members: Members = []
+        for key, merged in self.subfields(nodes, type_name).items():
+            with self.at(key, merged[0]):
+                is_name = merged[0].name.value == "__typename"
+                members.append((self.key(key, merged[0]), Text(type_name) if is_name else output(merged)))
+        return Object(tuple(members))
+
+    def _connection_field(
+        self, view: TableView, order: tuple[OrderTerm, ...], nodes: list[FieldNode]
+    ) -> Output:
+        match nodes[0].name.value:
+            case "edges":
+                return Edges(
+                    self._members(f"{view.name}Edge", nodes, lambda n: self._edge_field(view, order, n))
+                )
+            case "pageInfo":
+                return self._members("PageInfo", nodes, lambda n: PageFact(Fact(n[0].name.value)))
+            case "totalCount":
+                return Summary(AggregateValue(AggregateFunction.COUNT))
+            case _:
+                return Summary(
+                    self._members(f"{view.name}Aggregate", nodes, lambda n: self._aggregate(view, n))
+                )
+
+    def _edge_field(self, view: TableView, order: tuple[OrderTerm, ...], nodes: list[FieldNode]) -> Output:
+        return Cursor(order) if nodes[0].name.value == "cursor" else self.row(view, nodes)
+
+    def _aggregate(self, view: TableView, nodes: list[FieldNode]) -> Output:
+        name = nodes[0].name.value
+        if name == "count":
+            return AggregateValue(AggregateFunction.COUNT)
+        type_name = f"{view.name}{name.capitalize()}AggregateResult"
+        return self._members(
+            type_name, nodes, lambda n: _aggregate_of(name, view.columns_by_name[n[0].name.value])
+        )
+
+
+def _aggregate_of(name: str, field: ColumnField) -> Output:
+    function = _AGGREGATES[name]
+    if name in ("sum", "avg"):
+        return AggregateValue(function, ColumnOf(field.column.name), form=Form.TEXT)
+    if field.wire.kind == "Boolean":
+        function = _BOOLEAN_AGGREGATES[name]
+    return AggregateValue(
+        function, ColumnOf(field.column.name), form=field.wire.form, labels=field.wire.labels
+    )

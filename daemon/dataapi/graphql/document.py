@@ -1,0 +1,201 @@
+"""Documents: parsed and validated once for a role, their operations ready for variables."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import cached_property
+from typing import Any
+
+from graphql import (
+    DocumentNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    GraphQLError,
+    GraphQLNonNull,
+    GraphQLSyntaxError,
+    OperationDefinitionNode,
+    OperationType,
+    Undefined,
+    coerce_input_literal,
+    coerce_input_value,
+    get_variable_values,
+    parse,
+    specified_rules,
+    type_from_ast,
+    validate,
+)
+from graphql.validation import ProvidedRequiredArgumentsRule
+from graphql.validation.rules.max_introspection_depth_rule import MaxIntrospectionDepthRule
+
+from dataapi.graphql.answer import Stage
+from dataapi.graphql.arguments import ABSENT, Shaper, shaper
+from dataapi.graphql.cache import BoundedCache
+from dataapi.graphql.entries import ByKeyEntry
+from dataapi.graphql.limits import Limits, check_limits
+from dataapi.graphql.schema import RoleSchema
+
+PLANS_PER_OPERATION = 64
+"""Shapes of variables that are kept compiled for one operation."""
+
+
+class Rejected(Exception):
+    """A request that is refused before anything runs.
+
+    :ivar stage: how far it came.
+    """
+
+    def __init__(self, stage: Stage, *errors: GraphQLError) -> None:
+        super().__init__(errors)
+        self.stage = stage
+        self.errors = errors
+
+
+class _RequiredArguments(ProvidedRequiredArgumentsRule):
+    """The rule but for ``…ByPk`` fields: they name their missing columns (specification, Errors)."""
+
+    entries: Any = None
+
+    def leave_field(self, field_node: FieldNode, *args: Any) -> Any:
+        if isinstance(self.entries.find(field_node.name.value), ByKeyEntry):
+            return None
+        return super().leave_field(field_node, *args)
+
+
+def _rules(schema: RoleSchema) -> list[Any]:
+    required = type("RequiredArguments", (_RequiredArguments,), {"entries": schema.entries})
+    rules = [required if rule is ProvidedRequiredArgumentsRule else rule for rule in specified_rules]
+    return [*rules, MaxIntrospectionDepthRule]
+
+
+class Operation:
+    """One operation of a validated document.
+
+    :ivar plans: what it compiled to, by the shape of its variables.
+    """
+
+    def __init__(
+        self,
+        schema: RoleSchema,
+        node: OperationDefinitionNode,
+        fragments: Mapping[str, FragmentDefinitionNode],
+    ) -> None:
+        self._schema = schema
+        self.node = node
+        self.fragments = fragments
+        self.plans: BoundedCache[Hashable, Any] = BoundedCache(PLANS_PER_OPERATION)
+
+    @property
+    def is_mutation(self) -> bool:
+        """Whether the operation changes data."""
+        return self.node.operation is OperationType.MUTATION
+
+    @cached_property
+    def _variables(self) -> list[tuple[str, Any, Any, Shaper]]:
+        """Name, type, default and shaper of each variable."""
+        found = []
+        for definition in self.node.variable_definitions or ():
+            type_: Any = type_from_ast(self._schema.schema, definition.type)
+            default = ABSENT
+            if definition.default_value is not None:
+                default = coerce_input_literal(definition.default_value, type_)
+            found.append((definition.variable.name.value, type_, default, shaper(type_)))
+        return found
+
+    def coerce(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the coerced variables; absent ones without a default stay absent.
+
+        :raises Rejected: a value is missing or of a wrong type; the error names the variable
+            and the place in it.
+        """
+        coerced: dict[str, Any] = {}
+        try:
+            for name, type_, default, _ in self._variables:
+                value = raw.get(name, ABSENT)
+                if value is ABSENT:
+                    if default is not ABSENT:
+                        coerced[name] = default
+                    elif isinstance(type_, GraphQLNonNull):
+                        raise self._refusal(raw)
+                    continue
+                coerced[name] = coerce_input_value(value, type_)
+                if coerced[name] is Undefined:
+                    raise self._refusal(raw)
+        except RecursionError:
+            raise Rejected(Stage.VARIABLES, GraphQLError("Variable values are nested too deeply.")) from None
+        return coerced
+
+    def _refusal(self, raw: Mapping[str, Any]) -> Rejected:
+        """Return graphql-core's own errors for variables that did not coerce."""
+        definitions = self.node.variable_definitions or ()
+        errors = get_variable_values(
+            self._schema.schema, definitions, dict(raw), max_errors=20, hide_suggestions=True
+        )
+        assert isinstance(errors, list), "the same coercion failed before"
+        return Rejected(Stage.VARIABLES, *errors)
+
+    def shape(self, coerced: Mapping[str, Any]) -> Hashable:
+        """Return what of the variables decides how the operation compiles."""
+        return tuple(
+            [shape(coerced[name]) if name in coerced else ABSENT for name, _, _, shape in self._variables]
+        )
+
+
+class Document:
+    """A document that passed the limits and validation.
+
+    :raises Rejected: from the constructor, at the parse or validation stage.
+    """
+
+    def __init__(self, text: str, schema: RoleSchema, limits: Limits) -> None:
+        node = _parse(text, limits)
+        try:
+            check_limits(node, limits)
+            errors = validate(
+                schema.schema, node, _rules(schema), hide_suggestions=not schema.allows_introspection
+            )
+        except GraphQLError as error:
+            raise Rejected(Stage.VALIDATION, error) from None
+        except RecursionError:
+            raise Rejected(Stage.VALIDATION, GraphQLError("The document is nested too deeply.")) from None
+        if errors:
+            raise Rejected(Stage.VALIDATION, *errors)
+        fragments = {
+            definition.name.value: definition
+            for definition in node.definitions
+            if isinstance(definition, FragmentDefinitionNode)
+        }
+        self.operations = {
+            definition.name.value if definition.name else None: Operation(schema, definition, fragments)
+            for definition in node.definitions
+            if isinstance(definition, OperationDefinitionNode)
+        }
+
+    def operation(self, name: str | None) -> Operation:
+        """Return the operation of that name, or the only one.
+
+        :raises Rejected: there is none, or a name is needed.
+        """
+        if name is None:
+            if len(self.operations) == 1:
+                return next(iter(self.operations.values()))
+            message = "Must provide operation name if query contains multiple operations."
+            raise Rejected(
+                Stage.VALIDATION, GraphQLError(message if self.operations else "No operation found")
+            )
+        operation = self.operations.get(name)
+        if operation is None:
+            raise Rejected(
+                Stage.VALIDATION, GraphQLError(f"Operation not found: no operation is named {name!r}.")
+            )
+        return operation
+
+
+def _parse(text: str, limits: Limits) -> DocumentNode:
+    try:
+        return parse(text, max_lexical_tokens=limits.tokens)
+    except GraphQLSyntaxError as error:
+        raise Rejected(Stage.PARSE, error) from None
+    except GraphQLError as error:
+        raise Rejected(Stage.PARSE, error) from None
+    except RecursionError:
+        raise Rejected(Stage.PARSE, GraphQLError("The document is nested too deeply.")) from None

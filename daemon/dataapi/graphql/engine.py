@@ -1,0 +1,152 @@
+"""The GraphQL engine of one project: documents to plans, plans to one message, its row to an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphql import GraphQLError, GraphQLSchema
+
+from dataapi.access.caller import Caller
+from dataapi.access.transaction import Runner, Transactions, catalog_for
+from dataapi.catalog.model import Catalog
+from dataapi.catalog.names import Names
+from dataapi.catalog.relationships import Relationships
+from dataapi.errors import DatabaseError
+from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
+from dataapi.graphql.cache import BoundedCache
+from dataapi.graphql.document import Document, Operation, Rejected
+from dataapi.graphql.introspection import Introspection
+from dataapi.graphql.limits import Limits
+from dataapi.graphql.plan import Plan, check_cost, introspection_fields, plan_query
+from dataapi.graphql.schema import RoleSchema
+from dataapi.graphql.views import RoleView
+from dataapi.settings import Project
+from dataapi.web.messages import Request
+
+DOCUMENTS_PER_ROLE = 500
+"""Documents that are kept parsed, validated and compiled for one role."""
+
+
+class _RoleState:
+    """A role's schema and documents at one catalog generation."""
+
+    def __init__(self, catalog: Catalog, names: Names, role: str, project: Project) -> None:
+        self._view = RoleView(
+            catalog,
+            names,
+            role,
+            non_null=project.graphql_non_null_relationships,
+            max_rows=project.db_max_rows,
+        )
+        self.schema = RoleSchema(self._view)
+        self.documents: BoundedCache[str, Document] = BoundedCache(DOCUMENTS_PER_ROLE)
+        self.introspection = Introspection(self._introspected)
+
+    def _introspected(self) -> GraphQLSchema | None:
+        """Make the schema that introspection shows, sharing nothing that is made on demand."""
+        view = self._view.introspectable()
+        return None if view is None else RoleSchema(view.apart()).schema
+
+
+class Engine:
+    """Answers GraphQL requests.
+
+    :param catalog: returns the snapshot that serves now, None while there is none.
+    """
+
+    def __init__(self, project: Project, runner: Runner, catalog: Callable[[], Catalog | None]) -> None:
+        self._project = project
+        self._catalog = catalog
+        self._transactions = Transactions(project, runner)
+        self._limits = Limits(
+            project.graphql_max_depth,
+            project.graphql_max_aliases,
+            project.graphql_max_tokens,
+            project.graphql_max_cost,
+        )
+        self._generation = -1
+        self._roles: dict[str, _RoleState] = {}
+        self._names: Names | None = None
+        self.hits = 0
+        self.misses = 0
+
+    async def answer(self, request: GraphQLRequest, caller: Caller, http: Request) -> Answer:
+        """Answer a request; raises ``ApiError`` when it cannot be answered at all."""
+        catalog = catalog_for(self._catalog(), caller)
+        role = self._role(catalog, caller.role)
+        try:
+            document = self._document(role, request.query)
+            operation = document.operation(request.operation_name)
+            if request.read_only and operation.is_mutation:
+                raise Rejected(Stage.METHOD, GraphQLError("A mutation must be sent by POST, not by GET."))
+            variables = operation.coerce(request.variables or {})
+            plan = await self._plan(role, operation, variables, request)
+            check_cost(plan, variables, self._limits.cost)
+        except Rejected as rejected:
+            return Answer(rejected.stage, None, _formatted(rejected.errors))
+        except GraphQLError as error:
+            return Answer(Stage.EXECUTION, "null", _formatted((error,)))
+        return await self._execute(plan, variables, catalog, caller, http)
+
+    def _role(self, catalog: Catalog, role: str) -> _RoleState:
+        if catalog.generation != self._generation or self._names is None:
+            self._generation = catalog.generation
+            self._names = Names(catalog, Relationships(catalog))
+            self._roles.clear()
+        state = self._roles.get(role)
+        if state is None:
+            state = self._roles[role] = _RoleState(catalog, self._names, role, self._project)
+        return state
+
+    def _document(self, role: _RoleState, text: str) -> Document:
+        document = role.documents.get(text)
+        if document is None:
+            document = Document(text, role.schema, self._limits)
+            role.documents.put(text, document)
+        return document
+
+    async def _plan(
+        self, role: _RoleState, operation: Operation, variables: Mapping[str, Any], request: GraphQLRequest
+    ) -> Plan:
+        shape = operation.shape(variables)
+        plan: Plan | None = operation.plans.get(shape)
+        if plan is not None:
+            self.hits += 1
+            return plan
+        self.misses += 1
+        fields = introspection_fields(operation, role.schema, variables)
+        introspected: dict[str, str] = {}
+        if fields:
+            text = f"{request.operation_name}:{request.query}"
+            introspected = await role.introspection.answer(operation, fields, variables, text)
+        plan = plan_query(operation, role.schema, variables, introspected)
+        if not fields:  # an introspection answer may depend on a variable's value
+            operation.plans.put(shape, plan)
+        return plan
+
+    async def _execute(
+        self, plan: Plan, variables: Mapping[str, Any], catalog: Catalog, caller: Caller, http: Request
+    ) -> Answer:
+        if plan.compiled is None:
+            return Answer(Stage.EXECUTION, plan.constant, _formatted(plan.errors))
+        try:
+            bound = plan.bind(variables)
+            rows = await self._transactions.run(catalog, http, caller, (bound,), read_only=True)
+        except GraphQLError as error:
+            return Answer(Stage.EXECUTION, "null", _formatted((error,)))
+        except DatabaseError as error:
+            return Answer(Stage.EXECUTION, "null", (_database_error(error),))
+        return Answer(Stage.EXECUTION, rows[0][0], _formatted(plan.errors))
+
+
+def _formatted(errors: tuple[GraphQLError, ...]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(dict(error.formatted) for error in errors)
+
+
+def _database_error(error: DatabaseError) -> Mapping[str, Any]:
+    """Return what a client may read of PostgreSQL's error: the message and the SQLSTATE.
+
+    Details and hints may show values of rows that the role may not see.
+    """
+    return {"message": error.message, "extensions": {"code": error.code}}

@@ -1,0 +1,103 @@
+"""Limits on a document before it is validated: depth and aliases (tokens are the parser's)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphql import (
+    DocumentNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    GraphQLError,
+    InlineFragmentNode,
+    OperationDefinitionNode,
+    SelectionNode,
+    SelectionSetNode,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one document or operation may ask for.
+
+    :ivar depth: fields nested in fields, fragments resolved.
+    :ivar aliases: aliased fields of an operation, fragments counted at each spread.
+    :ivar tokens: of the document.
+    :ivar cost: rows that an operation may touch.
+    """
+
+    depth: int = 20
+    aliases: int = 100
+    tokens: int = 10_000
+    cost: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much a selection set holds, fragments resolved."""
+
+    depth: int
+    aliases: int
+
+
+class _Measure:
+    """Measures selection sets; each fragment once, however often it is spread."""
+
+    def __init__(self, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
+        self._fragments = fragments
+        self._known: dict[str, Extent] = {}
+        self._open: set[str] = set()
+
+    def of(self, selection_set: SelectionSetNode) -> Extent:
+        depth = aliases = 0
+        for selection in selection_set.selections:
+            if isinstance(selection, FieldNode):
+                inner = self.of(selection.selection_set) if selection.selection_set else Extent(0, 0)
+                depth = max(depth, 1 + inner.depth)
+                aliases += inner.aliases + (selection.alias is not None)
+            else:
+                inner = self._fragment(selection)
+                depth = max(depth, inner.depth)
+                aliases += inner.aliases
+        return Extent(depth, aliases)
+
+    def _fragment(self, selection: SelectionNode) -> Extent:
+        if isinstance(selection, InlineFragmentNode):
+            return self.of(selection.selection_set)
+        assert isinstance(selection, FragmentSpreadNode), "a selection is a field or a fragment"
+        name = selection.name.value
+        fragment = self._fragments.get(name)
+        if fragment is None or name in self._open:
+            return Extent(0, 0)  # validation reports unknown fragments and cycles
+        if name not in self._known:
+            self._open.add(name)
+            self._known[name] = self.of(fragment.selection_set)
+            self._open.discard(name)
+        return self._known[name]
+
+
+def check_limits(document: DocumentNode, limits: Limits) -> None:
+    """Refuse a document with an operation that is too deep or has too many aliases.
+
+    :raises GraphQLError: naming the operation's place, what it has and what is allowed.
+    """
+    fragments = {
+        node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)
+    }
+    measure = _Measure(fragments)
+    for definition in document.definitions:
+        if not isinstance(definition, OperationDefinitionNode):
+            continue
+        extent = measure.of(definition.selection_set)
+        if extent.depth > limits.depth:
+            raise GraphQLError(
+                f"The operation is {extent.depth} fields deep, more than the {limits.depth} allowed.",
+                definition,
+            )
+        if extent.aliases > limits.aliases:
+            raise GraphQLError(
+                f"The operation has {extent.aliases} aliases, more than the {limits.aliases} allowed.",
+                definition,
+            )

@@ -1,0 +1,147 @@
+"""What an operation compiles to for one shape of its variables, and how it is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import FieldNode, GraphQLError
+
+from dataapi.database.message import Bound
+from dataapi.graphql.answer import Stage
+from dataapi.graphql.compiler import Compiler
+from dataapi.graphql.cost import Cost
+from dataapi.graphql.document import Operation, Rejected
+from dataapi.graphql.entries import ByKeyEntry, CollectionEntry, HeartbeatEntry, NodeEntry
+from dataapi.graphql.schema import RoleSchema
+from dataapi.graphql.sources import Fixed, Variables
+from dataapi.query.algebra import Instant, JsonText, Key, Object, Output, Parameter, Rows, Text
+from dataapi.query.sql import Compiled, compile_query
+
+INTROSPECTION = frozenset({"__schema", "__type"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A compiled operation.
+
+    :ivar compiled: the statement, None when nothing is asked of the database.
+    :ivar constant: the data of an operation that needs no database, as JSON text.
+    :ivar most: the highest cost that any variables can give.
+    :ivar errors: fields that are left out, each with its error.
+    """
+
+    compiled: Compiled | None
+    constant: str
+    costs: tuple[Cost, ...]
+    most: int
+    errors: tuple[GraphQLError, ...] = ()
+
+    def cost(self, variables: Variables) -> int:
+        """Return how many rows the operation may touch."""
+        return sum(cost.rows(variables) for cost in self.costs)
+
+    def bind(self, variables: Variables) -> Bound:
+        """Return the statement with its values.
+
+        :raises GraphQLError: a value is out of bounds.
+        """
+        assert self.compiled is not None, "a constant plan has nothing to bind"
+        sources: Any = self.compiled.sources
+        return Bound(self.compiled.statement, tuple([source.bind(variables) for source in sources]))
+
+
+def introspection_fields(
+    operation: Operation, schema: RoleSchema, variables: Variables
+) -> dict[str, list[FieldNode]]:
+    """Return the operation's introspection fields by response key."""
+    compiler = Compiler(schema, operation.fragments, variables)
+    root = "Mutation" if operation.is_mutation else "Query"
+    fields = compiler.selector.fields((operation.node.selection_set,), frozenset({root}))
+    return {key: nodes for key, nodes in fields.items() if nodes[0].name.value in INTROSPECTION}
+
+
+def plan_query(
+    operation: Operation, schema: RoleSchema, variables: Variables, introspected: Mapping[str, str]
+) -> Plan:
+    """Compile a query.
+
+    :param introspected: the answers of introspection fields by response key, as JSON text.
+    :raises GraphQLError: arguments that graphql-core's validation cannot judge.
+    """
+    compiler = Compiler(schema, operation.fragments, variables)
+    members: list[tuple[Key, Output]] = []
+    errors: list[GraphQLError] = []
+    needs_database = False
+    for key, nodes in compiler.selector.fields((operation.node.selection_set,), frozenset({"Query"})).items():
+        name = nodes[0].name.value
+        if name in INTROSPECTION and key not in introspected:
+            errors.append(GraphQLError(f'Unknown field "{name}" on type Query', nodes, path=[key]))
+            continue
+        with compiler.at(key, nodes[0]):
+            if name in INTROSPECTION:
+                output: Output = JsonText(Parameter(Fixed(introspected[key]), "json"))
+            elif name == "__typename":
+                output = Text("Query")
+            else:
+                needs_database = True
+                output = _entry_output(compiler, name, nodes)
+            members.append((compiler.key(key, nodes[0]), output))
+    costs = compiler.take_costs()
+    most = sum(cost.most() for cost in costs)
+    if not needs_database:
+        return Plan(None, _constant(members), costs, most, tuple(errors))
+    return Plan(compile_query(Object(tuple(members))), "", costs, most, tuple(errors))
+
+
+def _entry_output(compiler: Compiler, name: str, nodes: list[FieldNode]) -> Output:
+    entry = compiler.schema.entries.find(name)
+    match entry:
+        case CollectionEntry(view):
+            arguments = compiler.arguments(nodes[0], "Query")
+            return compiler.connection(view, Rows(view.table), nodes, arguments)
+        case ByKeyEntry(view):
+            return compiler.by_key(view, nodes, compiler.arguments(nodes[0], "Query"))
+        case NodeEntry():
+            return compiler.node(nodes, compiler.arguments(nodes[0], "Query")["nodeId"])
+        case HeartbeatEntry():
+            return Instant()
+        case None:
+            raise AssertionError(f"validation lets no unknown entry point pass: {name}")
+
+
+def _constant(members: list[tuple[Key, Output]]) -> str:
+    """Return the JSON text of members that need no database."""
+    parts = []
+    for key, output in members:
+        name = key.text if isinstance(key, Text) else _fixed(key)
+        value = _quoted(output.text) if isinstance(output, Text) else _fixed(output)
+        parts.append(f"{_quoted(name)}: {value}")
+    return "{" + ", ".join(parts) + "}"
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'  # a GraphQL name, which needs no escapes
+
+
+def _fixed(output: Any) -> str:
+    parameter = output.parameter if isinstance(output, JsonText) else output
+    source: Any = parameter.source
+    return str(source.bind({}))
+
+
+def check_cost(plan: Plan, variables: Variables, limit: int) -> None:
+    """Refuse an operation that may touch too many rows.
+
+    :raises Rejected: with the cost and what is allowed.
+    """
+    if plan.most <= limit:
+        return
+    cost = plan.cost(variables)
+    if cost > limit:
+        message = (
+            f"The operation may touch {cost} rows, more than the {limit} allowed: "
+            "ask for smaller pages with `first`, or nest fewer collections."
+        )
+        raise Rejected(Stage.VALIDATION, GraphQLError(message))

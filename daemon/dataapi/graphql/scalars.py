@@ -1,0 +1,87 @@
+"""The scalars of the specification and how their values come in.
+
+Only input is handled here: output is JSON that PostgreSQL builds.  A scalar's coerced
+value is the text (or number) that is bound; PostgreSQL has the last word on it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from graphql import GraphQLError, GraphQLScalarType
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_DECIMAL = re.compile(
+    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|[+-]?Infinity", re.IGNORECASE
+)
+_UUID = re.compile(r"\{?[0-9a-fA-F]{4}(-?[0-9a-fA-F]{4}){7}\}?")
+_INT64 = range(-(2**63), 2**63)
+
+
+def _big_int(value: Any) -> int:
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise GraphQLError("Invalid input for BigInt type. An integer in a string is expected.")
+    if value not in _INT64:
+        raise GraphQLError(f"Invalid input for BigInt type. {value} does not fit into 64 bits.")
+    return value
+
+
+def _big_float(value: Any) -> str:
+    if not isinstance(value, str):
+        raise GraphQLError("Invalid input for BigFloat type. String required")
+    if not _DECIMAL.fullmatch(value):
+        raise GraphQLError("Invalid input for BigFloat type. A decimal number in a string is expected.")
+    return value
+
+
+def _uuid(value: Any) -> str:
+    if not isinstance(value, str) or not _UUID.fullmatch(value):
+        raise GraphQLError("Invalid input for UUID type. 32 hexadecimal digits in a string are expected.")
+    return value
+
+
+def _json(value: Any) -> str:
+    if not isinstance(value, str):
+        raise GraphQLError("Invalid input for JSON type. A string that holds serialized JSON is expected.")
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise GraphQLError(f"Invalid input for JSON type. The string is no JSON: {error}") from None
+    return value
+
+
+def _opaque(value: Any) -> str:
+    """Return what is bound for a type without special handling: its text, or JSON for a structure."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+def _text(name: str) -> Any:
+    def coerce(value: Any) -> str:
+        if not isinstance(value, str):
+            raise GraphQLError(f"Invalid input for {name} type. A string is expected.")
+        return value
+
+    return coerce
+
+
+def _scalar(name: str, description: str, coerce: Any = None) -> GraphQLScalarType:
+    return GraphQLScalarType(name, description=description, coerce_input_value=coerce or _text(name))
+
+
+BIG_INT = _scalar("BigInt", "A 64-bit integer, as a string.", _big_int)
+BIG_FLOAT = _scalar("BigFloat", "A decimal number of any precision, as a string.", _big_float)
+UUID = _scalar("UUID", "A universally unique identifier.", _uuid)
+DATE = _scalar("Date", "A date, in ISO 8601 form.")
+TIME = _scalar("Time", "A time of day, in ISO 8601 form.")
+DATETIME = _scalar("Datetime", "A date and time, in ISO 8601 form.")
+JSON = _scalar("JSON", "A string that holds serialized JSON.", _json)
+CURSOR = _scalar("Cursor", "An opaque position in a collection, for paging.")
+OPAQUE = _scalar("Opaque", "A value of a type without special handling.", _opaque)
+
+CUSTOM_SCALARS = (BIG_INT, BIG_FLOAT, UUID, DATE, TIME, DATETIME, JSON, CURSOR, OPAQUE)

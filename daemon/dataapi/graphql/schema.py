@@ -1,0 +1,84 @@
+"""The GraphQL schema of one role at one catalog generation, as graphql-core's validator needs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphql import (
+    GraphQLAbstractType,
+    GraphQLInterfaceType,
+    GraphQLNamedType,
+    GraphQLObjectType,
+    GraphQLSchema,
+    introspection_types,
+    specified_directives,
+)
+from graphql.type.schema import InterfaceImplementations
+
+from dataapi.graphql.entries import QueryEntries
+from dataapi.graphql.types import LazyMap, LazyObjectType, TableTypes
+from dataapi.graphql.views import RoleView
+
+
+class LazySchema(GraphQLSchema):
+    """A schema whose types are made when first asked for.
+
+    graphql-core's constructor walks every type; this one only takes the map that makes them.
+    The schema is valid by construction, which a test shows by validating whole ones.
+    """
+
+    def __init__(
+        self, query: GraphQLObjectType, mutation: GraphQLObjectType | None, types: LazyMap[GraphQLNamedType]
+    ) -> None:
+        self.description = None
+        self.extensions = {}
+        self.ast_node = None
+        self.extension_ast_nodes = ()
+        self.query_type = query
+        self.mutation_type = mutation
+        self.subscription_type = None
+        self.directives = specified_directives
+        self.type_map = types
+        self._implementations_map = {}
+        self._sub_type_map = {}
+        self._validation_errors = []
+        self.assume_valid = True
+
+    def get_implementations(self, interface_type: GraphQLInterfaceType) -> InterfaceImplementations:
+        """Return the object types with node ids; making them all is needed for introspection only."""
+        objects = [
+            type_
+            for type_ in self.type_map.values()
+            if isinstance(type_, GraphQLObjectType) and interface_type in type_.interfaces
+        ]
+        return InterfaceImplementations(objects=objects, interfaces=[])
+
+    def is_sub_type(self, abstract_type: GraphQLAbstractType, maybe_sub_type: GraphQLNamedType) -> bool:
+        """Whether a type is a row with a node id, asked of that type alone."""
+        return isinstance(maybe_sub_type, GraphQLObjectType) and abstract_type in maybe_sub_type.interfaces
+
+
+class RoleSchema:
+    """Everything that documents of one role are compiled with."""
+
+    def __init__(self, view: RoleView) -> None:
+        self.view = view
+        self.types = TableTypes(view)
+        self.entries = QueryEntries(self.types)
+        query = LazyObjectType("Query", self.entries.makers, "The entry points that read.")
+        self.schema = LazySchema(query, None, self._type_map(query))
+
+    def _type_map(self, *roots: GraphQLObjectType) -> LazyMap[GraphQLNamedType]:
+        types = self.types.types
+        for type_ in (*roots, *introspection_types.values()):
+            types.put(type_.name, type_)
+        return types
+
+    def object_type(self, name: str) -> Any:
+        """Return the object type of that name."""
+        return self.types.named(name)
+
+    @property
+    def allows_introspection(self) -> bool:
+        """Whether some schema that the role sees allows introspection."""
+        return self.view.introspectable() is not None

@@ -1,0 +1,171 @@
+"""Where a slot takes its value: from the document, or from the variables of a request.
+
+A compiled operation keeps its slots' sources; binding asks each for its text.  Sources
+compare equal when they would always bind the same, so that they can share a slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from graphql import GraphQLError, Node
+
+from dataapi.graphql.identifiers import decode_cursor, decode_node_id
+
+Variables = Mapping[str, Any]
+Encode = Callable[[Any], str]
+Path = tuple[str | int, ...]
+
+
+class Source(Protocol):
+    """Something that gives a slot's value."""
+
+    def bind(self, variables: Variables) -> str | None:
+        """Return the value's text, None for NULL; raise GraphQLError when it is out of bounds."""
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A value that the document or the schema fixes."""
+
+    text: str | None
+
+    def bind(self, variables: Variables) -> str | None:  # noqa: ARG002 - the interface's
+        """Return the fixed text."""
+        return self.text
+
+
+class Origin(Protocol):
+    """Where a leaf's coerced value comes from."""
+
+    def value(self, variables: Variables) -> Any:
+        """Return the coerced value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal of the document."""
+
+    constant: Any
+
+    def value(self, variables: Variables) -> Any:  # noqa: ARG002 - the interface's
+        """Return the literal's value."""
+        return self.constant
+
+
+@dataclass(frozen=True, slots=True)
+class InVariable:
+    """A place inside a variable's coerced value: the variable's name, then member names and indexes."""
+
+    path: tuple[str | int, ...]
+
+    def value(self, variables: Variables) -> Any:
+        """Return the value at the place, None when nothing is there."""
+        value: Any = variables
+        for step in self.path:
+            value = value[step] if isinstance(step, int) else value.get(step)
+            if value is None:
+                return None
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list literal with variables among its items."""
+
+    items: tuple[Origin | None, ...]
+
+    def value(self, variables: Variables) -> Any:
+        """Return the list."""
+        return [None if item is None else item.value(variables) for item in self.items]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A scalar, enum or list of such in an argument.
+
+    Equal leaves always bind the same value: the sample does not count.
+
+    :ivar sample: the value of the request being compiled; the compiled form may depend on it only in
+        ways that ``arguments.shaper`` tells apart.
+    :ivar path: the response path of the field that the argument is of.
+    """
+
+    origin: Origin
+    sample: Any = field(compare=False)
+    node: Node = field(compare=False)
+    path: Path = field(default=(), compare=False)
+
+    def error(self, message: str) -> GraphQLError:
+        """Return an error at the leaf's place."""
+        return GraphQLError(message, self.node, path=self.path or None)
+
+    def source(self, encode: Encode) -> Source:
+        """Return the source that binds the leaf's value."""
+        if isinstance(self.origin, Constant):
+            return Fixed(encode(self.sample))
+        return Encoded(self, encode)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A leaf's value, encoded."""
+
+    leaf: Leaf
+    encode: Encode
+
+    def bind(self, variables: Variables) -> str | None:
+        """Return the encoded value."""
+        value = self.leaf.origin.value(variables)
+        try:
+            return None if value is None else self.encode(value)
+        except GraphQLError as error:
+            raise self.leaf.error(error.message) from None
+
+
+@dataclass(frozen=True, slots=True)
+class CursorPart:
+    """One ordering value of a cursor."""
+
+    leaf: Leaf
+    index: int
+
+    def bind(self, variables: Variables) -> str | None:
+        """Return the value's text."""
+        return decode_cursor(self.leaf.origin.value(variables))[self.index]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdPart:
+    """One key value of a node id."""
+
+    leaf: Leaf
+    index: int
+
+    def bind(self, variables: Variables) -> str | None:
+        """Return the value's text."""
+        return decode_node_id(self.leaf.origin.value(variables)).values[self.index]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A count that must not be negative, cut to a maximum."""
+
+    name: str
+    leaf: Leaf
+    maximum: int | None = None
+
+    def count(self, variables: Variables) -> int:
+        """Return the count; raise GraphQLError for a negative one (reference/graphql.md 1.6)."""
+        count: int = self.leaf.origin.value(variables)
+        if count < 0:
+            raise self.leaf.error(f"`{self.name}` must be an unsigned integer")
+        return count if self.maximum is None else min(count, self.maximum)
+
+    def bind(self, variables: Variables) -> str | None:
+        """Return the count's text."""
+        return str(self.count(variables))

@@ -1,0 +1,330 @@
+"""What one role sees of the catalog in GraphQL terms: tables, fields and entry points, found lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dataapi.catalog.model import Catalog, Column, Function, Table, Type, TypeKind
+from dataapi.catalog.names import Names, lower_first
+from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.relationships import Relationship, Relationships
+from dataapi.graphql.wire import Wire, wire_of
+from dataapi.query.algebra import ColumnOf, OrderTerm
+
+DEFAULT_MAX_ROWS = 30
+"""The page cap where no directive or configuration sets one (reference/graphql.md 1.2)."""
+
+KEY_TYPES = frozenset({"int2", "int4", "int8", "text", "varchar", "bpchar", "citext", "uuid"})
+"""Types of primary keys that give a ``…ByPk`` entry point (reference/graphql.md 1.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnField:
+    """A column as a field."""
+
+    name: str
+    column: Column
+    wire: Wire
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedField:
+    """A computed scalar field."""
+
+    name: str
+    function: Function
+    wire: Wire
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedField:
+    """A relationship as a field, by foreign key or by a function of the row.
+
+    :ivar target: oid of the table that it leads to.
+    :ivar pairs: ``(target's column, own column)``; empty for a computed relationship.
+    :ivar nullable: of a to-one field, whether the schema shows it as nullable.
+    """
+
+    name: str
+    target: int
+    to_one: bool
+    pairs: tuple[tuple[str, str], ...]
+    function: Function | None
+    nullable: bool
+    description: str | None
+
+
+class TableView:
+    """One table as a role sees it: only columns with SELECT, only relationships to tables it sees."""
+
+    def __init__(self, role_view: RoleView, table: Table, name: str) -> None:
+        self.table = table
+        self.name = name
+        self._role = role_view
+        self._catalog = role_view.catalog
+        self.directives = self._catalog.annotations.table(table.oid)
+
+    @property
+    def field_base(self) -> str:
+        """Return the name's form at the start of a field name."""
+        return lower_first(self.name)
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """Return the key columns that the role may read."""
+        readable = self._role.privileges.columns(self.table, "SELECT")
+        return tuple(name for name in self._catalog.primary_key(self.table) if name in readable)
+
+    @cached_property
+    def has_node_id(self) -> bool:
+        """Whether rows can be identified: the role reads the whole key."""
+        return self.key == self._catalog.primary_key(self.table)
+
+    @cached_property
+    def columns(self) -> tuple[ColumnField, ...]:
+        """Return the readable columns that have a GraphQL type and a valid name."""
+        return tuple(self._columns_with("SELECT", lambda _column: True))
+
+    @cached_property
+    def insertable(self) -> tuple[ColumnField, ...]:
+        """Return the columns that an insert may set."""
+        if not self.table.insertable:
+            return ()
+        return tuple(self._columns_with("INSERT", self._writable))
+
+    @cached_property
+    def updatable(self) -> tuple[ColumnField, ...]:
+        """Return the columns that an update may set."""
+        if not self.table.updatable:
+            return ()
+        return tuple(self._columns_with("UPDATE", self._writable))
+
+    @cached_property
+    def deletable(self) -> bool:
+        """Whether the role may delete rows."""
+        return self.table.deletable and self._role.privileges.can(self.table, "DELETE")
+
+    def _writable(self, column: Column) -> bool:
+        if column.generated or column.identity == "a":
+            return False
+        return self.table.updatable_columns is None or column.name in self.table.updatable_columns
+
+    def _columns_with(self, privilege: str, accept: Callable[[Column], bool]) -> Iterator[ColumnField]:
+        allowed = self._role.privileges.columns(self.table, privilege)
+        names = self._role.names.fields(self.table.oid).columns
+        for column in self.table.columns:
+            if column.name not in allowed or column.name not in names or not accept(column):
+                continue
+            wire = wire_of(self._catalog, column.type, column.typmod)
+            if wire is not None and self._role.shows(wire):
+                description = self._catalog.annotations.column(self.table.oid, column.name).description
+                yield ColumnField(names[column.name], column, wire, description)
+
+    @cached_property
+    def columns_by_name(self) -> dict[str, ColumnField]:
+        """Return the readable columns by their field's name."""
+        return {field.name: field for field in self.columns}
+
+    @cached_property
+    def fields_by_name(self) -> dict[str, ColumnField | ComputedField | RelatedField]:
+        """Return the object type's fields but ``nodeId`` by name."""
+        fields: tuple[ColumnField | ComputedField | RelatedField, ...]
+        fields = (*self.columns, *self.computed, *self.related)
+        return {field.name: field for field in fields}
+
+    @cached_property
+    def computed(self) -> tuple[ComputedField, ...]:
+        """Return the computed fields of scalar, enum and array types that the role may execute."""
+        fields = []
+        for function, name in self._executable():
+            wire = None if function.returns_set else wire_of(self._catalog, function.returns)
+            if wire is not None and self._role.shows(wire):
+                description = self._catalog.annotations.function(function.oid).description
+                fields.append(ComputedField(name, function, wire, description))
+        return tuple(fields)
+
+    def _executable(self) -> Iterator[tuple[Function, str]]:
+        for function, name in self._role.names.fields(self.table.oid).computed:
+            if self._role.privileges.can_execute(function):
+                yield function, name
+
+    @cached_property
+    def related(self) -> tuple[RelatedField, ...]:
+        """Return the relationships to tables that the role sees."""
+        by_key = (
+            self._by_key(relationship, name)
+            for relationship, name in self._role.names.fields(self.table.oid).relationships
+        )
+        computed = (self._by_function(function, name) for function, name in self._executable())
+        return tuple(field for field in (*by_key, *computed) if field is not None)
+
+    def _by_key(self, relationship: Relationship, name: str) -> RelatedField | None:
+        target = self._role.table(relationship.target)
+        own = self._role.privileges.columns(self.table, "SELECT")
+        if target is None or not own.issuperset(column for column, _ in relationship.pairs):
+            return None
+        theirs = self._role.privileges.columns(target.table, "SELECT")
+        if not theirs.issuperset(column for _, column in relationship.pairs):
+            return None
+        pairs = tuple((column, own_column) for own_column, column in relationship.pairs)
+        nullable = not (
+            relationship.outgoing and self._role.non_null and self._always_found(relationship, target)
+        )
+        return RelatedField(name, relationship.target, relationship.to_one, pairs, None, nullable, None)
+
+    def _always_found(self, relationship: Relationship, target: TableView) -> bool:
+        """Whether a many-to-one row always has its target (reference/graphql.md 1.1, FK nullability)."""
+        columns = [self.table.column(own) for own, _ in relationship.pairs]
+        not_null = all(column is not None and not column.nullable for column in columns)
+        return not_null and not target.table.row_security
+
+    def _by_function(self, function: Function, name: str) -> RelatedField | None:
+        target = self._role.table_of_type(function.returns)
+        if target is None:
+            return None
+        to_one = not function.returns_set or function.rows == 1
+        description = self._catalog.annotations.function(function.oid).description
+        return RelatedField(name, target.table.oid, to_one, (), function, True, description)
+
+    @cached_property
+    def max_rows(self) -> int:
+        """Return the page cap: the table's, else the schema's, else the configured one, else 30."""
+        schema = self._catalog.annotations.schema(self.table.schema)
+        return self.directives.max_rows or schema.max_rows or self._role.max_rows or DEFAULT_MAX_ROWS
+
+    @cached_property
+    def key_order(self) -> tuple[OrderTerm, ...]:
+        """Return the order by key, ascending, that ends every order."""
+        columns = [self.table.column(name) for name in self.key]
+        return tuple(
+            OrderTerm(ColumnOf(column.name), nullable=column.nullable)
+            for column in columns
+            if column is not None
+        )
+
+    @cached_property
+    def by_key(self) -> tuple[ColumnField, ...]:
+        """Return the key's fields in key order, empty when the table has no ``ByPk`` entry point."""
+        by_column = {field.column.name: field for field in self.columns}
+        if not self.has_node_id or not all(name in by_column for name in self.key):
+            return ()
+        fields = tuple(by_column[name] for name in self.key)
+        return fields if all(self._is_key_type(field.column.type) for field in fields) else ()
+
+    def _is_key_type(self, oid: int) -> bool:
+        found = self._catalog.types[oid]
+        if found.kind is TypeKind.DOMAIN:
+            found = self._catalog.types[found.base]
+        return found.name in KEY_TYPES
+
+
+class RoleView:
+    """A catalog as one role sees it.
+
+    :ivar non_null: a many-to-one relationship over NOT NULL columns is non-null
+        (``graphql-non-null-relationships``).
+    :ivar max_rows: the configured page cap (``db-max-rows``), None without one.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        names: Names,
+        role: str,
+        *,
+        non_null: bool = False,
+        max_rows: int | None = None,
+        schemas: frozenset[str] | None = None,
+    ) -> None:
+        self.catalog = catalog
+        self.names = names
+        self.role = role
+        self.privileges = Privileges(catalog, role)
+        self.non_null = non_null
+        self.max_rows = max_rows
+        self._schemas = frozenset(catalog.search_path) if schemas is None else schemas
+        self._tables: dict[int, TableView | None] = {}
+
+    def introspectable(self) -> RoleView | None:
+        """Return the view of the schemas that allow introspection, None when none does."""
+        annotations = self.catalog.annotations
+        open_schemas = frozenset(name for name in self._schemas if annotations.schema(name).introspection)
+        usable = frozenset(name for name in open_schemas if self.privileges.can_use_schema(name))
+        if not usable:
+            return None
+        if usable == self._schemas:
+            return self
+        return RoleView(
+            self.catalog,
+            self.names,
+            self.role,
+            non_null=self.non_null,
+            max_rows=self.max_rows,
+            schemas=usable,
+        )
+
+    def apart(self) -> RoleView:
+        """Return the same view with nothing shared that is worked out on demand, for another thread."""
+        names = Names(self.catalog, Relationships(self.catalog))
+        return RoleView(
+            self.catalog,
+            names,
+            self.role,
+            non_null=self.non_null,
+            max_rows=self.max_rows,
+            schemas=self._schemas,
+        )
+
+    def table(self, oid: int) -> TableView | None:
+        """Return the view of a table, None when the role does not see it."""
+        if oid not in self._tables:
+            self._tables[oid] = self._view_of(oid)
+        return self._tables[oid]
+
+    def _view_of(self, oid: int) -> TableView | None:
+        table, name = self.catalog.tables.get(oid), self.catalog.base_names.get(oid)
+        if table is None or name is None or table.schema not in self._schemas:
+            return None
+        if not self.privileges.can_use_schema(table.schema) or not self.privileges.columns(table, "SELECT"):
+            return None
+        return TableView(self, table, name)
+
+    def table_named(self, schema: str, name: str) -> TableView | None:
+        """Return the view of a table by its SQL name."""
+        oid = self._oids.get((schema, name))
+        return None if oid is None else self.table(oid)
+
+    def table_of_type(self, oid: int) -> TableView | None:
+        """Return the view of the table whose row type that is."""
+        found = self.catalog.types.get(oid)
+        return self.table(found.relation) if found is not None and found.relation else None
+
+    @cached_property
+    def _oids(self) -> dict[tuple[str, str], int]:
+        return {(table.schema, table.name): oid for oid, table in self.catalog.tables.items()}
+
+    def named_tables(self) -> Iterator[tuple[int, str]]:
+        """Yield the oid and type name of every table that may be visible, cheaply."""
+        for oid, name in self.catalog.base_names.items():
+            if oid in self.catalog.tables:
+                yield oid, name
+
+    def named_enums(self) -> Iterator[tuple[int, str]]:
+        """Yield the oid and type name of every enum that may be visible, cheaply."""
+        for oid, name in self.catalog.base_names.items():
+            if oid in self.catalog.types:
+                yield oid, name
+
+    def enum(self, oid: int) -> Type | None:
+        """Return an enum type, None when the role does not see its schema."""
+        found = self.catalog.types[oid]
+        shown = found.schema in self._schemas and self.privileges.can_use_schema(found.schema)
+        return found if shown else None
+
+    def shows(self, wire: Wire) -> bool:
+        """Whether the type of a value is in a schema that this view shows."""
+        return not wire.enum or self.enum(wire.enum) is not None

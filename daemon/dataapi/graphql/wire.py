@@ -1,0 +1,179 @@
+"""Which GraphQL type a PostgreSQL type has, and how its values travel both ways.
+
+The table is reference/graphql.md 1.3; composite types have no GraphQL type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from graphql import GraphQLBoolean, GraphQLError, GraphQLFloat, GraphQLInt, GraphQLScalarType, GraphQLString
+
+from dataapi.catalog.model import Catalog, Type, TypeKind
+from dataapi.catalog.names import enum_values
+from dataapi.graphql import scalars
+from dataapi.query.algebra import Form
+from dataapi.query.writer import quote_identifier
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How a PostgreSQL type appears in GraphQL.
+
+    :ivar scalar: the GraphQL scalar of the value (of the element, for a list); None for an enum.
+    :ivar enum: the enum's type oid, 0 for a scalar.
+    :ivar is_list: an array.
+    :ivar form: how the value is written to JSON.
+    :ivar labels: the enum's labels that are shown under other names, ``(label, shown)``.
+    :ivar parameter: the slot type of one value of the type.
+    :ivar list_parameter: the slot type of a list of such values.
+    :ivar max_length: characters, of ``varchar(n)`` and ``char(n)``; None without a limit.
+    :ivar comparable: ``=`` exists.
+    :ivar orderable: ``<`` exists.
+    """
+
+    scalar: GraphQLScalarType | None
+    enum: int
+    is_list: bool
+    form: Form
+    labels: Labels
+    parameter: str
+    list_parameter: str
+    max_length: int | None = None
+    comparable: bool = True
+    orderable: bool = True
+
+    @property
+    def kind(self) -> str:
+        """Return the scalar's name, ``Enum`` for an enum."""
+        return self.scalar.name if self.scalar is not None else "Enum"
+
+    @property
+    def numeric(self) -> bool:
+        """Whether ``sum`` and ``avg`` apply."""
+        return not self.is_list and self.kind in ("Int", "BigInt", "Float", "BigFloat")
+
+    @property
+    def minimum(self) -> bool:
+        """Whether ``min`` and ``max`` apply (specification, Aggregates)."""
+        return self.numeric or (
+            not self.is_list and self.kind in ("String", "Boolean", "Date", "Time", "Datetime")
+        )
+
+
+_SCALARS: dict[str, tuple[GraphQLScalarType, Form]] = {
+    "int2": (GraphQLInt, Form.JSON),
+    "int4": (GraphQLInt, Form.JSON),
+    "int8": (scalars.BIG_INT, Form.TEXT),
+    "float4": (GraphQLFloat, Form.JSON),
+    "float8": (GraphQLFloat, Form.JSON),
+    "numeric": (scalars.BIG_FLOAT, Form.TEXT),
+    "bool": (GraphQLBoolean, Form.JSON),
+    "text": (GraphQLString, Form.JSON),
+    "varchar": (GraphQLString, Form.JSON),
+    "bpchar": (GraphQLString, Form.JSON),
+    "char": (GraphQLString, Form.JSON),
+    "uuid": (scalars.UUID, Form.JSON),
+    "date": (scalars.DATE, Form.JSON),
+    "time": (scalars.TIME, Form.JSON),
+    "timestamp": (scalars.DATETIME, Form.JSON),
+    "timestamptz": (scalars.DATETIME, Form.JSON),
+    "json": (scalars.JSON, Form.TEXT),
+    "jsonb": (scalars.JSON, Form.TEXT),
+}
+
+_NOT_COMPARABLE = frozenset({"xml", "json", "point", "polygon"})
+_NOT_ORDERABLE = _NOT_COMPARABLE | {"line", "lseg", "box", "path", "circle", "xid", "cid", "aclitem"}
+_LENGTH_OFFSET = 4  # a varchar's typmod counts the four bytes of its header
+
+
+def wire_of(catalog: Catalog, oid: int, typmod: int = -1) -> Wire | None:
+    """Return how a type appears, or None for a composite or pseudo-type."""
+    found = catalog.types.get(oid)
+    if found is not None and found.kind is TypeKind.DOMAIN:
+        found = catalog.types.get(found.base)
+    if found is None:
+        return None
+    if found.kind is not TypeKind.ARRAY:
+        return _single(catalog, found, typmod)
+    element = wire_of(catalog, found.element, typmod)
+    if element is None or element.is_list:
+        return None
+    form = {Form.TEXT: Form.TEXT_ARRAY, Form.ENUM: Form.ENUM_ARRAY}.get(element.form, Form.JSON)
+    parameter = _parameter(found)
+    return replace(
+        element, is_list=True, form=form, parameter=parameter, list_parameter=parameter, orderable=False
+    )
+
+
+def _single(catalog: Catalog, found: Type, typmod: int) -> Wire | None:
+    if found.kind in (TypeKind.COMPOSITE, TypeKind.PSEUDO):
+        return None
+    values = enum_values(catalog, found) if found.oid in catalog.base_names else None
+    if values is not None:
+        labels = tuple((label, shown) for label, shown in values.items() if label != shown)
+        return Wire(None, found.oid, False, Form.ENUM, labels, "unknown", "unknown")
+    scalar, form = scalars.OPAQUE, Form.JSON
+    if found.schema == "pg_catalog":
+        scalar, form = _SCALARS.get(found.name, (scalar, form))
+    elif found.name == "citext":
+        scalar = GraphQLString
+    known = found.schema == "pg_catalog"
+    return Wire(
+        scalar,
+        0,
+        False,
+        form,
+        (),
+        _parameter(found),
+        f"pg_catalog.{quote_identifier('_' + found.name)}" if known else "unknown",
+        max_length=typmod - _LENGTH_OFFSET if found.name in ("varchar", "bpchar") and typmod >= 0 else None,
+        comparable=found.name not in _NOT_COMPARABLE,
+        orderable=found.name not in _NOT_ORDERABLE and scalar is not scalars.JSON,
+    )
+
+
+def _parameter(found: Type) -> str:
+    """Return the slot type: PostgreSQL's own types by name, others as inferred.
+
+    The name of another type could be in a schema that the role may not use.
+    """
+    return f"pg_catalog.{quote_identifier(found.name)}" if found.schema == "pg_catalog" else "unknown"
+
+
+Encode = Callable[[Any], str]
+
+
+def encode_value(value: Any) -> str:
+    """Return the text form that PostgreSQL reads for a coerced scalar or enum value."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def encode_list(values: Any) -> str:
+    """Return the array literal of coerced values; a lone value is a list of one."""
+    items = values if isinstance(values, list | tuple) else [values]
+    return "{" + ",".join("NULL" if item is None else _array_item(encode_value(item)) for item in items) + "}"
+
+
+def _array_item(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def checked_length(encode: Encode, limit: int) -> Encode:
+    """Return the encoder that also refuses more characters than a column takes."""
+
+    def encode_checked(value: Any) -> str:
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(item, str) and len(item) > limit:
+                raise GraphQLError(f"Invalid input for String type. Maximum character length {limit}")
+        return encode(value)
+
+    return encode_checked
