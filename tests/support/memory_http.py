@@ -1,0 +1,176 @@
+"""An HTTP client and fake backends, so that the web layer is tested without sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dataapi.access.caller import Caller
+from dataapi.access.gate import Gate
+from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
+from dataapi.settings import Project
+from dataapi.web.app import make_site
+from dataapi.web.backend import Backend
+from dataapi.web.front import Served
+from dataapi.web.messages import Reply, Request
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+
+NOW = 1_800_000_000.0
+SECRET = "a secret of at least thirty-two characters"
+KEY = "sb_publishable_for_tests"
+PROJECT = Project(
+    ref="abcdefghijklmnopqrst",
+    organization="acme",
+    db_uri="postgresql://unused",
+    jwt_secret=SECRET,
+    publishable_keys=(KEY,),
+    secret_keys=("sb_secret_for_tests",),
+    max_body=10_000,
+)
+
+Engine = Callable[[GraphQLRequest, Caller, Request], Awaitable[Answer]]
+Rest = Callable[[Request, Caller], Awaitable[Reply]]
+
+
+async def typename(_request: GraphQLRequest, _caller: Caller, _http: Request) -> Answer:
+    """Answer whatever is asked with the type of the root."""
+    return Answer(Stage.EXECUTION, '{"__typename":"Query"}')
+
+
+async def empty_list(_request: Request, _caller: Caller) -> Reply:
+    """Answer whatever is asked with no rows."""
+    return Reply(200, (("Content-Type", "application/json; charset=utf-8"),), b"[]")
+
+
+@dataclass
+class Fake:
+    """A backend's part that answers by a function and remembers what it was asked."""
+
+    function: Callable[..., Awaitable[Any]]
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+
+    async def answer(self, *what: Any) -> Any:
+        """Remember and answer."""
+        self.asked.append(what)
+        return await self.function(*what)
+
+
+@dataclass(frozen=True)
+class Response:
+    """What came back."""
+
+    status: int
+    reason: str
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """Decode the body."""
+        return json.loads(self.body)
+
+
+class Connection:
+    """One connection of a client; what the server writes is read from ``transport``."""
+
+    def __init__(self, web: Web) -> None:
+        self.transport = StringTransport()
+        self.protocol = web.site.buildProtocol(IPv4Address("TCP", "127.0.0.1", 1))
+        self.protocol.makeConnection(self.transport)
+        self.lost = False
+
+    def send(self, data: bytes) -> None:
+        """Send bytes, and notice when the server closes."""
+        self.protocol.dataReceived(data)
+        self.notice()
+
+    def notice(self) -> None:
+        """End the connection when the server asked for it."""
+        if self.transport.disconnecting and not self.lost:
+            self.close()
+
+    def close(self) -> None:
+        """Go away, as a client does that gives up."""
+        self.lost = True
+        self.protocol.connectionLost(Failure(ConnectionDone()))
+
+    def take(self) -> Response:
+        """Take one complete answer out of what was written."""
+        data = self.transport.value()
+        head, separator, rest = data.partition(b"\r\n\r\n")
+        assert separator, f"no complete answer in {data!r}"
+        status_line, *lines = head.decode().split("\r\n")
+        _, status, reason = status_line.split(" ", 2)
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(": ")
+            assert name.lower() not in headers, f"{name} is there twice"
+            headers[name.lower()] = value
+        length = int(headers.get("content-length", "0")) if rest else 0
+        self.transport.clear()
+        self.transport.write(rest[length:])
+        return Response(int(status), reason, headers, rest[:length])
+
+
+class Web:
+    """The whole web layer on fakes."""
+
+    def __init__(
+        self, engine: Engine = typename, rest: Rest = empty_list, *projects: Project, seconds: float = NOW
+    ) -> None:
+        self.clock = Clock()
+        self.served: list[Served] = []
+        self.engine = Fake(engine)
+        self.rest = Fake(rest)
+        backends = [
+            Backend(project, Gate(project, lambda: seconds), self.engine, self.rest)
+            for project in projects or (PROJECT,)
+        ]
+        self.site: Any = make_site(
+            backends, self.clock, self.served.append, now=lambda: seconds, ids=lambda: "generated"
+        )
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Sequence[tuple[str, str]] = (),
+        *,
+        key: str | None = KEY,
+    ) -> Response:
+        """Send one request on a connection of its own and return the answer."""
+        connection = Connection(self)
+        connection.send(raw(method, target, body, headers, key=key))
+        return connection.take()
+
+    def graphql(
+        self, document: Any, *headers: tuple[str, str], body: bytes | None = None, key: str | None = KEY
+    ) -> Response:
+        """POST a GraphQL request."""
+        content = json.dumps(document).encode() if body is None else body
+        sent = dict((("Content-Type", "application/json"), *headers))
+        return self.request("POST", "/graphql/v1", content, tuple(sent.items()), key=key)
+
+
+def raw(
+    method: str,
+    target: str,
+    body: bytes = b"",
+    headers: Sequence[tuple[str, str]] = (),
+    *,
+    key: str | None = KEY,
+) -> bytes:
+    """Write a request as it goes over the wire."""
+    lines = [f"{method} {target} HTTP/1.1", "Host: api.example.org"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    if key is not None:
+        lines.append(f"apikey: {key}")
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

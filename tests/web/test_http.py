@@ -1,0 +1,523 @@
+"""Every request's way through the web layer, on fakes and without sockets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import jwt
+import pytest
+from dataapi.access.caller import Caller
+from dataapi.errors import ApiError, DatabaseUnavailable
+from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
+from dataapi.logs import request_id
+from dataapi.web.messages import Reply, Request
+from support.memory_http import KEY, NOW, PROJECT, SECRET, Connection, Web, raw
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
+from zope.interface import implementer
+
+QUERY = {"query": "{ __typename }"}
+BROWSER = (("Origin", "https://app.example.org"),)
+
+
+def bearer(claims: dict[str, Any]) -> tuple[str, str]:
+    return ("Authorization", f"Bearer {jwt.encode(claims, SECRET, 'HS256')}")
+
+
+def test_a_query_is_answered() -> None:
+    web = Web()
+    response = web.graphql(QUERY)
+    assert (response.status, response.reason) == (200, "OK")
+    assert response.json() == {"data": {"__typename": "Query"}}
+    assert response.headers == {
+        "server": "dataapi",
+        "date": "Fri, 15 Jan 2027 08:00:00 GMT",
+        "x-request-id": "generated",
+        "content-type": "application/json; charset=utf-8",
+        "content-length": "31",
+    }
+
+
+def test_the_engine_gets_request_caller_and_http_request() -> None:
+    web = Web()
+    web.graphql(QUERY, bearer({"role": "authenticated", "sub": "1"}), ("X-Request-Id", "mine-7"))
+    ((request, caller, http),) = web.engine.asked
+    assert request == GraphQLRequest("{ __typename }")
+    assert caller.role == "authenticated"
+    assert (http.id, http.method, http.path) == ("mine-7", "POST", "/graphql/v1")
+    assert http.headers["host"] == "api.example.org"
+
+
+def test_get_answers_a_query_of_the_query_string() -> None:
+    web = Web()
+    assert web.request("GET", "/graphql/v1?query=%7Ba%7D&variables=%7B%22x%22:1%7D").status == 200
+    assert web.engine.asked[0][0] == GraphQLRequest("{a}", None, {"x": 1}, None, read_only=True)
+
+
+def test_a_head_has_the_headers_of_the_get_and_no_body() -> None:
+    web = Web()
+    connection = Connection(web)
+    connection.send(raw("HEAD", "/graphql/v1?query=%7Ba%7D"))
+    head, _, rest = connection.transport.value().partition(b"\r\n\r\n")
+    assert b"200 OK" in head
+    assert b"Content-Length: 31" in head
+    assert rest == b""
+
+
+@pytest.mark.parametrize(
+    "path", ["/rest/v1", "/rest/v1/", "/rest/v1/blog", "/rest/v1/rpc/f", "/rest/v1/%C3%A9"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"])
+def test_rest_paths_and_methods_reach_the_handler(method: str, path: str) -> None:
+    web = Web()
+    assert web.request(method, f"{path}?a=eq.1").status == 200
+    ((request, caller),) = web.rest.asked
+    assert (request.method, request.query, caller.role) == (method, "a=eq.1", "anon")
+    assert request.path == path.replace("%C3%A9", "é")
+
+
+def test_the_key_in_the_query_string_never_reaches_the_handler_or_the_log() -> None:
+    web = Web()
+    assert web.request("GET", f"/rest/v1/blog?select=id&apikey={KEY}", key=None).status == 200
+    assert web.rest.asked[0][0].query == "select=id"
+    assert KEY not in repr(web.served)
+
+
+@pytest.mark.parametrize("target", ["/graphql/v1", "/rest/v1/blog"])
+@pytest.mark.parametrize(
+    ("key", "message"), [(None, "No API key found in request"), ("wrong", "Invalid API key")]
+)
+def test_a_missing_or_wrong_key_is_401_with_message_and_hint(
+    target: str, key: str | None, message: str
+) -> None:
+    web = Web()
+    headers = (bearer({"role": "authenticated"}), ("Content-Type", "application/json"), *BROWSER)
+    response = web.request("POST", target, json.dumps(QUERY).encode(), headers, key=key)
+    assert response.status == 401
+    assert response.json().keys() == {"message", "hint"}
+    assert response.json()["message"] == message
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert web.engine.asked == []
+    assert web.rest.asked == []
+
+
+def test_an_expired_token_is_401_in_the_form_of_each_area() -> None:
+    web = Web()
+    expired = bearer({"exp": NOW - 60})
+    rest = web.request("GET", "/rest/v1/blog", headers=(expired,))
+    graphql = web.graphql(QUERY, expired)
+    for response in (rest, graphql):
+        assert response.status == 401
+        assert response.headers["www-authenticate"].startswith('Bearer error="invalid_token"')
+    assert rest.json() == {"code": "PGRST303", "details": None, "hint": None, "message": "JWT expired"}
+    assert graphql.json() == {"errors": [{"message": "JWT expired", "extensions": {"code": "PGRST303"}}]}
+
+
+def test_a_malformed_body_is_told_as_a_graphql_error() -> None:
+    response = Web().graphql(None, body=b'{"query": }')
+    assert response.status == 400
+    (error,) = response.json()["errors"]
+    assert error["message"] == "The request body is not valid JSON: Expecting value at line 1 column 11"
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/graphql-response+json"])
+def test_a_database_that_is_away_is_503_with_retry_after_in_both_media_types(accept: str) -> None:
+    async def unavailable(*_: Any) -> Any:
+        raise DatabaseUnavailable(
+            503, "PGRST001", "database connection error", headers=(("Retry-After", "4"),)
+        )
+
+    web = Web(unavailable, unavailable)
+    graphql = web.graphql(QUERY, ("Accept", accept))
+    assert graphql.headers["content-type"] == f"{accept}; charset=utf-8"
+    assert graphql.json()["errors"][0]["extensions"] == {"code": "PGRST001"}
+    rest = web.request("GET", "/rest/v1/blog")
+    assert rest.json().keys() == {"code", "details", "hint", "message"}
+    for response in (graphql, rest):
+        assert (response.status, response.headers["retry-after"]) == (503, "4")
+
+
+@pytest.mark.parametrize("target", ["/graphql/v1?query=%7Ba%7D", "/rest/v1/blog"])
+def test_an_unexpected_failure_is_logged_with_its_request_and_shown_as_nothing(target: str) -> None:
+    async def broken(*_: Any) -> Any:
+        raise RuntimeError("the password is hunter2")
+
+    events: list[LogEvent] = []
+
+    @implementer(ILogObserver)
+    def observer(event: LogEvent) -> None:
+        events.append({**event, "request": request_id.get()})
+
+    globalLogPublisher.addObserver(observer)
+    try:
+        response = Web(broken, broken).request("GET", target, headers=(("X-Request-Id", "find-me"),))
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    assert response.status == 500
+    assert b"hunter2" not in response.body
+    assert b"find-me" in response.body
+    (event,) = (event for event in events if "log_failure" in event)
+    assert event["request"] == "find-me"
+    assert "hunter2" in event["log_failure"].getErrorMessage()
+
+
+def test_the_request_id_is_there_for_the_log_while_a_handler_runs_and_only_there() -> None:
+    seen: list[str] = []
+
+    async def remember(*_: Any) -> Answer:
+        seen.append(request_id.get())
+        return Answer(Stage.EXECUTION, "{}")
+
+    Web(remember).graphql(QUERY, ("X-Request-Id", "abc"))
+    assert seen == ["abc"]
+    assert request_id.get() == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [("/", 404), ("/graphql", 404), ("/graphql/v2", 404), ("/rest/v2/blog", 404), ("/rest/v1//blog", 404)],
+)
+def test_an_unknown_path_is_404_as_json(target: str, status: int) -> None:
+    response = Web().request("GET", target)
+    assert (response.status, response.headers["content-type"]) == (status, "application/json; charset=utf-8")
+    assert "Invalid path specified in request URL" in response.body.decode()
+
+
+@pytest.mark.parametrize("target", ["/rest/v1/%zz", "/rest/v1/%ff", "/graphql/v1?query=%ff", "/rest/v1/a%00"])
+def test_a_target_that_cannot_be_decoded_is_400_with_the_place(target: str) -> None:
+    response = Web().request("GET", target)
+    assert response.status == 400
+    assert "character" in response.body.decode() or "byte 1" in response.body.decode()
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "allow"),
+    [
+        ("DELETE", "/graphql/v1", "GET, POST, HEAD, OPTIONS"),
+        ("BREW", "/rest/v1/blog", "GET, POST, PATCH, PUT, DELETE, HEAD, OPTIONS"),
+        ("get", "/rest/v1/blog", "GET, POST, PATCH, PUT, DELETE, HEAD, OPTIONS"),
+    ],
+)
+def test_another_method_is_405_with_allow(method: str, target: str, allow: str) -> None:
+    response = Web().request(method, target)
+    assert (response.status, response.headers["allow"]) == (405, allow)
+    assert f"Unsupported HTTP method: {method}" in response.body.decode()
+
+
+def test_options_without_a_preflight_tells_what_graphql_takes() -> None:
+    response = Web().request("OPTIONS", "/graphql/v1", key=None)
+    assert (response.status, response.headers["allow"]) == (204, "GET, POST, HEAD, OPTIONS")
+
+
+@pytest.mark.parametrize("target", ["/rest/v1/blog", "/graphql/v1"])
+def test_a_preflight_is_answered_without_a_key(target: str) -> None:
+    asked = (
+        *BROWSER,
+        ("Access-Control-Request-Method", "POST"),
+        ("Access-Control-Request-Headers", "apikey, X-Custom, <script>"),
+    )
+    response = Web().request("OPTIONS", target, headers=asked, key=None)
+    assert response.status == 204
+    allowed = response.headers["access-control-allow-headers"].split(", ")
+    for name in [
+        "apikey",
+        "authorization",
+        "prefer",
+        "accept-profile",
+        "content-profile",
+        "x-client-info",
+        "content-type",
+        "range",
+        "accept",
+        "x-retry-count",
+        "traceparent",
+        "tracestate",
+        "baggage",
+        "x-custom",
+    ]:
+        assert name in allowed
+    assert "<script>" not in allowed
+    assert "POST" in response.headers["access-control-allow-methods"]
+    assert response.headers["access-control-max-age"] == "86400"
+    assert response.headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "key"),
+    [
+        ("GET", "/rest/v1/blog", KEY),
+        ("GET", "/rest/v1/blog", None),
+        ("GET", "/nowhere", KEY),
+        ("GET", "/rest/v1/%ff", KEY),
+        ("DELETE", "/graphql/v1", KEY),
+    ],
+)
+def test_a_browser_may_read_every_answer_and_its_range(method: str, target: str, key: str | None) -> None:
+    response = Web().request(method, target, headers=BROWSER, key=key)
+    assert response.headers["access-control-allow-origin"] == "*"
+    exposed = response.headers["access-control-expose-headers"].split(", ")
+    assert {"Content-Range", "Location", "Preference-Applied", "X-Request-Id"} <= set(exposed)
+
+
+def test_without_an_origin_there_are_no_cors_headers() -> None:
+    assert not any(name.startswith("access-control") for name in Web().graphql(QUERY).headers)
+
+
+def test_a_body_over_the_limit_is_refused_before_all_of_it_came() -> None:
+    web = Web()
+    connection = Connection(web)
+    head = raw("POST", "/graphql/v1", headers=(*BROWSER, ("Content-Type", "application/json")))
+    connection.send(head.replace(b"\r\n\r\n", b"\r\nContent-Length: 10001\r\n\r\n"))
+    response = connection.take()
+    assert (response.status, response.headers["connection"]) == (413, "close")
+    assert response.json()["errors"][0]["message"] == "The request body is larger than 10000 bytes"
+    assert response.headers["access-control-allow-origin"] == "*"
+    connection.send(b"x" * 10_000)
+    assert not connection.lost, "the client gets to read the refusal"
+    connection.send(b"x")
+    assert connection.lost
+    assert [served.status for served in web.served] == [413]
+
+
+def test_a_body_of_unknown_length_is_refused_when_it_grows_over_the_limit() -> None:
+    web = Web()
+    connection = Connection(web)
+    head = raw("POST", "/rest/v1/blog")
+    connection.send(head.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n"))
+    for _ in range(3):
+        connection.send(b"fa0\r\n" + b"x" * 4000 + b"\r\n")
+    response = connection.take()
+    assert response.status == 413
+    assert response.json()["message"] == "The request body is larger than 10000 bytes"
+    assert web.rest.asked == []
+    for _ in range(5000):
+        if connection.lost:
+            break
+        connection.send(b"fa0\r\n" + b"x" * 4000 + b"\r\n")
+    assert connection.lost, "a client that never stops is cut off"
+
+
+def test_a_refused_body_is_not_asked_for() -> None:
+    connection = Connection(Web())
+    head = raw("POST", "/graphql/v1", headers=(("Expect", "100-continue"), ("Content-Length", "99999")))
+    connection.send(head)
+    assert connection.transport.value().startswith(b"HTTP/1.1 413")
+    assert b"100 Continue" not in connection.transport.value()
+
+
+def test_a_body_of_exactly_the_limit_is_taken() -> None:
+    body = json.dumps({"query": "{a}", "x": ""}).encode()
+    body = body.replace(b'""', b'"' + b"x" * (10_000 - len(body)) + b'"')
+    assert len(body) == 10_000
+    assert Web().graphql(None, body=body).status == 200
+
+
+def test_a_body_in_pieces_is_put_together() -> None:
+    web = Web()
+    connection = Connection(web)
+    data = raw("POST", "/graphql/v1", json.dumps(QUERY).encode(), (("Content-Type", "application/json"),))
+    for byte in data:
+        connection.send(bytes([byte]))
+    assert connection.take().status == 200
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "message"),
+    [
+        (b"nonsense\r\n\r\n", 400, "The request is no valid HTTP"),
+        (b"GET /rest/v1/blog HTTP/1.1\r\nno colon\r\n\r\n", 400, "The request is no valid HTTP"),
+        (b"GET /" + b"x" * 40_000, 414, "The request line is longer than 32768 bytes"),
+        (b"GET / HTTP/1.1\r\nA: " + b"x" * 40_000, 431, "A header of the request is longer than 32768 bytes"),
+        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 300, 431, "The request has more than 200 headers"),
+        (
+            b"GET / HTTP/1.1\r\n" + (b"A: " + b"x" * 30_000 + b"\r\n") * 3,
+            431,
+            "The request's headers are longer than 65536 bytes",
+        ),
+    ],
+)
+def test_what_is_no_request_is_told_so_and_cut_off(data: bytes, status: int, message: str) -> None:
+    connection = Connection(Web())
+    connection.send(data)
+    response = connection.take()
+    assert (response.status, response.json()["message"]) == (status, message)
+    assert connection.lost
+
+
+def test_a_url_of_ten_kilobytes_works() -> None:
+    assert Web().request("GET", f"/rest/v1/blog?id=in.({'1234,' * 2000}1)").status == 200
+
+
+def test_a_connection_carries_one_request_after_another() -> None:
+    connection = Connection(Web())
+    request = raw("GET", "/rest/v1/blog")
+    connection.send(request * 3)
+    assert [connection.take().status for _ in range(3)] == [200, 200, 200]
+    assert not connection.lost
+
+
+@pytest.mark.parametrize("change", [("HTTP/1.1", "HTTP/1.0"), ("\r\n\r\n", "\r\nConnection: close\r\n\r\n")])
+def test_a_connection_is_closed_when_the_client_asks(change: tuple[str, str]) -> None:
+    connection = Connection(Web())
+    connection.send(raw("GET", "/rest/v1/blog").replace(change[0].encode(), change[1].encode()))
+    assert connection.take().headers["connection"] == "close"
+    assert connection.lost
+
+
+def test_an_idle_connection_is_closed_after_a_minute() -> None:
+    web = Web()
+    connection = Connection(web)
+    connection.send(raw("GET", "/rest/v1/blog"))
+    web.clock.advance(59)
+    connection.notice()
+    assert not connection.lost
+    web.clock.advance(2)
+    connection.notice()
+    assert connection.lost
+
+
+class Pending:
+    """A handler that waits, and notes whether it was cancelled."""
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+        self.waiting: list[Deferred[Any]] = []
+
+    async def __call__(self, *_: Any) -> Any:
+        """Wait until a test lets it go on."""
+        waiting: Deferred[Any] = Deferred()
+        self.waiting.append(waiting)
+        try:
+            return await waiting
+        except CancelledError:
+            self.cancelled += 1
+            raise
+
+
+ROWS = Reply(200, (), b"[]")
+
+
+def test_a_client_that_goes_away_cancels_the_work_for_it() -> None:
+    pending = Pending()
+    web = Web(rest=pending)
+    connection = Connection(web)
+    connection.send(raw("GET", "/rest/v1/blog"))
+    assert web.site.in_flight == 1
+    connection.close()
+    assert pending.cancelled == 1
+    assert web.site.in_flight == 0
+    assert [served.status for served in web.served] == [499]
+
+
+def test_a_handler_that_was_cancelled_for_another_reason_is_503() -> None:
+    pending = Pending()
+    web = Web(rest=pending)
+    connection = Connection(web)
+    connection.send(raw("GET", "/rest/v1/blog"))
+    pending.waiting[0].cancel()
+    response = connection.take()
+    assert (response.status, response.headers["retry-after"]) == (503, "1")
+
+
+def test_draining_closes_idle_connections_and_waits_for_the_others() -> None:
+    pending = Pending()
+    web = Web(rest=pending)
+    idle, busy = Connection(web), Connection(web)
+    busy.send(raw("GET", "/rest/v1/blog"))
+    drained: list[None] = []
+    web.site.drain(30).addCallback(drained.append)
+    idle.notice()
+    assert idle.lost
+    assert drained == []
+    pending.waiting[0].callback(ROWS)
+    response = busy.take()
+    assert (response.status, response.headers["connection"]) == (200, "close")
+    busy.notice()
+    assert drained == [None]
+    assert web.clock.getDelayedCalls() == []
+
+
+def test_draining_gives_up_after_its_time() -> None:
+    pending = Pending()
+    web = Web(rest=pending)
+    connection = Connection(web)
+    connection.send(raw("GET", "/rest/v1/blog"))
+    drained: list[None] = []
+    web.site.drain(30).addCallback(drained.append)
+    web.clock.advance(29)
+    assert drained == []
+    web.clock.advance(1)
+    assert drained == [None]
+    connection.notice()
+    assert connection.lost
+    assert pending.cancelled == 1
+
+
+def test_draining_without_connections_is_done_at_once() -> None:
+    drained: list[None] = []
+    Web().site.drain(30).addCallback(drained.append)
+    assert drained == [None]
+
+
+def test_every_request_is_told_once_with_area_status_and_size() -> None:
+    web = Web()
+    web.graphql(QUERY)
+    web.request("GET", "/rest/v1/blog?secret=1", headers=(("X-Request-Id", "r"),))
+    web.request("GET", "/nowhere", key=None)
+    told = [(one.area, one.method, one.path, one.status, one.size) for one in web.served[:2]]
+    assert told == [
+        ("graphql", "POST", "/graphql/v1", 200, 31),
+        ("rest", "GET", "/rest/v1/blog", 200, 2),
+    ]
+    assert (web.served[2].area, web.served[2].status) == ("other", 404)
+    assert web.served[1].request_id == "r"
+    assert all(one.seconds >= 0 for one in web.served)
+
+
+async def project_ref(_request: Request, caller: Caller) -> Reply:
+    return Reply(200, (), caller.role.encode())
+
+
+def test_the_host_chooses_the_project() -> None:
+    first = replace(PROJECT, hosts=("one.example.org",), db_anon_role="of_one")
+    second = replace(PROJECT, hosts=("two.example.org", "::1"), db_anon_role="of_two")
+    web = Web(Web().engine.function, project_ref, first, second)
+    for host, role in (
+        ("one.example.org", b"of_one"),
+        ("ONE.example.org.:8000", b"of_one"),
+        ("two.example.org:80", b"of_two"),
+        ("[::1]:80", b"of_two"),
+    ):
+        connection = Connection(web)
+        connection.send(raw("GET", "/rest/v1/blog").replace(b"api.example.org", host.encode()))
+        assert connection.take().body == role
+    response = web.request("GET", "/rest/v1/blog")
+    assert (response.status, response.json()["message"]) == (404, "No project is served at this host name")
+
+
+def test_a_browser_gets_the_console_without_a_key_and_it_loads_nothing_from_elsewhere() -> None:
+    response = Web().request("GET", "/graphql/v1", headers=(("Accept", "text/html,*/*;q=0.8"),), key=None)
+    assert (response.status, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    page = response.body.decode()
+    assert "<script>" in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_an_error_a_handler_raises_keeps_its_parts() -> None:
+    async def refuse(*_: Any) -> Any:
+        raise ApiError(409, "23505", "duplicate", details={"a": 1}, hint="another")  # type: ignore[arg-type]
+
+    response = Web(rest=refuse).request("POST", "/rest/v1/blog")
+    assert (response.status, response.reason) == (409, "Conflict")
+    assert response.json() == {
+        "code": "23505",
+        "message": "duplicate",
+        "details": {"a": 1},
+        "hint": "another",
+    }
