@@ -23,6 +23,18 @@ ROOT = Path(__file__).parents[2]
 KEY = "sb_publishable_for_the_tests"
 SECRET_KEY = "sb_secret_for_the_tests"
 JWT_SECRET = "a secret of the tests, 32 characters and more"
+TWISTD = str(Path(sys.executable).with_name("twistd"))
+SCHEMA = """
+create table note (id int primary key);
+insert into note values (1);
+grant select on note to anon;
+create function _slow(note) returns int
+    language plpgsql stable as 'begin perform pg_sleep(2); return 1; end';
+"""
+QUICK = "{ noteCollection { edges { node { id } } } }"
+"""Over ``SCHEMA``, asks the database and is answered at once."""
+SLOW = "{ noteCollection { edges { node { slow } } } }"
+"""Over ``SCHEMA``, is answered after two seconds."""
 PATIENCE = 30.0
 """Seconds that anything may take which should happen soon."""
 
@@ -133,10 +145,9 @@ class Daemon:
 
     def start(self) -> None:
         """Start the process and return at once."""
-        command = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "dataapi"]
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                [*command, "--config", str(self.config), *self._words],
+                [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(self.config), *self._words],
                 cwd=self.folder,
                 env=environment(self._environ),
                 stdin=subprocess.DEVNULL,
@@ -144,11 +155,19 @@ class Daemon:
                 stderr=subprocess.STDOUT,
             )
 
+    def wait_for_admin(self) -> None:
+        """Wait until the admin listener answers."""
+        wait_for(lambda: self._alive() and self.try_admin("GET", "/live"), "the admin listener")
+
+    def _alive(self) -> bool:
+        assert self.process.poll() is None, f"the daemon ended: {self.text}"
+        return True
+
     def wait_ready(self) -> None:
         """Wait until ``/ready`` says 200."""
 
         def ready() -> bool:
-            assert self.process.poll() is None, f"the daemon ended: {self.text}"
+            self._alive()
             answer = self.try_admin("GET", "/ready")
             return answer is not None and answer.status == 200
 
@@ -158,6 +177,20 @@ class Daemon:
         """Send a signal and return the exit status."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
+
+    def metric(self, sample: str) -> float:
+        """Return a sample of ``/metrics`` by its name and labels as they are shown, 0 when it is not."""
+        for line in self.admin("GET", "/metrics").body.decode().splitlines():
+            name, _, value = line.rpartition(" ")
+            if name == sample:
+                return float(value)
+        return 0.0
+
+    @property
+    def children(self) -> list[int]:
+        """The processes that it started."""
+        task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in task.read_text().split()]
 
     @property
     def text(self) -> str:

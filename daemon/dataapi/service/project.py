@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from dataapi.access.caller import Caller
 from dataapi.access.gate import Gate
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
+from dataapi.errors import ApiError
 from dataapi.graphql.engine import Engine
 from dataapi.metrics import Snapshot
-from dataapi.rest.handler import RestHandler
 from dataapi.service.state import ProjectState
 from dataapi.settings import Project
 from dataapi.web.backend import Backend
+from dataapi.web.messages import Reply, Request
 
 _log = Logger(namespace="dataapi.service")
 FIRST_CATALOG_WITHIN = 15.0
 """Seconds that a start waits for the first catalog before it goes on without one."""
+
+
+class _NoRest:
+    """Stands where the REST handler will: no path below ``/rest/v1`` leads anywhere."""
+
+    async def answer(self, _request: Request, _caller: Caller) -> Reply:
+        """Refuse every request as PostgREST refuses an unknown path."""
+        raise ApiError(404, "PGRST125", "Invalid path specified in request URL")
 
 
 class ProjectPart:
@@ -44,21 +54,11 @@ class ProjectPart:
             search_path=tuple(dict.fromkeys((*project.db_schemas, *project.db_extra_search_path))),
             anonymous_role=project.db_anon_role,
         )
-
-        def listen(
-            channels: Sequence[str], notified: Callable[[str, str], None], reconnected: Callable[[], None]
-        ) -> Listener:
-            return Listener(
-                reactor, project.db_uri, channels, on_notification=notified, on_reconnect=reconnected
-            )
-
-        self._watcher = CatalogWatcher(
-            reactor, self._pool.fetch, project.db_schemas, listen if project.db_channel_enabled else None
-        )
+        listen = partial(Listener, reactor, project.db_uri) if project.db_channel_enabled else None
+        self._watcher = CatalogWatcher(reactor, self._pool.fetch, project.db_schemas, listen)
         self._gate = Gate(project, time.time)
-        engine = Engine(project, self._pool, self._catalog)
-        rest = RestHandler(project, self._pool, self._catalog)
-        self.backend = Backend(project, self._gate, engine, rest)
+        self._engine = engine = Engine(project, self._pool, self._catalog)
+        self.backend = Backend(project, self._gate, engine, _NoRest())
 
     def _catalog(self) -> Catalog | None:
         return self._watcher.current
@@ -127,5 +127,7 @@ class ProjectPart:
             "dataapi_cache_lookups_total": {
                 (ref, "tokens", "hit"): float(tokens.hits),
                 (ref, "tokens", "miss"): float(tokens.misses),
+                (ref, "plans", "hit"): float(self._engine.hits),
+                (ref, "plans", "miss"): float(self._engine.misses),
             },
         }

@@ -1,0 +1,251 @@
+"""The daemon as an operator meets it: it starts, answers, reloads, drains, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import threading
+import time
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING
+
+import pytest
+from support.daemon import (
+    JWT_SECRET,
+    KEY,
+    PATIENCE,
+    QUICK,
+    SCHEMA,
+    SECRET_KEY,
+    SLOW,
+    TWISTD,
+    Answer,
+    Daemon,
+    environment,
+    wait_for,
+)
+from support.postgres import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.postgres import Database
+
+SLOW_ANSWER = {"data": {"noteCollection": {"edges": [{"node": {"slow": 1}}]}}}
+PASSWORD = "correct-horse-battery"
+
+
+@pytest.fixture(scope="module")
+def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Give a running daemon that logs every request."""
+    uri = served.uri.replace("authenticator@", f"authenticator:{PASSWORD}@")
+    with Daemon(tmp_path_factory.mktemp("daemon"), uri, settings={"log-level": "info"}) as running:
+        running.wait_ready()
+        yield running
+
+
+def in_background(daemon: Daemon, query: str) -> tuple[threading.Thread, list[Answer]]:
+    """Send a query from another thread."""
+    answers: list[Answer] = []
+    thread = threading.Thread(target=lambda: answers.append(daemon.graphql(query)))
+    thread.start()
+    return thread, answers
+
+
+def test_it_is_live_and_ready_and_says_of_what(daemon: Daemon) -> None:
+    """``/live`` and ``/ready`` say 200, the latter with each project's database and catalog."""
+    assert daemon.admin("GET", "/live").status == 200
+    ready = daemon.admin("GET", "/ready")
+    assert ready.status == 200
+    [project] = ready.json["projects"]
+    assert project["ref"] == "abcdefghijklmnopqrst"
+    assert project["database_available"] is True
+    assert project["generation"] >= 1
+    assert project["problems"] == []
+
+
+def test_other_paths_and_methods_of_the_admin_listener_are_refused(daemon: Daemon) -> None:
+    """An unknown admin path is 404; a wrong method is 405 and says which is right."""
+    assert daemon.admin("GET", "/graphql/v1").status == 404
+    refused = daemon.admin("GET", "/reload")
+    assert (refused.status, refused.headers["Allow"]) == (405, "POST")
+    refused = daemon.admin("DELETE", "/ready")
+    assert (refused.status, refused.headers["Allow"]) == (405, "GET, HEAD")
+
+
+def test_metrics_count_requests_and_show_the_pool(daemon: Daemon) -> None:
+    """``/metrics`` counts answered requests by area and status class, and shows pool and catalog."""
+    sample = 'dataapi_requests_total{area="graphql",status="2xx"}'
+    before = daemon.metric(sample)
+    assert daemon.graphql(QUICK).json == {"data": {"noteCollection": {"edges": [{"node": {"id": 1}}]}}}
+    assert daemon.metric(sample) == before + 1
+    assert daemon.metric('dataapi_pool_size{project="abcdefghijklmnopqrst"}') == 10
+    assert daemon.metric('dataapi_database_available{project="abcdefghijklmnopqrst"}') == 1
+    assert daemon.metric('dataapi_request_duration_seconds_count{area="graphql"}') >= 1
+
+
+def test_reload_answers_when_the_new_catalog_serves(daemon: Daemon) -> None:
+    """``POST /reload`` answers with the generation that serves from then on."""
+    before = daemon.admin("GET", "/ready").json["projects"][0]["generation"]
+    reloaded = daemon.admin("POST", "/reload")
+    assert reloaded.status == 200
+    generation = reloaded.json["generations"]["abcdefghijklmnopqrst"]
+    assert generation > before
+    assert daemon.admin("GET", "/ready").json["projects"][0]["generation"] >= generation
+
+
+def test_hangup_reloads_the_catalog(daemon: Daemon) -> None:
+    """SIGHUP makes the daemon read the catalog again, and it goes on running."""
+    before = daemon.admin("GET", "/ready").json["projects"][0]["generation"]
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(
+        lambda: daemon.admin("GET", "/ready").json["projects"][0]["generation"] > before, "a new generation"
+    )
+    assert any(line["message"] == "reloaded on SIGHUP" for line in daemon.lines)
+
+
+def test_log_lines_are_json_with_the_requests_id(daemon: Daemon) -> None:
+    """Every line is a JSON object; a request's line carries the id that the client got."""
+    answer = daemon.graphql(QUICK, **{"X-Request-Id": "from-the-client-1"})
+    assert answer.headers["X-Request-Id"] == "from-the-client-1"
+    [line] = [line for line in daemon.lines if line.get("request_id") == "from-the-client-1"]
+    assert (line["method"], line["path"], line["status"]) == ("POST", "/graphql/v1", 200)
+    assert all({"ts", "level", "logger", "message"} <= set(line) for line in daemon.lines)
+
+
+def test_no_secret_is_logged(daemon: Daemon) -> None:
+    """Neither configured secrets nor keys and tokens of requests are in the log, even of refused ones."""
+    daemon.graphql(QUICK, key=SECRET_KEY, Authorization="Bearer not-a-token-at-all")
+    daemon.request("GET", "/rest/v1/note?apikey=key-in-the-query")
+    daemon.request("GET", "/rest/v1/note", headers={"apikey": "wrong-key-in-the-header"})
+    text = daemon.text
+    secrets = ("not-a-token-at-all", "key-in-the-query", "wrong-key-in-the-header")
+    for secret in (PASSWORD, JWT_SECRET, SECRET_KEY, KEY, *secrets):
+        assert secret not in text
+
+
+def test_a_taken_port_ends_the_start_loudly(served: Database, tmp_path: Path) -> None:
+    """A port that is taken makes the daemon exit with 1 and one clear sentence, without a traceback."""
+    daemon = Daemon(tmp_path, served.uri)
+    with socket.socket() as taker:
+        taker.bind(("127.0.0.1", daemon.port))
+        taker.listen()
+        daemon.start()
+        assert daemon.process.wait(PATIENCE) == 1
+    first, *_ = daemon.text.splitlines()
+    line = json.loads(first)
+    assert line["level"] == "critical"
+    assert f"cannot listen on tcp:{daemon.port}" in line["message"]
+    assert "in use" in line["message"]
+    assert 'File "' not in daemon.text
+
+
+def test_a_taken_port_is_told_to_whoever_starts_a_detached_daemon(served: Database, tmp_path: Path) -> None:
+    """Without ``-n`` the command itself fails, although the daemon would run detached."""
+    daemon = Daemon(tmp_path, served.uri)
+    with socket.socket() as taker:
+        taker.bind(("127.0.0.1", daemon.admin_port))
+        taker.listen()
+        finished = subprocess.run(
+            [TWISTD, "dataapi", "--config", str(daemon.config)],
+            cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=PATIENCE,
+        )  # fmt: skip
+    assert finished.returncode == 1
+    assert "cannot listen on tcp" in finished.stdout + finished.stderr
+    assert (
+        "cannot listen on tcp" in json.loads((tmp_path / "twistd.log").read_text().splitlines()[0])["message"]
+    )
+
+
+def test_all_mistakes_of_a_configuration_are_printed(served: Database, tmp_path: Path) -> None:
+    """Every mistake is named, the exit status is 1, and nothing listens."""
+    daemon = Daemon(
+        tmp_path, served.uri, settings={"workers": "many", "lisen": "x"}, project={"db-pool": "-1"}
+    )
+    daemon.start()
+    assert daemon.process.wait(PATIENCE) == 1
+    for key in ("workers", "lisen", "db-pool"):
+        assert key in daemon.text
+    assert "Traceback" not in daemon.text
+
+
+def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    """A daemon starts without its database, answers 503 with Retry-After, and serves once it is there."""
+    server = Server()
+    try:
+        server.create()
+        uri = server.create_database(SCHEMA).uri
+        server.stop()
+        with Daemon(tmp_path, uri) as daemon:
+            daemon.wait_for_admin()
+            ready = wait_for(lambda: daemon.try_admin("GET", "/ready"), "an answer")
+            assert ready.status == 503
+            assert ready.json["projects"][0]["reason"]
+            answer = wait_for(lambda: _try_graphql(daemon), "the public listener")
+            assert answer.status == 503
+            assert int(answer.headers["Retry-After"]) >= 1
+            server.start()
+            daemon.wait_ready()
+            assert daemon.graphql(QUICK).status == 200
+            assert daemon.stop() == 0
+    finally:
+        server.remove()
+
+
+def _try_graphql(daemon: Daemon) -> Answer | None:
+    try:
+        return daemon.graphql(QUICK)
+    except OSError:
+        return None
+
+
+def test_termination_finishes_requests_in_flight(served: Database, tmp_path: Path) -> None:
+    """SIGTERM: no new connection, the running request is answered, the exit status is 0."""
+    with Daemon(tmp_path, served.uri) as daemon:
+        daemon.wait_ready()
+        thread, answers = in_background(daemon, SLOW)
+        wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 1, "the request in flight")
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: _refuses(daemon.port), "refused connections")
+        draining = daemon.admin("GET", "/ready")
+        assert (draining.status, draining.json["draining"]) == (503, True)
+        thread.join(PATIENCE)
+        assert [answer.json for answer in answers] == [SLOW_ANSWER]
+        assert daemon.process.wait(PATIENCE) == 0
+        assert daemon.lines[-1]["message"] == "stopped"
+
+
+def _refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_idle_connections_do_not_hold_up_the_end(served: Database, tmp_path: Path) -> None:
+    """A connection that is kept alive without a request is closed at once when the daemon stops."""
+    with Daemon(tmp_path, served.uri) as daemon:
+        daemon.wait_ready()
+        kept = HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE)
+        kept.request("GET", "/nothing")
+        kept.getresponse().read()
+        began = time.monotonic()
+        assert daemon.stop() == 0
+        assert time.monotonic() - began < 5
+        kept.close()
+
+
+def test_quiet_levels_and_text_lines(served: Database, tmp_path: Path) -> None:
+    """With ``log-level = warn`` only refused requests are logged; ``log-format = text`` is for eyes."""
+    settings = {"log-level": "warn", "log-format": "text"}
+    with Daemon(tmp_path, served.uri, settings=settings) as daemon:
+        daemon.wait_ready()
+        assert daemon.graphql(QUICK).status == 200
+        assert daemon.graphql(QUICK, key="wrong").status == 401
+        lines = [line for line in daemon.text.splitlines() if "dataapi.requests" in line]
+        assert len(lines) == 1
+        assert "WARN dataapi.requests POST /graphql/v1 401 request_id=" in lines[0]
