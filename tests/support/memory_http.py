@@ -127,12 +127,12 @@ class Web:
         self.served: list[Served] = []
         self.engine = Fake(engine)
         self.rest = Fake(rest)
-        backends = [
+        self.backends = [
             Backend(project, Gate(project, lambda: seconds), self.engine, self.rest)
             for project in projects or (PROJECT,)
         ]
         self.site: Any = make_site(
-            backends, self.clock, self.served.append, now=lambda: seconds, ids=lambda: "generated"
+            self.backends, self.clock, self.served.append, now=lambda: seconds, ids=lambda: "generated"
         )
 
     def request(
