@@ -17,7 +17,6 @@ from graphql import (
     GraphQLID,
     GraphQLInputField,
     GraphQLInputObjectType,
-    GraphQLInputType,
     GraphQLInt,
     GraphQLList,
     GraphQLNamedType,
@@ -318,7 +317,7 @@ class TableTypes:
 
         return GraphQLInputObjectType(f"{view.name}Filter", fields)
 
-    def filter_of(self, wire: Wire) -> GraphQLInputType | None:
+    def filter_of(self, wire: Wire) -> Any:
         """Return the filter type of a value, None when it can't be filtered."""
         if wire.scalar is None:
             suffix = "ListFilter" if wire.is_list else "Filter"
@@ -326,7 +325,7 @@ class TableTypes:
         if not wire.comparable:
             return None
         name = scalar_filter_name(wire.scalar, is_list=wire.is_list)
-        return None if name is None else self.named(name)  # type: ignore[no-any-return]
+        return None if name is None else self.named(name)
 
     def _order_by(self, view: TableView) -> GraphQLNamedType:
         def fields() -> dict[str, GraphQLInputField]:
