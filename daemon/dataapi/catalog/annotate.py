@@ -35,7 +35,9 @@ def annotate(
     """Read all comments; return the directives, the declared foreign keys and what could not be used."""
     problems: list[Problem] = []
     tables, columns = _of_tables(catalog, pause, problems)
+    pause()
     foreign_keys = _of_foreign_keys(catalog, problems)
+    pause()
     declared, declared_names = _declared(catalog, tables, problems)
     annotations = Annotations(
         schemas=_of_schemas(catalog, problems),

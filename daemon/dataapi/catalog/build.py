@@ -67,7 +67,7 @@ def build_catalog(
         foreign_keys=catalog.foreign_keys + declared,
         problems=catalog.problems + problems,
     )
-    base_names, problems = assign_base_names(catalog)
+    base_names, problems = assign_base_names(catalog, pause)
     return replace(catalog, base_names=base_names, problems=catalog.problems + problems)
 
 

@@ -8,7 +8,7 @@ does not rename what is there.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dataapi.catalog.directives import is_enum_value, is_graphql_name
@@ -59,6 +59,8 @@ TABLE_SUFFIXES = (
 
 NODE_ID = "nodeId"
 
+_PAUSE_EVERY = 50
+
 
 def pascal_case(name: str) -> str:
     """Inflect ``account_holder`` to ``AccountHolder``; letters that are upper case stay so."""
@@ -99,11 +101,15 @@ def _first_free(candidates: Iterable[str], taken: Container[str]) -> str:
     return next(name for name in _numbered(last) if name not in taken)
 
 
-def assign_base_names(catalog: Catalog) -> tuple[dict[int, str], tuple[Problem, ...]]:
+def assign_base_names(
+    catalog: Catalog, pause: Callable[[], None]
+) -> tuple[dict[int, str], tuple[Problem, ...]]:
     """Name the types of tables that have a key and of enums, each by its oid.
 
     Tables are named in search path and name order, those with a directive first, then enums.  A base
     name is taken when one of the types or entry points made from it would clash.
+
+    :param pause: called between small pieces of work.
     """
     order = {name: position for position, name in enumerate(catalog.search_path)}
     tables = [table for table in catalog.tables.values() if catalog.primary_key(table)]
@@ -117,7 +123,9 @@ def assign_base_names(catalog: Catalog) -> tuple[dict[int, str], tuple[Problem, 
         key=lambda type_: (catalog.annotations.enum(type_.oid).name is None, order[type_.schema], type_.name)
     )
     naming = _BaseNames(catalog)
-    for table in tables:
+    for number, table in enumerate(tables):
+        if number % _PAUSE_EVERY == 0:
+            pause()
         place = f"table {table.schema}.{table.name}"
         naming.add(table.oid, place, table, catalog.annotations.table(table.oid).name, TABLE_SUFFIXES)
     for type_ in enums:
