@@ -66,9 +66,11 @@ async def prepare(directory: Path | None, listen: tuple[str, ...]) -> Demo:
     try:
         await _ensure_sample(server.uri())
         keys = _keys(directory)
-    except (ScriptError, OSError, ValueError) as error:
+    except BaseException as error:
         await server.stop()
-        raise EmbeddedServerError(f"the sample cannot be made: {error}") from error
+        if isinstance(error, (ScriptError, OSError, ValueError)):
+            raise EmbeddedServerError(f"the sample cannot be made: {error}") from error
+        raise
     settings = demo_settings(uri, keys, listen)
     return Demo(settings, banner(settings, server.uri(), int(time.time())), server)
 
@@ -83,7 +85,10 @@ def _keys(directory: Path | None) -> Keys:
     """Return the keys kept in the directory, making them at the first time."""
     file = directory / "demo-keys.json" if directory is not None else None
     if file is not None and file.exists():
-        return Keys(**json.loads(file.read_text("utf-8")))
+        try:
+            return Keys(**json.loads(file.read_text("utf-8")))
+        except (TypeError, ValueError):
+            raise ValueError(f"{file} does not hold the keys of a demo") from None
     keys = Keys(new_secret(), new_publishable_key(), new_secret_key())
     if file is not None:
         file.touch(mode=0o600)

@@ -1,0 +1,133 @@
+"""The operator's command line, ``dataapi``: what it prints and how it exits."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import jwt
+import pytest
+from dataapi.command import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.postgres import Database
+
+SECRET = "not-so-secret-but-long-enough-32"
+NOWHERE = {"DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none"}
+KEYED = {**NOWHERE, "DATAAPI_PROJECT_JWT_SECRET": SECRET}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run where no configuration file lies about."""
+    monkeypatch.chdir(tmp_path)
+
+
+def dataapi(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Run the command, return its exit code, output and errors."""
+    output, errors = io.StringIO(), io.StringIO()
+    code = run(arguments, environ or {}, output, errors)
+    return code, output.getvalue(), errors.getvalue()
+
+
+def test_check_config_lists_every_mistake(tmp_path: Path) -> None:
+    """The mistakes go to standard error, one a line, and the exit code is 1."""
+    (tmp_path / "x.ini").write_text("[project]\ndb-pool = 0\ndb-uri = nonsense\n")
+    code, output, errors = dataapi("check-config", "--config", "x.ini")
+    assert (code, output) == (1, "")
+    assert [line.partition(":")[0] for line in errors.splitlines()] == ["x.ini"] * 3
+
+
+def test_check_config_without_the_database_says_what_was_not_checked() -> None:
+    """A configuration can be checked where its database is out of reach, such as in a build."""
+    code, output, errors = dataapi("check-config", environ=KEYED)
+    assert code == 0
+    assert output == "the environment: the configuration is good; 1 project\n"
+    assert errors.startswith("project abcdefghijklmnopqrst: the database was not checked: ")
+    assert "Connection refused" in errors
+
+
+def test_check_config_names_directives_that_are_left_out(database: Database) -> None:
+    """With the database in reach its comments are checked too."""
+    database.execute("create table t (id int primary key); comment on table t is '@graphql({\"nam\": 1})'")
+    environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
+    code, output, errors = dataapi("check-config", environ=environ)
+    assert (code, output) == (1, "")
+    [line] = errors.splitlines()
+    assert line.startswith("project abcdefghijklmnopqrst: table public.t: ")
+
+    database.execute("comment on table t is null")
+    assert dataapi("check-config", environ=environ)[0] == 0
+
+
+def test_check_config_finds_schemas_and_roles_that_are_missing(database: Database) -> None:
+    """What would make every request fail is found before the daemon is started."""
+    environ = {
+        **KEYED,
+        "DATAAPI_PROJECT_DB_URI": database.uri,
+        "DATAAPI_PROJECT_DB_SCHEMAS": "public, api",
+        "DATAAPI_PROJECT_DB_ANON_ROLE": "web_anon",
+    }
+    code, _, errors = dataapi("check-config", environ=environ)
+    assert code == 1
+    assert "db-schemas names api, and there is no such schema" in errors
+    assert "requests run as web_anon, and the login role of db-uri may not become that role" in errors
+
+
+def test_keys_are_signed_with_the_configured_secret() -> None:
+    """One line per role, ready for a script to take apart."""
+    code, output, errors = dataapi("keys", environ=KEYED)
+    assert (code, errors) == (0, "")
+    keys = dict(line.split() for line in output.splitlines())
+    assert {role: jwt.decode(key, SECRET, ["HS256"])["role"] for role, key in keys.items()} == {
+        "anon": "anon",
+        "service_role": "service_role",
+    }
+
+
+def test_keys_of_several_projects_name_their_project() -> None:
+    """Each project has its own keys, and one that cannot sign does not hide the others'."""
+    environ: dict[str, str] = {}
+    for letter, key in (("A", "JWT_SECRET"), ("B", "PUBLISHABLE_KEYS")):
+        prefix = f"DATAAPI_PROJECT_{letter * 20}"
+        environ |= {
+            f"{prefix}_DB_URI": "host=nowhere",
+            f"{prefix}_HOSTS": f"{letter}.example.org",
+            f"{prefix}_{key}": SECRET,
+        }
+    code, output, errors = dataapi("keys", environ=environ)
+    assert code == 1
+    first, anon, service, last = output.splitlines()
+    assert (first, last) == (f"; project {'a' * 20}", f"; project {'b' * 20}")
+    assert (anon.split()[0], service.split()[0]) == ("anon", "service_role")
+    assert errors == f"project {'b' * 20}: no jwt-secret is configured\n"
+
+
+def test_keys_makes_new_ones_for_a_configuration_that_has_none(tmp_path: Path) -> None:
+    """What it prints, added to the configuration, makes that good."""
+    (tmp_path / "x.ini").write_text("[project]\ndb-uri = postgresql://nobody@127.0.0.1:1/none\n")
+    code, output, errors = dataapi("keys", "--config", "x.ini")
+    assert (code, errors) == (0, "")
+    with (tmp_path / "x.ini").open("a") as file:
+        file.write(output)
+    assert dataapi("check-config", "--config", "x.ini")[0] == 0
+
+
+def test_keys_reports_other_mistakes_instead() -> None:
+    """Keys for a configuration that cannot be used would be of no use."""
+    code, output, errors = dataapi("keys", environ={"DATAAPI_PROJECT_DB_URI": "nonsense"})
+    assert (code, output) == (1, "")
+    assert "db-uri" in errors
+
+
+@pytest.mark.parametrize("arguments", [(), ("no-such-command",), ("keys", "--no-such-option")])
+def test_command_that_is_not_understood_exits_with_2(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the shell's own commands do."""
+    with pytest.raises(SystemExit) as exited:
+        dataapi(*arguments)
+    assert exited.value.code == 2
+    assert "usage: dataapi" in capsys.readouterr().err
