@@ -9,11 +9,11 @@ from dataapi.database.message import Bound, Message, Statement
 from dataapi.errors import ApiError, DatabaseError, DatabaseUnavailable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.messages import message
-from twisted.internet import defer, task
+from support.messages import message, running, until
+from twisted.internet import defer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from dataapi.database.pool import Pool
     from support.postgres import Database
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     MakePool = Callable[..., Pool]
 
 STORABLE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
-
-
-def running(awaitable: Awaitable[Any]) -> defer.Deferred[Any]:
-    """Start a coroutine now and return its Deferred."""
-    return defer.Deferred.fromCoroutine(awaitable)  # type: ignore[arg-type]
-
-
-async def until(reactor: Any, condition: Callable[[], bool]) -> None:
-    """Wait for a condition; the test's time limit ends a wait that is in vain."""
-    while not condition():
-        await task.deferLater(reactor, 0.01)
 
 
 async def test_a_message_runs_under_its_role_and_settings(pool: Pool) -> None:

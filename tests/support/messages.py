@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dataapi.database.message import Bound, Message, Statement
+from twisted.internet import defer, task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
 
 
 def message(text: str, *values: str | None, types: tuple[str, ...] | None = None, **named: Any) -> Message:
@@ -12,3 +16,14 @@ def message(text: str, *values: str | None, types: tuple[str, ...] | None = None
     bound = Bound(Statement(text, types or ("text",) * len(values)), values)
     fields: dict[str, Any] = {"role": "anon", "settings": (), "statements": (bound,), **named}
     return Message(**fields)
+
+
+def running(awaitable: Coroutine[Any, Any, Any]) -> defer.Deferred[Any]:
+    """Start a coroutine now and return its Deferred."""
+    return defer.Deferred.fromCoroutine(awaitable)
+
+
+async def until(reactor: Any, condition: Callable[[], bool]) -> None:
+    """Wait for a condition; the test's time limit ends a wait that is in vain."""
+    while not condition():
+        await task.deferLater(reactor, 0.01)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import psycopg2
 from twisted.internet import defer
 from twisted.internet.threads import deferToThreadPool
 
 from dataapi.database.connection import Connection, ConnectionDied
-
-if TYPE_CHECKING:
-    from dataapi.database.connection import Rows
 
 ANSWER_TIMEOUT = 5.0
 """Seconds that the server may take to answer a request to cancel."""
@@ -62,18 +59,29 @@ class ControlConnection:
             # Meanwhile the statement may have ended by itself.
             if connection.busy:
                 await self._send(text, int(connection.get_backend_pid()))
-        except (psycopg2.Error, defer.TimeoutError) as error:
-            self.close()
-            raise ConnectionDied(str(error).strip()) from error
         finally:
             self._lock.release()
 
-    async def _send(self, text: str, pid: int) -> Rows:
+    async def _send(self, text: str, pid: int) -> None:
+        """Send the request, once more when the connection turns out to be dead: twice does no harm."""
+        used_before = self._control is not None and not self._control.lost
+        try:
+            await self._send_once(text, pid)
+        except ConnectionDied:
+            if not used_before:
+                raise
+            await self._send_once(text, pid)
+
+    async def _send_once(self, text: str, pid: int) -> None:
         if self._control is None or self._control.lost:
             control = Connection(self._reactor)
             await control.open(self._parameters, self._timeout)
             self._control = control
-        return await self._control.send(text, (pid,)).addTimeout(ANSWER_TIMEOUT, self._reactor)
+        try:
+            await self._control.send(text, (pid,)).addTimeout(ANSWER_TIMEOUT, self._reactor)
+        except (psycopg2.Error, defer.TimeoutError) as error:
+            self.close()
+            raise ConnectionDied(str(error).strip()) from error
 
 
 class ProtocolCancel:

@@ -1,0 +1,299 @@
+"""Connections die, the server restarts or is away: requests fail clearly and the pool heals by itself."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.database.address import parameters
+from dataapi.errors import ApiError, DatabaseUnavailable
+from support.messages import message, running, until
+from twisted.internet import defer, task, threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dataapi.database.pool import Pool
+    from support.postgres import Database, Server
+
+    MakePool = Callable[..., Pool]
+
+
+def sleeping(database: Database) -> int:
+    """Count the statements that sleep on the server."""
+    rows = database.execute(
+        "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()"
+    )
+    return int(rows[0][0])
+
+
+async def test_a_statement_whose_connection_dies_is_503(
+    pool: Pool, server: Server, database: Database, reactor: Any
+) -> None:
+    """Killed backends fail their statements at once with 503 and a time to retry; the next ones work."""
+    slow = [running(pool.run(message("select pg_sleep(30)"))) for _ in range(3)]
+    await until(reactor, lambda: sleeping(database) == 3)
+    server.terminate_backends(database)
+    for success, failure in await defer.DeferredList(slow, consumeErrors=True):
+        assert not success
+        assert isinstance(failure.value, DatabaseUnavailable)
+        assert (failure.value.status, failure.value.code) == (503, "PGRST001")
+        assert ("Retry-After", "1") in failure.value.headers
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+async def test_idle_connections_that_die_are_noticed_and_replaced(
+    pool: Pool, server: Server, database: Database, reactor: Any
+) -> None:
+    """A connection that dies while idle is never handed out."""
+    await defer.gatherResults([running(pool.run(message("select pg_sleep(0.05)"))) for _ in range(3)])
+    assert pool.figures().open == 3
+    server.terminate_backends(database)
+    await until(reactor, lambda: pool.figures().connects > 3 and pool.available)
+    answers = [running(pool.run(message("select 1"))) for _ in range(6)]
+    assert await defer.gatherResults(answers) == [[(1,)]] * 6
+
+
+async def test_the_pool_heals_while_backends_are_killed(
+    make_pool: MakePool, server: Server, database: Database, reactor: Any
+) -> None:
+    """Under fire every request gets its own answer or 503, and when it is over all get answers."""
+    pool = make_pool(size=4, random=lambda: 0.0)
+    await pool.start()
+    under_fire = True
+    outcomes: set[object] = set()
+
+    async def client(name: str) -> None:
+        while under_fire:
+            try:
+                rows = await pool.run(message("select $1, pg_sleep(0.002)", name))
+            except DatabaseUnavailable as error:
+                outcomes.add(error.status)
+            else:
+                assert rows[0][0] == name
+                outcomes.add("answered")
+            await task.deferLater(reactor, 0)
+
+    clients = [running(client(f"client {number}")) for number in range(8)]
+    for _ in range(10):
+        await threads.deferToThread(server.terminate_backends, database)
+        await task.deferLater(reactor, 0.02)
+    under_fire = False
+    await defer.gatherResults(clients)
+    assert outcomes == {"answered", 503}
+    answers = [running(pool.run(message("select 1"))) for _ in range(8)]
+    assert await defer.gatherResults(answers) == [[(1,)]] * 8
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_restart_of_the_server_while_requests_run(
+    make_pool: MakePool, server: Server, reactor: Any, mode: str
+) -> None:
+    """While the server is away every request is 503 within a moment; when it is back all are answered."""
+    pool = make_pool(size=4, random=lambda: 0.0)
+    await pool.start()
+    outcomes: list[object] = []
+    slowest = 0.0
+    finished = False
+
+    async def client() -> None:
+        nonlocal slowest
+        while not finished:
+            began = reactor.seconds()
+            try:
+                await pool.run(message("select 1"))
+                outcomes.append(200)
+            except ApiError as error:
+                retry = int(dict(error.headers)["Retry-After"])
+                outcomes.append(error.status if retry >= 1 else "no time to retry")
+            slowest = max(slowest, reactor.seconds() - began)
+            await task.deferLater(reactor, 0.001)
+
+    clients = [running(client()) for _ in range(8)]
+    await threads.deferToThread(server.stop, mode)
+    await until(reactor, lambda: not pool.available)
+    outcomes.clear()
+    await until(reactor, lambda: len(outcomes) > 100)
+    assert set(outcomes) == {503}
+    await threads.deferToThread(server.start)
+    await until(reactor, lambda: pool.available)
+    outcomes.clear()
+    await until(reactor, lambda: len(outcomes) > 100)
+    assert set(outcomes[20:]) == {200}
+    finished = True
+    await defer.gatherResults(clients)
+    assert slowest < 2.0
+
+
+async def test_starting_without_a_server_fails_requests_quickly_and_heals(
+    make_pool: MakePool, server: Server, reactor: Any
+) -> None:
+    """The pool starts while the database is away, says so at once, and finds it when it comes."""
+    pool = make_pool(acquisition_timeout=30, random=lambda: 0.0)
+    server.stop()
+    try:
+        await pool.start()
+        assert not pool.available
+        began = reactor.seconds()
+        with pytest.raises(DatabaseUnavailable) as caught:
+            await pool.run(message("select 1"))
+        assert reactor.seconds() - began < 0.5
+        assert (caught.value.status, caught.value.code) == (503, "PGRST000")
+        assert "127.0.0.1" not in f"{caught.value.message}{caught.value.details}"
+    finally:
+        server.start()
+    await until(reactor, lambda: pool.available)
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+@pytest.fixture
+def black_hole() -> Iterator[int]:
+    """Give the port of a listener that never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+async def test_a_server_that_does_not_answer_is_given_up(
+    make_pool: MakePool, black_hole: int, reactor: Any
+) -> None:
+    """Connecting ends with the URI's connect_timeout, though libpq ignores it, and blocks nothing."""
+    pool = make_pool(uri=f"postgresql://nobody@127.0.0.1:{black_hole}/none?connect_timeout=1")
+    starting = running(pool.start())
+    ticks = 0
+    while not starting.called:
+        ticks += 1
+        await task.deferLater(reactor, 0.02)
+    assert 20 < ticks < 100
+    with pytest.raises(DatabaseUnavailable):
+        await pool.run(message("select 1"))
+
+
+async def test_a_pool_that_is_connecting_can_be_stopped(
+    make_pool: MakePool, black_hole: int, reactor: Any
+) -> None:
+    """Stopping while an attempt to connect hangs ends the attempt and those who wait for it."""
+    pool = make_pool(uri=f"postgresql://nobody@127.0.0.1:{black_hole}/none")
+    starting = running(pool.start())
+    waiting = running(pool.run(message("select 1")))
+    await task.deferLater(reactor, 0.05)
+    await pool.stop()
+    await starting
+    with pytest.raises(DatabaseUnavailable):
+        await waiting
+
+
+async def test_a_host_name_is_looked_up(make_pool: MakePool, database: Database) -> None:
+    """A name with several addresses works when one of them does."""
+    pool = make_pool(uri=database.uri.replace("127.0.0.1", "localhost"))
+    await pool.start()
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+async def test_an_unknown_host_name_is_unavailable(make_pool: MakePool) -> None:
+    """A name without an address is a database that is away."""
+    pool = make_pool(uri="postgresql://nobody@nowhere.invalid/none")
+    await pool.start()
+    with pytest.raises(DatabaseUnavailable):
+        await pool.run(message("select 1"))
+
+
+async def test_too_few_connections_on_the_server_are_shared(
+    make_pool: MakePool, server: Server, database: Database
+) -> None:
+    """When the server refuses more connections, messages wait for those that there are."""
+    database.execute("create role narrow login connection limit 2; grant anon to narrow")
+    try:
+        pool = make_pool(
+            uri=database.uri.replace("authenticator", "narrow"), size=5, prepared_statements=False
+        )
+        await pool.start()
+        answers = [running(pool.run(message("select 1, pg_sleep(0.02)"))) for _ in range(10)]
+        assert [rows[0][0] for rows in await defer.gatherResults(answers)] == [1] * 10
+        assert pool.figures().open <= 2
+        await pool.stop()
+    finally:
+        server.terminate_backends(database, "narrow")
+        database.execute("drop role narrow")
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+async def test_a_cancelled_caller_fails_at_once_and_its_statement_is_ended(
+    make_pool: MakePool, database: Database, reactor: Any, prepared: bool
+) -> None:
+    """A disconnected client's statement ends on the server, and its connection is used again."""
+    pool = make_pool(size=1, prepared_statements=prepared)
+    await pool.start()
+    slow = running(pool.run(message("select pg_sleep(30)")))
+    await until(reactor, lambda: sleeping(database) == 1)
+    slow.cancel()
+    with pytest.raises(defer.CancelledError):
+        await slow
+    assert await pool.run(message("select 1")) == [(1,)]
+    assert sleeping(database) == 0
+    figures = pool.figures()
+    assert (figures.connects, figures.cancels) == (1, 1)
+
+
+async def test_cancelling_while_waiting_only_leaves_the_line(make_pool: MakePool) -> None:
+    """Who gives up before having a connection disturbs nobody."""
+    pool = make_pool(size=1)
+    await pool.start()
+    first = running(pool.run(message("select 'first', pg_sleep(0.1)")))
+    second = running(pool.run(message("select 'second'")))
+    third = running(pool.run(message("select 'third'")))
+    second.cancel()
+    with pytest.raises(defer.CancelledError):
+        await second
+    assert (await first)[0][0] == "first"
+    assert await third == [("third",)]
+    assert pool.figures().cancels == 0
+
+
+async def test_a_statement_that_refuses_to_end_loses_its_connection(
+    make_pool: MakePool, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement that swallows cancel requests is terminated, and the pool has a fresh connection."""
+    monkeypatch.setattr("dataapi.database.pool.CANCEL_WAITS", (0.05, 0.05))
+    database.execute(
+        "create function stubborn() returns int language plpgsql as $$ begin loop "
+        "begin perform pg_sleep(30); exception when query_canceled then null; end; end loop; end $$"
+    )
+    pool = make_pool(size=1)
+    await pool.start()
+    slow = running(pool.run(message("select stubborn()")))
+    await until(reactor, lambda: sleeping(database) == 1)
+    slow.cancel()
+    with pytest.raises(defer.CancelledError):
+        await slow
+    assert await pool.run(message("select 1")) == [(1,)]
+    await until(reactor, lambda: sleeping(database) == 0)
+    assert pool.figures().connects == 2
+
+
+async def test_a_dead_control_connection_is_replaced(
+    make_pool: MakePool, database: Database, reactor: Any
+) -> None:
+    """Cancelling works after the connection that carries cancel requests was killed, even just before."""
+    pool = make_pool(size=1)
+    await pool.start()
+    kill = "select pg_terminate_backend(pid) from pg_stat_activity where query like 'select pg_cancel%'"
+    for _ in range(3):
+        slow = running(pool.run(message("select pg_sleep(30)")))
+        await until(reactor, lambda: sleeping(database) == 1)
+        database.execute(kill)
+        slow.cancel()
+        with pytest.raises(defer.CancelledError):
+            await slow
+        await until(reactor, lambda: pool.figures().idle == 1)
+        assert sleeping(database) == 0
+    assert pool.figures().connects == 1
+
+
+def test_the_uris_own_parameters_win() -> None:
+    """Defaults for keepalives and the application's name give way to the URI's."""
+    given = parameters("postgresql://host/name?keepalives_idle=5&application_name=mine")
+    assert (given["keepalives_idle"], given["application_name"]) == ("5", "mine")
+    assert given["client_encoding"] == "UTF8"
