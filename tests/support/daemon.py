@@ -127,8 +127,9 @@ class Daemon:
         self.config.write_text(f"[dataapi]\n{_section(service)}\n[project]\n{_section(served)}\n")
 
     def __enter__(self) -> Daemon:
-        """Start it."""
-        self.start()
+        """Start it, unless it was started otherwise."""
+        if self._process is None:
+            self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -154,6 +155,10 @@ class Daemon:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
+
+    def adopt(self, process: subprocess.Popen[bytes]) -> None:
+        """Take a process that was started in another way than ours."""
+        self._process = process
 
     def wait_for_admin(self) -> None:
         """Wait until the admin listener answers."""

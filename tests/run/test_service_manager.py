@@ -1,0 +1,84 @@
+"""What systemd hears from the daemon, and whether it understands our unit."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from support.daemon import PATIENCE, ROOT, Daemon, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Database
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[socket.socket]:
+    """Give the socket on which a service manager listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(PATIENCE)
+        yield listening
+
+
+def heard(manager: socket.socket, beginning: str) -> str:
+    """Return the next message that begins like this, passing over others."""
+    return str(wait_for(lambda: _next(manager, beginning), beginning))
+
+
+def _next(manager: socket.socket, beginning: str) -> str | None:
+    message = manager.recv(4096).decode()
+    return message if message.startswith(beginning) else None
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ready_reloading_stopping(
+    served: Database, tmp_path: Path, manager: socket.socket, workers: str
+) -> None:
+    """The manager hears of readiness only when requests are answered, of a reload, and of the end."""
+    environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+    with Daemon(tmp_path, served.uri, "--workers", workers, environ=environ) as daemon:
+        assert "STATUS=serving" in heard(manager, "READY=1")
+        assert daemon.admin("GET", "/ready").status == 200
+        daemon.process.send_signal(signal.SIGHUP)
+        assert "MONOTONIC_USEC=" in heard(manager, "RELOADING=1")
+        heard(manager, "READY=1")
+        assert daemon.stop() == 0
+        heard(manager, "STOPPING=1")
+
+
+def test_the_watchdog_is_patted(served: Database, tmp_path: Path, manager: socket.socket) -> None:
+    """With ``WATCHDOG_USEC`` the daemon gives signs of life, again and again."""
+    environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+    with Daemon(tmp_path, served.uri, environ=environ):
+        for _ in range(3):
+            heard(manager, "WATCHDOG=1")
+
+
+def test_readiness_is_told_although_the_database_is_away(tmp_path: Path, manager: socket.socket) -> None:
+    """Without its database the daemon is up all the same: it answers 503 until the database comes."""
+    environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+    with Daemon(tmp_path, "postgresql://nobody@127.0.0.1:1/none", environ=environ) as daemon:
+        heard(manager, "READY=1")
+        assert daemon.admin("GET", "/ready").status == 503
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_the_unit_is_understood() -> None:
+    """``systemd-analyze verify`` finds nothing to say about the unit's settings."""
+    finished = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(ROOT / "etc" / "dataapi.service")],
+        capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    complaints = [
+        line for line in finished.stderr.splitlines()
+        # The program may not be installed where the unit expects it.
+        if "dataapi.service" in line and "is not executable" not in line
+    ]  # fmt: skip
+    assert complaints == []

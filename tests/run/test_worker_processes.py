@@ -1,0 +1,184 @@
+"""Several workers behind one set of sockets: replaced when they die, drained together, never left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from support.daemon import PATIENCE, QUICK, SLOW, TWISTD, Answer, Daemon, environment, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.postgres import Database
+
+READY_WORKERS = "dataapi_workers"
+RESTARTS = "dataapi_worker_restarts_total"
+ANSWERED = 'dataapi_requests_total{area="graphql",status="2xx"}'
+
+
+@pytest.fixture(scope="module")
+def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Give a daemon with two workers."""
+    folder = tmp_path_factory.mktemp("workers")
+    with Daemon(folder, served.uri, "--workers", "2", settings={"log-level": "info"}) as running:
+        running.wait_ready()
+        yield running
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process exists and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_workers_answer_and_their_figures_are_added_up(daemon: Daemon) -> None:
+    """Requests are answered by workers; the one admin listener speaks for all of them."""
+    before = daemon.metric(ANSWERED)
+    for _ in range(10):
+        assert daemon.graphql(QUICK).status == 200
+    assert daemon.metric(ANSWERED) == before + 10
+    assert daemon.metric(READY_WORKERS) == 2
+    assert daemon.metric('dataapi_pool_size{project="abcdefghijklmnopqrst"}') == 20
+    assert daemon.admin("GET", "/ready").json["workers"] == 2
+
+
+def test_all_workers_reload(daemon: Daemon) -> None:
+    """``POST /reload`` answers when every worker serves its new catalog."""
+    loads = 'dataapi_catalog_loads_total{outcome="loaded",project="abcdefghijklmnopqrst"}'
+    before = daemon.metric(loads)
+    assert daemon.admin("POST", "/reload").status == 200
+    assert daemon.metric(loads) == before + 2
+
+
+def test_hangup_reaches_every_worker(daemon: Daemon) -> None:
+    """SIGHUP to the parent makes every worker read its catalog again."""
+    loads = 'dataapi_catalog_loads_total{outcome="loaded",project="abcdefghijklmnopqrst"}'
+    before = daemon.metric(loads)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: daemon.metric(loads) == before + 2, "both reloads")
+
+
+def test_lines_of_workers_carry_their_number_and_the_requests_id(daemon: Daemon) -> None:
+    """A worker's lines come out whole, with its number and the request's id."""
+    daemon.graphql(QUICK, **{"X-Request-Id": "worker-test-1"})
+    found = wait_for(
+        lambda: [line for line in daemon.lines if line.get("request_id") == "worker-test-1"], "the line"
+    )
+    assert found[0]["worker"] in (1, 2)
+
+
+def test_a_killed_worker_is_replaced_while_the_other_serves(daemon: Daemon) -> None:
+    """A worker that dies is started again; counts that it had reported are not lost."""
+    restarts = daemon.metric(RESTARTS)
+    answered = daemon.metric(ANSWERED)
+    victim, other = daemon.children
+    os.kill(victim, signal.SIGKILL)
+    wait_for(lambda: daemon.metric(RESTARTS) == restarts + 1, "the restart")
+    wait_for(lambda: daemon.metric(READY_WORKERS) == 2, "the new worker")
+    daemon.wait_ready()
+    assert other in daemon.children
+    assert victim not in daemon.children
+    assert len(daemon.children) == 2
+    for _ in range(6):
+        assert daemon.graphql(QUICK).status == 200
+    assert daemon.metric(ANSWERED) == answered + 6
+    assert any(line["level"] == "error" and "ended" in line["message"] for line in daemon.lines)
+
+
+def test_termination_drains_every_worker(served: Database, tmp_path: Path) -> None:
+    """SIGTERM to the parent: workers answer what is in flight, then all exit, the parent with 0."""
+    with Daemon(tmp_path, served.uri, "--workers", "2") as daemon:
+        daemon.wait_ready()
+        answers: list[Answer] = []
+        threads = [threading.Thread(target=lambda: answers.append(daemon.graphql(SLOW))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 4, "the requests in flight")
+        children = daemon.children
+        assert daemon.stop() == 0
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert [answer.status for answer in answers] == [200] * 4
+        assert not any(is_alive(pid) for pid in children)
+
+
+def test_workers_do_not_outlive_their_parent(served: Database, tmp_path: Path) -> None:
+    """When the parent is killed its workers end by themselves, and the port is free again."""
+    with Daemon(tmp_path, served.uri, "--workers", "2") as daemon:
+        daemon.wait_ready()
+        children = daemon.children
+        assert len(children) == 2
+        daemon.process.kill()
+        daemon.process.wait()
+        wait_for(lambda: not any(is_alive(pid) for pid in children), "the workers' end")
+        with socket.socket() as again:
+            again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            again.bind(("127.0.0.1", daemon.port))
+
+
+def over_unix(path: Path) -> bytes:
+    """Ask over a Unix socket; the answer's first line."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(PATIENCE)
+        client.connect(str(path))
+        client.sendall(b"GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return client.recv(4096).partition(b"\r\n")[0]
+
+
+def test_a_unix_socket_survives_its_workers_and_goes_with_the_daemon(
+    served: Database, tmp_path: Path
+) -> None:
+    """Workers share a Unix socket; its path stays when one of them ends, and goes when the daemon does."""
+    path = tmp_path / "api"
+    with Daemon(tmp_path, served.uri, "--workers", "2", "--listen", f"unix:{path}") as daemon:
+        daemon.wait_ready()
+        assert over_unix(path).startswith(b"HTTP/1.1 404")
+        os.kill(daemon.children[0], signal.SIGTERM)
+        wait_for(lambda: daemon.metric(RESTARTS) == 1, "the restart")
+        assert over_unix(path).startswith(b"HTTP/1.1 404")
+        assert daemon.stop() == 0
+        assert not path.exists()
+
+
+ACTIVATE = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES="http")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sockets_of_the_service_manager_are_served(served: Database, tmp_path: Path, workers: str) -> None:
+    """A socket that systemd bound is served, by one process or by workers, and outlives the daemon."""
+    daemon = Daemon(
+        tmp_path, served.uri, settings={"listen": "systemd:domain=INET:name=http", "workers": workers}
+    )
+    with socket.create_server(("127.0.0.1", daemon.port)) as listening:
+        listening.set_inheritable(True)
+        descriptor = listening.fileno()
+        command = [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(daemon.config)]
+        with daemon.output.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-c", ACTIVATE, str(descriptor), *command],
+                cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,
+                stdout=output, stderr=output, pass_fds=[descriptor],
+            )  # fmt: skip
+        daemon.adopt(process)
+        with daemon:
+            daemon.wait_ready()
+            assert daemon.graphql(QUICK).status == 200
+            assert daemon.stop() == 0
+            # Whoever comes now waits for the next daemon, instead of being refused.
+            socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE).close()
