@@ -36,7 +36,8 @@ begin
         referenced := greatest(1, i - 1 - i % 7);
         execute format(
             'create table public.item_%s (
-             id bigserial primary key, name text not null, email varchar(100) unique, amount numeric(12, 2) default 0,
+             id bigserial primary key, name text not null, email varchar(100) unique,
+             amount numeric(12, 2) default 0,
              active boolean not null default true, state public.status,
              data jsonb, tags text[], parent_id bigint references public.item_%s,
              created_at timestamptz not null default now())', i, referenced);

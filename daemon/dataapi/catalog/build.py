@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from dataapi.catalog.annotate import annotate
+from dataapi.catalog.base_names import assign_base_names
 from dataapi.catalog.model import (
     Acl,
     Argument,
@@ -29,7 +30,6 @@ from dataapi.catalog.model import (
     UniqueKey,
     Volatility,
 )
-from dataapi.catalog.names import assign_base_names
 
 Document = Mapping[str, Sequence[Any]]
 

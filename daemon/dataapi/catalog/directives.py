@@ -6,10 +6,8 @@ fails: whatever can't be used becomes a ``Problem`` that says what was done inst
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Collection, Mapping, Sequence
 
 from dataapi.catalog.annotations import (
     ColumnDirectives,
@@ -20,6 +18,7 @@ from dataapi.catalog.annotations import (
     SchemaDirectives,
     TableDirectives,
 )
+from dataapi.catalog.comments import Members, find_members
 from dataapi.catalog.model import Problem
 
 FEATURES = (
@@ -33,9 +32,7 @@ FEATURES = (
 )
 """Table keys beyond the reference's, each ``{"enabled": true}``."""
 
-_DIRECTIVE = re.compile(r"@graphql\((.+)\)", re.DOTALL)
 _NAME = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")
-_LARGEST_PAGE = 2**31 - 1
 
 
 def is_graphql_name(text: str) -> bool:
@@ -43,125 +40,18 @@ def is_graphql_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None and not text.startswith("__")
 
 
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-class _Members:
-    """The members of one directive, taken one by one; what can't be used is noted."""
-
-    def __init__(
-        self, place: str, members: Mapping[str, Any], problems: list[Problem], prefix: str = ""
-    ) -> None:
-        self._place = place
-        self._left = dict(members)
-        self._problems = problems
-        self._prefix = prefix
-
-    def problem(self, message: str) -> None:
-        self._problems.append(Problem(self._place, message))
-
-    def take(self, key: str, accept: Callable[[Any], bool], expected: str) -> Any:
-        """Return the member if it is there and acceptable, else None."""
-        if key not in self._left:
-            return None
-        value = self._left.pop(key)
-        if accept(value):
-            return value
-        self.problem(f"@graphql: {self._prefix}{key} must be {expected}; it is ignored")
-        return None
-
-    def flag(self, key: str) -> bool:
-        return self.take(key, lambda value: isinstance(value, bool), "true or false") is True
-
-    def text(self, key: str) -> str | None:
-        result: str | None = self.take(key, _is_text, "a text")
-        return result
-
-    def name(self, key: str) -> str | None:
-        result: str | None = self.take(
-            key,
-            lambda value: isinstance(value, str) and is_graphql_name(value),
-            "a GraphQL name (letters, digits and _, not beginning with a digit or __)",
-        )
-        return result
-
-    def rows(self, key: str) -> int | None:
-        result: int | None = self.take(
-            key,
-            lambda value: (
-                isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST_PAGE
-            ),
-            f"a whole number from 1 to {_LARGEST_PAGE}",
-        )
-        return result
-
-    def enabled(self, key: str) -> bool:
-        value = self.take(
-            key,
-            lambda value: isinstance(value, dict) and isinstance(value.get("enabled"), bool),
-            '{"enabled": true} or {"enabled": false}',
-        )
-        if value is None:
-            return False
-        for extra in value.keys() - {"enabled"}:
-            self.problem(f"@graphql: {self._prefix}{key} has an unknown key {extra!r}; that key is ignored")
-        return value["enabled"] is True
-
-    def strings(self, key: str) -> tuple[str, ...]:
-        value = self.take(
-            key,
-            lambda value: isinstance(value, list) and bool(value) and all(map(_is_text, value)),
-            "a list of at least one text",
-        )
-        return tuple(value or ())
-
-    def finish(self) -> None:
-        for key in self._left:
-            self.problem(f"@graphql: unknown key {self._prefix + key!r}; it is ignored")
-
-
-def _is_text(value: Any) -> bool:
-    # A lone surrogate can't be sent to anybody, and PostgreSQL's JSON has no NUL either.
-    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
-
-
-def _members(place: str, comment: str | None, problems: list[Problem]) -> _Members | None:
-    """Find the directive in a comment; None when there is none that can be used."""
-    if comment is None or "@graphql(" not in comment:
-        return None
-    found = _DIRECTIVE.search(comment)
-    if found is None:
-        return None
-    start = found.start(1)
-    while comment[start : start + 1].isspace():
-        start += 1
-    try:
-        value, end = _DECODER.raw_decode(comment, start)
-    except (ValueError, RecursionError) as error:
-        reason = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON ({error})"
-        problems.append(Problem(place, f"@graphql: the directive {reason}; it is ignored"))
-        return None
-    rest = comment[end:].lstrip()
-    if not rest.startswith(")"):
-        problems.append(Problem(place, f"@graphql: {rest[:20]!r} follows the JSON; the directive is ignored"))
-        return None
-    if not isinstance(value, dict):
-        problems.append(Problem(place, "@graphql: the directive must be a JSON object; it is ignored"))
-        return None
-    if "@graphql(" in rest:
-        problems.append(
-            Problem(place, "@graphql: the comment has several directives; only the first one is used")
-        )
-    return _Members(place, value, problems)
+def _name(members: Members, key: str) -> str | None:
+    result: str | None = members.take(
+        key,
+        lambda value: isinstance(value, str) and is_graphql_name(value),
+        "a GraphQL name (letters, digits and _, not beginning with a digit or __)",
+    )
+    return result
 
 
 def schema_directives(place: str, comment: str | None, problems: list[Problem]) -> SchemaDirectives | None:
     """Read a schema's comment; None when it has no directive."""
-    members = _members(place, comment, problems)
+    members = find_members(place, comment, problems)
     if members is None:
         return None
     result = SchemaDirectives(
@@ -181,11 +71,11 @@ def table_directives(
     Foreign keys come back with their local side checked; the foreign side is for the caller, who
     knows the other tables.
     """
-    members = _members(place, comment, problems)
+    members = find_members(place, comment, problems)
     if members is None:
         return None
     result = TableDirectives(
-        name=members.name("name"),
+        name=_name(members, "name"),
         description=members.text("description"),
         total_count=members.enabled("totalCount"),
         aggregate=members.enabled("aggregate"),
@@ -198,7 +88,7 @@ def table_directives(
     return result
 
 
-def _primary_key(members: _Members, columns: Collection[str]) -> tuple[str, ...]:
+def _primary_key(members: Members, columns: Collection[str]) -> tuple[str, ...]:
     names = members.strings("primary_key_columns")
     mistake = column_mistake(names, columns)
     if mistake:
@@ -218,7 +108,7 @@ def column_mistake(names: Sequence[str], columns: Collection[str]) -> str | None
 
 
 def _foreign_keys(
-    place: str, members: _Members, columns: Collection[str], problems: list[Problem]
+    place: str, members: Members, columns: Collection[str], problems: list[Problem]
 ) -> tuple[DeclaredForeignKey, ...]:
     value = members.take("foreign_keys", lambda value: isinstance(value, list), "a list of objects")
     keys = []
@@ -227,17 +117,17 @@ def _foreign_keys(
         if not isinstance(entry, dict):
             members.problem(f"@graphql: {label} must be an object; it is ignored")
             continue
-        key = _foreign_key(_Members(place, entry, problems, f"{label}."), label, columns)
+        key = _foreign_key(Members(place, entry, problems, f"{label}."), label, columns)
         if key is not None:
             keys.append(key)
     return tuple(keys)
 
 
-def _foreign_key(entry: _Members, label: str, columns: Collection[str]) -> DeclaredForeignKey | None:
+def _foreign_key(entry: Members, label: str, columns: Collection[str]) -> DeclaredForeignKey | None:
     key = DeclaredForeignKey(
-        local_name=entry.name("local_name"),
+        local_name=_name(entry, "local_name"),
         local_columns=entry.strings("local_columns"),
-        foreign_name=entry.name("foreign_name"),
+        foreign_name=_name(entry, "foreign_name"),
         foreign_schema=entry.text("foreign_schema") or "",
         foreign_table=entry.text("foreign_table") or "",
         foreign_columns=entry.strings("foreign_columns"),
@@ -260,10 +150,10 @@ def _foreign_key(entry: _Members, label: str, columns: Collection[str]) -> Decla
 
 def column_directives(place: str, comment: str | None, problems: list[Problem]) -> ColumnDirectives | None:
     """Read a column's comment; None when it has no directive."""
-    members = _members(place, comment, problems)
+    members = find_members(place, comment, problems)
     if members is None:
         return None
-    result = ColumnDirectives(name=members.name("name"), description=members.text("description"))
+    result = ColumnDirectives(name=_name(members, "name"), description=members.text("description"))
     members.finish()
     return result
 
@@ -272,11 +162,11 @@ def foreign_key_directives(
     place: str, comment: str | None, problems: list[Problem]
 ) -> ForeignKeyDirectives | None:
     """Read a foreign key constraint's comment; None when it has no directive."""
-    members = _members(place, comment, problems)
+    members = find_members(place, comment, problems)
     if members is None:
         return None
     result = ForeignKeyDirectives(
-        local_name=members.name("local_name"), foreign_name=members.name("foreign_name")
+        local_name=_name(members, "local_name"), foreign_name=_name(members, "foreign_name")
     )
     members.finish()
     return result
@@ -286,10 +176,10 @@ def function_directives(
     place: str, comment: str | None, problems: list[Problem]
 ) -> FunctionDirectives | None:
     """Read a function's comment; None when it has no directive."""
-    members = _members(place, comment, problems)
+    members = find_members(place, comment, problems)
     if members is None:
         return None
-    result = FunctionDirectives(name=members.name("name"), description=members.text("description"))
+    result = FunctionDirectives(name=_name(members, "name"), description=members.text("description"))
     members.finish()
     return result
 
@@ -298,11 +188,11 @@ def enum_directives(
     place: str, comment: str | None, labels: Collection[str], problems: list[Problem]
 ) -> EnumDirectives | None:
     """Read the comment of an enum with those labels; None when it has no directive."""
-    members = _members(place, comment, problems)
+    members = find_members(place, comment, problems)
     if members is None:
         return None
     result = EnumDirectives(
-        name=members.name("name"),
+        name=_name(members, "name"),
         description=members.text("description"),
         mappings=_mappings(members, labels),
     )
@@ -315,7 +205,7 @@ def is_enum_value(text: str) -> bool:
     return is_graphql_name(text) and text not in ("true", "false", "null")
 
 
-def _mappings(members: _Members, labels: Collection[str]) -> Mapping[str, str]:
+def _mappings(members: Members, labels: Collection[str]) -> Mapping[str, str]:
     value = members.take(
         "mappings", lambda value: isinstance(value, dict), "an object from label to GraphQL name"
     )

@@ -8,7 +8,7 @@ does not rename what is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dataapi.catalog.directives import is_enum_value, is_graphql_name
@@ -16,50 +16,12 @@ from dataapi.catalog.model import (
     Catalog,
     Column,
     Function,
-    Problem,
     Table,
     Type,
-    TypeKind,
 )
 from dataapi.catalog.relationships import Relationship, Relationships
 
-_SCALARS = (
-    *("Int", "Float", "String", "Boolean", "ID"),
-    *("BigInt", "BigFloat", "Datetime", "Date", "Time", "JSON", "UUID", "Opaque", "Cursor"),
-)
-
-RESERVED_TYPES = frozenset(
-    {
-        *("Query", "Mutation", "Subscription", "Node", "PageInfo", "OrderByDirection", "FilterIs"),
-        *_SCALARS,
-        *(f"{scalar}Filter" for scalar in _SCALARS),
-        *(f"{scalar}ListFilter" for scalar in _SCALARS),
-    }
-)
-"""Type names that the schema itself uses."""
-
-TABLE_SUFFIXES = (
-    "",
-    "Connection",
-    "Edge",
-    "Filter",
-    "OrderBy",
-    "InsertInput",
-    "UpdateInput",
-    "InsertResponse",
-    "UpdateResponse",
-    "DeleteResponse",
-    "Aggregate",
-    "SumAggregateResult",
-    "AvgAggregateResult",
-    "MinAggregateResult",
-    "MaxAggregateResult",
-)
-"""What is put after a table's base name to name the types that are made for it."""
-
 NODE_ID = "nodeId"
-
-_PAUSE_EVERY = 50
 
 
 def pascal_case(name: str) -> str:
@@ -81,11 +43,13 @@ def inflect(name: str, inflection: bool) -> str:
     return pascal_case(name) if inflection else name
 
 
-def _inflects(catalog: Catalog, schema: str) -> bool:
+def inflects(catalog: Catalog, schema: str) -> bool:
+    """Whether the schema's directive asks for inflection."""
     return catalog.annotations.schema(schema).inflect_names
 
 
-def _numbered(name: str) -> Iterator[str]:
+def numbered(name: str) -> Iterator[str]:
+    """Yield the name with ``_2``, ``_3`` and so on."""
     number = 2
     while True:
         yield f"{name}_{number}"
@@ -98,79 +62,7 @@ def _first_free(candidates: Iterable[str], taken: Container[str]) -> str:
     for last in candidates:
         if is_graphql_name(last) and last not in taken:
             return last
-    return next(name for name in _numbered(last) if name not in taken)
-
-
-def assign_base_names(
-    catalog: Catalog, pause: Callable[[], None]
-) -> tuple[dict[int, str], tuple[Problem, ...]]:
-    """Name the types of tables that have a key and of enums, each by its oid.
-
-    Tables are named in search path and name order, those with a directive first, then enums.  A base
-    name is taken when one of the types or entry points made from it would clash.
-
-    :param pause: called between small pieces of work.
-    """
-    order = {name: position for position, name in enumerate(catalog.search_path)}
-    tables = [table for table in catalog.tables.values() if catalog.primary_key(table)]
-    tables.sort(
-        key=lambda table: (catalog.annotations.table(table.oid).name is None, order[table.schema], table.name)
-    )
-    enums = [
-        type_ for type_ in catalog.types.values() if type_.kind is TypeKind.ENUM and type_.schema in order
-    ]
-    enums.sort(
-        key=lambda type_: (catalog.annotations.enum(type_.oid).name is None, order[type_.schema], type_.name)
-    )
-    naming = _BaseNames(catalog)
-    for number, table in enumerate(tables):
-        if number % _PAUSE_EVERY == 0:
-            pause()
-        place = f"table {table.schema}.{table.name}"
-        naming.add(table.oid, place, table, catalog.annotations.table(table.oid).name, TABLE_SUFFIXES)
-    for type_ in enums:
-        place = f"enum {type_.schema}.{type_.name}"
-        naming.add(type_.oid, place, type_, catalog.annotations.enum(type_.oid).name, ("", "Filter"))
-    return naming.names, tuple(naming.problems)
-
-
-class _BaseNames:
-    def __init__(self, catalog: Catalog) -> None:
-        self.names: dict[int, str] = {}
-        self.problems: list[Problem] = []
-        self._catalog = catalog
-        self._types = set(RESERVED_TYPES)
-        # Entry points begin with a lower-case letter, so names that differ only there clash too.
-        self._entry_points: set[str] = set()
-
-    def add(
-        self, oid: int, place: str, thing: Table | Type, override: str | None, suffixes: tuple[str, ...]
-    ) -> None:
-        """Give the thing its name, a longer one when that is taken, none when it is no GraphQL name."""
-        inflection = _inflects(self._catalog, thing.schema)
-        wanted = override or inflect(thing.name, inflection)
-        if not is_graphql_name(wanted):
-            return
-        longer = inflect(f"{thing.schema}_{thing.name}", inflection)
-        candidates = [wanted, longer if is_graphql_name(longer) else wanted]
-        chosen = next(name for name in self._candidates(candidates) if self._free(name, suffixes))
-        if chosen != wanted:
-            self.problems.append(
-                Problem(place, f"the GraphQL name {wanted} is taken; its type is named {chosen}")
-            )
-        self.names[oid] = chosen
-        self._types.update(chosen + suffix for suffix in suffixes)
-        self._entry_points.add(lower_first(chosen))
-
-    @staticmethod
-    def _candidates(names: list[str]) -> Iterator[str]:
-        yield from names
-        yield from _numbered(names[-1])
-
-    def _free(self, name: str, suffixes: tuple[str, ...]) -> bool:
-        if lower_first(name) in self._entry_points:
-            return False
-        return not any(name + suffix in self._types for suffix in suffixes)
+    return next(name for name in numbered(last) if name not in taken)
 
 
 def enum_values(catalog: Catalog, enum: Type) -> Mapping[str, str] | None:
@@ -191,7 +83,7 @@ def function_field(catalog: Catalog, function: Function) -> str:
     if override:
         return override
     name = function.name.removeprefix("_")
-    return lower_first(inflect(name, _inflects(catalog, function.schema)))
+    return lower_first(inflect(name, inflects(catalog, function.schema)))
 
 
 def column_field(catalog: Catalog, table: Table, column: Column) -> str:
@@ -199,7 +91,7 @@ def column_field(catalog: Catalog, table: Table, column: Column) -> str:
     override = catalog.annotations.column(table.oid, column.name).name
     if override:
         return override
-    if _inflects(catalog, table.schema):
+    if inflects(catalog, table.schema):
         return lower_first(pascal_case(column.name))
     return column.name
 
@@ -215,7 +107,7 @@ def relationship_field(catalog: Catalog, relationship: Relationship) -> str:
     table_name = lower_first(_base_name(catalog, target))
     if not relationship.to_one:
         return f"{table_name}Collection"
-    inflection = _inflects(catalog, target.schema)
+    inflection = inflects(catalog, target.schema)
     # The reference strips the referenced column's name for the reverse side of a one-to-one.
     columns = key.columns if relationship.outgoing else key.foreign_columns
     suffix = "_id" if inflection else "Id"
@@ -225,13 +117,13 @@ def relationship_field(catalog: Catalog, relationship: Relationship) -> str:
 
 
 def _base_name(catalog: Catalog, table: Table) -> str:
-    return catalog.base_names.get(table.oid) or inflect(table.name, _inflects(catalog, table.schema))
+    return catalog.base_names.get(table.oid) or inflect(table.name, inflects(catalog, table.schema))
 
 
 def _longer_relationship_field(catalog: Catalog, relationship: Relationship) -> str:
     """Name a relationship by its columns too: ``accountByEditorId``, ``blogCollectionByEditorId``."""
     target = catalog.tables[relationship.target]
-    inflection = _inflects(catalog, catalog.tables[relationship.foreign_key.table].schema)
+    inflection = inflects(catalog, catalog.tables[relationship.foreign_key.table].schema)
     columns = [inflect(name, inflection) for name in relationship.foreign_key.columns]
     collection = "" if relationship.to_one else "Collection"
     return lower_first(_base_name(catalog, target)) + collection + "By" + "And".join(columns)

@@ -1,0 +1,129 @@
+"""Finding the ``@graphql(…)`` directive in a comment and taking its members one by one; pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from dataapi.catalog.model import Problem
+
+_DIRECTIVE = re.compile(r"@graphql\((.+)\)", re.DOTALL)
+_LARGEST_PAGE = 2**31 - 1
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+class Members:
+    """The members of one directive, taken one by one; what can't be used is noted."""
+
+    def __init__(
+        self, place: str, members: Mapping[str, Any], problems: list[Problem], prefix: str = ""
+    ) -> None:
+        self._place = place
+        self._left = dict(members)
+        self._problems = problems
+        self._prefix = prefix
+
+    def problem(self, message: str) -> None:
+        """Note a problem of the directive's object."""
+        self._problems.append(Problem(self._place, message))
+
+    def take(self, key: str, accept: Callable[[Any], bool], expected: str) -> Any:
+        """Return the member if it is there and acceptable, else None."""
+        if key not in self._left:
+            return None
+        value = self._left.pop(key)
+        if accept(value):
+            return value
+        self.problem(f"@graphql: {self._prefix}{key} must be {expected}; it is ignored")
+        return None
+
+    def flag(self, key: str) -> bool:
+        """Take true or false; False without."""
+        return self.take(key, lambda value: isinstance(value, bool), "true or false") is True
+
+    def text(self, key: str) -> str | None:
+        """Take a text that can be sent as JSON."""
+        result: str | None = self.take(key, is_text, "a text")
+        return result
+
+    def rows(self, key: str) -> int | None:
+        """Take a page size."""
+        result: int | None = self.take(
+            key,
+            lambda value: (
+                isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST_PAGE
+            ),
+            f"a whole number from 1 to {_LARGEST_PAGE}",
+        )
+        return result
+
+    def enabled(self, key: str) -> bool:
+        """Take ``{"enabled": …}``; False without."""
+        value = self.take(
+            key,
+            lambda value: isinstance(value, dict) and isinstance(value.get("enabled"), bool),
+            '{"enabled": true} or {"enabled": false}',
+        )
+        if value is None:
+            return False
+        for extra in value.keys() - {"enabled"}:
+            self.problem(f"@graphql: {self._prefix}{key} has an unknown key {extra!r}; that key is ignored")
+        return value["enabled"] is True
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        """Take a list of at least one text; empty without."""
+        value = self.take(
+            key,
+            lambda value: isinstance(value, list) and bool(value) and all(map(is_text, value)),
+            "a list of at least one text",
+        )
+        return tuple(value or ())
+
+    def finish(self) -> None:
+        """Note every member that was not taken."""
+        for key in self._left:
+            self.problem(f"@graphql: unknown key {self._prefix + key!r}; it is ignored")
+
+
+def is_text(value: Any) -> bool:
+    """Whether the value is a text that can be stored and sent."""
+    # A lone surrogate can't be sent to anybody, and PostgreSQL's JSON has no NUL either.
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def find_members(place: str, comment: str | None, problems: list[Problem]) -> Members | None:
+    """Find the directive in a comment; None when there is none that can be used."""
+    if comment is None or "@graphql(" not in comment:
+        return None
+    found = _DIRECTIVE.search(comment)
+    if found is None:
+        return None
+    start = found.start(1)
+    while comment[start : start + 1].isspace():
+        start += 1
+    try:
+        value, end = _DECODER.raw_decode(comment, start)
+    except (ValueError, RecursionError) as error:
+        reason = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON ({error})"
+        problems.append(Problem(place, f"@graphql: the directive {reason}; it is ignored"))
+        return None
+    rest = comment[end:].lstrip()
+    if not rest.startswith(")"):
+        problems.append(Problem(place, f"@graphql: {rest[:20]!r} follows the JSON; the directive is ignored"))
+        return None
+    if not isinstance(value, dict):
+        problems.append(Problem(place, "@graphql: the directive must be a JSON object; it is ignored"))
+        return None
+    if "@graphql(" in rest:
+        problems.append(
+            Problem(place, "@graphql: the comment has several directives; only the first one is used")
+        )
+    return Members(place, value, problems)
