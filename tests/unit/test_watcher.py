@@ -316,6 +316,7 @@ def test_stopping_leaves_nothing_behind() -> None:
     assert bench.clock.getDelayedCalls() == []
     bench.listener.notify("pgrst", "")
     assert bench.clock.getDelayedCalls() == []
+    assert bench.reload() == [CancelledError.__name__]
 
 
 def test_a_caller_that_goes_away_does_not_stop_the_reload() -> None:

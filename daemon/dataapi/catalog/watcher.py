@@ -143,7 +143,10 @@ class CatalogWatcher:
         Callers that wait at the same time share one load, but never one that began before they asked.
 
         :raises ApiError: the database could not be asked; the old snapshot stays.
+        :raises CancelledError: the watcher was stopped.
         """
+        if self._stopped:
+            raise CancelledError
         waiter: Deferred[Catalog] = Deferred()
         self._waiting.append(waiter)
         self._run()
