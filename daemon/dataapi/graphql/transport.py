@@ -178,9 +178,12 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
+_decoder = json.JSONDecoder(parse_constant=_no_constant)
+
+
 def _json(text: str, name: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return _decoder.decode(text)
     except json.JSONDecodeError as error:
         _refuse(f"{name} is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}")
     except RecursionError:
