@@ -9,10 +9,14 @@ from dataapi.access.caller import Caller
 from dataapi.access.envelope import settings_for
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound, Message, Statement
-from dataapi.errors import ApiError, DatabaseUnavailable
+from dataapi.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.query.writer import quote_identifier
 from dataapi.settings import Project
 from dataapi.web.messages import Request
+
+
+RETRIES = 3
+"""How often a transaction is run again that lost to a concurrent one."""
 
 
 class Runner(Protocol):
@@ -43,10 +47,20 @@ class Transactions:
     ) -> list[tuple[Any, ...]]:
         """Run the statements as the caller and return the last one's rows.
 
+        A transaction that lost to a concurrent one (a serialization failure or a deadlock) has
+        changed nothing, so it is run again a few times.
+
         :raises ApiError: what the database refuses, as the pool says it.
         """
         settings = settings_for(request, caller) + catalog.roles[caller.role].settings
-        return await self._runner.run(Message(caller.role, settings, (*self._before, *statements), read_only))
+        message = Message(caller.role, settings, (*self._before, *statements), read_only)
+        for _ in range(RETRIES):
+            try:
+                return await self._runner.run(message)
+            except DatabaseError as error:
+                if not error.serializable_retry:
+                    raise
+        return await self._runner.run(message)
 
 
 def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:

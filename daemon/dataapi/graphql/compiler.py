@@ -15,7 +15,7 @@ from dataapi.graphql.identifiers import decode_node_id
 from dataapi.graphql.paging import read_paging
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.selection import Fields, Selector
-from dataapi.graphql.sources import Fixed, Leaf, Variables
+from dataapi.graphql.sources import Bounded, Fixed, Leaf, Variables
 from dataapi.graphql.views import ColumnField, ComputedField, RelatedField, TableView
 from dataapi.graphql.wire import encode_value
 from dataapi.query.algebra import (
@@ -84,11 +84,16 @@ class Compiler:
         finally:
             self._path.pop()
 
-    def take_costs(self) -> tuple[Cost, ...]:
-        """Return the costs of what was compiled since the last call."""
-        costs = tuple(self._costs)
-        self._costs.clear()
-        return costs
+    @contextmanager
+    def costing(self, page: Bounded | int) -> Iterator[None]:
+        """Count what is compiled inside as nested in the rows of a page."""
+        outer, self._costs = self._costs, []
+        yield
+        self._costs = [*outer, Cost(page, tuple(self._costs))]
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Return the costs of what was compiled."""
+        return tuple(self._costs)
 
     def key(self, key: str, node: FieldNode) -> Key:
         """Return a member's name: the field's own, or the client's alias as a value."""
@@ -143,11 +148,8 @@ class Compiler:
 
     def one(self, view: TableView, rows: Rows, nodes: list[FieldNode]) -> Output:
         """Return the output of at most one row."""
-        outer, self._costs = self._costs, []
-        output = One(rows, self.row(view, nodes))
-        outer.append(Cost(1, self.take_costs()))
-        self._costs = outer
-        return output
+        with self.costing(1):
+            return One(rows, self.row(view, nodes))
 
     def by_key(self, view: TableView, nodes: list[FieldNode], arguments: Mapping[str, Tree]) -> Output:
         """Return the row with a primary key."""
@@ -176,12 +178,10 @@ class Compiler:
     ) -> Output:
         """Return a page of rows with what is selected around it."""
         paging = read_paging(view, arguments)
-        outer, self._costs = self._costs, []
-        members = self._members(
-            f"{view.name}Connection", nodes, lambda n: self._connection_field(view, paging.order, n)
-        )
-        outer.append(Cost(paging.page, self.take_costs()))
-        self._costs = outer
+        with self.costing(paging.page):
+            members = self.members(
+                f"{view.name}Connection", nodes, lambda n: self._connection_field(view, paging.order, n)
+            )
         page = Rows(
             rows.table,
             call=rows.call,
@@ -193,7 +193,7 @@ class Compiler:
         )
         return Connection(page, members, paging.position, paging.backward)
 
-    def _members(self, type_name: str, nodes: list[FieldNode], output: Any) -> Object:
+    def members(self, type_name: str, nodes: list[FieldNode], output: Any) -> Object:
         """Return an object whose fields are compiled one by one, ``__typename`` included."""
         members: Members = []
         for key, merged in self.subfields(nodes, type_name).items():
@@ -208,15 +208,15 @@ class Compiler:
         match nodes[0].name.value:
             case "edges":
                 return Edges(
-                    self._members(f"{view.name}Edge", nodes, lambda n: self._edge_field(view, order, n))
+                    self.members(f"{view.name}Edge", nodes, lambda n: self._edge_field(view, order, n))
                 )
             case "pageInfo":
-                return self._members("PageInfo", nodes, lambda n: PageFact(Fact(n[0].name.value)))
+                return self.members("PageInfo", nodes, lambda n: PageFact(Fact(n[0].name.value)))
             case "totalCount":
                 return Summary(AggregateValue(AggregateFunction.COUNT))
             case _:
                 return Summary(
-                    self._members(f"{view.name}Aggregate", nodes, lambda n: self._aggregate(view, n))
+                    self.members(f"{view.name}Aggregate", nodes, lambda n: self._aggregate(view, n))
                 )
 
     def _edge_field(self, view: TableView, order: tuple[OrderTerm, ...], nodes: list[FieldNode]) -> Output:
@@ -227,7 +227,7 @@ class Compiler:
         if name == "count":
             return AggregateValue(AggregateFunction.COUNT)
         type_name = f"{view.name}{name.capitalize()}AggregateResult"
-        return self._members(
+        return self.members(
             type_name, nodes, lambda n: _aggregate_of(name, view.columns_by_name[n[0].name.value])
         )
 

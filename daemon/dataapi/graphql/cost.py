@@ -7,6 +7,7 @@ millions of rows is refused instead of served.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from dataapi.graphql.sources import Bounded, Variables
 
@@ -26,7 +27,9 @@ class Cost:
         page = self.page if isinstance(self.page, int) else self.page.count(variables)
         return page * (1 + sum(cost.rows(variables) for cost in self.nested))
 
-    def most(self) -> int:
-        """Return the number of rows whatever the variables say."""
-        page = self.page if isinstance(self.page, int) else (self.page.maximum or 0)
+    def most(self) -> float:
+        """Return the number of rows whatever the variables say; infinite when nothing bounds them."""
+        page = self.page if isinstance(self.page, int) else self.page.maximum
+        if page is None:
+            return inf
         return page * (1 + sum(cost.most() for cost in self.nested))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,11 +19,16 @@ from dataapi.graphql.cache import BoundedCache
 from dataapi.graphql.document import Document, Operation, Rejected
 from dataapi.graphql.introspection import Introspection
 from dataapi.graphql.limits import Limits
-from dataapi.graphql.plan import Plan, check_cost, introspection_fields, plan_query
+from dataapi.graphql.plan import Plan, check_cost, introspection_fields, plan_mutation, plan_query
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.views import RoleView
+from dataapi.query.changes import RAISED
 from dataapi.settings import Project
 from dataapi.web.messages import Request
+
+INVALID_TEXT, DATA_EXCEPTION = "22P02", "22000"
+# The message of what a statement raises itself (``query.changes.RAISED``).
+_RAISED = re.compile(f'"{RAISED}(.*){RAISED}[0-9]+"')
 
 DOCUMENTS_PER_ROLE = 500
 """Documents that are kept parsed, validated and compiled for one role."""
@@ -87,7 +93,7 @@ class Engine:
             return Answer(rejected.stage, None, _formatted(rejected.errors))
         except GraphQLError as error:
             return Answer(Stage.EXECUTION, "null", _formatted((error,)))
-        return await self._execute(plan, variables, catalog, caller, http)
+        return await self._execute(operation, plan, variables, catalog, caller, http)
 
     def _role(self, catalog: Catalog, role: str) -> _RoleState:
         if catalog.generation != self._generation or self._names is None:
@@ -120,19 +126,29 @@ class Engine:
         if fields:
             text = f"{request.operation_name}:{request.query}"
             introspected = await role.introspection.answer(operation, fields, variables, text)
-        plan = plan_query(operation, role.schema, variables, introspected)
+        if operation.is_mutation:
+            plan = plan_mutation(operation, role.schema, variables)
+        else:
+            plan = plan_query(operation, role.schema, variables, introspected)
         if not fields:  # an introspection answer may depend on a variable's value
             operation.plans.put(shape, plan)
         return plan
 
     async def _execute(
-        self, plan: Plan, variables: Mapping[str, Any], catalog: Catalog, caller: Caller, http: Request
+        self,
+        operation: Operation,
+        plan: Plan,
+        variables: Mapping[str, Any],
+        catalog: Catalog,
+        caller: Caller,
+        http: Request,
     ) -> Answer:
-        if plan.compiled is None:
+        if not plan.statements:
             return Answer(Stage.EXECUTION, plan.constant, _formatted(plan.errors))
         try:
             bound = plan.bind(variables)
-            rows = await self._transactions.run(catalog, http, caller, (bound,), read_only=True)
+            read_only = not operation.is_mutation
+            rows = await self._transactions.run(catalog, http, caller, bound, read_only=read_only)
         except GraphQLError as error:
             return Answer(Stage.EXECUTION, "null", _formatted((error,)))
         except DatabaseError as error:
@@ -149,4 +165,7 @@ def _database_error(error: DatabaseError) -> Mapping[str, Any]:
 
     Details and hints may show values of rows that the role may not see.
     """
+    refused = _RAISED.search(error.message) if error.code == INVALID_TEXT else None
+    if refused is not None:
+        return {"message": refused[1], "extensions": {"code": DATA_EXCEPTION}}
     return {"message": error.message, "extensions": {"code": error.code}}

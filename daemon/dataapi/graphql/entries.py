@@ -1,17 +1,18 @@
-"""Entry points: the fields of ``Query`` as one role sees them."""
+"""Entry points: the fields of ``Query`` and ``Mutation`` as one role sees them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
-from graphql import GraphQLArgument, GraphQLField, GraphQLID
+from graphql import GraphQLArgument, GraphQLDefaultInput, GraphQLField, GraphQLID, GraphQLInt, GraphQLList
 
 from dataapi.catalog.names import lower_first
 from dataapi.graphql.common import NODE
-from dataapi.graphql.scalars import DATETIME
-from dataapi.graphql.types import Make, TableTypes, required
+from dataapi.graphql.functions import FunctionEntry, FunctionViews, Shape
+from dataapi.graphql.scalars import DATETIME, OPAQUE
+from dataapi.graphql.types import Make, TableTypes, list_of, required
 from dataapi.graphql.views import TableView
 
 
@@ -39,20 +40,65 @@ class HeartbeatEntry:
     """``heartbeat``: the database's time, so that ``Query`` is never empty."""
 
 
-Entry = CollectionEntry | ByKeyEntry | NodeEntry | HeartbeatEntry
+@dataclass(frozen=True, slots=True)
+class InsertEntry:
+    """``insertInto<Table>Collection``."""
+
+    view: TableView
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateEntry:
+    """``update<Table>Collection``."""
+
+    view: TableView
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteEntry:
+    """``deleteFrom<Table>Collection``."""
+
+    view: TableView
+
+
+QueryEntry = CollectionEntry | ByKeyEntry | NodeEntry | HeartbeatEntry | FunctionEntry
+MutationEntry = InsertEntry | UpdateEntry | DeleteEntry | FunctionEntry
+
+
+def _function_field(types: TableTypes, entry: FunctionEntry) -> GraphQLField:
+    """Return the field of a function."""
+    arguments = {}
+    for name, (item, is_required) in entry.arguments().items():
+        type_ = OPAQUE if item.composite is not None else types.output_type(item.wire)
+        arguments[name] = GraphQLArgument(required(type_) if is_required else type_)
+    match entry:
+        case FunctionEntry(shape=Shape.ROWS, view=TableView() as view):
+            field = types.collection_field(view, entry.description)
+            field.args.update(arguments)
+            return field
+        case FunctionEntry(shape=Shape.ROW, view=TableView() as view):
+            return GraphQLField(types.named(view.name), arguments, description=entry.description)
+        case FunctionEntry(shape=Shape.VOID):
+            return GraphQLField(OPAQUE, arguments, description=entry.description)
+    assert entry.wire is not None, "a function gives rows, nothing or a value"
+    type_ = types.output_type(entry.wire)
+    if entry.shape is Shape.SCALARS:
+        type_ = GraphQLList(type_)
+    return GraphQLField(type_, arguments, description=entry.description)
 
 
 class QueryEntries:
     """Finds the entry points of ``Query`` by name, and makes their fields on demand."""
 
-    def __init__(self, types: TableTypes) -> None:
+    def __init__(self, types: TableTypes, functions: FunctionViews) -> None:
         self._types = types
+        self._functions = functions
         self._tables: dict[str, tuple[int, bool]] = {}
         for oid, name in types.view.named_tables():
             self._tables[f"{lower_first(name)}Collection"] = oid, False
             self._tables[f"{lower_first(name)}ByPk"] = oid, True
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> QueryEntry | None:
         """Return the entry point of that name, None when the role has none."""
         if name == "node":
             return NodeEntry()
@@ -61,12 +107,12 @@ class QueryEntries:
         oid, by_key = self._tables.get(name, (0, False))
         view = self._types.view.table(oid) if oid else None
         if view is None or (by_key and not view.by_key):
-            return None
+            return self._functions.entries(volatile=False).get(name)
         return ByKeyEntry(view) if by_key else CollectionEntry(view)
 
     def makers(self) -> Mapping[str, Make[GraphQLField]]:
         """Return what makes each field of ``Query``."""
-        names = ("node", *self._tables, "heartbeat")
+        names = ("node", *self._tables, *self._functions.entries(volatile=False), "heartbeat")
         return {name: partial(self._field, name) for name in names}
 
     def _field(self, name: str) -> GraphQLField | None:
@@ -80,6 +126,8 @@ class QueryEntries:
                 return GraphQLField(NODE, arguments, description="The row that a node id names.")
             case HeartbeatEntry():
                 return GraphQLField(required(DATETIME), description="The time in the database.")
+            case FunctionEntry() as entry:
+                return _function_field(self._types, entry)
             case None:
                 return None
 
@@ -91,3 +139,81 @@ class QueryEntries:
         return GraphQLField(
             self._types.named(view.name), arguments, description="The row with that primary key."
         )
+
+
+class MutationEntries:
+    """Finds the entry points of ``Mutation`` by name, and makes their fields on demand."""
+
+    def __init__(self, types: TableTypes, functions: FunctionViews) -> None:
+        self._types = types
+        self._functions = functions
+        self._tables: dict[str, tuple[int, type[InsertEntry | UpdateEntry | DeleteEntry]]] = {}
+        for oid, name in types.view.named_tables():
+            self._tables[f"insertInto{name}Collection"] = oid, InsertEntry
+            self._tables[f"update{name}Collection"] = oid, UpdateEntry
+            self._tables[f"deleteFrom{name}Collection"] = oid, DeleteEntry
+
+    @cached_property
+    def any(self) -> bool:
+        """Whether the role may change anything."""
+        return any(self.find(name) is not None for name in self._names())
+
+    def _names(self) -> Iterator[str]:
+        yield from self._tables
+        yield from self._functions.entries(volatile=True)
+
+    def find(self, name: str) -> MutationEntry | None:
+        """Return the entry point of that name, None when the role has none."""
+        oid, kind = self._tables.get(name, (0, InsertEntry))
+        view = self._types.view.table(oid) if oid else None
+        if view is None or not _allows(view, kind):
+            return self._functions.entries(volatile=True).get(name)
+        return kind(view)
+
+    def makers(self) -> Mapping[str, Make[GraphQLField]]:
+        """Return what makes each field of ``Mutation``."""
+        return {name: partial(self._field, name) for name in self._names()}
+
+    def _field(self, name: str) -> GraphQLField | None:
+        match self.find(name):
+            case InsertEntry(view):
+                objects = GraphQLArgument(list_of(self._types.named(f"{view.name}InsertInput")))
+                return GraphQLField(
+                    self._types.named(f"{view.name}InsertResponse"),
+                    {"objects": objects},
+                    description="Adds rows.",
+                )
+            case UpdateEntry(view):
+                arguments = {
+                    "set": GraphQLArgument(required(self._types.named(f"{view.name}UpdateInput"))),
+                    **self._which_rows(view),
+                }
+                response = required(self._types.named(f"{view.name}UpdateResponse"))
+                return GraphQLField(
+                    response, arguments, description="Changes the rows that match the filter."
+                )
+            case DeleteEntry(view):
+                response = required(self._types.named(f"{view.name}DeleteResponse"))
+                return GraphQLField(
+                    response, self._which_rows(view), description="Removes the rows that match the filter."
+                )
+            case FunctionEntry() as entry:
+                return _function_field(self._types, entry)
+            case None:
+                return None
+
+    def _which_rows(self, view: TableView) -> dict[str, GraphQLArgument]:
+        return {
+            "filter": GraphQLArgument(self._types.named(f"{view.name}Filter")),
+            "atMost": GraphQLArgument(
+                required(GraphQLInt),
+                default=GraphQLDefaultInput(value=1),
+                description="The most rows that may be affected; more are an error that changes nothing.",
+            ),
+        }
+
+
+def _allows(view: TableView, kind: type[InsertEntry | UpdateEntry | DeleteEntry]) -> bool:
+    if kind is InsertEntry:
+        return bool(view.insertable)
+    return bool(view.updatable) if kind is UpdateEntry else view.deletable

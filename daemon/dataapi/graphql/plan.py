@@ -10,13 +10,17 @@ from graphql import FieldNode, GraphQLError
 
 from dataapi.database.message import Bound
 from dataapi.graphql.answer import Stage
+from dataapi.graphql.calls import function_output
 from dataapi.graphql.compiler import Compiler
 from dataapi.graphql.cost import Cost
 from dataapi.graphql.document import Operation, Rejected
 from dataapi.graphql.entries import ByKeyEntry, CollectionEntry, HeartbeatEntry, NodeEntry
+from dataapi.graphql.functions import FunctionEntry
+from dataapi.graphql.mutations import ROOT, mutation_step
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.sources import Fixed, Variables
 from dataapi.query.algebra import Instant, JsonText, Key, Object, Output, Parameter, Rows, Text
+from dataapi.query.changes import Answer, Step, compile_changes
 from dataapi.query.sql import Compiled, compile_query
 
 INTROSPECTION = frozenset({"__schema", "__type"})
@@ -26,30 +30,33 @@ INTROSPECTION = frozenset({"__schema", "__type"})
 class Plan:
     """A compiled operation.
 
-    :ivar compiled: the statement, None when nothing is asked of the database.
+    :ivar statements: run in order, the last one giving the data; none when nothing is asked of the database.
     :ivar constant: the data of an operation that needs no database, as JSON text.
     :ivar most: the highest cost that any variables can give.
     :ivar errors: fields that are left out, each with its error.
     """
 
-    compiled: Compiled | None
+    statements: tuple[Compiled, ...]
     constant: str
     costs: tuple[Cost, ...]
-    most: int
+    most: float
     errors: tuple[GraphQLError, ...] = ()
 
     def cost(self, variables: Variables) -> int:
         """Return how many rows the operation may touch."""
         return sum(cost.rows(variables) for cost in self.costs)
 
-    def bind(self, variables: Variables) -> Bound:
-        """Return the statement with its values.
+    def bind(self, variables: Variables) -> list[Bound]:
+        """Return the statements with their values.
 
         :raises GraphQLError: a value is out of bounds.
         """
-        assert self.compiled is not None, "a constant plan has nothing to bind"
-        sources: Any = self.compiled.sources
-        return Bound(self.compiled.statement, tuple([source.bind(variables) for source in sources]))
+        return [_bind(compiled, variables) for compiled in self.statements]
+
+
+def _bind(compiled: Compiled, variables: Variables) -> Bound:
+    sources: Any = compiled.sources
+    return Bound(compiled.statement, tuple([source.bind(variables) for source in sources]))
 
 
 def introspection_fields(
@@ -88,11 +95,33 @@ def plan_query(
                 needs_database = True
                 output = _entry_output(compiler, name, nodes)
             members.append((compiler.key(key, nodes[0]), output))
-    costs = compiler.take_costs()
+    costs = compiler.costs()
     most = sum(cost.most() for cost in costs)
     if not needs_database:
-        return Plan(None, _constant(members), costs, most, tuple(errors))
-    return Plan(compile_query(Object(tuple(members))), "", costs, most, tuple(errors))
+        return Plan((), _constant(members), costs, most, tuple(errors))
+    return Plan((compile_query(Object(tuple(members))),), "", costs, most, tuple(errors))
+
+
+def plan_mutation(operation: Operation, schema: RoleSchema, variables: Variables) -> Plan:
+    """Compile a mutation: its fields in order, all or nothing.
+
+    :raises GraphQLError: arguments that graphql-core's validation cannot judge.
+    """
+    compiler = Compiler(schema, operation.fragments, variables)
+    steps: list[tuple[Key, Step]] = []
+    for key, nodes in compiler.selector.fields((operation.node.selection_set,), frozenset({ROOT})).items():
+        name = nodes[0].name.value
+        with compiler.at(key, nodes[0]):
+            entry = schema.changes.find(name)
+            if entry is None:
+                step: Step = Answer(
+                    Text(ROOT)
+                )  # __typename, the only other field that validation lets through
+            else:
+                step = mutation_step(compiler, entry, nodes)
+            steps.append((compiler.key(key, nodes[0]), step))
+    costs = compiler.costs()
+    return Plan(compile_changes(tuple(steps)), "{}", costs, sum(cost.most() for cost in costs))
 
 
 def _entry_output(compiler: Compiler, name: str, nodes: list[FieldNode]) -> Output:
@@ -107,6 +136,8 @@ def _entry_output(compiler: Compiler, name: str, nodes: list[FieldNode]) -> Outp
             return compiler.node(nodes, compiler.arguments(nodes[0], "Query")["nodeId"])
         case HeartbeatEntry():
             return Instant()
+        case FunctionEntry():
+            return function_output(compiler, entry, nodes, compiler.arguments(nodes[0], "Query"))
         case None:
             raise AssertionError(f"validation lets no unknown entry point pass: {name}")
 

@@ -15,7 +15,8 @@ from graphql import (
 )
 from graphql.type.schema import InterfaceImplementations
 
-from dataapi.graphql.entries import QueryEntries
+from dataapi.graphql.entries import MutationEntries, QueryEntries
+from dataapi.graphql.functions import FunctionViews
 from dataapi.graphql.types import LazyMap, LazyObjectType, TableTypes
 from dataapi.graphql.views import RoleView
 
@@ -64,14 +65,20 @@ class RoleSchema:
     def __init__(self, view: RoleView) -> None:
         self.view = view
         self.types = TableTypes(view)
-        self.entries = QueryEntries(self.types)
+        functions = FunctionViews(view)
+        self.entries = QueryEntries(self.types, functions)
+        self.changes = MutationEntries(self.types, functions)
         query = LazyObjectType("Query", self.entries.makers, "The entry points that read.")
-        self.schema = LazySchema(query, None, self._type_map(query))
+        mutation = None
+        if self.changes.any:
+            mutation = LazyObjectType("Mutation", self.changes.makers, "The entry points that write.")
+        self.schema = LazySchema(query, mutation, self._type_map(query, mutation))
 
-    def _type_map(self, *roots: GraphQLObjectType) -> LazyMap[GraphQLNamedType]:
+    def _type_map(self, *roots: GraphQLObjectType | None) -> LazyMap[GraphQLNamedType]:
         types = self.types.types
         for type_ in (*roots, *introspection_types.values()):
-            types.put(type_.name, type_)
+            if type_ is not None:
+                types.put(type_.name, type_)
         return types
 
     def object_type(self, name: str) -> Any:

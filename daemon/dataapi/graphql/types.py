@@ -22,7 +22,6 @@ from graphql import (
     GraphQLNamedType,
     GraphQLNonNull,
     GraphQLObjectType,
-    GraphQLOutputType,
     GraphQLString,
 )
 
@@ -162,6 +161,11 @@ class TableTypes:
             "Edge": self._edge,
             "Filter": self._filter,
             "OrderBy": self._order_by,
+            "InsertInput": partial(self._input, "InsertInput"),
+            "UpdateInput": partial(self._input, "UpdateInput"),
+            "InsertResponse": partial(self._response, "InsertResponse"),
+            "UpdateResponse": partial(self._response, "UpdateResponse"),
+            "DeleteResponse": partial(self._response, "DeleteResponse"),
             "Aggregate": self._aggregate,
             "SumAggregateResult": partial(self._aggregate_result, "Sum"),
             "AvgAggregateResult": partial(self._aggregate_result, "Avg"),
@@ -227,8 +231,8 @@ class TableTypes:
             required(self.named(f"{view.name}Connection")), arguments, description=description
         )
 
-    def output_type(self, wire: Wire) -> GraphQLOutputType:
-        """Return the nullable output type of a value."""
+    def output_type(self, wire: Wire) -> Any:
+        """Return the nullable type of a value, for output and input."""
         item: Any = self.item_type(wire)
         return GraphQLList(item) if wire.is_list else item
 
@@ -290,7 +294,7 @@ class TableTypes:
             return None
         return GraphQLObjectType(f"{view.name}{function}AggregateResult", fields)
 
-    def _aggregate_type(self, function: str, wire: Wire) -> GraphQLOutputType:
+    def _aggregate_type(self, function: str, wire: Wire) -> Any:
         if function == "Avg":
             return BIG_FLOAT
         if function == "Sum":
@@ -336,6 +340,40 @@ class TableTypes:
             }
 
         return GraphQLInputObjectType(f"{view.name}OrderBy", fields)
+
+    # ------------------------------------------------------------ changes
+
+    def _input(self, suffix: str, view: TableView) -> GraphQLNamedType | None:
+        columns = view.insertable if suffix == "InsertInput" else view.updatable
+        if not columns:
+            return None
+
+        def fields() -> dict[str, GraphQLInputField]:
+            return {
+                column.name: GraphQLInputField(self.output_type(column.wire), description=column.description)
+                for column in columns
+            }
+
+        return GraphQLInputObjectType(view.name + suffix, fields)
+
+    def _response(self, suffix: str, view: TableView) -> GraphQLNamedType | None:
+        allowed = {
+            "InsertResponse": bool(view.insertable),
+            "UpdateResponse": bool(view.updatable),
+            "DeleteResponse": view.deletable,
+        }
+        if not allowed[suffix]:
+            return None
+
+        def fields() -> dict[str, GraphQLField]:
+            return {
+                "affectedCount": GraphQLField(
+                    required(GraphQLInt), description="How many rows were affected."
+                ),
+                "records": GraphQLField(list_of(self.named(view.name)), description="The rows themselves."),
+            }
+
+        return GraphQLObjectType(view.name + suffix, fields)
 
     # ------------------------------------------------------------ enums
 

@@ -287,9 +287,9 @@ class RoleView:
 
     def _view_of(self, oid: int) -> TableView | None:
         table, name = self.catalog.tables.get(oid), self.catalog.base_names.get(oid)
-        if table is None or name is None or table.schema not in self._schemas:
+        if table is None or name is None or not self.shows_schema(table.schema):
             return None
-        if not self.privileges.can_use_schema(table.schema) or not self.privileges.columns(table, "SELECT"):
+        if not self.privileges.columns(table, "SELECT"):
             return None
         return TableView(self, table, name)
 
@@ -322,8 +322,11 @@ class RoleView:
     def enum(self, oid: int) -> Type | None:
         """Return an enum type, None when the role does not see its schema."""
         found = self.catalog.types[oid]
-        shown = found.schema in self._schemas and self.privileges.can_use_schema(found.schema)
-        return found if shown else None
+        return found if self.shows_schema(found.schema) else None
+
+    def shows_schema(self, name: str) -> bool:
+        """Whether the view shows a schema and the role may use it."""
+        return name in self._schemas and self.privileges.can_use_schema(name)
 
     def shows(self, wire: Wire) -> bool:
         """Whether the type of a value is in a schema that this view shows."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from graphql import GraphQLBoolean, GraphQLError, GraphQLFloat, GraphQLInt, GraphQLScalarType, GraphQLString
@@ -167,7 +168,14 @@ def _array_item(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def checked_length(encode: Encode, limit: int) -> Encode:
+def encoder(wire: Wire) -> Encode:
+    """Return what makes the text of a value to be written, refusing one that is too long."""
+    encode: Encode = encode_list if wire.is_list else encode_value
+    return encode if wire.max_length is None else _checked_length(encode, wire.max_length)
+
+
+@lru_cache(maxsize=256)
+def _checked_length(encode: Encode, limit: int) -> Encode:
     """Return the encoder that also refuses more characters than a column takes."""
 
     def encode_checked(value: Any) -> str:

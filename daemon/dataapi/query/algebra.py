@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 
-from dataapi.catalog.model import Function, Table
+from dataapi.catalog.model import Function, Table, Type
 
 # ---------------------------------------------------------------- values and expressions
 
@@ -200,14 +200,27 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class CallArgument:
+    """A named argument.
+
+    :ivar value: None for NULL.
+    :ivar composite: the composite type that the value, JSON text, is made into; None for other types.
+    """
+
+    name: str
+    value: Parameter | None
+    composite: Type | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """A function's arguments: ``(name, value)``; a name of "" is positional.
+    """A call of a function.
 
     :ivar of_row: pass the enclosing row first (computed fields and relationships).
     """
 
     function: Function
-    arguments: tuple[tuple[str, Parameter], ...] = ()
+    arguments: tuple[CallArgument, ...] = ()
     of_row: bool = False
 
 
@@ -278,6 +291,22 @@ class FunctionValue:
     call: Call
     form: Form = Form.JSON
     labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionValues:
+    """The results of a function that returns a set of scalars, as a list."""
+
+    call: Call
+    form: Form = Form.JSON
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionVoid:
+    """Null, after calling a function for what it does."""
+
+    call: Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,14 +443,14 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """The records of a change; lives only inside a change's output."""
+class Records:
+    """The rows that a change affected; lives only inside a change's output."""
 
     output: Output
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedCount:
+class AffectedCount:
     """How many rows a change affected; lives only inside a change's output."""
 
 
@@ -429,6 +458,8 @@ Output = (
     Text
     | Value
     | FunctionValue
+    | FunctionValues
+    | FunctionVoid
     | JsonText
     | Instant
     | NodeId
@@ -443,6 +474,6 @@ Output = (
     | Summary
     | Connection
     | Group
-    | Changed
-    | ChangedCount
+    | Records
+    | AffectedCount
 )

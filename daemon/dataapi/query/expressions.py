@@ -136,9 +136,11 @@ def order_sql(writer: Writer, order: Sequence[OrderTerm], row: Row) -> str:
 def call_sql(writer: Writer, call: Call, parent: Row | None) -> str:
     """Return a function call with its arguments, by name where they have one."""
     arguments = [parent.whole()] if call.of_row and parent is not None else []
-    for name, parameter in call.arguments:
-        slot = writer.slot(parameter)
-        arguments.append(f"{quote_identifier(name)} => {slot}" if name else slot)
+    for argument in call.arguments:
+        value = "null" if argument.value is None else writer.slot(argument.value)
+        if argument.composite is not None and argument.value is not None:
+            value = f"json_populate_record(null::{qualified(argument.composite)}, {value})"
+        arguments.append(f"{quote_identifier(argument.name)} => {value}")
     return f"{qualified(call.function)}({', '.join(arguments)})"
 
 

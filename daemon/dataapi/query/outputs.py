@@ -9,6 +9,8 @@ from dataapi.query.algebra import (
     Edges,
     Fact,
     FunctionValue,
+    FunctionValues,
+    FunctionVoid,
     Instant,
     JsonText,
     Key,
@@ -46,6 +48,13 @@ def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
             return form_sql(expression_sql(writer, expression, _in_scope(row)), form, labels)
         case FunctionValue(call, form, labels):
             return form_sql(call_sql(writer, call, row), form, labels)
+        case FunctionValues(call, form, labels):
+            alias = writer.alias()
+            value = form_sql(f"{alias}.value", form, labels)
+            source = f"{call_sql(writer, call, row)} as {alias}(value)"
+            return f"(select coalesce(json_agg({value}), '[]'::json) from {source})"
+        case FunctionVoid(call):
+            return f"(select null::json from {call_sql(writer, call, row)})"
         case JsonText(parameter):
             return writer.slot(parameter)
         case Instant():
@@ -96,6 +105,12 @@ def _one_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> 
 
 
 def _many_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> str:
+    array, page = page_sql(writer, rows, output, parent)
+    return f"(select {array} from {page})"
+
+
+def page_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> tuple[str, str]:
+    """Return the array of the rows' outputs, and the ``from`` item of the rows that it is made over."""
     outer, inner = Row(writer.alias(), derived=True), Row(writer.alias())
     picked = output_sql(writer, output, outer)
     source = source_sql(writer, rows, inner, parent)
@@ -103,7 +118,7 @@ def _many_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) ->
     selection = outer.selection_from(inner)
     limit = _limit_sql(writer, rows)
     page = f"(select {selection} from {source}{order}{limit}) as {outer.alias}"
-    return f"(select coalesce(json_agg({picked}), '[]'::json) from {page})"
+    return f"coalesce(json_agg({picked}), '[]'::json)", page
 
 
 def _limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:

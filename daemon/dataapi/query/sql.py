@@ -6,9 +6,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from dataapi.database.message import Statement
-from dataapi.query.algebra import Output
-from dataapi.query.outputs import output_sql
-from dataapi.query.writer import Writer
+from dataapi.query.algebra import Output, Rows
+from dataapi.query.expressions import source_sql
+from dataapi.query.outputs import output_sql, page_sql
+from dataapi.query.writer import Row, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +24,18 @@ def compile_query(output: Output) -> Compiled:
     """Return the statement whose single row and column is the output's JSON text."""
     writer = Writer()
     text = f"select {output_sql(writer, output, None)}::text"
+    return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))
+
+
+def compile_rows(rows: Rows, output: Output, *, counted: bool = False) -> Compiled:
+    """Return the statement whose single row is the array of the rows' outputs and its length.
+
+    A third column has how many rows match whatever the page, null unless ``counted``.
+    """
+    writer = Writer()
+    array, page = page_sql(writer, rows, output, None)
+    total = "null::bigint"
+    if counted:
+        total = f"(select count(*) from {source_sql(writer, rows, Row(writer.alias()), None)})"
+    text = f"select {array}, count(*), {total} from {page}"
     return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from dataapi.catalog.model import Function, Table
+from dataapi.catalog.model import Function, Table, Type
 from dataapi.query.algebra import Parameter
 
 
@@ -21,8 +21,8 @@ def quote_literal(text: str) -> str:
     return "'" + quoted + "'"
 
 
-def qualified(item: Table | Function) -> str:
-    """Return the quoted, schema-qualified name of a table or function."""
+def qualified(item: Table | Function | Type) -> str:
+    """Return the quoted, schema-qualified name of a table, function or type."""
     return f"{quote_identifier(item.schema)}.{quote_identifier(item.name)}"
 
 

@@ -1,0 +1,93 @@
+"""Mutation fields to changes: inserts, updates, deletes and volatile functions, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graphql import FieldNode, GraphQLError
+
+from dataapi.graphql.arguments import Tree
+from dataapi.graphql.calls import function_output
+from dataapi.graphql.compiler import Compiler
+from dataapi.graphql.conditions import filter_condition
+from dataapi.graphql.entries import DeleteEntry, InsertEntry, MutationEntry, UpdateEntry
+from dataapi.graphql.functions import FunctionEntry
+from dataapi.graphql.sources import Bounded
+from dataapi.graphql.views import ColumnField, TableView
+from dataapi.graphql.wire import encoder
+from dataapi.query.algebra import AffectedCount, Condition, Output, Parameter, Records
+from dataapi.query.changes import DEFAULT, Answer, Cell, Change, Default, Delete, Insert, Step, Update
+
+ROOT = "Mutation"
+
+
+def mutation_step(compiler: Compiler, entry: MutationEntry, nodes: list[FieldNode]) -> Step:
+    """Return the step of one mutation field.
+
+    :raises GraphQLError: arguments that graphql-core's validation cannot judge.
+    """
+    arguments = compiler.arguments(nodes[0], ROOT)
+    match entry:
+        case FunctionEntry():
+            return Answer(function_output(compiler, entry, nodes, arguments))
+        case InsertEntry(view):
+            return _change(compiler, view, "Insert", nodes, _insert(view, arguments["objects"]))
+        case UpdateEntry(view):
+            change = Update(view.table, _assignments(view, arguments["set"]), _where(view, arguments))
+            return _change(compiler, view, "Update", nodes, change, arguments["atMost"])
+        case DeleteEntry(view):
+            change_rows = Delete(view.table, _where(view, arguments))
+            return _change(compiler, view, "Delete", nodes, change_rows, arguments["atMost"])
+
+
+def _where(view: TableView, arguments: Mapping[str, Tree]) -> Condition | None:
+    return filter_condition(view, arguments.get("filter"))
+
+
+def _change(
+    compiler: Compiler,
+    view: TableView,
+    word: str,
+    nodes: list[FieldNode],
+    change: Insert | Update | Delete,
+    at_most: Tree = None,
+) -> Change:
+    def response_field(fields: list[FieldNode]) -> Output:
+        if fields[0].name.value == "affectedCount":
+            return AffectedCount()
+        return Records(compiler.row(view, fields))
+
+    limit = None if at_most is None else Bounded("atMost", at_most)
+    page = limit or (len(change.rows) if isinstance(change, Insert) else 1)
+    with compiler.costing(page):
+        response = compiler.members(f"{view.name}{word}Response", nodes, response_field)
+    types = {field.column.name: field.wire.parameter for field in view.columns}
+    key = tuple((name, types.get(name, "unknown")) for name in view.key) if view.has_node_id else ()
+    slot = None if limit is None else Parameter(limit, "bigint")
+    return Change(change, key, response, slot, f"{word.lower()} impacts too many records")
+
+
+def _insert(view: TableView, objects: Tree) -> Insert:
+    """Return the rows of an insert; the columns are those that any of the objects names."""
+    if not objects:
+        raise GraphQLError("At least one record must be provided to objects")
+    fields = [field for field in view.insertable if any(field.name in given for given in objects)]
+    fields = fields or list(view.insertable[:1])  # SQL needs one column to write a row of defaults
+    rows = tuple(tuple(_cell_or_default(field, given) for field in fields) for given in objects)
+    return Insert(view.table, tuple(field.column.name for field in fields), rows)
+
+
+def _cell_or_default(field: ColumnField, given: Mapping[str, Tree]) -> Cell | Default:
+    return cell(field, given[field.name]) if field.name in given else DEFAULT
+
+
+def cell(field: ColumnField, leaf: Tree) -> Cell:
+    """Return the value to write to a column."""
+    return None if leaf is None else Parameter(leaf.source(encoder(field.wire)), field.wire.parameter)
+
+
+def _assignments(view: TableView, given: Mapping[str, Tree]) -> tuple[tuple[str, Cell], ...]:
+    if not given:
+        raise GraphQLError("At least one mapping must be provided to set argument")
+    fields = {field.name: field for field in view.updatable}
+    return tuple((fields[name].column.name, cell(fields[name], leaf)) for name, leaf in given.items())

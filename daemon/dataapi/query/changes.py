@@ -1,0 +1,302 @@
+"""Inserts, updates and deletes: what they change, and the statements that do it and answer.
+
+A change whose records show only the row itself is one statement: the data-modifying
+query and the answer over what it returns.  PostgreSQL runs all parts of one statement on
+one snapshot, so relationships of changed rows would be seen as they were before; then the
+answer is a second statement of the same message, which finds the rows again by their key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dataapi.catalog.model import Table
+from dataapi.database.message import Statement
+from dataapi.query.algebra import (
+    AffectedCount,
+    ColumnOf,
+    Condition,
+    Key,
+    NodeId,
+    Object,
+    Output,
+    Parameter,
+    Records,
+    Text,
+    Value,
+)
+from dataapi.query.expressions import condition_sql
+from dataapi.query.forms import build_object
+from dataapi.query.outputs import key_sql, output_sql
+from dataapi.query.sql import Compiled
+from dataapi.query.writer import Row, Writer, qualified, quote_identifier, quote_literal
+
+RAISED = "~dataapi~"
+"""What a message begins with that a statement raises itself, by casting it to an integer."""
+
+Cell = Parameter | None
+"""A value to write, None for NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A value that is left to the column's default."""
+
+
+DEFAULT = Default()
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Rows to insert; each has a cell per column."""
+
+    table: Table
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell | Default, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Values to set on the rows that match."""
+
+    table: Table
+    values: tuple[tuple[str, Cell], ...]
+    where: Condition | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The rows that match, to delete."""
+
+    table: Table
+    where: Condition | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change with its answer.
+
+    :ivar key: columns that identify a row, each with its SQL type (``unknown`` where it has no name
+        that every role may use); empty when rows can't be found again.
+    :ivar output: the answer, with ``Records`` and ``AffectedCount`` in it.
+    :ivar at_most: refuse to affect more rows than that.
+    :ivar refusal: the message with which it is refused.
+    """
+
+    change: Insert | Update | Delete
+    key: tuple[tuple[str, str], ...]
+    output: Object
+    at_most: Parameter | None = None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A read whose answer is one field among changes, such as a volatile function's result."""
+
+    output: Output
+
+
+Step = Change | Answer
+
+
+def compile_changes(steps: tuple[tuple[Key, Step], ...]) -> tuple[Compiled, ...]:
+    """Return the statements that make the changes in order; the last one's row is the answer's JSON text."""
+    if len(steps) == 1:
+        key, step = steps[0]
+        return _single(key, step)
+    statements: list[Compiled] = []
+    for number, (_, step) in enumerate(steps):
+        *before, answer = _step_statements(number, step)
+        statements += before
+        kept = f"select set_config({quote_literal(_result(number))}, ({answer.text})::text, true)"
+        statements.append(_compiled(answer.prefix + kept, answer.writer))
+    writer = Writer()
+    members = [
+        (key_sql(writer, key), f"current_setting({quote_literal(_result(number))})::json")
+        for number, (key, _) in enumerate(steps)
+    ]
+    statements.append(_compiled(f"select {build_object(members)}::text", writer))
+    return tuple(statements)
+
+
+def _single(key: Key, step: Step) -> tuple[Compiled, ...]:
+    *before, answer = _step_statements(0, step)
+    member = build_object([(key_sql(answer.writer, key), answer.text)])
+    return (*before, _compiled(f"{answer.prefix}select {member}::text", answer.writer))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """An answer's SQL before its statement is finished.
+
+    :ivar prefix: a ``with`` clause, or empty.
+    :ivar text: the answer as an expression.
+    """
+
+    writer: Writer
+    prefix: str
+    text: str
+
+
+def _compiled(text: str, writer: Writer) -> Compiled:
+    return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))
+
+
+def _result(number: int) -> str:
+    return f"dataapi.result{number}"
+
+
+def _step_statements(number: int, step: Step) -> tuple[*tuple[Compiled, ...], _Pending]:
+    if isinstance(step, Answer):
+        writer = Writer()
+        return (_Pending(writer, "", output_sql(writer, step.output, None)),)
+    if step.key and not isinstance(step.change, Delete) and not _shows_only_itself(step.output):
+        return _in_two(number, step)
+    return (_in_one(step),)
+
+
+def _shows_only_itself(output: Output) -> bool:
+    """Whether an output needs nothing but the changed row's own columns."""
+    match output:
+        case Object(members):
+            return all(_shows_only_itself(value) for _, value in members)
+        case Records(inner):
+            return _shows_only_itself(inner)
+        case Value(ColumnOf()) | Text() | NodeId() | AffectedCount():
+            return True
+        case _:
+            return False
+
+
+# ---------------------------------------------------------------- in one statement
+
+
+def _in_one(change: Change) -> _Pending:
+    writer = Writer()
+    changed = writer.alias()
+    row = Row(writer.alias(), derived=True)
+    count = f"(select count(*) from {changed})"
+    affected = _Affected(row, f"{changed} as {row.alias}", "", count)
+    answer = _answer_sql(writer, change.output, affected)
+    target = Row(writer.alias())
+    modify = _modify_sql(writer, change.change, target)
+    prefix = f"with {changed} as ({modify} returning {row.selection_from(target)}) "
+    if change.at_most is not None:
+        refusal = _refusal_sql(change, f"(select count(*) from {changed})")
+        limit = writer.slot(change.at_most)
+        answer = (
+            f"case when (select count(*) from {changed}) > {limit} then to_json({refusal}) else {answer} end"
+        )
+    return _Pending(writer, prefix, answer)
+
+
+def _refusal_sql(change: Change, count: str) -> str:
+    """Return SQL that raises the refusal; it depends on the count, so that planning does not raise it."""
+    return f"({quote_literal(RAISED + change.refusal + RAISED)} || {count})::int"
+
+
+@dataclass(frozen=True, slots=True)
+class _Affected:
+    """Where an answer finds the affected rows.
+
+    :ivar source: the ``from`` item of ``row``.
+    :ivar order: an ``order by`` clause for the records, or empty.
+    :ivar count: SQL of how many there are.
+    """
+
+    row: Row
+    source: str
+    order: str
+    count: str
+
+
+def _answer_sql(writer: Writer, output: Output, affected: _Affected) -> str:
+    match output:
+        case Object(members):
+            return build_object(
+                [(key_sql(writer, key), _answer_sql(writer, value, affected)) for key, value in members]
+            )
+        case Records(inner):
+            listed = f"json_agg({output_sql(writer, inner, affected.row)}{affected.order})"
+            return f"(select coalesce({listed}, '[]'::json) from {affected.source})"
+        case AffectedCount():
+            return affected.count
+        case _:
+            return output_sql(writer, output, None)
+
+
+def _modify_sql(writer: Writer, change: Insert | Update | Delete, target: Row) -> str:
+    table = f"{qualified(change.table)} as {target.alias}"
+    match change:
+        case Insert(_, columns, rows):
+            names = ", ".join(quote_identifier(name) for name in columns)
+            values = ", ".join("(" + ", ".join(_cell_sql(writer, cell) for cell in row) + ")" for row in rows)
+            return f"insert into {table} ({names}) values {values}"
+        case Update(_, values_to_set, where):
+            assignments = ", ".join(
+                f"{quote_identifier(name)} = {_cell_sql(writer, cell)}" for name, cell in values_to_set
+            )
+            return f"update {table} set {assignments}{_where_sql(writer, where, target)}"
+        case Delete(_, where):
+            return f"delete from {table}{_where_sql(writer, where, target)}"
+
+
+def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
+    if isinstance(cell, Default):
+        return "default"
+    return "null" if cell is None else writer.slot(cell)
+
+
+def _where_sql(writer: Writer, where: Condition | None, target: Row) -> str:
+    return "" if where is None else f" where {condition_sql(writer, where, target)}"
+
+
+# ---------------------------------------------------------------- in two statements
+
+
+def _in_two(number: int, change: Change) -> tuple[Compiled, _Pending]:
+    keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
+    return _modify_and_keep(change, keys, count), _read_again(change, keys, count)
+
+
+def _modify_and_keep(change: Change, keys: str, count: str) -> Compiled:
+    """Return the statement that makes the change and keeps the keys and the count of rows as settings."""
+    writer = Writer()
+    changed, target = writer.alias(), Row(writer.alias())
+    modify = _modify_sql(writer, change.change, target)
+    returned = ", ".join(target.column(name) for name, _ in change.key)
+    counted = "count(*)"
+    if change.at_most is not None:
+        limit = writer.slot(change.at_most)
+        counted = f"case when count(*) > {limit} then {_refusal_sql(change, 'count(*)')} else count(*) end"
+    values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in change.key)
+    listed = f"json_agg(json_build_array({values}))"
+    text = (
+        f"with {changed} as ({modify} returning {returned}) "
+        f"select set_config({quote_literal(count)}, ({counted})::text, true), "
+        f"set_config({quote_literal(keys)}, coalesce({listed}, '[]')::text, true) "
+        f"from {changed}"
+    )
+    return _compiled(text, writer)
+
+
+def _read_again(change: Change, keys: str, count: str) -> _Pending:
+    """Return the answer over the rows found again by the kept keys, in the order of the change."""
+    writer = Writer()
+    row, kept = Row(writer.alias()), writer.alias()
+    matches = []
+    for place, (name, type_) in enumerate(change.key):
+        value = f"({kept}.key ->> {place})"
+        if type_ == "unknown":
+            matches.append(f"{row.column(name)}::text = {value}")
+        else:
+            matches.append(f"{row.column(name)} = {value}::{type_}")
+    source = (
+        f"json_array_elements(current_setting({quote_literal(keys)})::json) "
+        f"with ordinality as {kept}(key, place) "
+        f"join {qualified(change.change.table)} as {row.alias} on {' and '.join(matches)}"
+    )
+    counted = f"current_setting({quote_literal(count)})::int"
+    affected = _Affected(row, source, f" order by {kept}.place", counted)
+    return _Pending(writer, "", _answer_sql(writer, change.output, affected))
