@@ -58,7 +58,7 @@ class Session:
         try:
             return await self._send(composed)
         except psycopg2.Error as error:
-            if not (composed.reuses and _plan_is_gone(error)):
+            if not (composed.reuses and plan_is_gone(error.pgcode, str(error))):
                 raise
         # Nothing of the message happened: it is one transaction, and it failed.
         names = await self._prepared_names()
@@ -87,8 +87,6 @@ class Session:
         return [str(name) for (name,) in await self.connection.send(_AS_LOGIN_ROLE + _PREPARED_NAMES, ())]
 
 
-def _plan_is_gone(error: psycopg2.Error) -> bool:
+def plan_is_gone(sqlstate: str | None, text: str) -> bool:
     """Tell whether a statement must be prepared again: it vanished, or a table under it changed."""
-    return error.pgcode == "26000" or (
-        error.pgcode == "0A000" and "cached plan must not change result type" in str(error)
-    )
+    return sqlstate == "26000" or (sqlstate == "0A000" and "cached plan must not change result type" in text)

@@ -1,0 +1,109 @@
+"""The waiting line and the waits between attempts, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import pytest
+from dataapi.database.backoff import LONGEST, backoff
+from dataapi.database.line import WaitingLine
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet import defer, task
+
+
+class InVain(Exception):
+    """What an expired wait fails with."""
+
+
+@pytest.fixture
+def clock() -> task.Clock:
+    """Give a clock that stands still."""
+    return task.Clock()
+
+
+@pytest.fixture
+def line(clock: task.Clock) -> WaitingLine[str]:
+    """Give a line in which everyone waits ten seconds at most."""
+    return WaitingLine(clock, 10, InVain)
+
+
+def outcome(deferred: defer.Deferred[str]) -> object:
+    """Return a Deferred's result, the type of its failure, or None when it still waits."""
+    results: list[object] = []
+    deferred.addCallbacks(results.append, lambda failure: results.append(failure.type))
+    return results[0] if results else None
+
+
+def test_first_come_first_served(line: WaitingLine[str]) -> None:
+    """Items go out in the order of arrival."""
+    first, second = line.join(), line.join()
+    line.serve("a")
+    assert outcome(first) == "a"
+    assert len(line) == 1
+    line.serve("b")
+    assert outcome(second) == "b"
+
+
+def test_everyone_waits_equally_long(line: WaitingLine[str], clock: task.Clock) -> None:
+    """Each wait ends after its own ten seconds, and is counted."""
+    first = line.join()
+    clock.advance(6)
+    second = line.join()
+    clock.advance(3.9)
+    assert len(line) == 2
+    clock.advance(0.1)
+    assert outcome(first) is InVain
+    clock.advance(5.9)
+    assert len(line) == 1
+    clock.advance(0.1)
+    assert outcome(second) is InVain
+    assert line.timeouts == 2
+    assert clock.getDelayedCalls() == []
+
+
+def test_a_served_place_does_not_shorten_the_next_ones_wait(
+    line: WaitingLine[str], clock: task.Clock
+) -> None:
+    """Who joins after another was served has the full time."""
+    first = line.join()
+    line.serve("a")
+    clock.advance(9)
+    second = line.join()
+    clock.advance(9)
+    assert outcome(first) == "a"
+    assert len(line) == 1
+    clock.advance(1)
+    assert outcome(second) is InVain
+
+
+def test_who_gives_up_leaves(line: WaitingLine[str]) -> None:
+    """A cancelled place is served to nobody."""
+    first, second = line.join(), line.join()
+    first.cancel()
+    assert outcome(first) is defer.CancelledError
+    line.serve("a")
+    assert outcome(second) == "a"
+    assert line.timeouts == 0
+
+
+def test_all_can_be_sent_away(line: WaitingLine[str], clock: task.Clock) -> None:
+    """Everyone fails at once, no timer stays, and the line can be used again."""
+    places = [line.join(), line.join()]
+    line.fail_all(KeyError)
+    assert [outcome(place) for place in places] == [KeyError, KeyError]
+    assert clock.getDelayedCalls() == []
+    again = line.join()
+    clock.advance(10)
+    assert outcome(again) is InVain
+
+
+def test_waits_double_up_to_a_limit() -> None:
+    """Without chance in play the waits are a quarter of a second, doubling, and never over the longest."""
+    assert [backoff(failures, 1.0) for failures in range(1, 5)] == [0.25, 0.5, 1.0, 2.0]
+    assert backoff(8, 1.0) == backoff(10**6, 1.0) == LONGEST == 32.0
+
+
+@given(st.integers(1, 10**9), st.floats(0, 1))
+def test_waits_are_spread_by_chance_within_bounds(failures: int, random: float) -> None:
+    """Chance takes at most half of a wait away."""
+    longest = backoff(failures, 1.0)
+    assert longest / 2 <= backoff(failures, random) <= longest
