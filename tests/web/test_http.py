@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from dataapi.access.caller import Caller
 from dataapi.errors import ApiError, DatabaseUnavailable
 from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
 from dataapi.logs import request_id
+from dataapi.web.app import make_site
 from dataapi.web.messages import Reply, Request
 from support.memory_http import KEY, NOW, PROJECT, SECRET, Connection, Web, raw
 from twisted.internet.defer import CancelledError, Deferred
@@ -24,6 +26,21 @@ NEEDED_BY_CLIENTS = {
     *("content-type", "range", "accept", "x-retry-count", "traceparent", "tracestate", "baggage"),
 }
 BROWSER = (("Origin", "https://app.example.org"),)
+
+
+@pytest.fixture
+def failures() -> Iterator[list[LogEvent]]:
+    """Collect the failures that are logged, with the request id that the log would show."""
+    found: list[LogEvent] = []
+
+    @implementer(ILogObserver)
+    def observer(event: LogEvent) -> None:
+        if "log_failure" in event:
+            found.append({**event, "request": request_id.get()})
+
+    globalLogPublisher.addObserver(observer)
+    yield found
+    globalLogPublisher.removeObserver(observer)
 
 
 def bearer(claims: dict[str, Any]) -> tuple[str, str]:
@@ -144,25 +161,17 @@ def test_a_database_that_is_away_is_503_with_retry_after_in_both_media_types(acc
 
 
 @pytest.mark.parametrize("target", ["/graphql/v1?query=%7Ba%7D", "/rest/v1/blog"])
-def test_an_unexpected_failure_is_logged_with_its_request_and_shown_as_nothing(target: str) -> None:
+def test_an_unexpected_failure_is_logged_with_its_request_and_shown_as_nothing(
+    target: str, failures: list[LogEvent]
+) -> None:
     async def broken(*_: Any) -> Any:
         raise RuntimeError("the password is hunter2")
 
-    events: list[LogEvent] = []
-
-    @implementer(ILogObserver)
-    def observer(event: LogEvent) -> None:
-        events.append({**event, "request": request_id.get()})
-
-    globalLogPublisher.addObserver(observer)
-    try:
-        response = Web(broken, broken).request("GET", target, headers=(("X-Request-Id", "find-me"),))
-    finally:
-        globalLogPublisher.removeObserver(observer)
+    response = Web(broken, broken).request("GET", target, headers=(("X-Request-Id", "find-me"),))
     assert response.status == 500
     assert b"hunter2" not in response.body
     assert b"find-me" in response.body
-    (event,) = (event for event in events if "log_failure" in event)
+    (event,) = failures
     assert event["request"] == "find-me"
     assert "hunter2" in event["log_failure"].getErrorMessage()
 
@@ -328,11 +337,13 @@ def test_a_body_in_pieces_is_put_together() -> None:
     ],
 )
 def test_what_is_no_request_is_told_so_and_cut_off(data: bytes, status: int, message: str) -> None:
-    connection = Connection(Web())
+    web = Web()
+    connection = Connection(web)
     connection.send(data)
     response = connection.take()
     assert (response.status, response.json()["message"]) == (status, message)
     assert connection.lost
+    assert [served.status for served in web.served] == [status]
 
 
 def test_a_url_of_ten_kilobytes_works() -> None:
@@ -510,3 +521,39 @@ def test_an_error_a_handler_raises_keeps_its_parts() -> None:
         "details": {"a": 1},
         "hint": "another",
     }
+
+
+@pytest.mark.parametrize("target", ["/graphql/v1", "/rest/v1/blog"])
+def test_a_compressed_body_is_415(target: str) -> None:
+    response = Web().request("POST", target, b"\x1f\x8b", (("Content-Encoding", "gzip"),))
+    assert response.status == 415
+    assert b"The Content-Encoding gzip is not supported" in response.body
+
+
+def test_a_header_that_cannot_be_written_costs_its_character_and_not_the_answer() -> None:
+    async def odd(*_: Any) -> Any:
+        return Reply(200, (("Location", "/\ud800"),), b"[]")
+
+    assert Web(rest=odd).request("GET", "/rest/v1/blog").headers["location"] == "/?"
+
+
+def test_an_observer_that_fails_does_not_fail_the_request(failures: list[LogEvent]) -> None:
+    web = Web()
+    web.site = make_site(web.backends, web.clock, lambda _: 1 / 0)
+    connection = Connection(web)
+    connection.send(raw("GET", "/rest/v1/blog") * 2)
+    assert [connection.take().status for _ in range(2)] == [200, 200]
+    assert len(failures) == 2
+
+
+def test_an_answer_that_is_none_ends_the_connection_and_is_logged(failures: list[LogEvent]) -> None:
+    async def nothing(*_: Any) -> Any:
+        return None
+
+    web = Web(rest=nothing)
+    connection = Connection(web)
+    connection.send(raw("GET", "/rest/v1/blog"))
+    connection.notice()
+    assert connection.lost
+    assert len(failures) == 1
+    assert web.site.in_flight == 0

@@ -106,7 +106,12 @@ class Front:
             self._send(exchange, route, request, reply, started)
             exchange.finish()
 
-        running.addBoth(answered)
+        def broken(failure: Failure) -> None:
+            _log.failure("the answer could not be written", failure, request_id=request.id)
+            if not exchange.gone:
+                exchange.channel.abort()
+
+        running.addBoth(answered).addErrback(broken)
 
     def _read(self, exchange: Exchange, body: bytes) -> tuple[Route, Request, ApiError | None]:
         """Make a value of what was received, and say what of it cannot be read."""
@@ -138,6 +143,10 @@ class Front:
             return area.refuse(ApiError(405, "PGRST117", message, headers=(allow,)), request)
         if request.method == "OPTIONS" and not area.own_options:
             return Reply(204, (allow,), b"")
+        encoding = request.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            message = f"The Content-Encoding {encoding[:60]} is not supported; send the body as it is"
+            return area.refuse(ApiError(415, "UNSUPPORTED_MEDIA_TYPE", message), request)
         backend = self._backends.choose(request.headers.get("host"))
         if backend is None:
             return area.refuse(ApiError(404, "PGRST125", "No project is served at this host name"), request)
@@ -162,8 +171,16 @@ class Front:
         exchange.send(reply, headers)
         self._tell(route, request, reply.status, len(reply.body), started)
 
+    def tell_unreadable(self, status: int, size: int) -> None:
+        """Note that what came over a connection was no request, and was answered so."""
+        self._note(Served("other", "", "", "", status, 0.0, size))
+
     def _tell(self, route: Route, request: Request, status: int, size: int, started: float) -> None:
         seconds = self._seconds() - started
-        self._observe(
-            Served(route.area.name, request.id, request.method, request.path, status, seconds, size)
-        )
+        self._note(Served(route.area.name, request.id, request.method, request.path, status, seconds, size))
+
+    def _note(self, served: Served) -> None:
+        try:
+            self._observe(served)
+        except Exception:
+            _log.failure("a request could not be noted", request_id=served.request_id)

@@ -34,6 +34,9 @@ class Front(Protocol):
     def handle(self, exchange: Exchange) -> None:
         """Answer a request that was read."""
 
+    def tell_unreadable(self, status: int, size: int) -> None:
+        """Note that what came over a connection was no request, and was answered so."""
+
 
 class Channel(http.HTTPChannel):
     """One connection."""
@@ -85,6 +88,7 @@ class Channel(http.HTTPChannel):
             body = f'{{"message":"{message}"}}'.encode()
             headers = (("Content-Type", "application/json; charset=utf-8"), ("Connection", "close"))
             self.transport.write(wire.head(status, headers, len(body)) + body)
+            self.site.tell_unreadable(status, len(body))
         self.loseConnection()
 
 
@@ -96,6 +100,7 @@ class ApiSite(Site):
     :ivar draining: no connection is kept open beyond its answer.
     """
 
+    noisy = False
     protocol: Any = Channel
     requestFactory: Any = Exchange  # noqa: N815 - twisted's name
 
@@ -104,6 +109,7 @@ class ApiSite(Site):
         self.body_limit = front.body_limit
         self.refuse_body = front.refuse_body
         self.handle = front.handle
+        self.tell_unreadable = front.tell_unreadable
         self.connections: set[Channel] = set()
         self.in_flight = 0
         self.draining = False

@@ -28,7 +28,7 @@ def head(status: int, headers: Iterable[tuple[str, str]], length: int) -> bytes:
             value = _FORBIDDEN.sub(" ", value)  # noqa: PLW2901 - the safe form replaces it for good
         lines.append(f"{name}: {value}\r\n")
     lines.append("\r\n" if status in _BODILESS else f"Content-Length: {length}\r\n\r\n")
-    return "".join(lines).encode()
+    return "".join(lines).encode("utf-8", "replace")
 
 
 def has_body(status: int) -> bool:

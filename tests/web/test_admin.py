@@ -1,0 +1,156 @@
+"""The admin listener over HTTP in memory, for something operated on paper."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from dataapi.metrics import Snapshot
+from dataapi.service.state import ProjectState, Reloaded, State
+from dataapi.web.admin import make_admin_site
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+
+READY = State((ProjectState("p", database_available=True, generation=3, problems=("table x: bad name",)),))
+AWAY = State((ProjectState("p", database_available=False, generation=None, reason="connection refused"),))
+
+
+class Operated:
+    """Something operated on paper."""
+
+    def __init__(self, state: State = READY, reloaded: Reloaded | None = None) -> None:
+        self._state = state
+        self._reloaded = reloaded or Reloaded({"p": 4}, {})
+        self.reload_began: Deferred[None] | None = None
+
+    async def state(self) -> State:
+        """Tell the state."""
+        return self._state
+
+    async def snapshot(self) -> Snapshot:
+        """Fail, or tell one figure."""
+        if self._state is AWAY:
+            raise LookupError("inside")
+        return {"dataapi_workers": {(): 2.0}}
+
+    async def reload(self) -> Reloaded:
+        """Reload, when allowed to."""
+        if self.reload_began is not None:
+            await self.reload_began
+        return self._reloaded
+
+
+class Answer:
+    """An answer, read from the wire."""
+
+    def __init__(self, data: bytes) -> None:
+        head, _, self.body = data.partition(b"\r\n\r\n")
+        first, *rest = head.decode().split("\r\n")
+        self.status = int(first.split()[1])
+        self.headers = dict(line.split(": ", 1) for line in rest)
+
+    @property
+    def json(self) -> Any:
+        """The body, parsed."""
+        return json.loads(self.body)
+
+
+class Connection:
+    """A connection to the admin listener, in memory."""
+
+    def __init__(self, operated: Operated) -> None:
+        self.transport = StringTransport()
+        site = make_admin_site(operated, Clock())
+        site.doStart()
+        self.protocol = site.buildProtocol(None)
+        assert self.protocol is not None
+        self.protocol.makeConnection(self.transport)
+
+    def send(self, method: str, path: str) -> None:
+        """Send a request."""
+        assert self.protocol is not None
+        self.protocol.dataReceived(
+            f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode()
+        )
+
+
+def ask(operated: Operated, method: str, path: str) -> Answer:
+    """Return the answer to one request."""
+    connection = Connection(operated)
+    connection.send(method, path)
+    return Answer(connection.transport.value())
+
+
+def test_live_needs_nothing() -> None:
+    """``GET /live`` is 200 whatever the state of databases."""
+    assert ask(Operated(AWAY), "GET", "/live").status == 200
+
+
+def test_ready_tells_the_reason() -> None:
+    """``GET /ready`` is 200 or 503, with what is wrong with which project."""
+    answer = ask(Operated(), "GET", "/ready")
+    assert answer.status == 200
+    assert answer.json["projects"][0]["problems"] == ["table x: bad name"]
+    answer = ask(Operated(AWAY), "GET", "/ready")
+    assert answer.status == 503
+    assert answer.headers["Retry-After"] == "1"
+    assert answer.json["projects"][0]["reason"] == "connection refused"
+
+
+def test_metrics_are_in_the_text_format_with_the_process_beside() -> None:
+    """``GET /metrics`` has our figures and those of the process."""
+    answer = ask(Operated(), "GET", "/metrics?name=x")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert b"\ndataapi_workers 2.0\n" in answer.body
+    assert b"process_resident_memory_bytes" in answer.body
+
+
+def test_head_has_no_body() -> None:
+    """``HEAD`` answers like ``GET`` without the body."""
+    answer = ask(Operated(), "HEAD", "/ready")
+    assert (answer.status, answer.body) == (200, b"")
+    assert int(answer.headers["Content-Length"]) > 0
+
+
+def test_reload_answers_when_it_is_done() -> None:
+    """``POST /reload`` answers 200 with the generations, and not before they serve."""
+    operated = Operated()
+    operated.reload_began = Deferred()
+    connection = Connection(operated)
+    connection.send("POST", "/reload")
+    assert connection.transport.value() == b""
+    operated.reload_began.callback(None)
+    answer = Answer(connection.transport.value())
+    assert (answer.status, answer.json["generations"]) == (200, {"p": 4})
+
+
+def test_a_reload_that_failed_says_so() -> None:
+    """A reload that left an old catalog in place is 503 with the reason."""
+    answer = ask(Operated(reloaded=Reloaded({}, {"p": "away"})), "POST", "/reload")
+    assert (answer.status, answer.json["failures"]) == (503, {"p": "away"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [("POST", "/ready", "GET, HEAD"), ("GET", "/reload", "POST"), ("DELETE", "/metrics", "GET, HEAD")],
+)
+def test_a_wrong_method_is_405_with_the_right_ones(method: str, path: str, allowed: str) -> None:
+    """A path that takes other methods says which."""
+    answer = ask(Operated(), method, path)
+    assert (answer.status, answer.headers["Allow"]) == (405, allowed)
+
+
+def test_an_unknown_path_is_404_and_names_the_known_ones() -> None:
+    """Whoever mistypes a path is told which there are."""
+    answer = ask(Operated(), "GET", "/health")
+    assert answer.status == 404
+    assert "/ready" in answer.json["paths"]
+
+
+def test_a_failure_inside_shows_nothing_of_itself() -> None:
+    """An unforeseen failure is 500, its text in the log alone."""
+    answer = ask(Operated(AWAY), "GET", "/metrics")
+    assert answer.status == 500
+    assert b"inside" not in answer.body
