@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
+from hypothesis import settings
 from support.postgres import Database, Server
 from twisted.internet import defer, task
 from twisted.logger import LogEvent, globalLogPublisher
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     Test = Callable[..., Coroutine[Any, Any, None]]
+
+# A busy machine is no failure: the time limit below is for whole tests.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 TIME_LIMIT = 60.0
 """Seconds that one test may take; ``@pytest.mark.time_limit(seconds)`` says otherwise."""
