@@ -1,0 +1,65 @@
+"""Judges GraphQL answers: whatever graphql-core would have made of the same data must be what came.
+
+The answer's data is given to graphql-core's own executor as the values of the fields.  It
+merges fields, resolves fragments and directives and completes values by the rules of the
+GraphQL specification, so a member too many, one that is missing, a wrong order, a null
+where the schema allows none and a value of a wrong kind all show as a difference.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from dataapi.graphql.identifiers import decode_node_id
+from graphql import GraphQLSchema, execute_sync, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataapi.graphql.schema import RoleSchema
+
+_STRINGS = frozenset({"BigInt", "BigFloat", "UUID", "Date", "Time", "Datetime", "JSON"})
+
+
+def check_answer(
+    schema: RoleSchema, text: str, variables: Mapping[str, Any], operation: str | None, data: Any
+) -> None:
+    """Fail unless the data is a complete answer to the operation, in the order of the query."""
+
+    def resolve(source: Any, info: Any, **arguments: Any) -> Any:
+        value = source[info.path.key]
+        if info.field_name == "node" and "nodeId" in arguments and value is not None:
+            key = decode_node_id(arguments["nodeId"])
+            target = schema.view.table_named(key.schema, key.table)
+            assert target is not None, "a row came of a table that the role does not see"
+            return {**value, "\0type": target.name}
+        if value is not None and str(info.return_type).strip("[]!") in _STRINGS:
+            _check_strings(value)
+        return value
+
+    result = execute_sync(
+        schema.schema,
+        parse(text),
+        root_value=data,
+        variable_values=dict(variables),
+        operation_name=operation,
+        field_resolver=resolve,
+        type_resolver=lambda value, _info, _type: value["\0type"],
+    )
+    assert result.errors is None, result.errors
+    assert json.dumps(result.data) == json.dumps(data)
+
+
+def _check_strings(value: Any) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _check_strings(item)
+    else:
+        assert value is None or isinstance(value, str), f"{value!r} must travel as a string"
+
+
+def eager(schema: RoleSchema) -> GraphQLSchema:
+    """Return the schema with every type made, as graphql-core itself would build it."""
+    types = [type_ for name, type_ in schema.schema.type_map.items() if not name.startswith("__")]
+    return GraphQLSchema(query=schema.schema.query_type, mutation=schema.schema.mutation_type, types=types)

@@ -1,0 +1,244 @@
+"""The service in this process: pool, catalog, gate, engine and site on a loopback port, and its client."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jwt
+import pytest_twisted
+from dataapi.access.gate import Gate
+from dataapi.catalog.names import Names
+from dataapi.catalog.relationships import Relationships
+from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.database.pool import Pool
+from dataapi.graphql.engine import Engine
+from dataapi.graphql.schema import RoleSchema
+from dataapi.graphql.views import RoleView
+from dataapi.settings import Project
+from dataapi.web.app import make_site
+from dataapi.web.backend import Backend
+from support.memory_http import KEY, SECRET, Fake, empty_list
+from support.oracle import check_answer
+from treq.client import HTTPClient
+from twisted.internet import defer
+from twisted.web.client import Agent, HTTPConnectionPool
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Mapping
+
+    from dataapi.catalog.model import Catalog
+    from dataapi.database.message import Message
+    from support.postgres import Database
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back to a GraphQL request.
+
+    :ivar messages: what was sent to the database to answer it.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+    messages: tuple[Message, ...]
+
+    @property
+    def body(self) -> Any:
+        """The body, parsed."""
+        return json.loads(self.text)
+
+    @property
+    def data(self) -> Any:
+        """The data of an answer without errors."""
+        assert "errors" not in self.body, self.body["errors"]
+        return self.body["data"]
+
+    @property
+    def errors(self) -> list[Any]:
+        """The errors of an answer that has some."""
+        found: list[Any] = self.body["errors"]
+        return found
+
+    @property
+    def error(self) -> str:
+        """The message of the only error."""
+        assert len(self.errors) == 1, self.errors
+        message: str = self.errors[0]["message"]
+        return message
+
+    @property
+    def statements(self) -> list[str]:
+        """The texts of the statements that were run."""
+        return [bound.statement.text for message in self.messages for bound in message.statements]
+
+
+class _Recorder:
+    """Runs messages and keeps them."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.messages: list[Message] = []
+
+    async def run(self, message: Message) -> list[tuple[Any, ...]]:
+        self.messages.append(message)
+        return await self._pool.run(message)
+
+
+class Service:
+    """One project, served; use it through ``serving``."""
+
+    def __init__(self, reactor: Any, database: Database, **project: Any) -> None:
+        fields = {"jwt_secret": SECRET, "publishable_keys": (KEY,), "graphql_max_cost": 10_000_000, **project}
+        self.database = database
+        self.project = Project("abcdefghijklmnopqrst", "acme", database.uri, **fields)
+        self._reactor = reactor
+        self._pool = Pool(
+            reactor,
+            database.uri,
+            size=1,
+            prepared_statements=self.project.db_prepared_statements,
+            search_path=tuple(dict.fromkeys((*self.project.db_schemas, *self.project.db_extra_search_path))),
+            anonymous_role=self.project.db_anon_role,
+        )
+        self._recorder = _Recorder(self._pool)
+        self._watcher = CatalogWatcher(reactor, self._pool.fetch, self.project.db_schemas)
+        self.engine = Engine(self.project, self._recorder, lambda: self._watcher.current)
+        backend = Backend(
+            self.project, Gate(self.project, time.time), self.engine, Fake(empty_list)
+        )
+        self._site = make_site([backend], reactor, lambda _served: None)
+        self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
+        self._port: Any = None
+        self._schemas: dict[tuple[int, str], RoleSchema] = {}
+
+    async def start(self) -> None:
+        """Connect, reflect and listen."""
+        await self._pool.start()
+        await self._watcher.start()
+        self._port = self._reactor.listenTCP(0, self._site, interface="127.0.0.1")
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self._port.stopListening()
+        await self._site.drain(5.0)
+        await self._watcher.stop()
+        await self._pool.stop()
+
+    @property
+    def catalog(self) -> Catalog:
+        """The snapshot that serves."""
+        assert self._watcher.current is not None, self._watcher.error
+        return self._watcher.current
+
+    async def reload(self) -> None:
+        """Reflect again."""
+        await self._watcher.reload()
+
+    async def execute(self, text: str) -> list[tuple[Any, ...]]:
+        """Run SQL as the superuser and reflect again."""
+        rows = self.database.execute(text)
+        await self.reload()
+        return rows
+
+    def schema(self, role: str = "anon") -> RoleSchema:
+        """Make the schema of a role, apart from the engine's own."""
+        key = self.catalog.generation, role
+        if key not in self._schemas:
+            names = Names(self.catalog, Relationships(self.catalog))
+            non_null = self.project.graphql_non_null_relationships
+            view = RoleView(
+                self.catalog, names, role, non_null=non_null, max_rows=self.project.db_max_rows
+            )
+            self._schemas[key] = RoleSchema(view)
+        return self._schemas[key]
+
+    async def ask(
+        self,
+        query: str,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        operation: str | None = None,
+        role: str = "anon",
+        headers: Mapping[str, str] | None = None,
+        check: bool = True,
+    ) -> Answer:
+        """Send a request by POST, wait for its answer and check that it is a complete one."""
+        body: dict[str, Any] = {"query": query}
+        if variables is not None:
+            body["variables"] = variables
+        if operation is not None:
+            body["operationName"] = operation
+        answer = await self.send(json.dumps(body).encode(), role=role, headers=headers)
+        if check and answer.status == 200 and "errors" not in answer.body:
+            check_answer(self.schema(role), query, variables or {}, operation, answer.body["data"])
+        return answer
+
+    async def data(self, query: str, variables: Mapping[str, Any] | None = None, **named: Any) -> Any:
+        """Send a request and return its data; fails on errors and on more than one message."""
+        answer = await self.ask(query, variables, **named)
+        assert len(answer.messages) <= 1, "one operation is one message"
+        return answer.data
+
+    async def rows(self, base: str, fields: str = "id", arguments: str = "", **named: Any) -> list[Any]:
+        """Ask for the collection of a base name; return its nodes."""
+        arguments = f"({arguments})" if arguments else ""
+        query = f"{{ rows: {base}Collection{arguments} {{ edges {{ node {{ {fields} }} }} }} }}"
+        return nodes((await self.data(query, **named))["rows"])
+
+    async def ids(self, base: str, arguments: str = "", **named: Any) -> list[Any]:
+        """Ask for the ids of a collection's rows."""
+        return [row["id"] for row in await self.rows(base, "id", arguments, **named)]
+
+    async def send(
+        self, body: bytes, *, role: str = "anon", headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Send the bytes of a body and wait for the answer."""
+        sent = {"content-type": "application/json", "apikey": KEY, **(headers or {})}
+        if role != "anon":
+            sent["authorization"] = f"Bearer {token(role)}"
+        self._recorder.messages.clear()
+        return await self._exchange(body, sent)
+
+    async def _exchange(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        url = f"http://127.0.0.1:{self._port.getHost().port}/graphql/v1"
+        response = await self._client.post(url, data=body, headers=dict(headers))
+        text = (await response.content()).decode()
+        received = {
+            name.decode().lower(): values[0].decode() for name, values in response.headers.getAllRawHeaders()
+        }
+        return Answer(response.code, received, text, tuple(self._recorder.messages))
+
+
+def token(role: str) -> str:
+    """Sign a token that says the role."""
+    return jwt.encode({"role": role, "sub": f"a user of {role}"}, SECRET, "HS256")
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """Wait for a coroutine on the reactor."""
+    return pytest_twisted.blockon(defer.Deferred.fromCoroutine(work))
+
+
+@contextmanager
+def serving(reactor: Any, database: Database, **project: Any) -> Iterator[Service]:
+    """Serve a database; named arguments are fields of the project's settings.
+
+    The pool has one connection, so that a module's fixture does not open any while a test runs.
+    """
+    service = Service(reactor, database, **project)
+    run(service.start())
+    try:
+        yield service
+    finally:
+        run(service.stop())
+
+
+def nodes(connection: Any) -> list[Any]:
+    """Return the nodes of a connection's edges."""
+    return [edge["node"] for edge in connection["edges"]]
+
