@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -249,3 +250,23 @@ def test_quiet_levels_and_text_lines(served: Database, tmp_path: Path) -> None:
         lines = [line for line in daemon.text.splitlines() if "dataapi.requests" in line]
         assert len(lines) == 1
         assert "WARN dataapi.requests POST /graphql/v1 401 request_id=" in lines[0]
+
+
+def test_a_detached_daemon_logs_to_its_file_and_cleans_up(served: Database, tmp_path: Path) -> None:
+    """Without ``-n`` the command returns at once, the log is a file, and SIGTERM leaves no pid file."""
+    daemon = Daemon(tmp_path, served.uri, settings={"log-level": "info", "workers": "2"})
+    started = subprocess.run(
+        [TWISTD, "--pidfile=pid", "--logfile=log", "dataapi", "--config", str(daemon.config)],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    assert (started.returncode, started.stdout, started.stderr) == (0, "", "")
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        wait_for(lambda: (answer := daemon.try_admin("GET", "/ready")) and answer.status == 200, "/ready")
+        assert daemon.graphql(QUICK).status == 200
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: not (tmp_path / "pid").exists(), "the end")
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert any(line["logger"] == "dataapi.requests" and "worker" in line for line in lines)
+    assert lines[-1]["message"] == "stopped"

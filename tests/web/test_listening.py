@@ -97,6 +97,7 @@ async def test_a_unix_path_stays_until_the_socket_is_closed(reactor: Any, tmp_pa
     assert not path.exists()
 
 
+@pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")  # Twisted's own doing
 async def test_tls_endpoints_speak_tls(reactor: Any, tmp_path: Path) -> None:
     """An ``ssl:`` endpoint serves with its certificate, although it is bound before it is served."""
     certificate = make_certificate(tmp_path)

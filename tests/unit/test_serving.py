@@ -1,0 +1,121 @@
+"""What one process does, with projects and a site on paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dataapi.errors import DatabaseUnavailable
+from dataapi.metrics import RequestFigures, Snapshot
+from dataapi.service.serving import GRACE, Serving
+from dataapi.service.state import ProjectState
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+
+
+class Part:
+    """A project on paper."""
+
+    def __init__(self, ref: str, events: list[str]) -> None:
+        self.ref = ref
+        self.events = events
+        self.reloading: Deferred[int] = Deferred()
+
+    async def start(self) -> None:
+        """Start."""
+        self.events.append(f"start {self.ref}")
+
+    async def stop(self) -> None:
+        """Stop."""
+        self.events.append(f"stop {self.ref}")
+
+    async def reload(self) -> int:
+        """Reload when told to."""
+        return await self.reloading
+
+    def state(self) -> ProjectState:
+        """Be ready."""
+        return ProjectState(self.ref, database_available=True, generation=1)
+
+    def snapshot(self) -> Snapshot:
+        """Have a pool."""
+        return {"dataapi_pool_size": {(self.ref,): 10.0}}
+
+
+class Site:
+    """A site on paper."""
+
+    def __init__(self, events: list[str]) -> None:
+        self.in_flight = 3
+        self.events = events
+        self.drained: Deferred[None] = Deferred()
+
+    def drain(self, seconds: float) -> Deferred[None]:
+        """Drain when told to."""
+        self.events.append(f"drain {seconds:g}")
+        return self.drained
+
+
+class Process:
+    """A process with two projects."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.parts = [Part("p", self.events), Part("q", self.events)]
+        self.site = Site(self.events)
+        self.serving = Serving(Clock(), self.parts, [], self.make_site)
+
+    def make_site(self, figures: RequestFigures) -> Site:
+        """Keep what counts requests."""
+        self.figures = figures
+        return self.site
+
+
+def outcome(deferred: Deferred[Any]) -> Any:
+    """Return the result that a Deferred has."""
+    results: list[Any] = []
+    deferred.addBoth(results.append)
+    [result] = results
+    return result
+
+
+def test_projects_stop_after_the_requests_in_flight() -> None:
+    """Stopping drains the site first, and only then ends the projects' connections."""
+    process = Process()
+    outcome(Deferred.fromCoroutine(process.serving.start()))
+    stopping = Deferred.fromCoroutine(process.serving.stop())
+    assert process.events == ["start p", "start q", f"drain {GRACE:g}"]
+    assert outcome(Deferred.fromCoroutine(process.serving.state())).draining
+    process.site.drained.callback(None)
+    assert stopping.called
+    assert process.events[3:] == ["stop p", "stop q"]
+
+
+def test_figures_of_requests_and_projects_come_together() -> None:
+    """One snapshot has the requests, those in flight, and every project's pool."""
+    process = Process()
+    process.figures.observe("rest", 200, 0.1)
+    snapshot = outcome(Deferred.fromCoroutine(process.serving.snapshot()))
+    assert snapshot["dataapi_requests_total"] == {("rest", "2xx"): 1}
+    assert snapshot["dataapi_requests_in_flight"] == {(): 3}
+    assert snapshot["dataapi_pool_size"] == {("p",): 10, ("q",): 10}
+
+
+def test_projects_reload_at_the_same_time_and_one_failure_spoils_no_other() -> None:
+    """A reload reports each project's generation, or why its catalog stays; clients' texts only."""
+    process = Process()
+    reloading = Deferred.fromCoroutine(process.serving.reload())
+    process.parts[1].reloading.callback(7)
+    process.parts[0].reloading.errback(DatabaseUnavailable(503, "PGRST000", "no connection"))
+    reloaded = outcome(reloading)
+    assert reloaded.generations == {"q": 7}
+    assert reloaded.failures == {"p": "no connection"}
+
+
+def test_an_unknown_failure_of_a_reload_shows_nothing_of_itself() -> None:
+    """What is no error for operators stays in the log."""
+    process = Process()
+    process.parts[0].reloading = succeed(2)
+    process.parts[1].reloading.errback(KeyError("inside"))
+    reloaded = outcome(Deferred.fromCoroutine(process.serving.reload()))
+    assert reloaded.generations == {"p": 2}
+    assert "inside" not in reloaded.failures["q"]

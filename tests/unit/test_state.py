@@ -1,0 +1,43 @@
+"""What the daemon says of its readiness."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from dataapi.service.state import ProjectState, State, state_from_json, together
+
+READY = ProjectState("p", database_available=True, generation=3, problems=("table x: bad",))
+
+
+@pytest.mark.parametrize(
+    ("state", "ready"),
+    [
+        (State((READY,)), True),
+        (State((ProjectState("p", database_available=False, generation=3),)), False),
+        (State((ProjectState("p", database_available=True, generation=None),)), False),
+        (State((READY, ProjectState("q", database_available=False, generation=None))), False),
+        (State((READY,), draining=True), False),
+        (State((), workers=0), False),
+    ],
+)
+def test_ready_means_that_every_project_can_answer(state: State, ready: bool) -> None:
+    """Ready is a daemon that accepts requests, with a database and a catalog for each project."""
+    assert state.ready is ready
+    assert state.as_json()["ready"] is ready
+
+
+def test_a_state_survives_the_pipe() -> None:
+    """A worker's state is the same at its parent."""
+    state = State((READY, ProjectState("q", database_available=False, generation=None, reason="away")))
+    assert state_from_json(json.loads(json.dumps(state.as_json()))) == state
+
+
+def test_workers_together_are_as_ready_as_the_least_ready_one() -> None:
+    """Of each project the worst worker's state is shown: unready before old before new."""
+    newer = ProjectState("p", database_available=True, generation=4)
+    away = ProjectState("p", database_available=False, generation=5, reason="away")
+    assert together([State((newer,)), State((READY,))]) == State((READY,), workers=2)
+    assert together([State((newer,)), State((away,)), State((READY,))]) == State((away,), workers=3)
+    assert together([State((READY,)), State((READY,), draining=True)]).draining
+    assert not together([]).ready
