@@ -7,7 +7,6 @@ when its parent is gone.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -124,6 +123,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    status = main()
-    sys.stdout.flush()
-    os._exit(status) if status else None
+    sys.exit(main())
