@@ -176,7 +176,7 @@ def test_programs_in_a_closed_folder_are_copied_for_the_server_user(
         "package": [str(closed / folder.relative_to(origin)) for folder in found.package],
     }
     running = subprocess.Popen(
-        [sys.executable, keeper.__file__, json.dumps(plan)],
+        [sys.executable, "-P", "-m", keeper.__name__, json.dumps(plan)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -107,7 +107,7 @@ class EmbeddedServer:
         }
         # A session of its own keeps the terminal's signals away: the daemon decides when the server stops.
         running = subprocess.Popen(
-            [sys.executable, str(Path(keeper.__file__)), json.dumps(plan)],
+            [sys.executable, "-P", "-m", keeper.__name__, json.dumps(plan)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,6 +1,6 @@
 """A small process between the daemon and its embedded PostgreSQL, so that neither outlives the other.
 
-It is run as a script with the standard library alone.  It makes the data directory when there is
+It is a program with the standard library alone.  It makes the data directory when there is
 none, starts the server, says so on standard output as one line of JSON, and stops the server
 when its standard input ends, which it does however the daemon dies.
 PostgreSQL refuses to run as root: root's server runs as the owner of its data directory.

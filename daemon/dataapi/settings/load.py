@@ -51,10 +51,7 @@ def load(
         raise ConfigurationError(reading.mistakes)
     if file is None and not any(section.startswith("project") for section in reading.sections):
         raise ConfigurationError([*reading.mistakes, _nothing_found()])
-    settings = _assemble(reading, file)
-    if reading.mistakes:
-        raise ConfigurationError(reading.mistakes)
-    return settings
+    return _assemble(reading, file)
 
 
 def _nothing_found() -> Mistake:
@@ -136,7 +133,7 @@ class _Reading:
 
 
 def _assemble(reading: _Reading, file: Path | None) -> Settings:
-    """Build the values and check what concerns more than one key."""
+    """Build the values and check what concerns more than one key; raises ``ConfigurationError``."""
     names = list(reading.sections)
     for name in names:
         if keys_of(name) is None:
