@@ -1,0 +1,1 @@
+"""The REST API: requests in PostgREST's dialect, and their answers."""

@@ -9,31 +9,21 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from dataapi.access.caller import Caller
 from dataapi.access.gate import Gate
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
-from dataapi.errors import ApiError
 from dataapi.graphql.engine import Engine
 from dataapi.metrics import Snapshot
+from dataapi.rest.handler import RestHandler
 from dataapi.service.state import ProjectState
 from dataapi.settings import Project
 from dataapi.web.backend import Backend
-from dataapi.web.messages import Reply, Request
 
 _log = Logger(namespace="dataapi.service")
 FIRST_CATALOG_WITHIN = 15.0
 """Seconds that a start waits for the first catalog before it goes on without one."""
-
-
-class _NoRest:
-    """Stands where the REST handler will: no path below ``/rest/v1`` leads anywhere."""
-
-    async def answer(self, _request: Request, _caller: Caller) -> Reply:
-        """Refuse every request as PostgREST refuses an unknown path."""
-        raise ApiError(404, "PGRST125", "Invalid path specified in request URL")
 
 
 class ProjectPart:
@@ -58,7 +48,8 @@ class ProjectPart:
         self._watcher = CatalogWatcher(reactor, self._pool.fetch, project.db_schemas, listen)
         self._gate = Gate(project, time.time)
         self._engine = engine = Engine(project, self._pool, self._catalog)
-        self.backend = Backend(project, self._gate, engine, _NoRest())
+        self._rest = RestHandler(project, self._pool, self._catalog)
+        self.backend = Backend(project, self._gate, engine, self._rest)
 
     def _catalog(self) -> Catalog | None:
         return self._watcher.current
@@ -127,7 +118,7 @@ class ProjectPart:
             "dataapi_cache_lookups_total": {
                 (ref, "tokens", "hit"): float(tokens.hits),
                 (ref, "tokens", "miss"): float(tokens.misses),
-                (ref, "plans", "hit"): float(self._engine.hits),
-                (ref, "plans", "miss"): float(self._engine.misses),
+                (ref, "plans", "hit"): float(self._engine.hits + self._rest.hits),
+                (ref, "plans", "miss"): float(self._engine.misses + self._rest.misses),
             },
         }
