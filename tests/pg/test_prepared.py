@@ -131,6 +131,22 @@ async def test_a_refused_role_leaves_the_books_right(make_pool: MakePool) -> Non
     assert await pool.run(ask(statement)) == [(1,)]
 
 
+async def test_failed_messages_do_not_confuse_what_is_deallocated(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages that failed early neither break later ones nor leave statements behind."""
+    monkeypatch.setattr("dataapi.database.pool.Prepared", lambda: Prepared(capacity=2))
+    pool = await single(make_pool)
+    for number in range(2):
+        await pool.run(ask(Statement(f"select {number}", ())))
+    for number in range(2, 6):
+        with pytest.raises(DatabaseError):
+            await pool.run(ask(Statement(f"select {number}", ()), role="missing"))
+    for number in range(6, 10):
+        assert await pool.run(ask(Statement(f"select {number}", ()))) == [(number,)]
+    assert (await pool.fetch(NAMES))[0][0] == 2
+
+
 async def test_statements_that_vanished_are_prepared_again(make_pool: MakePool) -> None:
     """After somebody's DISCARD or DEALLOCATE a request notices nothing."""
     pool = await single(make_pool)

@@ -7,6 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.database.cancel import ControlConnection
+from dataapi.database.connection import Connection, ConnectionDied
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.errors import DatabaseError
 from support.messages import message, running, until
@@ -74,6 +76,27 @@ async def test_our_pool_does_not_leak(
     assert await pool.run(message(WHO_AM_I, settings=claims("bob"))) == [("anon", "bob")]
     assert await pool.fetch(WHO_AM_I) == [("authenticator", "")]
     assert pool.figures().connects == 1
+
+
+async def test_a_cancel_request_of_unknown_fate_costs_the_connection(
+    make_pool: Callable[..., Pool], database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When nobody knows whether a request to cancel still comes, no later caller gets to meet it."""
+
+    async def lost(_canceller: ControlConnection, connection: Connection) -> None:
+        await connection.ended()
+        raise ConnectionDied("no answer")
+
+    monkeypatch.setattr(ControlConnection, "cancel", lost)
+    pool = make_pool(size=1)
+    await pool.start()
+    alice = running(pool.run(message("select pg_sleep(0.2)", role="authenticated")))
+    await until(reactor, lambda: _sleeping(database))
+    alice.cancel()
+    with pytest.raises(defer.CancelledError):
+        await alice
+    assert await pool.run(message(WHO_AM_I, settings=claims("bob"))) == [("anon", "bob")]
+    assert pool.figures().connects == 2
 
 
 @pytest.mark.parametrize("prepared", [True, False])

@@ -82,6 +82,9 @@ class ControlConnection:
         except (psycopg2.Error, defer.TimeoutError) as error:
             self.close()
             raise ConnectionDied(str(error).strip()) from error
+        except defer.CancelledError:
+            self.close()
+            raise
 
 
 class ProtocolCancel:

@@ -108,7 +108,8 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         """Send a message, psycopg2 quoting the values into its ``%s`` places; fires with the last rows.
 
         The Deferred fails with ``psycopg2.Error`` or ``ConnectionDied``; cancelled, it fails at once
-        while the statement goes on.  Raises ``ApiError`` for a value that PostgreSQL cannot hold.
+        while the statement goes on.  Raises ``ApiError`` for a value that PostgreSQL cannot hold, and
+        ``TypeError`` for one of a type that psycopg2 does not know.
         """
         if self._cursor is not None:
             raise RuntimeError("A statement is running on this connection.")
@@ -121,6 +122,8 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
             if "NUL" not in str(error):
                 raise
             raise _unsendable("the character NUL (U+0000)") from None
+        except psycopg2.ProgrammingError as error:
+            raise TypeError(str(error)) from error
         except psycopg2.Error as error:
             self._lose(error)
             raise ConnectionDied(str(error).strip()) from error

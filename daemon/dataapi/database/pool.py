@@ -292,7 +292,7 @@ class Pool:
             self._release(session)
         finally:
             self._opening -= 1
-        self._attempted()
+            self._attempted()
         self._grow()
 
     def _failed(self, error: Exception) -> None:
