@@ -90,7 +90,9 @@ async def test_a_cancel_request_of_unknown_fate_costs_the_connection(
     monkeypatch.setattr(ControlConnection, "cancel", lost)
     pool = make_pool(size=1)
     await pool.start()
-    alice = running(pool.run(message("select pg_sleep(0.2)", role="authenticated")))
+    slow = message("select pg_sleep(0.2)", role="authenticated")
+    await pool.run(slow)
+    alice = running(pool.run(slow))
     await until(reactor, lambda: _sleeping(database))
     alice.cancel()
     with pytest.raises(defer.CancelledError):
