@@ -173,7 +173,7 @@ class Front:
 
     def tell_unreadable(self, status: int, size: int) -> None:
         """Note that what came over a connection was no request, and was answered so."""
-        self._note(Served("other", "", "", "", status, 0.0, size))
+        self._note(Served("other", "", "-", "-", status, 0.0, size))
 
     def _tell(self, route: Route, request: Request, status: int, size: int, started: float) -> None:
         seconds = self._seconds() - started

@@ -1,0 +1,143 @@
+"""What only a real connection shows, and that no bytes whatever upset the web layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from dataapi.web.app import make_site
+from hypothesis import given
+from hypothesis import strategies as st
+from support.memory_http import Connection, Web, raw
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.protocol import ClientCreator, Protocol, connectionDone
+from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+
+class Client(Protocol):
+    """Sends all it has at once, and keeps what it gets until the server closes."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.ended: Deferred[bytes] = Deferred()
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
+        """Keep what came."""
+        self.received += data
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802 - twisted's name
+        """Tell what came, or how the connection broke."""
+        if reason.check(type(connectionDone.value)):
+            self.ended.callback(self.received)
+        else:
+            self.ended.errback(reason)
+
+
+async def talk(reactor: Any, web: Web, data: bytes, leave: Deferred[None] | None = None) -> bytes:
+    """Send bytes over a real connection; return what came until it was closed, by us when ``leave`` fires."""
+    site = make_site(web.backends, reactor, web.served.append)
+    port = reactor.listenTCP(0, site, interface="127.0.0.1")
+    try:
+        client = await ClientCreator(reactor, Client).connectTCP("127.0.0.1", port.getHost().port)
+        client.transport.write(data)
+        if leave is not None:
+            await leave
+            client.transport.loseConnection()
+        ended: bytes = await client.ended
+        return ended
+    finally:
+        await port.stopListening()
+        await site.drain(5)
+
+
+async def test_the_refusal_of_a_large_body_reaches_a_client_that_sends_all_of_it_first(reactor: Any) -> None:
+    body = b"x" * 4_000_000
+    answer = await talk(reactor, Web(), raw("POST", "/rest/v1/blog", body))
+    assert answer.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
+    assert answer.endswith(b'"message":"The request body is larger than 10000 bytes"}')
+
+
+async def test_a_client_that_leaves_cancels_its_statement(reactor: Any) -> None:
+    cancelled: list[bool] = []
+    started: Deferred[None] = Deferred()
+
+    async def slow(*_: Any) -> Any:
+        started.callback(None)
+        try:
+            await Deferred()
+        except CancelledError:
+            cancelled.append(True)
+            raise
+
+    web = Web(rest=slow)
+    assert await talk(reactor, web, raw("GET", "/rest/v1/blog"), started) == b""
+    assert cancelled == [True]
+    assert [served.status for served in web.served] == [499]
+
+
+@pytest.fixture(scope="module")
+def failures() -> Iterator[list[LogEvent]]:
+    """Collect the failures that are logged."""
+    found: list[LogEvent] = []
+
+    @implementer(ILogObserver)
+    def observer(event: LogEvent) -> None:
+        if "log_failure" in event:
+            found.append(event)
+
+    globalLogPublisher.addObserver(observer)
+    yield found
+    globalLogPublisher.removeObserver(observer)
+
+
+PIECES = st.sampled_from(
+    [
+        b"GET /rest/v1/blog HTTP/1.1\r\n",
+        b"POST /graphql/v1 HTTP/1.1\r\n",
+        b"OPTIONS * HTTP/1.1\r\n",
+        b"GET http://a/rest/v1/blog HTTP/1.0\r\n",
+        b"GET /%00%ff?%ff HTTP/1.1\r\n",
+        b"Host: a\r\n",
+        b"apikey: sb_publishable_for_tests\r\n",
+        b"Content-Type: application/json\r\n",
+        b"Content-Length: 2\r\n",
+        b"Content-Length: 99999\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Expect: 100-continue\r\n",
+        b"Origin: null\r\n",
+        b"Authorization: Bearer a.b.c\r\n",
+        b"\r\n",
+        b"{}",
+        b"2\r\n{}\r\n",
+        b"0\r\n\r\n",
+        b"ffffffff\r\n",
+        b"\xff\x00",
+    ]
+)
+
+
+@given(st.lists(PIECES | st.binary(max_size=20), max_size=12))
+def test_whatever_comes_is_answered_or_waited_for(failures: list[LogEvent], pieces: list[bytes]) -> None:
+    """Nothing is raised or logged as a failure, and all that is written are complete answers."""
+    web = Web()
+    connection = Connection(web)
+    for piece in pieces:
+        if not connection.lost:
+            connection.send(piece)
+    written = connection.transport.value().replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+    connection.transport.clear()
+    connection.transport.write(written)
+    answers = 0
+    while connection.transport.value():
+        assert 200 <= connection.take().status < 500
+        answers += 1
+    assert answers == len(web.served)
+    assert failures == []
+    if not connection.lost:
+        connection.close()
+    assert web.site.in_flight == 0
+    assert web.site.connections == set()
+    assert web.clock.getDelayedCalls() == []
