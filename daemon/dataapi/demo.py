@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dataapi.api_keys import new_publishable_key, new_secret, new_secret_key, sign
 from dataapi.database.embedded import EmbeddedServer, EmbeddedServerError
@@ -14,12 +13,8 @@ from dataapi.database.script import ScriptError, run_script
 from dataapi.settings import Project, Settings
 from dataapi.settings.endpoints import http_address
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 REF = "demodemodemodemodemo"
 DATABASE = "demo"
-DEFAULT_LISTEN = ("tcp:8000:interface=127.0.0.1",)
 SIGNED_IN_ACCOUNT = "1"
 """The account that the demo's user token is for."""
 
@@ -54,11 +49,11 @@ class Demo:
     server: EmbeddedServer
 
 
-async def prepare(directory: Path | None, listen: tuple[str, ...]) -> Demo:
+async def prepare(directory: Path | None, service: Settings) -> Demo:
     """Start PostgreSQL with the sample database in it.
 
     :param directory: where database and keys are kept; None forgets both at the end.
-    :param listen: endpoint strings; none for the default.
+    :param service: how to serve it; its projects are replaced.
     :raises EmbeddedServerError: when PostgreSQL does not start or the sample cannot be made in it.
     """
     server = EmbeddedServer(directory, DATABASE)
@@ -71,7 +66,7 @@ async def prepare(directory: Path | None, listen: tuple[str, ...]) -> Demo:
         if isinstance(error, (ScriptError, OSError, ValueError)):
             raise EmbeddedServerError(f"the sample cannot be made: {error}") from error
         raise
-    settings = demo_settings(uri, keys, listen)
+    settings = replace(service, projects=(demo_project(uri, keys),))
     return Demo(settings, banner(settings, server.uri(), int(time.time())), server)
 
 
@@ -96,9 +91,9 @@ def _keys(directory: Path | None) -> Keys:
     return keys
 
 
-def demo_settings(uri: str, keys: Keys, listen: Iterable[str] = ()) -> Settings:
-    """Return the configuration of the demo: one project, every feature on."""
-    project = Project(
+def demo_project(uri: str, keys: Keys) -> Project:
+    """Return the demo's only project, with every feature on."""
+    return Project(
         ref=REF,
         organization="demo",
         db_uri=uri,
@@ -107,9 +102,6 @@ def demo_settings(uri: str, keys: Keys, listen: Iterable[str] = ()) -> Settings:
         jwt_secret=keys.jwt_secret,
         publishable_keys=(keys.publishable,),
         secret_keys=(keys.secret,),
-    )
-    return Settings(
-        projects=(project,), listen=tuple(listen) or DEFAULT_LISTEN, log_format="text", log_level="info"
     )
 
 

@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from dataapi.service.listening import Descriptor
 from dataapi.service.notify import Notifier
 from dataapi.service.root import Front, Root
 from dataapi.service.source import EMBEDDED_URI, Configured, Demo, Embedded, Source
-from dataapi.settings import ConfigurationError, Settings, load
+from dataapi.settings import ConfigurationError, Settings, load, load_service
 
 
 class Options(usage.Options):
@@ -118,11 +117,9 @@ def _configured(options: Options) -> Source:
 
 
 def _demo(options: Options) -> Source:
-    """Make the demo's source; the command line alone says where to listen."""
-    defaults = Settings(projects=())
-    settings = replace(
-        defaults, log_format="text", log_level="warn", listen=tuple(options["listen"]) or defaults.listen
-    )
+    """Make the demo's source; of a configuration it takes ``[dataapi]`` from the environment alone."""
+    defaults = Settings(projects=(), log_format="text", log_level="warn")
+    settings = load_service(os.environ, overrides=options.overrides, defaults=defaults)
     return Demo(settings, options.directory, to_descriptor(1))
 
 

@@ -8,6 +8,7 @@ import shutil
 import stat
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,17 +21,20 @@ from dataapi.access.gate import Gate
 from dataapi.database.embedded import EmbeddedServerError
 from dataapi.database.script import run_script
 from dataapi.inspection import inspect
+from dataapi.settings import Settings
 from dataapi.web.messages import Request
 from twisted.internet.defer import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SERVICE = Settings(projects=(), listen=("tcp:9999",), workers=2)
+
 
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[demo.Demo]:
     """Give a running demo that the module's tests share."""
-    found: demo.Demo = pytest_twisted.blockon(Deferred.fromCoroutine(demo.prepare(None, ("tcp:9999",))))
+    found: demo.Demo = pytest_twisted.blockon(Deferred.fromCoroutine(demo.prepare(None, SERVICE)))
     yield found
     pytest_twisted.blockon(Deferred.fromCoroutine(found.server.stop()))
 
@@ -110,7 +114,7 @@ def test_printed_keys_are_admitted_in_their_roles(prepared: demo.Demo) -> None:
 
 def test_banner_has_the_addresses_listened_on(prepared: demo.Demo) -> None:
     """The commands can be pasted as they stand."""
-    assert prepared.settings.listen == ("tcp:9999",)
+    assert replace(prepared.settings, projects=()) == SERVICE
     assert "curl -s http://127.0.0.1:9999/graphql/v1" in prepared.banner
     assert "curl -s 'http://127.0.0.1:9999/rest/v1/leaderboard?" in prepared.banner
     assert demo.QUERY in prepared.banner
@@ -138,7 +142,7 @@ async def test_named_directory_keeps_data_and_keys() -> None:
     try:
         keys = []
         for blogs in (4, 5):
-            prepared = await demo.prepare(directory, ())
+            prepared = await demo.prepare(directory, SERVICE)
             uri = prepared.server.uri()
             await run_script(
                 uri, "insert into blog (owner_id, name) values (1, 'x')" if blogs == 4 else "select 1"
@@ -153,6 +157,6 @@ async def test_named_directory_keeps_data_and_keys() -> None:
 
         (directory / "demo-keys.json").write_text("{}")
         with pytest.raises(EmbeddedServerError, match=r"demo-keys\.json does not hold the keys"):
-            await demo.prepare(directory, ())
+            await demo.prepare(directory, SERVICE)
     finally:
         shutil.rmtree(directory)

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataapi.settings import ConfigurationError, Project, Settings, TransactionEnd, Webhooks, load
+from dataapi.settings import (
+    ConfigurationError,
+    Project,
+    Settings,
+    TransactionEnd,
+    Webhooks,
+    load,
+    load_service,
+)
 from dataapi.settings.keys import PROJECT, SERVICE, WEBHOOKS
 from dataapi.settings.sources import variable_name
 from hypothesis import given
@@ -130,6 +138,7 @@ def test_every_kind_of_value_is_read() -> None:
         require-api-key = No
         publishable-keys = one,
           two
+        graphql-features = upsert, groupBy
         hosts = API.Example.org, [::1]
         [webhooks]
         retry-waits = 1, 2.5
@@ -150,6 +159,7 @@ def test_every_kind_of_value_is_read() -> None:
     assert found.jwt_cache_max_entries == 0
     assert found.require_api_key is False
     assert found.publishable_keys == ("one", "two")
+    assert found.graphql_features == {"upsert", "groupBy"}
     assert found.hosts == ("api.example.org", "[::1]")
     assert settings.webhooks.retry_waits == (1.0, 2.5)
     assert settings.webhooks.allow_addresses == ("10.0.0.0/8", "fd00::1")
@@ -174,6 +184,24 @@ def test_environment_alone_is_a_configuration() -> None:
     settings = load(None, environ, read_file=nothing)
     assert settings.file is None
     assert settings.projects[0].db_uri == URI
+
+
+def test_service_alone_is_read_from_environment_and_command_line() -> None:
+    """What concerns projects is left out, but a variable that names nothing is still a mistake."""
+    environ = {"DATAAPI_DATAAPI_WORKERS": "2", "DATAAPI_PROJECT_DB_URI": "nonsense"}
+    defaults = Settings(projects=(), log_format="text")
+    overrides = [("dataapi", "listen", "tcp:1"), ("project", "db-uri", "nonsense")]
+    found = load_service(environ, overrides=overrides, defaults=defaults)
+    assert found == dataclasses.replace(defaults, workers=2, listen=("tcp:1",))
+
+    with pytest.raises(ConfigurationError) as caught:
+        load_service(
+            {"DATAAPI_DATAAPI_WORKER": "2"}, overrides=[("dataapi", "listen", "8000")], defaults=defaults
+        )
+    assert [mistake.place for mistake in caught.value.mistakes] == [
+        "environment DATAAPI_DATAAPI_WORKER",
+        "command line",
+    ]
 
 
 def test_several_projects_take_their_reference_from_the_section_and_the_variable() -> None:
@@ -278,6 +306,7 @@ timeout = 3
         ("openapi-mode = on", "expected one of follow-privileges, ignore-privileges, disabled"),
         ("publishable-keys = k, k", "expected each key only once"),
         ("secret-keys = k\npublishable-keys = k", "expected other keys than in publishable-keys"),
+        ("graphql-features = upsert, upset", "expected some of upsert, "),
         ("max-body = 1MB", "expected a whole number"),
         ("[dataapi]\nlog-level = debgu", "expected one of crit, error, warn, info, debug"),
         ("[dataapi]\nlog-format = xml", "expected one of json, text"),

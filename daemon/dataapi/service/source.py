@@ -95,12 +95,12 @@ class Demo:
         self._demo: demo.Demo | None = None
 
     async def prepare(self) -> Settings:
-        """Start the server, make the sample and return its settings with what the command line says."""
+        """Start the server, make the sample and return the settings with its project."""
         try:
-            self._demo = await demo.prepare(self._directory, self.settings.listen)
+            self._demo = await demo.prepare(self._directory, self.settings)
         except EmbeddedServerError as error:
             raise StartFailed(f"the embedded PostgreSQL cannot start: {error}") from error
-        return replace(self._demo.settings, workers=self.settings.workers)
+        return self._demo.settings
 
     def announce(self) -> None:
         """Print addresses, keys and a first query."""

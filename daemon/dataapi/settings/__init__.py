@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataapi.settings.load import load
+from dataapi.settings.load import load, load_service
 from dataapi.settings.mistakes import ConfigurationError, Mistake
 from dataapi.settings.model import Project, Settings, TransactionEnd, Webhooks
 from dataapi.settings.sources import DEFAULT_FILES
@@ -16,4 +16,5 @@ __all__ = [
     "TransactionEnd",
     "Webhooks",
     "load",
+    "load_service",
 ]

@@ -76,6 +76,8 @@ PROJECT = {
     "graphql-max-tokens": _POSITIVE,
     "graphql-max-cost": _POSITIVE,
     "graphql-non-null-relationships": _SWITCH,
+    "graphql-features": _list(parsers.features),
+    "graphql-features": _list(parsers.features),
     "max-body": _POSITIVE,
 }
 

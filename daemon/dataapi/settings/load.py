@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,24 @@ def load(
     if file is None and not any(section.startswith("project") for section in reading.sections):
         raise ConfigurationError([*reading.mistakes, _nothing_found()])
     return _assemble(reading, file)
+
+
+def load_service(
+    environ: Mapping[str, str], *, overrides: Iterable[tuple[str, str, str]] = (), defaults: Settings
+) -> Settings:
+    """Return ``defaults`` with what environment and command line say of ``[dataapi]``, and nothing else.
+
+    :raises ConfigurationError: with every mistake.
+    """
+    reading = _Reading(Path.read_bytes)
+    entries, unknown = from_environment(environ)
+    reading.mistakes += unknown
+    reading.take(entry for entry in entries if entry.section == "dataapi")
+    reading.take(Entry("command line", *override) for override in overrides if override[0] == "dataapi")
+    values = reading.values("dataapi")
+    if reading.mistakes:
+        raise ConfigurationError(reading.mistakes)
+    return replace(defaults, **values)
 
 
 def _nothing_found() -> Mistake:

@@ -55,6 +55,7 @@ class Project:
     graphql_max_tokens: int = 10_000
     graphql_max_cost: int = 100_000
     graphql_non_null_relationships: bool = False
+    graphql_features: frozenset[str] = frozenset()
     max_body: int = 1_048_576
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dataapi.access.keys import parse as parse_keys
 from dataapi.access.rolepath import parse as parse_role_path
+from dataapi.catalog.directives import FEATURES
 from dataapi.database.connection_string import is_connection_string
 from dataapi.settings.endpoints import check_endpoint, split_endpoints
 from dataapi.settings.mistakes import Rejected
@@ -101,6 +102,11 @@ def transaction_end(value: str) -> TransactionEnd:
     return TransactionEnd(one_of(*(end.value for end in TransactionEnd))(value))
 
 
+def features(value: str) -> frozenset[str]:
+    """Read ``graphql-features``."""
+    return frozenset(one_of(*FEATURES)(item) for item in listed(value))
+
+
 def listed(value: str) -> tuple[str, ...]:
     """Split at commas and line ends, dropping what is empty."""
     return tuple(item.strip() for item in re.split(r"[,\n]", value) if item.strip())
@@ -180,6 +186,15 @@ def claim_path(value: str) -> str:
     except ValueError as error:
         raise Rejected(str(error)) from None
     return value
+
+
+def features(value: str) -> frozenset[str]:
+    """Read the GraphQL features that every table has."""
+    names = listed(value)
+    unknown = [name for name in names if name not in FEATURES]
+    if unknown:
+        raise Rejected(f"expected some of {', '.join(FEATURES)}")
+    return frozenset(names)
 
 
 def api_keys(value: str) -> tuple[str, ...]:
