@@ -27,7 +27,7 @@ QUERY = """
 @pytest.fixture(scope="module")
 def api(server: Server, reactor: Any) -> Iterator[Service]:
     database = server.create_chinook()
-    database.execute('comment on schema public is \'@graphql({"inflect_names": true})\'')
+    database.execute("comment on schema public is '@graphql({\"inflect_names\": true})'")
     with serving(reactor, database) as service:
         yield service
 

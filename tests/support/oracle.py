@@ -12,10 +12,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from dataapi.graphql.identifiers import decode_node_id
-from graphql import GraphQLSchema, execute_sync, parse
+from graphql import GraphQLSchema, execute_sync, get_named_type, is_enum_type, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from dataapi.graphql.schema import RoleSchema
 
@@ -34,9 +34,10 @@ def check_answer(
             target = schema.view.table_named(key.schema, key.table)
             assert target is not None, "a row came of a table that the role does not see"
             return {**value, "\0type": target.name}
-        if value is not None and str(info.return_type).strip("[]!") in _STRINGS:
-            _check_strings(value)
-        return value
+        type_: Any = get_named_type(info.return_type)
+        if type_.name in _STRINGS:
+            _each(_check_string, value)
+        return _each(type_.parse_value, value) if is_enum_type(type_) else value
 
     result = execute_sync(
         schema.schema,
@@ -51,12 +52,16 @@ def check_answer(
     assert json.dumps(result.data) == json.dumps(data)
 
 
-def _check_strings(value: Any) -> None:
+def _each(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to a value, or to the items of a list, leaving null alone."""
     if isinstance(value, list):
-        for item in value:
-            _check_strings(item)
-    else:
-        assert value is None or isinstance(value, str), f"{value!r} must travel as a string"
+        return [_each(function, item) for item in value]
+    return None if value is None else function(value)
+
+
+def _check_string(value: Any) -> Any:
+    assert isinstance(value, str), f"{value!r} must travel as a string"
+    return value
 
 
 def eager(schema: RoleSchema) -> GraphQLSchema:

@@ -108,9 +108,7 @@ class Service:
         self._recorder = _Recorder(self._pool)
         self._watcher = CatalogWatcher(reactor, self._pool.fetch, self.project.db_schemas)
         self.engine = Engine(self.project, self._recorder, lambda: self._watcher.current)
-        backend = Backend(
-            self.project, Gate(self.project, time.time), self.engine, Fake(empty_list)
-        )
+        backend = Backend(self.project, Gate(self.project, time.time), self.engine, Fake(empty_list))
         self._site = make_site([backend], reactor, lambda _served: None)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
         self._port: Any = None
@@ -151,9 +149,7 @@ class Service:
         if key not in self._schemas:
             names = Names(self.catalog, Relationships(self.catalog))
             non_null = self.project.graphql_non_null_relationships
-            view = RoleView(
-                self.catalog, names, role, non_null=non_null, max_rows=self.project.db_max_rows
-            )
+            view = RoleView(self.catalog, names, role, non_null=non_null, max_rows=self.project.db_max_rows)
             self._schemas[key] = RoleSchema(view)
         return self._schemas[key]
 
@@ -241,4 +237,3 @@ def serving(reactor: Any, database: Database, **project: Any) -> Iterator[Servic
 def nodes(connection: Any) -> list[Any]:
     """Return the nodes of a connection's edges."""
     return [edge["node"] for edge in connection["edges"]]
-

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from graphql import GraphQLError
+from collections.abc import Callable
+from typing import Any
+
+from graphql import GraphQLBoolean, GraphQLError, GraphQLString
 
 from dataapi.graphql.arguments import Tree
 from dataapi.graphql.common import OPERATORS
 from dataapi.graphql.identifiers import decode_node_id
-from dataapi.graphql.sources import Encode, Leaf, NodeIdPart, Source
-from dataapi.graphql.views import ColumnField, TableView
+from dataapi.graphql.relations import related_rows
+from dataapi.graphql.scalars import BIG_FLOAT
+from dataapi.graphql.sources import Encode, Fixed, Leaf, NodeIdPart, Source
+from dataapi.graphql.views import ColumnField, ComputedField, RelatedField, TableView
 from dataapi.graphql.wire import Wire, encode_list, encode_value
 from dataapi.query.algebra import (
     And,
+    CastOf,
     ColumnOf,
     Compare,
+    ComputedOf,
     Condition,
+    Exists,
     Expression,
+    Form,
     IsNull,
+    JsonbOf,
+    JsonKind,
+    JsonMemberOf,
     Not,
+    NotTrue,
     Operator,
     Or,
     Parameter,
+    TextSearch,
 )
-
-NOTHING = Or(())
-"""A condition that no row meets."""
 
 _PATTERNS = frozenset({Operator.LIKE, Operator.ILIKE, Operator.REGEX, Operator.IREGEX, Operator.STARTS_WITH})
 
@@ -48,41 +59,82 @@ def _member_condition(view: TableView, name: str, member: Tree) -> Condition | N
         return None
     column = view.columns_by_name.get(name)
     if column is not None:
-        return _all_of(operator_conditions(ColumnOf(column.column.name), column.wire, member))
+        return all_of(operator_conditions(operand(column), column.wire, member))
     if name == "nodeId":
         return _node_id_condition(view, member)
+    match view.fields_by_name.get(name):
+        case RelatedField() as related:
+            return _related_condition(view, related, member)
+        case ComputedField(_, function, wire):
+            return all_of(operator_conditions(ComputedOf(function), wire, member))
     if name == "not":
         inner = filter_condition(view, member)
         return None if inner is None else Not(inner)
     parts = [filter_condition(view, part) for part in member]
     if name == "and":
-        return _all_of([part for part in parts if part is not None])
+        return all_of([part for part in parts if part is not None])
     if any(part is None for part in parts):
         return None  # an empty filter among the alternatives demands nothing, and so does the whole
     return Or(tuple(part for part in parts if part is not None)) if parts else None
 
 
-def _all_of(conditions: list[Condition]) -> Condition | None:
+def _related_condition(view: TableView, related: RelatedField, member: Tree) -> Condition | None:
+    """Return the condition on related rows: the one of a to-one field, or some, none or every one."""
+    target = view.target(related)
+    if related.to_one:
+        inner = filter_condition(target, member)
+        return None if inner is None else Exists(related_rows(target, related, inner))
+    conditions: list[Condition] = []
+    for word, tree in member.items():
+        if tree is None:
+            continue
+        inner = filter_condition(target, tree)
+        if word == "every":
+            if inner is not None:
+                conditions.append(Not(Exists(related_rows(target, related, NotTrue(inner)))))
+            continue
+        found = Exists(related_rows(target, related, inner))
+        conditions.append(found if word == "some" else Not(found))
+    return all_of(conditions)
+
+
+def all_of(conditions: list[Condition]) -> Condition | None:
+    """Return the conditions as one, None for none."""
     if not conditions:
         return None
     return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
 
 
+def operand(field: ColumnField) -> Expression:
+    """Return a column as it is compared and ordered by."""
+    column = ColumnOf(field.column.name)
+    return CastOf(column, field.wire.compare_as) if field.wire.compare_as else column
+
+
 def operator_conditions(left: Expression, wire: Wire, operators: dict[str, Tree]) -> list[Condition]:
     """Return the conditions of one value's filter, one per operator.
 
-    A null operand meets nothing, as in SQL: a client's empty variable must never widen an
-    update or a delete to all rows.
+    A null operand is neither met nor, under ``not``, missed, as in SQL: a client's empty variable
+    must never widen an update or a delete to all rows.
     """
     conditions: list[Condition] = []
     for name, leaf in operators.items():
-        if name == "is":
+        if name in SPECIAL and leaf is not None:
+            conditions += SPECIAL[name](left, leaf)
+        elif wire.kind == "JSON" and name in _JSON_OPERATORS and leaf is not None:
+            conditions.append(_json_comparison(left, _JSON_OPERATORS[name], leaf))
+        elif name == "is":
             conditions.append(_is_condition(left, leaf))
         elif leaf is None:
-            conditions.append(NOTHING)
+            conditions.append(_unknown(left, wire.parameter))
         else:
             conditions.append(_comparison(left, wire, OPERATORS[name], leaf))
     return conditions
+
+
+def _unknown(left: Expression, type_: str) -> Condition:
+    """Return the comparison with NULL, which is neither true nor false."""
+    return Compare(left, Operator.EQ, Parameter(Fixed(None), type_))
 
 
 def _is_condition(left: Expression, leaf: Leaf | None) -> Condition:
@@ -103,11 +155,60 @@ def _comparison(left: Expression, wire: Wire, operator: Operator, leaf: Leaf) ->
     return Compare(left, operator, Parameter(leaf.source(encode), type_))
 
 
+# ---------------------------------------------------------------- JSON and full-text search
+
+_JSON_OPERATORS = {
+    "contains": Operator.CONTAINS,
+    "containedBy": Operator.CONTAINED_BY,
+    "hasKey": Operator.HAS_KEY,
+}
+
+
+def _json_comparison(left: Expression, operator: Operator, leaf: Leaf) -> Condition:
+    type_ = "text" if operator is Operator.HAS_KEY else "jsonb"
+    return Compare(JsonbOf(left), operator, Parameter(leaf.source(encode_value), type_))
+
+
+def _at_paths(left: Expression, filters: list[Tree]) -> list[Condition]:
+    """Return the conditions on members of a JSON value, each by its path."""
+    conditions: list[Condition] = []
+    for item in filters:
+        path = Parameter(item["path"].source(encode_list), "text[]")
+        for name, (kind, wire) in _MEMBER_KINDS.items():
+            operators = item.get(name)
+            if operators is not None:
+                conditions += operator_conditions(JsonMemberOf(JsonbOf(left), path, kind), wire, operators)
+    return conditions
+
+
+_MEMBER_KINDS = {
+    "text": (
+        JsonKind.TEXT,
+        Wire(GraphQLString, 0, False, Form.JSON, (), 'pg_catalog."text"', 'pg_catalog."_text"'),
+    ),
+    "number": (JsonKind.NUMBER, Wire(BIG_FLOAT, 0, False, Form.TEXT, (), "numeric", "numeric[]")),
+    "boolean": (JsonKind.BOOLEAN, Wire(GraphQLBoolean, 0, False, Form.JSON, (), "boolean", "boolean[]")),
+}
+
+
+def _search(left: Expression, search: dict[str, Tree]) -> list[Condition]:
+    language = search.get("language")
+    configuration = None if language is None else Parameter(language.source(encode_value), "regconfig")
+    return [TextSearch(left, Parameter(search["query"].source(encode_value), "text"), configuration)]
+
+
+SPECIAL: dict[str, Callable[[Expression, Any], list[Condition]]] = {"at": _at_paths, "search": _search}
+"""Operators that take an input object."""
+
+
 def _node_id_condition(view: TableView, operators: dict[str, Tree]) -> Condition | None:
     conditions: list[Condition] = []
     for leaf in operators.values():
-        conditions.append(NOTHING if leaf is None else key_condition(view, leaf))
-    return _all_of(conditions)
+        if leaf is not None:
+            conditions.append(key_condition(view, leaf))
+            continue
+        conditions += [_unknown(column, type_) for column, type_ in _key_columns(view)]
+    return all_of(conditions)
 
 
 def key_condition(view: TableView, leaf: Leaf) -> Condition:
@@ -122,16 +223,24 @@ def key_condition(view: TableView, leaf: Leaf) -> Condition:
         raise leaf.error("Invalid value passed to nodeId argument. Error 5")
     return And(
         tuple(
-            Compare(ColumnOf(name), Operator.EQ, Parameter(NodeIdPart(leaf, index), _key_type(view, name)))
-            for index, name in enumerate(view.key)
+            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, index), type_))
+            for index, (column, type_) in enumerate(_key_columns(view))
         )
     )
 
 
-def _key_type(view: TableView, name: str) -> str:
-    return next((field.wire.parameter for field in view.columns if field.column.name == name), "unknown")
+def _key_columns(view: TableView) -> list[tuple[Expression, str]]:
+    """Return the key's columns, each with the type of what it is compared with."""
+    fields = {field.column.name: field for field in view.columns}
+    # A key column without a GraphQL type or name is no field.
+    return [
+        (operand(fields[name]), fields[name].wire.parameter)
+        if name in fields
+        else (ColumnOf(name), "unknown")
+        for name in view.key
+    ]
 
 
 def equality(field: ColumnField, source: Source) -> Condition:
     """Return the condition that a column equals a value."""
-    return Compare(ColumnOf(field.column.name), Operator.EQ, Parameter(source, field.wire.parameter))
+    return Compare(operand(field), Operator.EQ, Parameter(source, field.wire.parameter))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from graphql import GraphQLError
 
 from dataapi.graphql.arguments import Tree
-from dataapi.graphql.conditions import filter_condition
+from dataapi.graphql.conditions import filter_condition, operand
 from dataapi.graphql.identifiers import decode_cursor
 from dataapi.graphql.sources import Bounded, CursorPart, Leaf
 from dataapi.graphql.views import TableView
-from dataapi.query.algebra import After, ColumnOf, Condition, Expression, OrderTerm, Parameter
+from dataapi.query.algebra import After, Condition, Expression, OrderTerm, Parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ def read_order(view: TableView, elements: list[Tree]) -> tuple[OrderTerm, ...]:
                 f"An element of orderBy orders by one column, but {len(members)} are given: {names}"
             )
         for name, leaf in members.items():
-            column = view.columns_by_name[name].column
+            field = view.columns_by_name[name]
             descending, nulls_first = leaf.sample
-            terms.append(OrderTerm(ColumnOf(column.name), descending, nulls_first, column.nullable))
+            terms.append(OrderTerm(operand(field), descending, nulls_first, field.column.nullable))
     ordered = {term.expression for term in terms}
     return (*terms, *(term for term in view.key_order if term.expression not in ordered))
 
@@ -102,9 +102,7 @@ def _position(view: TableView, order: tuple[OrderTerm, ...], cursor: Leaf, *, ba
     values = decode_cursor(cursor.sample)
     if len(values) != len(order):
         raise cursor.error("orderBy clause incompatible with pagination cursor")
-    types: dict[Expression, str] = {
-        ColumnOf(field.column.name): field.wire.parameter for field in view.columns
-    }
+    types: dict[Expression, str] = {operand(field): field.wire.parameter for field in view.columns}
     parameters = tuple(
         None if value is None else Parameter(CursorPart(cursor, index), types.get(term.expression, "unknown"))
         for index, (value, term) in enumerate(zip(values, order, strict=True))

@@ -35,6 +35,8 @@ class Wire:
     :ivar max_length: characters, of ``varchar(n)`` and ``char(n)``; None without a limit.
     :ivar comparable: ``=`` exists.
     :ivar orderable: ``<`` exists.
+    :ivar compare_as: the type to cast a value to before it is compared, "" for none: PostgreSQL
+        finds no operator for a domain over an enum.
     """
 
     scalar: GraphQLScalarType | None
@@ -47,6 +49,7 @@ class Wire:
     max_length: int | None = None
     comparable: bool = True
     orderable: bool = True
+    compare_as: str = ""
 
     @property
     def kind(self) -> str:
@@ -95,10 +98,13 @@ _LENGTH_OFFSET = 4  # a varchar's typmod counts the four bytes of its header
 def wire_of(catalog: Catalog, oid: int, typmod: int = -1) -> Wire | None:
     """Return how a type appears, or None for a composite or pseudo-type."""
     found = catalog.types.get(oid)
-    if found is not None and found.kind is TypeKind.DOMAIN:
-        found = catalog.types.get(found.base)
     if found is None:
         return None
+    if found.kind is TypeKind.DOMAIN:
+        wire = wire_of(catalog, found.base, typmod)
+        if wire is None or wire.is_list or not wire.enum:
+            return wire
+        return replace(wire, compare_as=_qualified(catalog.types[found.base]))
     if found.kind is not TypeKind.ARRAY:
         return _single(catalog, found, typmod)
     element = wire_of(catalog, found.element, typmod)
@@ -107,7 +113,13 @@ def wire_of(catalog: Catalog, oid: int, typmod: int = -1) -> Wire | None:
     form = {Form.TEXT: Form.TEXT_ARRAY, Form.ENUM: Form.ENUM_ARRAY}.get(element.form, Form.JSON)
     parameter = _parameter(found)
     return replace(
-        element, is_list=True, form=form, parameter=parameter, list_parameter=parameter, orderable=False
+        element,
+        is_list=True,
+        form=form,
+        parameter=parameter,
+        list_parameter=parameter,
+        orderable=False,
+        compare_as="",
     )
 
 
@@ -144,6 +156,10 @@ def _parameter(found: Type) -> str:
     The name of another type could be in a schema that the role may not use.
     """
     return f"pg_catalog.{quote_identifier(found.name)}" if found.schema == "pg_catalog" else "unknown"
+
+
+def _qualified(found: Type) -> str:
+    return f"{quote_identifier(found.schema)}.{quote_identifier(found.name)}"
 
 
 Encode = Callable[[Any], str]

@@ -36,6 +36,17 @@ class ColumnOf:
 
 
 @dataclass(frozen=True, slots=True)
+class CastOf:
+    """An expression as another type.
+
+    :ivar type: the type's SQL name, quoted and qualified.
+    """
+
+    expression: Expression
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
 class ComputedOf:
     """A computed field: a function of the current row."""
 
@@ -63,17 +74,44 @@ class RelatedAggregateOf:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonPathOf:
-    """A member of a JSON value, as text.
+class JsonbOf:
+    """A ``json`` or ``jsonb`` value as ``jsonb``."""
+
+    expression: Expression
+
+
+class JsonKind(Enum):
+    """What a member of a JSON value is compared as; its value is the SQL type."""
+
+    TEXT = "text"
+    NUMBER = "numeric"
+    BOOLEAN = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonMemberOf:
+    """A member of a JSON value; NULL where there is none, or one of another kind.
 
     :ivar path: a ``text[]`` parameter.
     """
 
     expression: Expression
     path: Parameter
+    kind: JsonKind
 
 
-Expression = ColumnOf | ComputedOf | RelatedOf | RelatedAggregateOf | JsonPathOf
+@dataclass(frozen=True, slots=True)
+class AggregateOf:
+    """An aggregate over the rows of the group in scope; ``count(*)`` without an expression."""
+
+    function: AggregateFunction
+    expression: Expression | None = None
+    distinct: bool = False
+
+
+Expression = (
+    ColumnOf | CastOf | ComputedOf | RelatedOf | RelatedAggregateOf | JsonbOf | JsonMemberOf | AggregateOf
+)
 
 # ---------------------------------------------------------------- conditions
 
@@ -110,10 +148,14 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
-    """Full-text search of an expression by a query in web search syntax."""
+    """Full-text search of an expression by a query in web search syntax.
+
+    :ivar language: a ``regconfig`` parameter, None for the database's default.
+    """
 
     left: Expression
     query: Parameter
+    language: Parameter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +188,13 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
+class NotTrue:
+    """Whether a condition is false or unknown."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
 class Exists:
     """Whether rows exist, such as related ones."""
 
@@ -169,7 +218,7 @@ class After:
         return After(self.order, self.values, not self.inclusive_before)
 
 
-Condition = Compare | TextSearch | IsNull | And | Or | Not | Exists | After
+Condition = Compare | TextSearch | IsNull | And | Or | Not | NotTrue | Exists | After
 
 # ---------------------------------------------------------------- rows
 
@@ -379,11 +428,9 @@ class AggregateFunction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AggregateValue:
-    """An aggregate over an expression of the rows; without one, ``count(*)``."""
+    """An aggregate as a value."""
 
-    function: AggregateFunction
-    expression: Expression | None = None
-    distinct: bool = False
+    aggregate: AggregateOf
     form: Form = Form.JSON
     labels: tuple[tuple[str, str], ...] = ()
 
@@ -435,10 +482,15 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """One group's output: grouping expressions and aggregates over the group's rows."""
+class Groups:
+    """A list with an output of each group of the matching rows; lives only inside a connection.
+
+    :ivar keys: what the rows are grouped and the groups ordered by.
+    """
 
     keys: tuple[Expression, ...]
+    having: Condition | None
+    limit: Parameter | int
     output: Output
 
 
@@ -473,7 +525,7 @@ Output = (
     | Edges
     | Summary
     | Connection
-    | Group
+    | Groups
     | Records
     | AffectedCount
 )

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from dataapi.query.algebra import (
     After,
+    AggregateOf,
     And,
     Call,
+    CastOf,
     ColumnOf,
     Compare,
     ComputedOf,
@@ -15,8 +17,11 @@ from dataapi.query.algebra import (
     Exists,
     Expression,
     IsNull,
-    JsonPathOf,
+    JsonbOf,
+    JsonKind,
+    JsonMemberOf,
     Not,
+    NotTrue,
     Operator,
     Or,
     OrderTerm,
@@ -34,10 +39,17 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
     match expression:
         case ColumnOf(name):
             return row.column(name)
+        case CastOf(inner, type_):
+            return f"({expression_sql(writer, inner, row)})::{type_}"
         case ComputedOf(function):
             return f"{qualified(function)}({row.whole()})"
-        case JsonPathOf(inner, path):
-            return f"({expression_sql(writer, inner, row)} #>> {writer.slot(path)})"
+        case JsonbOf(inner):
+            return f"({expression_sql(writer, inner, row)})::jsonb"
+        case JsonMemberOf(inner, path, kind):
+            return _json_member_sql(expression_sql(writer, inner, row), writer.slot(path), kind)
+        case AggregateOf(function, operand, distinct):
+            argument = "*" if operand is None else expression_sql(writer, operand, row)
+            return f"{function.value}({'distinct ' if distinct else ''}{argument})"
         case RelatedOf(rows, inner):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
@@ -49,6 +61,14 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
             return f"(select {function.value}({argument}) from {source})"
 
 
+def _json_member_sql(value: str, path: str, kind: JsonKind) -> str:
+    member = f"({value} #>> {path})"
+    if kind is JsonKind.TEXT:
+        return member
+    word = "number" if kind is JsonKind.NUMBER else "boolean"
+    return f"(case when jsonb_typeof({value} #> {path}) = '{word}' then {member}::{kind.value} end)"
+
+
 def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
     """Return the SQL of a condition over a row, safe to stand beside ``and`` and ``or``."""
     match condition:
@@ -56,9 +76,11 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
             return f"{expression_sql(writer, left, row)} = any({writer.slot(right)})"
         case Compare(left, operator, right):
             return f"{expression_sql(writer, left, row)} {operator.value} {writer.slot(right)}"
-        case TextSearch(left, query):
+        case TextSearch(left, query, language):
             text = expression_sql(writer, left, row)
-            return f"to_tsvector({text}) @@ websearch_to_tsquery({writer.slot(query)})"
+            configuration = "" if language is None else f"{writer.slot(language)}, "
+            words = f"websearch_to_tsquery({configuration}{writer.slot(query)})"
+            return f"to_tsvector({configuration}{text}) @@ {words}"
         case IsNull(left, negated):
             return f"{expression_sql(writer, left, row)} is {'not ' if negated else ''}null"
         case And(conditions):
@@ -67,6 +89,8 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
             return _joined(writer, conditions, row, " or ", "false")
         case Not(inner):
             return f"not ({condition_sql(writer, inner, row)})"
+        case NotTrue(inner):
+            return f"({condition_sql(writer, inner, row)}) is not true"
         case Exists(rows):
             source = source_sql(writer, rows, Row(writer.alias()), row)
             return f"exists (select 1 from {source})"
