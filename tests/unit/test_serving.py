@@ -90,6 +90,14 @@ def test_projects_stop_after_the_requests_in_flight() -> None:
     assert process.events[3:] == ["stop p", "stop q"]
 
 
+def test_nothing_is_ready_before_requests_are_accepted() -> None:
+    """A process whose projects could answer is not ready until it accepts requests."""
+    process = Process()
+    assert not outcome(Deferred.fromCoroutine(process.serving.state())).ready
+    outcome(Deferred.fromCoroutine(process.serving.start()))
+    assert outcome(Deferred.fromCoroutine(process.serving.state())).ready
+
+
 def test_figures_of_requests_and_projects_come_together() -> None:
     """One snapshot has the requests, those in flight, and every project's pool."""
     process = Process()

@@ -18,6 +18,7 @@ READY = ProjectState("p", database_available=True, generation=3, problems=("tabl
         (State((ProjectState("p", database_available=True, generation=None),)), False),
         (State((READY, ProjectState("q", database_available=False, generation=None))), False),
         (State((READY,), draining=True), False),
+        (State((READY,), starting=True), False),
         (State((), workers=0), False),
     ],
 )

@@ -67,12 +67,14 @@ class Serving:
         self._requests = RequestFigures()
         self._site = make_site(self._requests)
         self._accepting: list[Accepting] = []
+        self._starting = True
         self._draining = False
 
     async def start(self) -> None:
         """Start every project, then accept requests."""
         await gatherResults([Deferred.fromCoroutine(part.start()) for part in self._parts])
         self._accepting = [accept(self._reactor, bound, self._site) for bound in self._sockets]
+        self._starting = False
 
     async def stop(self) -> None:
         """Accept no more, finish the requests in flight (for ``GRACE`` seconds), then stop the projects."""
@@ -85,7 +87,7 @@ class Serving:
 
     async def state(self) -> State:
         """Tell whether requests can be answered."""
-        return State(tuple(part.state() for part in self._parts), self._draining)
+        return State(tuple(part.state() for part in self._parts), self._starting, self._draining)
 
     async def snapshot(self) -> Snapshot:
         """Take the figures of requests and projects."""

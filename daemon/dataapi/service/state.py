@@ -32,21 +32,29 @@ class ProjectState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Whether a process, or all workers together, can answer."""
+    """Whether a process, or all workers together, can answer.
+
+    :ivar starting: requests are not accepted yet.
+    :ivar draining: requests are not accepted any more.
+    :ivar workers: how many processes accept requests.
+    """
 
     projects: tuple[ProjectState, ...]
+    starting: bool = False
     draining: bool = False
     workers: int = 1
 
     @property
     def ready(self) -> bool:
         """Whether traffic may be sent here."""
-        return not self.draining and self.workers > 0 and all(project.ready for project in self.projects)
+        accepting = self.workers > 0 and not self.starting and not self.draining
+        return accepting and all(project.ready for project in self.projects)
 
     def as_json(self) -> dict[str, Any]:
         """Return the body of ``/ready``."""
         return {
             "ready": self.ready,
+            "starting": self.starting,
             "draining": self.draining,
             "workers": self.workers,
             "projects": [
@@ -68,7 +76,7 @@ def state_from_json(document: Mapping[str, Any]) -> State:
         )
         for project in document["projects"]
     )
-    return State(projects, document["draining"], document["workers"])
+    return State(projects, document["starting"], document["draining"], document["workers"])
 
 
 def together(states: Iterable[State]) -> State:
@@ -80,7 +88,12 @@ def together(states: Iterable[State]) -> State:
             worst = projects.get(project.ref)
             if worst is None or _rank(project) < _rank(worst):
                 projects[project.ref] = project
-    return State(tuple(projects.values()), any(state.draining for state in known), len(known))
+    return State(
+        projects=tuple(projects.values()),
+        starting=any(state.starting for state in known),
+        draining=any(state.draining for state in known),
+        workers=len(known),
+    )
 
 
 def _rank(project: ProjectState) -> tuple[bool, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
@@ -61,6 +62,7 @@ class Workers:
         self._environ = {name: value for name, value in environ.items() if name not in _PARENT_ONLY}
         self._running: dict[int, WorkerProcess] = {}
         self._keeping: dict[int, Deferred[None]] = {}
+        self._starting = True
         self._stopping = False
         self._restarts = 0
         self._departed: Snapshot = {}
@@ -73,6 +75,7 @@ class Workers:
             await gatherResults([worker.started for worker in first], consumeErrors=True)
         except FirstError as error:
             error.subFailure.raiseException()
+        self._starting = False
 
     async def stop(self) -> None:
         """Let every worker finish its requests; one that takes too long is killed."""
@@ -91,7 +94,8 @@ class Workers:
     async def state(self) -> State:
         """Tell whether the workers can answer requests; one that does not reply counts as absent."""
         replies = await self._ask(WorkerProcess.state, [one for one in self._running.values() if one.serves])
-        return together(reply for reply in replies.values() if isinstance(reply, State))
+        state = together(reply for reply in replies.values() if isinstance(reply, State))
+        return replace(state, starting=self._starting, draining=self._stopping)
 
     async def snapshot(self) -> Snapshot:
         """Add up the workers' figures, with what workers that are gone had counted when last asked."""
