@@ -29,6 +29,7 @@ from graphql import (
     ValueNode,
     VariableNode,
     coerce_input_literal,
+    get_named_type,
 )
 
 from dataapi.graphql.identifiers import decode_cursor, decode_node_id
@@ -187,7 +188,9 @@ def shaper(type_: GraphQLInputType) -> Shaper:
 def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
     if isinstance(type_, GraphQLList):
         if not holds_objects(type_):
-            return lambda _value: True
+            named = get_named_type(type_)
+            shapes = isinstance(named, GraphQLEnumType) and named.extensions.get("shapes")
+            return tuple if shapes else (lambda _value: True)
         items = _Late(type_.of_type)
         return lambda value: tuple(items(item) for item in value)
     if isinstance(type_, GraphQLInputObjectType):

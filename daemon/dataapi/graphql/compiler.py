@@ -8,11 +8,13 @@ from typing import Any
 
 from graphql import FieldNode, FragmentDefinitionNode, GraphQLArgument, GraphQLError
 
+from dataapi.graphql.aggregates import Grouping, aggregate_value, read_grouping
 from dataapi.graphql.arguments import Tree, argument_trees
 from dataapi.graphql.conditions import equality, key_condition
 from dataapi.graphql.cost import Cost
 from dataapi.graphql.identifiers import decode_node_id
 from dataapi.graphql.paging import read_paging
+from dataapi.graphql.relations import related_rows
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.selection import Fields, Selector
 from dataapi.graphql.sources import Bounded, Fixed, Leaf, Variables
@@ -20,17 +22,16 @@ from dataapi.graphql.views import ColumnField, ComputedField, RelatedField, Tabl
 from dataapi.graphql.wire import encode_value
 from dataapi.query.algebra import (
     AggregateFunction,
+    AggregateOf,
     AggregateValue,
     And,
-    Call,
     ColumnOf,
     ComputedOf,
     Connection,
     Cursor,
     Edges,
     Fact,
-    Form,
-    Join,
+    Groups,
     Key,
     NodeId,
     Null,
@@ -49,14 +50,7 @@ from dataapi.query.algebra import (
 Members = list[tuple[Key, Output]]
 NODE_INTERFACE = "Node"
 
-_AGGREGATES = {
-    "sum": AggregateFunction.SUM,
-    "avg": AggregateFunction.AVG,
-    "min": AggregateFunction.MIN,
-    "max": AggregateFunction.MAX,
-}
-# PostgreSQL has no min(boolean); false is less than true.
-_BOOLEAN_AGGREGATES = {"min": AggregateFunction.EVERY, "max": AggregateFunction.SOME}
+COUNT = AggregateOf(AggregateFunction.COUNT)
 
 
 class Compiler:
@@ -136,14 +130,10 @@ class Compiler:
         return Text(view.name)  # __typename, the only other field that validation lets through
 
     def _related(self, view: TableView, related: RelatedField, nodes: list[FieldNode]) -> Output:
-        target = self.schema.view.table(related.target)
-        assert target is not None, "a relationship leads to a table that the role sees"
-        call = Call(related.function, of_row=True) if related.function is not None else None
-        join = None if call is not None else Join(related.pairs)
+        target = view.target(related)
+        rows = related_rows(target, related)
         if related.to_one:
-            unique = call is None or not call.function.returns_set
-            return self.one(target, Rows(target.table, call=call, join=join, unique=unique), nodes)
-        rows = Rows(target.table, call=call, join=join)
+            return self.one(target, rows, nodes)
         return self.connection(target, rows, nodes, self.arguments(nodes[0], view.name))
 
     def one(self, view: TableView, rows: Rows, nodes: list[FieldNode]) -> Output:
@@ -213,7 +203,9 @@ class Compiler:
             case "pageInfo":
                 return self.members("PageInfo", nodes, lambda n: PageFact(Fact(n[0].name.value)))
             case "totalCount":
-                return Summary(AggregateValue(AggregateFunction.COUNT))
+                return Summary(AggregateValue(COUNT))
+            case "groupBy":
+                return self._groups(view, nodes)
             case _:
                 return Summary(
                     self.members(f"{view.name}Aggregate", nodes, lambda n: self._aggregate(view, n))
@@ -225,19 +217,22 @@ class Compiler:
     def _aggregate(self, view: TableView, nodes: list[FieldNode]) -> Output:
         name = nodes[0].name.value
         if name == "count":
-            return AggregateValue(AggregateFunction.COUNT)
-        type_name = f"{view.name}{name.capitalize()}AggregateResult"
+            return AggregateValue(COUNT)
+        type_name = f"{view.name}{name[0].upper()}{name[1:]}AggregateResult"
         return self.members(
-            type_name, nodes, lambda n: _aggregate_of(name, view.columns_by_name[n[0].name.value])
+            type_name, nodes, lambda n: aggregate_value(name, view.columns_by_name[n[0].name.value])
         )
 
+    def _groups(self, view: TableView, nodes: list[FieldNode]) -> Output:
+        arguments = self.arguments(nodes[0], f"{view.name}Connection")
+        grouping = read_grouping(view, arguments)
+        with self.costing(grouping.page):
+            output = self.members(f"{view.name}Group", nodes, lambda n: self._group_field(view, grouping, n))
+        return Groups(grouping.keys, grouping.having, grouping.limit, output)
 
-def _aggregate_of(name: str, field: ColumnField) -> Output:
-    function = _AGGREGATES[name]
-    if name in ("sum", "avg"):
-        return AggregateValue(function, ColumnOf(field.column.name), form=Form.TEXT)
-    if field.wire.kind == "Boolean":
-        function = _BOOLEAN_AGGREGATES[name]
-    return AggregateValue(
-        function, ColumnOf(field.column.name), form=field.wire.form, labels=field.wire.labels
-    )
+    def _group_field(self, view: TableView, grouping: Grouping, nodes: list[FieldNode]) -> Output:
+        if nodes[0].name.value == "aggregate":
+            return self.members(f"{view.name}Aggregate", nodes, lambda n: self._aggregate(view, n))
+        return self.members(
+            f"{view.name}GroupKeys", nodes, lambda n: grouping.key_value(view, n[0].name.value)
+        )

@@ -44,6 +44,7 @@ class _RoleState:
             role,
             non_null=project.graphql_non_null_relationships,
             max_rows=project.db_max_rows,
+            features=project.graphql_features,
         )
         self.schema = RoleSchema(self._view)
         self.documents: BoundedCache[str, Document] = BoundedCache(DOCUMENTS_PER_ROLE)

@@ -11,9 +11,11 @@ from graphql import GraphQLArgument, GraphQLDefaultInput, GraphQLField, GraphQLI
 from dataapi.catalog.names import lower_first
 from dataapi.graphql.common import NODE
 from dataapi.graphql.functions import FunctionEntry, FunctionViews, Shape
+from dataapi.graphql.lazy import Make
 from dataapi.graphql.scalars import DATETIME, OPAQUE
-from dataapi.graphql.types import Make, TableTypes, list_of, required
+from dataapi.graphql.types import TableTypes
 from dataapi.graphql.views import TableView
+from dataapi.graphql.wrappers import list_of, required
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from graphql.type.schema import InterfaceImplementations
 
 from dataapi.graphql.entries import MutationEntries, QueryEntries
 from dataapi.graphql.functions import FunctionViews
-from dataapi.graphql.types import LazyMap, LazyObjectType, TableTypes
+from dataapi.graphql.lazy import LazyMap, LazyObjectType
+from dataapi.graphql.types import TableTypes
 from dataapi.graphql.views import RoleView
 
 

@@ -1,26 +1,24 @@
 """The GraphQL types of one role, each made when it is first asked for.
 
-A schema of a thousand tables has some fifteen thousand types; a role's documents use a
-few.  So the schema knows every type's name and makes the type on demand.
+The schema knows every type's name and makes the type on demand (see ``lazy``).  Here are
+the object types and enums; input types are in ``inputs``, those of features that a table
+must turn on in ``features``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, partial
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from graphql import (
     GraphQLArgument,
     GraphQLEnumType,
     GraphQLField,
     GraphQLID,
-    GraphQLInputField,
-    GraphQLInputObjectType,
     GraphQLInt,
     GraphQLList,
     GraphQLNamedType,
-    GraphQLNonNull,
     GraphQLObjectType,
     GraphQLString,
 )
@@ -30,108 +28,18 @@ from dataapi.graphql.common import (
     COMMON_TYPES,
     FILTER_OPERATORS,
     NODE,
-    ORDER_BY_DIRECTION,
     PAGE_INFO,
     filter_type,
     list_filter_type,
     paging_arguments,
-    scalar_filter_name,
 )
+from dataapi.graphql.features import FeatureTypes
+from dataapi.graphql.inputs import InputTypes
+from dataapi.graphql.lazy import LazyMap, Make
 from dataapi.graphql.scalars import BIG_FLOAT, BIG_INT
 from dataapi.graphql.views import RelatedField, RoleView, TableView
 from dataapi.graphql.wire import Wire
-
-T = TypeVar("T")
-Make = Callable[[], T | None]
-
-
-class LazyMap(dict[str, T], Generic[T]):
-    """A dict whose values are made when first looked up; a maker that returns None has no entry.
-
-    graphql-core looks types and fields up one by one, and walks all of them only for introspection.
-    """
-
-    def __init__(self, makers: Mapping[str, Make[T]]) -> None:
-        super().__init__()
-        self._makers = dict(makers)
-
-    def put(self, name: str, value: T) -> None:
-        """Add an entry that is made already."""
-        self._makers.pop(name, None)
-        super().__setitem__(name, value)
-
-    def _made(self, name: str) -> bool:
-        maker = self._makers.pop(name, None)
-        if maker is not None:
-            value = maker()
-            if value is not None:
-                super().__setitem__(name, value)
-        return super().__contains__(name)
-
-    def _make_all(self) -> None:
-        for name in list(self._makers):
-            self._made(name)
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (
-            isinstance(name, str) and name in self._makers and self._made(name)
-        )
-
-    def __getitem__(self, name: str) -> T:
-        self._made(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the entry, made now if need be."""
-        return super().__getitem__(name) if name in self else default
-
-    def __iter__(self) -> Iterator[str]:
-        self._make_all()
-        return super().__iter__()
-
-    def __len__(self) -> int:
-        self._make_all()
-        return super().__len__()
-
-    def keys(self) -> Any:
-        """Return all names."""
-        self._make_all()
-        return super().keys()
-
-    def values(self) -> Any:
-        """Return all entries."""
-        self._make_all()
-        return super().values()
-
-    def items(self) -> Any:
-        """Return all names and entries."""
-        self._make_all()
-        return super().items()
-
-
-class LazyObjectType(GraphQLObjectType):
-    """An object type whose fields are made one by one."""
-
-    def __init__(
-        self, name: str, makers: Callable[[], Mapping[str, Make[GraphQLField]]], description: str
-    ) -> None:
-        super().__init__(name, fields={}, description=description)
-        self._field_makers = makers
-
-    @cached_property
-    def fields(self) -> Any:
-        """Return the fields, a ``LazyMap``."""
-        return LazyMap(self._field_makers())
-
-
-def required(type_: Any) -> Any:
-    """Return the type as non-null."""
-    return GraphQLNonNull(type_)
-
-
-def list_of(type_: Any) -> Any:
-    """Return a non-null list of non-null items."""
-    return GraphQLNonNull(GraphQLList(GraphQLNonNull(type_)))
+from dataapi.graphql.wrappers import list_of, required
 
 
 class TableTypes:
@@ -142,9 +50,12 @@ class TableTypes:
 
     def __init__(self, view: RoleView) -> None:
         self.view = view
-        makers: dict[str, Make[GraphQLNamedType]] = {}
+        self.inputs = InputTypes(self)
+        self._features = FeatureTypes(self)
+        makers: dict[str, Make[GraphQLNamedType]] = dict(self._features.shared())
+        families = {**self._features.makers(), **self.inputs.makers(), **self._makers()}
         for oid, name in view.named_tables():
-            for suffix, make in self._makers().items():
+            for suffix, make in families.items():
                 makers[name + suffix] = partial(self._for_table, oid, make)
         for oid, name in view.named_enums():
             makers[name] = partial(self._enum, oid, name)
@@ -159,10 +70,6 @@ class TableTypes:
             "": self._object,
             "Connection": self._connection,
             "Edge": self._edge,
-            "Filter": self._filter,
-            "OrderBy": self._order_by,
-            "InsertInput": partial(self._input, "InsertInput"),
-            "UpdateInput": partial(self._input, "UpdateInput"),
             "InsertResponse": partial(self._response, "InsertResponse"),
             "UpdateResponse": partial(self._response, "UpdateResponse"),
             "DeleteResponse": partial(self._response, "DeleteResponse"),
@@ -178,6 +85,10 @@ class TableTypes:
     ) -> GraphQLNamedType | None:
         table = self.view.table(oid)
         return None if table is None else make(table)
+
+    def of_table(self, oid: int, suffix: str) -> Any:
+        """Return a type of a table that the role sees."""
+        return self.named(self.view.catalog.base_names[oid] + suffix)
 
     def named(self, name: str) -> Any:
         """Return the type of that name; KeyError when there is none."""
@@ -209,12 +120,11 @@ class TableTypes:
                 self.output_type(computed.wire), description=computed.description
             )
         for related in view.related:
-            fields[related.name] = self._related_field(related)
+            fields[related.name] = self._related_field(view, related)
         return fields
 
-    def _related_field(self, related: RelatedField) -> GraphQLField:
-        target = self.view.table(related.target)
-        assert target is not None, "a relationship leads to a table that the role sees"
+    def _related_field(self, view: TableView, related: RelatedField) -> GraphQLField:
+        target = view.target(related)
         if not related.to_one:
             return self.collection_field(target, related.description)
         type_ = self.named(target.name)
@@ -255,6 +165,7 @@ class TableTypes:
                     self.named(f"{view.name}Aggregate"),
                     description="Aggregates over the rows that match the filter.",
                 )
+            found.update(self._features.connection_fields(view))
             return found
 
         return GraphQLObjectType(f"{view.name}Connection", fields)
@@ -271,7 +182,7 @@ class TableTypes:
     # ------------------------------------------------------------ aggregates
 
     def _aggregate(self, view: TableView) -> GraphQLNamedType | None:
-        if not view.directives.aggregate:
+        if not view.aggregates:
             return None
 
         def fields() -> dict[str, GraphQLField]:
@@ -280,6 +191,7 @@ class TableTypes:
                 result = self.types.get(f"{view.name}{function}AggregateResult")
                 if result is not None:
                     found[function.lower()] = GraphQLField(result)
+            found.update(self._features.aggregate_fields(view))
             return found
 
         return GraphQLObjectType(f"{view.name}Aggregate", fields)
@@ -290,7 +202,7 @@ class TableTypes:
             for column in view.columns
             if (column.wire.numeric if function in ("Sum", "Avg") else column.wire.minimum)
         }
-        if not fields or not view.directives.aggregate:
+        if not fields or not view.aggregates:
             return None
         return GraphQLObjectType(f"{view.name}{function}AggregateResult", fields)
 
@@ -301,60 +213,7 @@ class TableTypes:
             return BIG_INT if wire.kind in ("Int", "BigInt") else BIG_FLOAT
         return self.output_type(wire)
 
-    # ------------------------------------------------------------ inputs
-
-    def _filter(self, view: TableView) -> GraphQLNamedType:
-        def fields() -> dict[str, GraphQLInputField]:
-            found: dict[str, GraphQLInputField] = {}
-            if view.has_node_id:
-                found["nodeId"] = GraphQLInputField(self.named("IDFilter"))
-            for column in view.columns:
-                type_ = self.filter_of(column.wire)
-                if type_ is not None:
-                    found[column.name] = GraphQLInputField(type_)
-            itself = self.named(f"{view.name}Filter")
-            # A column of the same name removes the operator (specification, Filtering rules 5).
-            for word in ("and", "or"):
-                found.setdefault(word, GraphQLInputField(GraphQLList(required(itself))))
-            found.setdefault("not", GraphQLInputField(itself))
-            return found
-
-        return GraphQLInputObjectType(f"{view.name}Filter", fields)
-
-    def filter_of(self, wire: Wire) -> Any:
-        """Return the filter type of a value, None when it can't be filtered."""
-        if wire.scalar is None:
-            suffix = "ListFilter" if wire.is_list else "Filter"
-            return self.types.get(self.view.catalog.base_names[wire.enum] + suffix)
-        if not wire.comparable:
-            return None
-        name = scalar_filter_name(wire.scalar, is_list=wire.is_list)
-        return None if name is None else self.named(name)
-
-    def _order_by(self, view: TableView) -> GraphQLNamedType:
-        def fields() -> dict[str, GraphQLInputField]:
-            return {
-                column.name: GraphQLInputField(ORDER_BY_DIRECTION)
-                for column in view.columns
-                if column.wire.orderable
-            }
-
-        return GraphQLInputObjectType(f"{view.name}OrderBy", fields)
-
     # ------------------------------------------------------------ changes
-
-    def _input(self, suffix: str, view: TableView) -> GraphQLNamedType | None:
-        columns = view.insertable if suffix == "InsertInput" else view.updatable
-        if not columns:
-            return None
-
-        def fields() -> dict[str, GraphQLInputField]:
-            return {
-                column.name: GraphQLInputField(self.output_type(column.wire), description=column.description)
-                for column in columns
-            }
-
-        return GraphQLInputObjectType(view.name + suffix, fields)
 
     def _response(self, suffix: str, view: TableView) -> GraphQLNamedType | None:
         allowed = {

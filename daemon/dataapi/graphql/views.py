@@ -67,6 +67,12 @@ class TableView:
         self._role = role_view
         self._catalog = role_view.catalog
         self.directives = self._catalog.annotations.table(table.oid)
+        self.features = self.directives.features | role_view.features
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether the table's types of aggregates exist."""
+        return self.directives.aggregate or "groupBy" in self.features
 
     @property
     def field_base(self) -> str:
@@ -190,6 +196,22 @@ class TableView:
         description = self._catalog.annotations.function(function.oid).description
         return RelatedField(name, target.table.oid, to_one, (), function, True, description)
 
+    def target(self, related: RelatedField) -> TableView:
+        """Return the view of the table that one of its relationships leads to."""
+        found = self._role.table(related.target)
+        assert found is not None, "a relationship leads to a table that the role sees"
+        return found
+
+    @cached_property
+    def insertable_relations(self) -> tuple[tuple[RelatedField, TableView], ...]:
+        """Return the relationships by key over which rows can be inserted with this table's."""
+        found = []
+        for related in self.related:
+            target = self.target(related)
+            if related.function is None and target.insertable:
+                found.append((related, target))
+        return tuple(found)
+
     @cached_property
     def max_rows(self) -> int:
         """Return the page cap: the table's, else the schema's, else the configured one, else 30."""
@@ -228,6 +250,7 @@ class RoleView:
     :ivar non_null: a many-to-one relationship over NOT NULL columns is non-null
         (``graphql-non-null-relationships``).
     :ivar max_rows: the configured page cap (``db-max-rows``), None without one.
+    :ivar features: what ``graphql-features`` turns on for every table.
     """
 
     def __init__(
@@ -238,6 +261,7 @@ class RoleView:
         *,
         non_null: bool = False,
         max_rows: int | None = None,
+        features: frozenset[str] = frozenset(),
         schemas: frozenset[str] | None = None,
     ) -> None:
         self.catalog = catalog
@@ -246,38 +270,42 @@ class RoleView:
         self.privileges = Privileges(catalog, role)
         self.non_null = non_null
         self.max_rows = max_rows
+        self.features = features
         self._schemas = frozenset(catalog.search_path) if schemas is None else schemas
         self._tables: dict[int, TableView | None] = {}
 
     def introspectable(self) -> RoleView | None:
         """Return the view of the schemas that allow introspection, None when none does."""
         annotations = self.catalog.annotations
-        open_schemas = frozenset(name for name in self._schemas if annotations.schema(name).introspection)
-        usable = frozenset(name for name in open_schemas if self.privileges.can_use_schema(name))
+        usable = frozenset(
+            name
+            for name in self._schemas
+            if annotations.schema(name).introspection and self.shows_schema(name)
+        )
         if not usable:
             return None
-        if usable == self._schemas:
-            return self
-        return RoleView(
-            self.catalog,
-            self.names,
-            self.role,
-            non_null=self.non_null,
-            max_rows=self.max_rows,
-            schemas=usable,
-        )
+        return self if usable == self._schemas else self._with(self.names, usable)
 
     def apart(self) -> RoleView:
         """Return the same view with nothing shared that is worked out on demand, for another thread."""
-        names = Names(self.catalog, Relationships(self.catalog))
+        return self._with(Names(self.catalog, Relationships(self.catalog)), self._schemas)
+
+    def _with(self, names: Names, schemas: frozenset[str]) -> RoleView:
         return RoleView(
             self.catalog,
             names,
             self.role,
             non_null=self.non_null,
             max_rows=self.max_rows,
-            schemas=self._schemas,
+            features=self.features,
+            schemas=schemas,
         )
+
+    def uses(self, feature: str) -> bool:
+        """Whether a feature is on for any table."""
+        if feature in self.features:
+            return True
+        return any(feature in table.features for table in self.catalog.annotations.tables.values())
 
     def table(self, oid: int) -> TableView | None:
         """Return the view of a table, None when the role does not see it."""

@@ -11,6 +11,7 @@ from dataapi.query.algebra import (
     FunctionValue,
     FunctionValues,
     FunctionVoid,
+    Groups,
     Instant,
     JsonText,
     Key,
@@ -28,7 +29,7 @@ from dataapi.query.algebra import (
     Text,
     Value,
 )
-from dataapi.query.expressions import call_sql, expression_sql, order_sql, source_sql
+from dataapi.query.expressions import call_sql, condition_sql, expression_sql, order_sql, source_sql
 from dataapi.query.forms import base64_sql, build_object, form_sql
 from dataapi.query.writer import Row, Writer, quote_identifier, quote_literal
 
@@ -68,8 +69,8 @@ def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
             return _one_sql(writer, rows, inner, row)
         case Many(rows, inner):
             return _many_sql(writer, rows, inner, row)
-        case AggregateValue():
-            return _aggregate_sql(writer, output, _in_scope(row))
+        case AggregateValue(aggregate, form, labels):
+            return form_sql(expression_sql(writer, aggregate, _in_scope(row)), form, labels)
         case Connection():
             return _ConnectionWriter(writer, output, row).sql()
         case _:
@@ -84,17 +85,6 @@ def _in_scope(row: Row | None) -> Row:
 def key_sql(writer: Writer, key: Key) -> str:
     """Return the SQL of a member's name."""
     return quote_literal(key.text) if isinstance(key, Text) else writer.slot(key)
-
-
-def _aggregate_sql(writer: Writer, output: AggregateValue, row: Row) -> str:
-    if output.expression is None:
-        return "count(*)"
-    operand = expression_sql(writer, output.expression, row)
-    return form_sql(
-        f"{output.function.value}({'distinct ' if output.distinct else ''}{operand})",
-        output.form,
-        output.labels,
-    )
 
 
 def _one_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> str:
@@ -207,6 +197,8 @@ class _ConnectionWriter:
                 return self._fact_sql(fact)
             case Summary(inner):
                 return self._summary_sql(inner)
+            case Groups():
+                return self._groups_sql(output)
             case _:
                 return output_sql(self.writer, output, None)
 
@@ -257,6 +249,21 @@ class _ConnectionWriter:
         row = Row(self.writer.alias())
         inner = output_sql(self.writer, output, row)
         return f"(select {inner} from {source_sql(self.writer, self.rows, row, self.parent)})"
+
+    def _groups_sql(self, groups: Groups) -> str:
+        row, alias = Row(self.writer.alias()), self.writer.alias()
+        keys = [expression_sql(self.writer, key, row) for key in groups.keys]
+        inner = output_sql(self.writer, groups.output, row)
+        source = source_sql(self.writer, self.rows, row, self.parent)
+        listed = ", ".join(keys)
+        having = ""
+        if groups.having is not None:
+            having = f" having {condition_sql(self.writer, groups.having, row)}"
+        limit = _count_sql(self.writer, groups.limit)
+        grouped = (
+            f"select {inner} as value from {source} group by {listed}{having} order by {listed} limit {limit}"
+        )
+        return f"(select coalesce(json_agg({alias}.value), '[]'::json) from ({grouped}) as {alias})"
 
     def _number(self) -> str:
         return f"{self.page.alias}.{self.NUMBER}"

@@ -77,7 +77,6 @@ PROJECT = {
     "graphql-max-cost": _POSITIVE,
     "graphql-non-null-relationships": _SWITCH,
     "graphql-features": _list(parsers.features),
-    "graphql-features": _list(parsers.features),
     "max-body": _POSITIVE,
 }
 

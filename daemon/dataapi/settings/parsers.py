@@ -102,11 +102,6 @@ def transaction_end(value: str) -> TransactionEnd:
     return TransactionEnd(one_of(*(end.value for end in TransactionEnd))(value))
 
 
-def features(value: str) -> frozenset[str]:
-    """Read ``graphql-features``."""
-    return frozenset(one_of(*FEATURES)(item) for item in listed(value))
-
-
 def listed(value: str) -> tuple[str, ...]:
     """Split at commas and line ends, dropping what is empty."""
     return tuple(item.strip() for item in re.split(r"[,\n]", value) if item.strip())

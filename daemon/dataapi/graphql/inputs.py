@@ -1,0 +1,133 @@
+"""Input types of tables: filters, orders, and what inserts and updates take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from graphql import GraphQLInputField, GraphQLInputObjectType, GraphQLList, GraphQLNamedType
+
+from dataapi.graphql.common import ORDER_BY_DIRECTION, scalar_filter_name
+from dataapi.graphql.views import ColumnField, TableView
+from dataapi.graphql.wire import Wire
+from dataapi.graphql.wrappers import required
+
+if TYPE_CHECKING:
+    from dataapi.graphql.types import TableTypes
+
+Fields = dict[str, GraphQLInputField]
+
+
+class InputTypes:
+    """Makes the input types of the tables in a role's types."""
+
+    def __init__(self, types: TableTypes) -> None:
+        self._types = types
+
+    def makers(self) -> Mapping[str, Callable[[TableView], GraphQLNamedType | None]]:
+        """Return what makes each type, by what follows the table's name in the type's."""
+        return {
+            "Filter": self._filter,
+            "OrderBy": self._order_by,
+            "InsertInput": self._insert,
+            "UpdateInput": partial(self._columns, "UpdateInput"),
+        }
+
+    # ------------------------------------------------------------ filters
+
+    def _filter(self, view: TableView) -> GraphQLNamedType:
+        return GraphQLInputObjectType(f"{view.name}Filter", partial(self._filter_fields, view))
+
+    def _filter_fields(self, view: TableView) -> Fields:
+        fields: Fields = {}
+        if view.has_node_id:
+            fields["nodeId"] = GraphQLInputField(self._types.named("IDFilter"))
+        for column in view.columns:
+            type_ = self._column_filter(view, column)
+            if type_ is not None:
+                fields[column.name] = GraphQLInputField(type_)
+        if "relationFilters" in view.features:
+            fields.update(self._relation_filters(view))
+        itself = self._types.named(f"{view.name}Filter")
+        # A column of the same name removes the operator (specification, Filtering rules 5).
+        for word in ("and", "or"):
+            fields.setdefault(word, GraphQLInputField(GraphQLList(required(itself))))
+        fields.setdefault("not", GraphQLInputField(itself))
+        return fields
+
+    def _column_filter(self, view: TableView, column: ColumnField) -> Any:
+        wire = column.wire
+        if not wire.is_list and wire.kind == "JSON" and "jsonFilters" in view.features:
+            return self._types.named("JSONFilter")
+        if not wire.is_list and wire.kind == "String" and "fullText" in view.features:
+            return self._types.named("StringSearchFilter")
+        return self.filter_of(wire)
+
+    def filter_of(self, wire: Wire) -> Any:
+        """Return the filter type of a value, None when it can't be filtered."""
+        if wire.scalar is None:
+            suffix = "ListFilter" if wire.is_list else "Filter"
+            return self._types.types.get(self._types.view.catalog.base_names[wire.enum] + suffix)
+        if not wire.comparable:
+            return None
+        name = scalar_filter_name(wire.scalar, is_list=wire.is_list)
+        return None if name is None else self._types.named(name)
+
+    def _relation_filters(self, view: TableView) -> Fields:
+        fields: Fields = {}
+        for computed in view.computed:
+            type_ = self.filter_of(computed.wire)
+            if type_ is not None:
+                fields[computed.name] = GraphQLInputField(type_)
+        for related in view.related:
+            suffix = "Filter" if related.to_one else "CollectionFilter"
+            fields[related.name] = GraphQLInputField(self._types.of_table(related.target, suffix))
+        return fields
+
+    # ------------------------------------------------------------ orders
+
+    def _order_by(self, view: TableView) -> GraphQLNamedType:
+        return GraphQLInputObjectType(f"{view.name}OrderBy", partial(self._order_fields, view))
+
+    def _order_fields(self, view: TableView) -> Fields:
+        fields = {
+            column.name: GraphQLInputField(ORDER_BY_DIRECTION)
+            for column in view.columns
+            if column.wire.orderable
+        }
+        if "relationOrder" in view.features:
+            for related in view.related:
+                suffix = "OrderBy" if related.to_one else "CollectionOrderBy"
+                fields[related.name] = GraphQLInputField(self._types.of_table(related.target, suffix))
+        return fields
+
+    # ------------------------------------------------------------ changes
+
+    def _insert(self, view: TableView) -> GraphQLNamedType | None:
+        if not view.insertable:
+            return None
+        return GraphQLInputObjectType(f"{view.name}InsertInput", partial(self._insert_fields, view))
+
+    def _insert_fields(self, view: TableView) -> Fields:
+        fields = self._column_fields(view.insertable)
+        if "nestedInserts" in view.features:
+            for related, target in view.insertable_relations:
+                type_ = self._types.named(f"{target.name}InsertInput")
+                fields[related.name] = GraphQLInputField(
+                    type_ if related.to_one else GraphQLList(required(type_))
+                )
+        return fields
+
+    def _columns(self, suffix: str, view: TableView) -> GraphQLNamedType | None:
+        if not view.updatable:
+            return None
+        return GraphQLInputObjectType(view.name + suffix, lambda: self._column_fields(view.updatable))
+
+    def _column_fields(self, columns: tuple[ColumnField, ...]) -> Fields:
+        return {
+            column.name: GraphQLInputField(
+                self._types.output_type(column.wire), description=column.description
+            )
+            for column in columns
+        }

@@ -1,0 +1,14 @@
+"""Relationships as rows of the algebra."""
+
+from __future__ import annotations
+
+from dataapi.graphql.views import RelatedField, TableView
+from dataapi.query.algebra import Call, Condition, Join, Rows
+
+
+def related_rows(target: TableView, related: RelatedField, where: Condition | None = None) -> Rows:
+    """Return the rows that a relationship leads to from the row in scope."""
+    call = None if related.function is None else Call(related.function, of_row=True)
+    join = Join(related.pairs) if call is None else None
+    unique = related.to_one and (call is None or not call.function.returns_set)
+    return Rows(target.table, call=call, join=join, where=where, unique=unique)
