@@ -1,0 +1,116 @@
+"""What PostgreSQL alone does: pgbench sends the message that the daemon would send for a case."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg2.extensions
+from bench.cases import Case
+from dataapi.access.caller import Caller
+from dataapi.database import render
+from dataapi.database.prepared import Prepared
+from dataapi.graphql import transport
+from dataapi.graphql.engine import Engine
+from dataapi.query.writer import quote_literal
+from dataapi.rest.handler import RestHandler
+from dataapi.settings import Project
+from dataapi.web.messages import Request
+from support.catalog import load_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from dataapi.database.message import Message
+    from support.postgres import Database
+
+_PROBE = 2357
+"""A number that no message holds but as the one of its request."""
+
+_CALLER = Caller("anon", '{"role":"anon"}')
+
+
+@dataclass
+class _Recorder:
+    """Stands in for the pool and keeps what would be sent."""
+
+    message: Message | None = None
+
+    async def run(self, message: Message) -> list[tuple[Any, ...]]:
+        """Keep the message."""
+        self.message = message
+        return [(b"[]", 0, None)]
+
+
+def messages_per_second(
+    case: Case, database: Database, headers: Mapping[str, str], folder: Path, *, seconds: int, clients: int
+) -> float:
+    """Return how often a second the case's message is answered."""
+    script = folder / "floor.sql"
+    script.write_text(_script(_message(case, database, headers), case.most))
+    address = psycopg2.extensions.parse_dsn(database.uri)
+    finished = subprocess.run(
+        ["pgbench", "-n", "-M", "simple", "-j", "1", "-c", str(clients), "-T", str(seconds),
+         "-D", "unprepared=1", "-f", str(script), "-h", address["host"], "-p", address["port"],
+         "-U", address["user"], address["dbname"]],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = re.search(r"^tps = ([0-9.]+)", finished.stdout, re.MULTILINE)
+    if found is None or "failed" in finished.stderr or "ERROR" in finished.stderr:
+        raise RuntimeError(f"pgbench failed: {finished.stderr[-2000:]}")
+    return float(found[1])
+
+
+def _message(case: Case, database: Database, headers: Mapping[str, str]) -> Message:
+    """Return what the daemon would send to PostgreSQL for the request numbered ``_PROBE``."""
+    path, body = case.numbered(_PROBE)
+    path, _, query = path.partition("?")
+    named = {name.lower(): value for name, value in headers.items()}
+    request = Request("bench", "GET" if body is None else "POST", path, query, named, (body or "").encode())
+    catalog = load_catalog(database.uri)
+    project, recorder = Project("a" * 20, "acme", database.uri), _Recorder()
+    if body is None:
+        asyncio.run(_await(RestHandler(project, recorder, lambda: catalog).answer(request, _CALLER)))
+    else:
+        engine = Engine(project, recorder, lambda: catalog)
+        asyncio.run(_await(engine.answer(transport.read(request), _CALLER, request)))
+    assert recorder.message is not None, "the case sends nothing to PostgreSQL"
+    return recorder.message
+
+
+async def _await(answer: Any) -> Any:
+    return await answer
+
+
+def _script(message: Message, most: int) -> str:
+    """Return pgbench's script of a message: its statements are prepared once a connection."""
+    prepared = Prepared()
+    prepared.compose(message)
+    composed = prepared.compose(message)
+    names = re.findall(r"execute (\w+)", composed.text)
+    prepares = [
+        render.prepare(name, bound.statement.text, bound.statement.types).replace("%%", "%")
+        for name, bound in zip(names, message.statements, strict=True)
+    ]
+    values = iter(composed.values)
+    one_message = composed.text.rstrip(";").replace(";", "\\;\n")
+    filled = re.sub(r"%s|%%", lambda place: "%" if place[0] == "%%" else _value(next(values)), one_message)
+    lines = [
+        "\\if :unprepared",
+        *prepares,
+        "\\set unprepared 0",
+        "\\endif",
+        f"\\set number random(1, {min(most, 10**6)})",
+        filled + ";",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "null"
+    return ":number" if value == str(_PROBE) else quote_literal(str(value)).strip()
