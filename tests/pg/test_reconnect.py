@@ -256,7 +256,7 @@ async def test_a_statement_that_refuses_to_end_loses_its_connection(
     make_pool: MakePool, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A statement that swallows cancel requests is terminated, and the pool has a fresh connection."""
-    monkeypatch.setattr("dataapi.database.pool.CANCEL_WAITS", (0.05, 0.05))
+    monkeypatch.setattr("dataapi.database.cancel.CANCEL_WAITS", (0.05, 0.05))
     database.execute(
         "create function stubborn() returns int language plpgsql as $$ begin loop "
         "begin perform pg_sleep(30); exception when query_canceled then null; end; end loop; end $$"

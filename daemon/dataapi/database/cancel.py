@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg2
 from twisted.internet import defer
 from twisted.internet.threads import deferToThreadPool
 
 from dataapi.database.connection import Connection, ConnectionDied
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IReactorTime
+
+CANCEL_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds that a statement gets to end after each cancel request.
+
+A request that comes before the server has read the statement is lost, so it is repeated.
+"""
 
 ANSWER_TIMEOUT = 5.0
 """Seconds that the server may take to answer a request to cancel."""
@@ -28,6 +37,23 @@ class Canceller(Protocol):
 
     def close(self) -> None:
         """Close what the canceller has open."""
+
+
+async def end_statement(canceller: Canceller, connection: Connection, clock: IReactorTime) -> bool:
+    """Ask to end the running statement until it has ended and the request is answered.
+
+    Returns False when it did not end and its process is terminated instead.  Raises ``ConnectionDied``
+    when it is not known what became of a request.
+    """
+    for wait in CANCEL_WAITS:
+        await canceller.cancel(connection)
+        try:
+            await connection.ended().addTimeout(wait, clock)
+        except defer.TimeoutError:
+            continue
+        return True
+    await canceller.terminate(connection)
+    return False
 
 
 class ControlConnection:

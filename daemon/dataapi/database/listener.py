@@ -6,18 +6,16 @@ import random as _random
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
-from twisted.internet import defer
 from twisted.logger import Logger
 
 from dataapi.database import address
-from dataapi.database.backoff import backoff
+from dataapi.database.background import Background
+from dataapi.database.backoff import Retry
 from dataapi.database.connection import Connection, ConnectionDied
 from dataapi.database.render import quote_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from twisted.internet.interfaces import IDelayedCall
 
 
 class Listener:
@@ -47,11 +45,9 @@ class Listener:
         self._text = ";".join(f"listen {quote_identifier(channel)}" for channel in channels)
         self._on_notification = on_notification
         self._on_reconnect = on_reconnect
-        self._random = random
         self._connection: Connection | None = None
-        self._attempt: defer.Deferred[None] | None = None
-        self._retry: IDelayedCall | None = None
-        self._failures = 0
+        self._background = Background()
+        self._retry = Retry(reactor, random, self._try_again)
         self._listening = False
         self._stopped = True
 
@@ -69,11 +65,8 @@ class Listener:
         """Stop listening and close the connection."""
         self._stopped = True
         self._listening = False
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
-        if self._attempt is not None:
-            self._attempt.cancel()
+        self._retry.cancel()
+        self._background.cancel()
         if self._connection is not None:
             self._connection.close()
 
@@ -88,7 +81,7 @@ class Listener:
             self._lost(str(error))
             return
         connection.on_lost = lambda: self._lost("the connection was lost")
-        self._failures = 0
+        self._retry.succeeded()
         self._listening = True
         if again:
             self._call(self._on_reconnect)
@@ -97,16 +90,11 @@ class Listener:
         self._listening = False
         if self._stopped:
             return
-        self._failures += 1
-        wait = backoff(self._failures, self._random())
+        wait = self._retry.failed()
         self._log.warn("not listening, trying again in {wait:.1f} s: {reason}", wait=wait, reason=reason)
-        self._retry = self._reactor.callLater(wait, self._try_again)
 
     def _try_again(self) -> None:
-        self._retry = None
-        attempt = self._attempt = defer.Deferred.fromCoroutine(self._listen(again=True))
-        attempt.addErrback(lambda failure: failure.trap(defer.CancelledError))
-        attempt.addErrback(lambda failure: self._log.failure("listening failed", failure))
+        self._background.spawn(self._listen(again=True))
 
     def _notified(self, channel: str, payload: str) -> None:
         self._call(lambda: self._on_notification(channel, payload))

@@ -9,36 +9,27 @@ from __future__ import annotations
 
 import random as _random
 from dataclasses import dataclass
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
 from twisted.internet import defer
 from twisted.logger import Logger
 
-from dataapi.database import address
-from dataapi.database.backoff import backoff
-from dataapi.database.cancel import Canceller, ControlConnection, ProtocolCancel
+from dataapi.database import address, failures
+from dataapi.database.background import Background
+from dataapi.database.backoff import Retry
+from dataapi.database.cancel import Canceller, ControlConnection, ProtocolCancel, end_statement
 from dataapi.database.connection import ConnectionDied
 from dataapi.database.line import WaitingLine
 from dataapi.database.prepared import Prepared
 from dataapi.database.session import Session
-from dataapi.database.sqlstate import Diagnostics, to_error
-from dataapi.errors import ApiError, DatabaseUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
-    from twisted.internet.interfaces import IDelayedCall
+    from collections.abc import Callable, Sequence
 
     from dataapi.database.connection import Rows
     from dataapi.database.message import Message
-
-CANCEL_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Seconds that a statement gets to end after each cancel request.
-
-A request that comes before the server has read the statement is lost, so it is repeated.
-"""
+    from dataapi.errors import ApiError
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +88,7 @@ class Pool:
         self._search_path = search_path
         self._anonymous_role = anonymous_role
         self._connect_timeout = address.connect_timeout(self._parameters)
-        self._random = random
-        self._line: WaitingLine[Session] = WaitingLine(reactor, acquisition_timeout, _timed_out)
+        self._line: WaitingLine[Session] = WaitingLine(reactor, acquisition_timeout, failures.timed_out)
         self._canceller: Canceller = (
             ControlConnection(reactor, self._parameters, self._connect_timeout)
             if prepared_statements
@@ -108,9 +98,8 @@ class Pool:
         self._idle: list[Session] = []
         self._handing_over = False
         self._opening = 0
-        self._failures = 0
-        self._retry: IDelayedCall | None = None
-        self._tasks: set[defer.Deferred[None]] = set()
+        self._retry = Retry(reactor, random, self._grow)
+        self._background = Background()
         self._first_attempt: defer.Deferred[None] | None = None
         self._stopped = True
         self._drained: defer.Deferred[None] | None = None
@@ -127,9 +116,7 @@ class Pool:
     async def stop(self, grace: float = 5.0) -> None:
         """Refuse new messages, let running ones finish for ``grace`` seconds, then cancel and close."""
         self._stopped = True
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        self._retry.cancel()
         self._line.fail_all(self._unavailable)
         while self._idle:
             self._discard(self._idle[-1])
@@ -139,8 +126,7 @@ class Pool:
                 await self._drained.addTimeout(grace, self._reactor)
             except defer.TimeoutError:
                 await self._end_statements()
-        for task in list(self._tasks):
-            task.cancel()
+        self._background.cancel()
         for session in list(self._sessions):
             self._discard(session)
         self._canceller.close()
@@ -169,10 +155,9 @@ class Pool:
         try:
             return await session.run(message)
         except psycopg2.Error as error:
-            anonymous = message.role == self._anonymous_role
-            raise to_error(_diagnostics(error), anonymous=anonymous) from error
+            raise failures.refused(error, anonymous=message.role == self._anonymous_role) from error
         except ConnectionDied as error:
-            raise _died() from error
+            raise failures.died() from error
         finally:
             self._release(session)
 
@@ -186,14 +171,14 @@ class Pool:
         try:
             return await session.fetch(text, values)
         except psycopg2.Error as error:
-            raise to_error(_diagnostics(error), anonymous=False) from error
+            raise failures.refused(error, anonymous=False) from error
         except ConnectionDied as error:
-            raise _died() from error
+            raise failures.died() from error
         finally:
             self._release(session)
 
     async def _wait(self) -> Session:
-        if self._stopped or (self._failures and not self._sessions):
+        if self._stopped or (self._retry.failures and not self._sessions):
             raise self._unavailable()
         place = self._line.join()
         self._grow()
@@ -209,7 +194,7 @@ class Pool:
             if self._line:
                 self._hand_over()
         else:
-            self._spawn(self._settle(session))
+            self._background.spawn(self._settle(session))
 
     def _hand_over(self) -> None:
         """Give free connections to those who wait; a loop, as a message may fail and return at once."""
@@ -227,7 +212,9 @@ class Pool:
         try:
             if session.connection.busy:
                 self._cancels += 1
-                await self._end_statement(session)
+                session.cancelling = True
+                ended = await end_statement(self._canceller, session.connection, self._reactor)
+                session.cancelling = not ended
             await session.settle()
         except (ConnectionDied, psycopg2.Error) as error:
             self._log.info("closing a database connection in an unknown state: {error}", error=error)
@@ -236,19 +223,6 @@ class Pool:
                 self._release(session)
             elif not session.connection.lost:
                 self._discard(session)
-
-    async def _end_statement(self, session: Session) -> None:
-        connection = session.connection
-        session.cancelling = True
-        for wait in CANCEL_WAITS:
-            await self._canceller.cancel(connection)
-            try:
-                await connection.ended().addTimeout(wait, self._reactor)
-            except defer.TimeoutError:
-                continue
-            session.cancelling = False
-            return
-        await self._canceller.terminate(connection)
 
     async def _end_statements(self) -> None:
         """Cancel what still runs at the end of the grace time; closing alone would let it go on."""
@@ -264,14 +238,14 @@ class Pool:
 
     def _grow(self) -> None:
         """Open as many connections as are asked for, at least one; one at a time after a failure."""
-        if self._stopped or self._retry is not None:
+        if self._stopped or self._retry.pending:
             return
         in_use = len(self._sessions) - len(self._idle)
         wanted = min(self._size, max(1, in_use + len(self._line)))
-        if self._failures:
+        if self._retry.failures:
             wanted = min(wanted, len(self._sessions) + 1)
         for _ in range(wanted - len(self._sessions) - self._opening):
-            self._spawn(self._open())
+            self._background.spawn(self._open())
 
     async def _open(self) -> None:
         prepared = Prepared() if self._prepared_statements else None
@@ -286,7 +260,7 @@ class Pool:
             session.connection.close()
         else:
             self._connects += 1
-            self._failures = 0
+            self._retry.succeeded()
             session.connection.on_lost = lambda: self._discard(session)
             self._sessions.add(session)
             self._release(session)
@@ -297,20 +271,14 @@ class Pool:
 
     def _failed(self, error: Exception) -> None:
         """Plan the next attempt, and answer those who wait when there is no connection at all."""
-        if self._stopped or self._retry is not None:
+        if self._stopped or self._retry.pending:
             return
-        self._failures += 1
-        wait = backoff(self._failures, self._random())
-        self._retry = self._reactor.callLater(wait, self._try_again)
+        wait = self._retry.failed()
         self._log.warn(
             "no database connection, trying again in {wait:.1f} s: {error}", wait=wait, error=error
         )
         if not self._sessions:
             self._line.fail_all(self._unavailable)
-
-    def _try_again(self) -> None:
-        self._retry = None
-        self._grow()
 
     def _attempted(self) -> None:
         first, self._first_attempt = self._first_attempt, None
@@ -326,49 +294,9 @@ class Pool:
         if self._drained is not None and not self._sessions:
             drained, self._drained = self._drained, None
             drained.callback(None)
+        if self._retry.pending and not self._sessions:
+            self._line.fail_all(self._unavailable)
         self._grow()
 
     def _unavailable(self) -> ApiError:
-        if self._stopped:
-            message, wait = "The service is shutting down.", 1
-        else:
-            left = self._retry.getTime() - self._reactor.seconds() if self._retry is not None else 0
-            message, wait = "Database connection error. Retrying.", max(1, ceil(left))
-        return DatabaseUnavailable(503, "PGRST000", message, headers=(("Retry-After", str(wait)),))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task: defer.Deferred[None] = defer.Deferred.fromCoroutine(work)
-        if task.called:
-            self._report(task)
-            return
-        self._tasks.add(task)
-
-        def finished(result: Any) -> Any:
-            self._tasks.discard(task)
-            return result
-
-        task.addBoth(finished)
-        self._report(task)
-
-    def _report(self, task: defer.Deferred[None]) -> None:
-        task.addErrback(lambda failure: failure.trap(defer.CancelledError))
-        task.addErrback(lambda failure: self._log.failure("the pool's own work failed", failure))
-
-
-def _timed_out() -> ApiError:
-    return DatabaseUnavailable(504, "PGRST003", "Timed out acquiring connection from connection pool.")
-
-
-def _died() -> ApiError:
-    headers = (("Retry-After", "1"),)
-    return DatabaseUnavailable(503, "PGRST001", "Database client error. Retrying.", headers=headers)
-
-
-def _diagnostics(error: psycopg2.Error) -> Diagnostics:
-    diag = error.diag
-    return Diagnostics(
-        diag.sqlstate or "XX000",
-        diag.message_primary or str(error),
-        diag.message_detail,
-        diag.message_hint,
-    )
+        return failures.stopped() if self._stopped else failures.unreachable(self._retry.remaining)
