@@ -166,6 +166,18 @@ class Server:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     @property
+    def folder(self) -> Path:
+        """The cluster's own folder: its socket, its log, and ``data``."""
+        return self._directory
+
+    def own(self, path: Path) -> None:
+        """Make a file the server's own and private, as it demands of keys."""
+        path.chmod(0o600)
+        if self._user:
+            entry = pwd.getpwnam(self._user)
+            os.chown(path, entry.pw_uid, entry.pw_gid)
+
+    @property
     def admin(self) -> Database:
         """The maintenance database ``postgres``."""
         return self.database("postgres")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.database.backoff import LONGEST, backoff
+from dataapi.database.backoff import LONGEST, Retry, backoff
 from dataapi.database.line import WaitingLine
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,3 +107,24 @@ def test_waits_are_spread_by_chance_within_bounds(failures: int, random: float) 
     """Chance takes at most half of a wait away."""
     longest = backoff(failures, 1.0)
     assert longest / 2 <= backoff(failures, random) <= longest
+
+
+def test_attempts_get_further_apart_until_one_succeeds(clock: task.Clock) -> None:
+    """Each failure doubles the wait, a success begins anew, and only the last plan counts."""
+    attempts: list[float] = []
+    retry = Retry(clock, lambda: 1.0, lambda: attempts.append(clock.seconds()))
+    assert retry.failed() == 0.25
+    assert retry.pending
+    assert retry.remaining == 0.25
+    clock.advance(0.25)
+    assert attempts == [0.25]
+    assert not retry.pending
+    assert retry.remaining == 0
+    assert (retry.failed(), retry.failed()) == (0.5, 1.0)
+    clock.advance(1.0)
+    assert attempts == [0.25, 1.25]
+    retry.succeeded()
+    assert retry.failed() == 0.25
+    retry.cancel()
+    clock.advance(60)
+    assert len(attempts) == 2
