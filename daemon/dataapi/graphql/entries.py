@@ -179,12 +179,7 @@ class MutationEntries:
     def _field(self, name: str) -> GraphQLField | None:
         match self.find(name):
             case InsertEntry(view):
-                objects = GraphQLArgument(list_of(self._types.named(f"{view.name}InsertInput")))
-                return GraphQLField(
-                    self._types.named(f"{view.name}InsertResponse"),
-                    {"objects": objects},
-                    description="Adds rows.",
-                )
+                return self._insert_field(view)
             case UpdateEntry(view):
                 arguments = {
                     "set": GraphQLArgument(required(self._types.named(f"{view.name}UpdateInput"))),
@@ -203,6 +198,14 @@ class MutationEntries:
                 return _function_field(self._types, entry)
             case None:
                 return None
+
+    def _insert_field(self, view: TableView) -> GraphQLField:
+        arguments = {"objects": GraphQLArgument(list_of(self._types.named(f"{view.name}InsertInput")))}
+        on_conflict = self._types.types.get(f"{view.name}OnConflictInput")
+        if on_conflict is not None:
+            arguments["onConflict"] = GraphQLArgument(on_conflict)
+        response = self._types.named(f"{view.name}InsertResponse")
+        return GraphQLField(response, arguments, description="Adds rows.")
 
     def _which_rows(self, view: TableView) -> dict[str, GraphQLArgument]:
         return {

@@ -12,11 +12,12 @@ from dataapi.graphql.compiler import Compiler
 from dataapi.graphql.conditions import filter_condition
 from dataapi.graphql.entries import DeleteEntry, InsertEntry, MutationEntry, UpdateEntry
 from dataapi.graphql.functions import FunctionEntry
+from dataapi.graphql.inserts import cell, read_insert
 from dataapi.graphql.sources import Bounded
-from dataapi.graphql.views import ColumnField, TableView
-from dataapi.graphql.wire import encoder
+from dataapi.graphql.views import TableView
 from dataapi.query.algebra import AffectedCount, Condition, Output, Parameter, Records
-from dataapi.query.changes import DEFAULT, Answer, Cell, Change, Default, Delete, Insert, Step, Update
+from dataapi.query.changes import Answer, Cell, Change, Delete, Insert, Modification, Step, Update
+from dataapi.query.nested import NestedInsert
 
 ROOT = "Mutation"
 
@@ -31,7 +32,7 @@ def mutation_step(compiler: Compiler, entry: MutationEntry, nodes: list[FieldNod
         case FunctionEntry():
             return Answer(function_output(compiler, entry, nodes, arguments))
         case InsertEntry(view):
-            return _change(compiler, view, "Insert", nodes, _insert(view, arguments["objects"]))
+            return _change(compiler, view, "Insert", nodes, read_insert(view, arguments))
         case UpdateEntry(view):
             change = Update(view.table, _assignments(view, arguments["set"]), _where(view, arguments))
             return _change(compiler, view, "Update", nodes, change, arguments["atMost"])
@@ -49,7 +50,7 @@ def _change(
     view: TableView,
     word: str,
     nodes: list[FieldNode],
-    change: Insert | Update | Delete,
+    change: Modification,
     at_most: Tree = None,
 ) -> Change:
     def response_field(fields: list[FieldNode]) -> Output:
@@ -58,32 +59,13 @@ def _change(
         return Records(compiler.row(view, fields))
 
     limit = None if at_most is None else Bounded("atMost", at_most)
-    page = limit or (len(change.rows) if isinstance(change, Insert) else 1)
+    page = limit or (len(change.rows) if isinstance(change, Insert | NestedInsert) else 1)
     with compiler.costing(page):
         response = compiler.members(f"{view.name}{word}Response", nodes, response_field)
     types = {field.column.name: field.wire.parameter for field in view.columns}
     key = tuple((name, types.get(name, "unknown")) for name in view.key) if view.has_node_id else ()
     slot = None if limit is None else Parameter(limit, "bigint")
     return Change(change, key, response, slot, f"{word.lower()} impacts too many records")
-
-
-def _insert(view: TableView, objects: Tree) -> Insert:
-    """Return the rows of an insert; the columns are those that any of the objects names."""
-    if not objects:
-        raise GraphQLError("At least one record must be provided to objects")
-    fields = [field for field in view.insertable if any(field.name in given for given in objects)]
-    fields = fields or list(view.insertable[:1])  # SQL needs one column to write a row of defaults
-    rows = tuple(tuple(_cell_or_default(field, given) for field in fields) for given in objects)
-    return Insert(view.table, tuple(field.column.name for field in fields), rows)
-
-
-def _cell_or_default(field: ColumnField, given: Mapping[str, Tree]) -> Cell | Default:
-    return cell(field, given[field.name]) if field.name in given else DEFAULT
-
-
-def cell(field: ColumnField, leaf: Tree) -> Cell:
-    """Return the value to write to a column."""
-    return None if leaf is None else Parameter(leaf.source(encoder(field.wire)), field.wire.parameter)
 
 
 def _assignments(view: TableView, given: Mapping[str, Tree]) -> tuple[tuple[str, Cell], ...]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from graphql import GraphQLError
 
 from dataapi.graphql.arguments import Tree
-from dataapi.graphql.conditions import filter_condition, operand
+from dataapi.graphql.conditions import filter_condition
 from dataapi.graphql.identifiers import decode_cursor
+from dataapi.graphql.ordering import Order, read_order
 from dataapi.graphql.sources import Bounded, CursorPart, Leaf
 from dataapi.graphql.views import TableView
-from dataapi.query.algebra import After, Condition, Expression, OrderTerm, Parameter
+from dataapi.query.algebra import After, Condition, OrderTerm, Parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,10 @@ def read_paging(view: TableView, arguments: Mapping[str, Tree]) -> Paging:
     cursor = given.get("before") or given.get("after")
     return Paging(
         where=filter_condition(view, given.get("filter")),
-        order=order,
+        order=order.terms,
         page=_page_size(view, given),
         offset=Parameter(Bounded("offset", given["offset"]), "bigint") if "offset" in given else None,
-        position=None if cursor is None else _position(view, order, cursor, backward=backward),
+        position=None if cursor is None else _position(order, cursor, backward=backward),
         backward=backward,
     )
 
@@ -77,35 +78,13 @@ def _page_size(view: TableView, given: Mapping[str, Tree]) -> Bounded | int:
     return view.max_rows
 
 
-def read_order(view: TableView, elements: list[Tree]) -> tuple[OrderTerm, ...]:
-    """Return the order that ``orderBy`` asks for, ended by the key.
-
-    :raises GraphQLError: an element with more than one member that is not null.
-    """
-    terms: list[OrderTerm] = []
-    for element in elements:
-        members = {name: leaf for name, leaf in (element or {}).items() if leaf is not None}
-        if len(members) > 1:
-            names = ", ".join(members)
-            raise GraphQLError(
-                f"An element of orderBy orders by one column, but {len(members)} are given: {names}"
-            )
-        for name, leaf in members.items():
-            field = view.columns_by_name[name]
-            descending, nulls_first = leaf.sample
-            terms.append(OrderTerm(operand(field), descending, nulls_first, field.column.nullable))
-    ordered = {term.expression for term in terms}
-    return (*terms, *(term for term in view.key_order if term.expression not in ordered))
-
-
-def _position(view: TableView, order: tuple[OrderTerm, ...], cursor: Leaf, *, backward: bool) -> After:
+def _position(order: Order, cursor: Leaf, *, backward: bool) -> After:
     values = decode_cursor(cursor.sample)
-    if len(values) != len(order):
+    if len(values) != len(order.terms):
         raise cursor.error("orderBy clause incompatible with pagination cursor")
-    types: dict[Expression, str] = {operand(field): field.wire.parameter for field in view.columns}
     parameters = tuple(
-        None if value is None else Parameter(CursorPart(cursor, index), types.get(term.expression, "unknown"))
-        for index, (value, term) in enumerate(zip(values, order, strict=True))
+        None if value is None else Parameter(CursorPart(cursor, index), type_)
+        for index, (value, type_) in enumerate(zip(values, order.types, strict=True))
     )
-    terms = tuple(term.reversed() for term in order) if backward else order
+    terms = tuple(term.reversed() for term in order.terms) if backward else order.terms
     return After(terms, parameters)

@@ -46,6 +46,7 @@ class RelatedField:
 
     :ivar target: oid of the table that it leads to.
     :ivar pairs: ``(target's column, own column)``; empty for a computed relationship.
+    :ivar outgoing: the foreign key is this table's own.
     :ivar nullable: of a to-one field, whether the schema shows it as nullable.
     """
 
@@ -56,6 +57,7 @@ class RelatedField:
     function: Function | None
     nullable: bool
     description: str | None
+    outgoing: bool = False
 
 
 class TableView:
@@ -180,7 +182,16 @@ class TableView:
         nullable = not (
             relationship.outgoing and self._role.non_null and self._always_found(relationship, target)
         )
-        return RelatedField(name, relationship.target, relationship.to_one, pairs, None, nullable, None)
+        return RelatedField(
+            name,
+            relationship.target,
+            relationship.to_one,
+            pairs,
+            None,
+            nullable,
+            None,
+            relationship.outgoing,
+        )
 
     def _always_found(self, relationship: Relationship, target: TableView) -> bool:
         """Whether a many-to-one row always has its target (reference/graphql.md 1.1, FK nullability)."""

@@ -21,7 +21,7 @@ class Parameter:
     """A slot of the statement.
 
     :ivar source: where the front end finds the value when it binds; equal parameters share a slot.
-    :ivar type: the slot's SQL type as text, ``unknown`` to let PostgreSQL infer it.
+    :ivar type: the slot's SQL type as text, ``unknown`` to let PostgreSQL infer it at each place.
     """
 
     source: Hashable

@@ -27,6 +27,7 @@ from dataapi.query.algebra import (
 )
 from dataapi.query.expressions import condition_sql
 from dataapi.query.forms import build_object
+from dataapi.query.nested import NestedInsert, nested_queries
 from dataapi.query.outputs import key_sql, output_sql
 from dataapi.query.sql import Compiled
 from dataapi.query.writer import Row, Writer, qualified, quote_identifier, quote_literal
@@ -47,12 +48,27 @@ DEFAULT = Default()
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """What to do where a row is there already that has the same unique key.
+
+    :ivar constraint: the unique key's constraint, or None.
+    :ivar columns: the unique key's columns where no constraint is named.
+    :ivar update: columns to set to the new values; none leaves the row as it is.
+    """
+
+    constraint: str | None
+    columns: tuple[str, ...]
+    update: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     """Rows to insert; each has a cell per column."""
 
     table: Table
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell | Default, ...], ...]
+    conflict: Conflict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +88,9 @@ class Delete:
     where: Condition | None
 
 
+Modification = Insert | NestedInsert | Update | Delete
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change with its answer.
@@ -83,7 +102,7 @@ class Change:
     :ivar refusal: the message with which it is refused.
     """
 
-    change: Insert | Update | Delete
+    change: Modification
     key: tuple[tuple[str, str], ...]
     output: Object
     at_most: Parameter | None = None
@@ -109,7 +128,8 @@ def compile_changes(steps: tuple[tuple[Key, Step], ...]) -> tuple[Compiled, ...]
     for number, (_, step) in enumerate(steps):
         *before, answer = _step_statements(number, step)
         statements += before
-        kept = f"select set_config({quote_literal(_result(number))}, ({answer.text})::text, true)"
+        json = f"coalesce(to_json({answer.text})::text, 'null')"
+        kept = f"select set_config({quote_literal(_result(number))}, {json}, true)"
         statements.append(_compiled(answer.prefix + kept, answer.writer))
     writer = Writer()
     members = [
@@ -179,16 +199,20 @@ def _in_one(change: Change) -> _Pending:
     count = f"(select count(*) from {changed})"
     affected = _Affected(row, f"{changed} as {row.alias}", "", count)
     answer = _answer_sql(writer, change.output, affected)
-    target = Row(writer.alias())
-    modify = _modify_sql(writer, change.change, target)
-    prefix = f"with {changed} as ({modify} returning {row.selection_from(target)}) "
+    prefix = f"with {_changing_queries(writer, change.change, changed, row)} "
     if change.at_most is not None:
-        refusal = _refusal_sql(change, f"(select count(*) from {changed})")
         limit = writer.slot(change.at_most)
-        answer = (
-            f"case when (select count(*) from {changed}) > {limit} then to_json({refusal}) else {answer} end"
-        )
+        answer = f"case when {count} > {limit} then to_json({_refusal_sql(change, count)}) else {answer} end"
     return _Pending(writer, prefix, answer)
+
+
+def _changing_queries(writer: Writer, change: Modification, changed: str, row: Row) -> str:
+    """Return the ``with`` queries that make the change, the last one giving what was named of the row."""
+    if isinstance(change, NestedInsert):
+        return nested_queries(writer, change, changed, row)
+    target = Row(writer.alias())
+    modify = _modify_sql(writer, change, target)
+    return f"{changed} as ({modify} returning {row.selection_from(target)})"
 
 
 def _refusal_sql(change: Change, count: str) -> str:
@@ -229,10 +253,10 @@ def _answer_sql(writer: Writer, output: Output, affected: _Affected) -> str:
 def _modify_sql(writer: Writer, change: Insert | Update | Delete, target: Row) -> str:
     table = f"{qualified(change.table)} as {target.alias}"
     match change:
-        case Insert(_, columns, rows):
+        case Insert(_, columns, rows, conflict):
             names = ", ".join(quote_identifier(name) for name in columns)
             values = ", ".join("(" + ", ".join(_cell_sql(writer, cell) for cell in row) + ")" for row in rows)
-            return f"insert into {table} ({names}) values {values}"
+            return f"insert into {table} ({names}) values {values}{_conflict_sql(conflict)}"
         case Update(_, values_to_set, where):
             assignments = ", ".join(
                 f"{quote_identifier(name)} = {_cell_sql(writer, cell)}" for name, cell in values_to_set
@@ -240,6 +264,19 @@ def _modify_sql(writer: Writer, change: Insert | Update | Delete, target: Row) -
             return f"update {table} set {assignments}{_where_sql(writer, where, target)}"
         case Delete(_, where):
             return f"delete from {table}{_where_sql(writer, where, target)}"
+
+
+def _conflict_sql(conflict: Conflict | None) -> str:
+    if conflict is None:
+        return ""
+    if conflict.constraint is not None:
+        target = f"on constraint {quote_identifier(conflict.constraint)}"
+    else:
+        target = "(" + ", ".join(quote_identifier(name) for name in conflict.columns) + ")"
+    if not conflict.update:
+        return f" on conflict {target} do nothing"
+    names = [quote_identifier(name) for name in conflict.update]
+    return f" on conflict {target} do update set " + ", ".join(f"{name} = excluded.{name}" for name in names)
 
 
 def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
@@ -263,9 +300,10 @@ def _in_two(number: int, change: Change) -> tuple[Compiled, _Pending]:
 def _modify_and_keep(change: Change, keys: str, count: str) -> Compiled:
     """Return the statement that makes the change and keeps the keys and the count of rows as settings."""
     writer = Writer()
-    changed, target = writer.alias(), Row(writer.alias())
-    modify = _modify_sql(writer, change.change, target)
-    returned = ", ".join(target.column(name) for name, _ in change.key)
+    changed, row = writer.alias(), Row(writer.alias(), derived=True)
+    for name, _ in change.key:
+        row.column(name)
+    queries = _changing_queries(writer, change.change, changed, row)
     counted = "count(*)"
     if change.at_most is not None:
         limit = writer.slot(change.at_most)
@@ -273,7 +311,7 @@ def _modify_and_keep(change: Change, keys: str, count: str) -> Compiled:
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in change.key)
     listed = f"json_agg(json_build_array({values}))"
     text = (
-        f"with {changed} as ({modify} returning {returned}) "
+        f"with {queries} "
         f"select set_config({quote_literal(count)}, ({counted})::text, true), "
         f"set_config({quote_literal(keys)}, coalesce({listed}, '[]')::text, true) "
         f"from {changed}"

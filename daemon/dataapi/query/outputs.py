@@ -216,9 +216,8 @@ class _ConnectionWriter:
                     [expression_sql(self.writer, term.expression, self.page) for term in self.rows.order]
                 )
                 last = (fact is Fact.START_CURSOR) == backward
-                return (
-                    f"max({cursor}) filter (where {self._number()} = {self._last_number() if last else '1'})"
-                )
+                number = self._last_number() if last else self._first_number()
+                return f"max({cursor}) filter (where {self._number()} = {number})"
             case Fact.HAS_NEXT_PAGE:
                 return self._behind_sql() if backward else self._ahead_sql()
             case Fact.HAS_PREVIOUS_PAGE:
@@ -267,6 +266,10 @@ class _ConnectionWriter:
 
     def _number(self) -> str:
         return f"{self.page.alias}.{self.NUMBER}"
+
+    def _first_number(self) -> str:
+        # With a limit of 0, the only row there may be is the one that was looked ahead at.
+        return f"least(1, {self._limit()})" if self.lookahead else "1"
 
     def _last_number(self) -> str:
         count = f"{self.page.alias}.{self.COUNT}"

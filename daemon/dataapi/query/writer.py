@@ -39,9 +39,12 @@ class Writer:
         self._aliases = 0
 
     def slot(self, parameter: Parameter) -> str:
-        """Return the ``$n`` of a parameter."""
+        """Return the ``$n`` of a parameter.
+
+        PostgreSQL infers one type for each slot, so one that leaves its type open is used once.
+        """
         slot = self._slots.get(parameter)
-        if slot is None:
+        if slot is None or parameter.type == "unknown":
             self.sources.append(parameter.source)
             self.types.append(parameter.type)
             slot = self._slots[parameter] = f"${len(self.sources)}"
@@ -80,6 +83,13 @@ class Row:
             return self.alias
         self.needs_whole = True
         return f"{self.alias}.{quote_identifier(self.WHOLE)}"
+
+    def provided(self) -> list[str]:
+        """Return the names of what the inner row must provide."""
+        names = [quote_identifier(name) for name in self.columns]
+        if self.needs_whole:
+            names.append(quote_identifier(self.WHOLE))
+        return names or ["1"]
 
     def selection_from(self, inner: Row) -> str:
         """Return the select list with which the inner row provides what was named of this one."""
