@@ -18,7 +18,8 @@ def build_object(members: list[tuple[str, str]]) -> str:
     ]
     if len(chunks) <= 1:
         return chunks[0] if chunks else "json_build_object()"
-    texts = [f"substr({chunk}::text, 2, length({chunk}::text) - 2)" for chunk in chunks]
+    # Each chunk stands once in the text, else nested objects would double it at every level.
+    texts = [f"substr(left({chunk}::text, -1), 2)" for chunk in chunks]
     return "('{' || " + " || ', ' || ".join(texts) + " || '}')::json"
 
 
