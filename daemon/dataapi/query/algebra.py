@@ -279,6 +279,7 @@ class Rows:
 
     :ivar table: what the rows are of; None for a function of its own result columns.
     :ivar call: the function to call instead of reading the table.
+    :ivar kept: the transaction's setting that holds the rows, to take them from there instead.
     :ivar unique: at most one row can match, so that no limit is needed.
     """
 
@@ -290,6 +291,7 @@ class Rows:
     limit: Parameter | int | None = None
     offset: Parameter | None = None
     unique: bool = False
+    kept: str | None = None
 
 
 # ---------------------------------------------------------------- output

@@ -27,6 +27,7 @@ from dataapi.query.algebra import (
 )
 from dataapi.query.expressions import condition_sql
 from dataapi.query.forms import build_object
+from dataapi.query.kept import keep_rows
 from dataapi.query.nested import NestedInsert, nested_queries
 from dataapi.query.outputs import key_sql, output_sql
 from dataapi.query.sql import Compiled
@@ -170,7 +171,11 @@ def _result(number: int) -> str:
 def _step_statements(number: int, step: Step) -> tuple[*tuple[Compiled, ...], _Pending]:
     if isinstance(step, Answer):
         writer = Writer()
-        return (_Pending(writer, "", output_sql(writer, step.output, None)),)
+        kept = keep_rows(step.output, f"dataapi.rows{number}")
+        if kept is None:
+            return (_Pending(writer, "", output_sql(writer, step.output, None)),)
+        calling, output = kept
+        return calling, _Pending(writer, "", output_sql(writer, output, None))
     if step.key and not isinstance(step.change, Delete) and not _shows_only_itself(step.output):
         return _in_two(number, step)
     return (_in_one(step),)

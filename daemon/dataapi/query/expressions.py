@@ -31,7 +31,7 @@ from dataapi.query.algebra import (
     Rows,
     TextSearch,
 )
-from dataapi.query.writer import Row, Writer, qualified, quote_identifier
+from dataapi.query.writer import Row, Writer, qualified, quote_identifier, quote_literal
 
 
 def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
@@ -173,6 +173,9 @@ def relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> st
     if rows.call is not None:
         return f"{call_sql(writer, rows.call, parent)} as {row.alias}"
     assert rows.table is not None, "rows are of a table or of a call"
+    if rows.kept is not None:
+        kept = f"current_setting({quote_literal(rows.kept)})"
+        return f"unnest({kept}::{qualified(rows.table)}[]) as {row.alias}"
     return f"{qualified(rows.table)} as {row.alias}"
 
 

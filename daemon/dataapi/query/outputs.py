@@ -8,6 +8,7 @@ from dataapi.query.algebra import (
     Cursor,
     Edges,
     Fact,
+    Form,
     FunctionValue,
     FunctionValues,
     FunctionVoid,
@@ -30,7 +31,7 @@ from dataapi.query.algebra import (
     Value,
 )
 from dataapi.query.expressions import call_sql, condition_sql, expression_sql, order_sql, source_sql
-from dataapi.query.forms import base64_sql, build_object, form_sql
+from dataapi.query.forms import Labels, base64_sql, build_object, form_sql
 from dataapi.query.writer import Row, Writer, quote_identifier, quote_literal
 
 
@@ -48,7 +49,7 @@ def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
         case Value(expression, form, labels):
             return form_sql(expression_sql(writer, expression, _in_scope(row)), form, labels)
         case FunctionValue(call, form, labels):
-            return form_sql(call_sql(writer, call, row), form, labels)
+            return _function_value_sql(writer, call_sql(writer, call, row), form, labels)
         case FunctionValues(call, form, labels):
             alias = writer.alias()
             value = form_sql(f"{alias}.value", form, labels)
@@ -75,6 +76,14 @@ def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
             return _ConnectionWriter(writer, output, row).sql()
         case _:
             raise TypeError(f"{type(output).__name__} lives only inside a connection or a change")
+
+
+def _function_value_sql(writer: Writer, call: str, form: Form, labels: Labels) -> str:
+    """Return the SQL of a call's result, whose form may name it twice though it must be called once."""
+    if form not in (Form.ENUM, Form.ENUM_ARRAY):
+        return form_sql(call, form, labels)
+    alias = writer.alias()
+    return f"(select {form_sql(f'{alias}.value', form, labels)} from {call} as {alias}(value))"
 
 
 def _in_scope(row: Row | None) -> Row:
