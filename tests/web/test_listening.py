@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -13,9 +14,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from dataapi.service.acceptor import Acceptor
 from dataapi.service.listening import StartFailed, accept, bind
 from support.daemon import free_port
 from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import Clock, deferLater
 from twisted.internet.threads import deferToThread
 
 
@@ -55,10 +58,96 @@ async def test_connections_wait_until_somebody_accepts(reactor: Any) -> None:
     waiting = deferToThread(greeting, port)
     accepting = accept(reactor, bound.handed, greeter())
     assert await waiting == b"hello"
-    await accepting.stop()
+    accepting.stop()
     await bound.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
+
+
+async def test_many_connections_may_wait(reactor: Any) -> None:
+    """A crowd that comes while nobody accepts is not turned away."""
+    port = free_port()
+    [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
+
+    def crowd() -> int:
+        waiting = [socket.create_connection(("127.0.0.1", port), timeout=0.5) for _ in range(200)]
+        for stream in waiting:
+            stream.close()
+        return len(waiting)
+
+    assert await deferToThread(crowd) == 200
+    await bound.close()
+
+
+class Counter(Factory):
+    """Counts connections and keeps them."""
+
+    protocol = Protocol
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def buildProtocol(self, addr: Any) -> Any:  # noqa: N802 - IFactory
+        """Count one."""
+        self.made += 1
+        return super().buildProtocol(addr)
+
+
+async def test_connections_opened_together_are_spread(reactor: Any) -> None:
+    """Of connections that a client opens together, every process that shares the socket gets its part."""
+    port = free_port()
+    [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
+    opened = await deferToThread(
+        lambda: [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(16)]
+    )
+    counters = [Counter(), Counter()]
+    accepting = [accept(reactor, bound.handed, counter) for counter in counters]
+    while sum(counter.made for counter in counters) < 16:
+        await deferLater(reactor, 0.01)
+    for one in accepting:
+        one.stop()
+    for stream in opened:
+        stream.close()
+    await bound.close()
+    assert [counter.made for counter in counters] == [8, 8]
+
+
+class Watcher(Clock):
+    """A reactor that only knows who wants to read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers: set[object] = set()
+        self.addReader = self.readers.add
+        self.removeReader = self.readers.discard
+
+
+async def test_accepting_pauses_while_the_system_is_exhausted(reactor: Any) -> None:
+    """Without descriptors for connections the process rests a second instead of spinning."""
+    [bound] = bind(reactor, [f"tcp:{free_port()}:interface=127.0.0.1"])
+    watcher = Watcher()
+    acceptor = Acceptor(watcher, bound.handed.descriptor, greeter())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(acceptor, "_socket", Exhausted(acceptor._socket))
+        acceptor.doRead()
+        assert watcher.readers == set()
+        watcher.advance(1)
+        assert watcher.readers == {acceptor}
+        acceptor.doRead()
+    acceptor.stop()
+    assert watcher.getDelayedCalls() == []
+    await bound.close()
+
+
+class Exhausted:
+    """A socket in a process that has no descriptors left."""
+
+    def __init__(self, real: socket.socket) -> None:
+        self.fileno = real.fileno
+
+    def accept(self) -> None:
+        """Fail."""
+        raise OSError(errno.EMFILE, "Too many open files")
 
 
 async def test_a_taken_port_is_named(reactor: Any) -> None:
@@ -88,11 +177,11 @@ async def test_a_unix_path_stays_until_the_socket_is_closed(reactor: Any, tmp_pa
             return received(stream)
 
     assert await deferToThread(greeted) == b"hello"
-    await accepting.stop()
+    accepting.stop()
     assert path.exists()
     again = accept(reactor, bound.handed, greeter())
     assert await deferToThread(greeted) == b"hello"
-    await again.stop()
+    again.stop()
     await bound.close()
     assert not path.exists()
 
@@ -114,7 +203,7 @@ async def test_tls_endpoints_speak_tls(reactor: Any, tmp_path: Path) -> None:
             return received(secure)
 
     assert await deferToThread(greeted) == b"hello"
-    await accepting.stop()
+    accepting.stop()
     await bound.close()
 
 

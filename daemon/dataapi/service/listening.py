@@ -18,6 +18,11 @@ from twisted.internet.protocol import Factory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 
+from dataapi.service.acceptor import Acceptor
+
+_BACKLOG = 1024
+"""Connections that may wait to be accepted, unless the endpoint says ``backlog=``; Twisted's 50 are few."""
+
 
 class StartFailed(Exception):
     """A part of the daemon cannot start; the text is for the operator."""
@@ -68,35 +73,19 @@ def bind(reactor: Any, descriptions: Sequence[str]) -> tuple[BoundSocket, ...]:
             reason = outcome[0].getErrorMessage() if outcome else "the endpoint does not bind at once"
             raise StartFailed(f"cannot listen on {description}: {reason}")
         outcome[0].stopReading()
+        if "backlog=" not in description and not description.startswith("systemd:"):
+            outcome[0].socket.listen(_BACKLOG)
         bound.append(BoundSocket(description, outcome[0]))
     return tuple(bound)
 
 
-@dataclass(frozen=True, slots=True)
-class Accepting:
-    """A socket that this process accepts connections from."""
-
-    port: Any
-    is_unix: bool
-
-    async def stop(self) -> None:
-        """Accept no more; the path of a ``unix:`` socket is left to whoever bound it."""
-        if self.is_unix:
-            # stopListening would remove the path although other workers still serve it.
-            self.port.stopReading()
-            self.port.socket.close()
-        else:
-            await _deferred(self.port.stopListening())
-
-
-def accept(reactor: Any, bound: Descriptor, factory: Any) -> Accepting:
-    """Serve ``factory`` on a duplicate of a bound socket."""
+def accept(reactor: Any, bound: Descriptor, factory: Any) -> Acceptor:
+    """Begin to serve ``factory`` on a bound socket."""
     if bound.description.startswith("ssl:"):
         recorder = _ContextRecorder()
         serverFromString(recorder, bound.description).listen(factory)
         factory = TLSMemoryBIOFactory(recorder.context, False, factory)
-    family = _family(bound.descriptor)
-    return Accepting(reactor.adoptStreamPort(bound.descriptor, family, factory), family == socket.AF_UNIX)
+    return Acceptor(reactor, bound.descriptor, factory)
 
 
 class _ContextRecorder:

@@ -20,7 +20,8 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import ILogObserver, Logger
 from twisted.python.failure import Failure
 
-from dataapi.service.listening import Accepting, BoundSocket, Descriptor, StartFailed, accept, bind
+from dataapi.service.acceptor import Acceptor
+from dataapi.service.listening import BoundSocket, Descriptor, StartFailed, accept, bind
 from dataapi.service.notify import Notifier
 from dataapi.service.source import Source
 from dataapi.service.state import Operated
@@ -59,7 +60,7 @@ class Root(Service):
         self._observer = observer
         self._sockets: tuple[BoundSocket, ...] = ()
         self._admin_sockets: tuple[BoundSocket, ...] = ()
-        self._admin: list[Accepting] = []
+        self._admin: list[Acceptor] = []
         self._front: Front | None = None
         self._starting: Deferred[None] | None = None
         self._stopping = False
@@ -132,7 +133,7 @@ class Root(Service):
         if self._front is not None:
             await _logged("serving", self._front.stop)
         for accepting in self._admin:
-            await _logged("the admin listener", accepting.stop)
+            accepting.stop()
         for bound in self._admin_sockets:
             await _logged("an admin socket", bound.close)
         await _logged("the embedded database", self._source.cleanup)

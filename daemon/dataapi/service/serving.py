@@ -10,7 +10,8 @@ from twisted.logger import Logger
 
 from dataapi.errors import ApiError
 from dataapi.metrics import RequestFigures, Snapshot, merge
-from dataapi.service.listening import Accepting, Descriptor, accept
+from dataapi.service.acceptor import Acceptor
+from dataapi.service.listening import Descriptor, accept
 from dataapi.service.state import ProjectState, Reloaded, State
 
 _log = Logger(namespace="dataapi.service")
@@ -66,7 +67,7 @@ class Serving:
         self._sockets = sockets
         self._requests = RequestFigures()
         self._site = make_site(self._requests)
-        self._accepting: list[Accepting] = []
+        self._accepting: list[Acceptor] = []
         self._starting = True
         self._draining = False
 
@@ -80,7 +81,7 @@ class Serving:
         """Accept no more, finish the requests in flight (for ``GRACE`` seconds), then stop the projects."""
         self._draining = True
         for accepting in self._accepting:
-            await accepting.stop()
+            accepting.stop()
         await self._site.drain(GRACE)
         for part in self._parts:
             await part.stop()
