@@ -9,6 +9,7 @@ from typing import Any
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import reflect
 from dataapi.database.script import ScriptError, connected
+from dataapi.graphql.folder import read_folder
 from dataapi.settings import Project
 
 
@@ -29,16 +30,21 @@ class Finding:
 
 
 def inspect(project: Project) -> list[Finding]:
-    """Read the project's database, when it can be reached, and return what stands out; blocks."""
+    """Read the project's documents and its database, if it can be reached; return what stands out; blocks."""
+    findings = [Finding(project.ref, text) for text in _document_faults(project)]
     try:
-        catalog = _read(project)
+        catalog = read_catalog(project)
     except ScriptError as error:
         reason = " ".join(str(error).split())
-        return [Finding(project.ref, f"the database was not checked: {reason}", wrong=False)]
-    return [Finding(project.ref, text) for text in _faults(project, catalog)]
+        return [*findings, Finding(project.ref, f"the database was not checked: {reason}", wrong=False)]
+    return [*findings, *(Finding(project.ref, text) for text in _faults(project, catalog))]
 
 
-def _read(project: Project) -> Catalog:
+def read_catalog(project: Project) -> Catalog:
+    """Read what the project's database holds; blocks.
+
+    :raises ScriptError: the database cannot be reached or asked.
+    """
     with connected(project.db_uri) as fetch:
 
         async def at_once(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -59,6 +65,18 @@ def _finish(coroutine: Coroutine[Any, Any, Catalog]) -> Catalog:
         catalog: Catalog = done.value
         return catalog
     raise AssertionError("reflection waited for something")
+
+
+def _document_faults(project: Project) -> Iterator[str]:
+    """Yield each persisted document that is left out."""
+    if project.graphql_documents is None:
+        return
+    try:
+        documents = read_folder(project.graphql_documents)
+    except OSError as error:
+        yield f"graphql-documents: {project.graphql_documents}: {error.strerror}"
+        return
+    yield from (f"graphql-documents: {problem}" for problem in documents.problems)
 
 
 def _faults(project: Project, catalog: Catalog) -> Iterator[str]:

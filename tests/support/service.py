@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import jwt
 import pytest_twisted
@@ -16,12 +17,14 @@ from dataapi.catalog.relationships import Relationships
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.pool import Pool
 from dataapi.graphql.engine import Engine
+from dataapi.graphql.folder import DocumentFolder
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.views import RoleView
+from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project
 from dataapi.web.app import make_site
 from dataapi.web.backend import Backend
-from support.memory_http import KEY, SECRET, Fake, empty_list
+from support.memory_http import KEY, SECRET
 from support.oracle import check_answer
 from treq.client import HTTPClient
 from twisted.internet import defer
@@ -107,8 +110,10 @@ class Service:
         )
         self._recorder = _Recorder(self._pool)
         self._watcher = CatalogWatcher(reactor, self._pool.fetch, self.project.db_schemas)
-        self.engine = Engine(self.project, self._recorder, lambda: self._watcher.current)
-        backend = Backend(self.project, Gate(self.project, time.time), self.engine, Fake(empty_list))
+        self._folder = folder = DocumentFolder(self.project.graphql_documents)
+        self.engine = Engine(self.project, self._recorder, self._current, lambda: folder.documents)
+        rest = RestHandler(self.project, self._recorder, self._current)
+        backend = Backend(self.project, Gate(self.project, time.time), self.engine, rest)
         self._site = make_site([backend], reactor, lambda _served: None)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
         self._port: Any = None
@@ -116,6 +121,7 @@ class Service:
 
     async def start(self) -> None:
         """Connect, reflect and listen."""
+        await self._folder.load()
         await self._pool.start()
         await self._watcher.start()
         self._port = self._reactor.listenTCP(0, self._site, interface="127.0.0.1")
@@ -127,6 +133,14 @@ class Service:
         await self._watcher.stop()
         await self._pool.stop()
 
+    def _current(self) -> Catalog | None:
+        return self._watcher.current
+
+    @property
+    def url(self) -> str:
+        """Where the service listens, without a path."""
+        return f"http://127.0.0.1:{self._port.getHost().port}"
+
     @property
     def catalog(self) -> Catalog:
         """The snapshot that serves."""
@@ -134,7 +148,8 @@ class Service:
         return self._watcher.current
 
     async def reload(self) -> None:
-        """Reflect again."""
+        """Read the persisted documents and reflect again."""
+        await self._folder.load()
         await self._watcher.reload()
 
     async def execute(self, text: str) -> list[tuple[Any, ...]]:
@@ -149,7 +164,14 @@ class Service:
         if key not in self._schemas:
             names = Names(self.catalog, Relationships(self.catalog))
             non_null = self.project.graphql_non_null_relationships
-            view = RoleView(self.catalog, names, role, non_null=non_null, max_rows=self.project.db_max_rows)
+            view = RoleView(
+                self.catalog,
+                names,
+                role,
+                non_null=non_null,
+                max_rows=self.project.db_max_rows,
+                features=self.project.graphql_features,
+            )
             self._schemas[key] = RoleSchema(view)
         return self._schemas[key]
 
@@ -194,15 +216,24 @@ class Service:
         self, body: bytes, *, role: str = "anon", headers: Mapping[str, str] | None = None
     ) -> Answer:
         """Send the bytes of a body and wait for the answer."""
-        sent = {"content-type": "application/json", "apikey": KEY, **(headers or {})}
+        sent = {"content-type": "application/json", **(headers or {})}
+        return await self._exchange("POST", "", body, role, sent)
+
+    async def get(
+        self, members: Mapping[str, str], *, role: str = "anon", headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Send a request by GET and wait for the answer."""
+        return await self._exchange("GET", f"?{urlencode(members)}", None, role, headers or {})
+
+    async def _exchange(
+        self, method: str, query: str, body: bytes | None, role: str, headers: Mapping[str, str]
+    ) -> Answer:
+        sent: Any = {"apikey": KEY, **headers}
         if role != "anon":
             sent["authorization"] = f"Bearer {token(role)}"
         self._recorder.messages.clear()
-        return await self._exchange(body, sent)
-
-    async def _exchange(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        url = f"http://127.0.0.1:{self._port.getHost().port}/graphql/v1"
-        response = await self._client.post(url, data=body, headers=dict(headers))
+        url = f"{self.url}/graphql/v1{query}"
+        response = await self._client.request(method, url, data=body, headers=sent)
         text = (await response.content()).decode()
         received = {
             name.decode().lower(): values[0].decode() for name, values in response.headers.getAllRawHeaders()

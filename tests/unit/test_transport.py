@@ -46,7 +46,7 @@ def test_null_is_the_same_as_absent(name: str) -> None:
 
 
 def test_unknown_members_are_ignored() -> None:
-    assert transport.read(post(b'{"query": "{a}", "documentId": 5}')) == GraphQLRequest("{a}")
+    assert transport.read(post(b'{"query": "{a}", "documentKey": 5}')) == GraphQLRequest("{a}")
 
 
 def test_get_reads_the_query_string_and_may_only_query() -> None:

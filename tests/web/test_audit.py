@@ -24,7 +24,7 @@ SCHEMA = build_schema("type Query { greeting: String } type Mutation { greet: St
 async def engine(request: GraphQLRequest, _caller: Caller, _http: Request) -> Answer:
     """Answer by graphql-core, stage by stage."""
     try:
-        document = parse(request.query)
+        document = parse(request.query or "")
     except GraphQLError as error:
         return Answer(Stage.PARSE, None, (dict(error.formatted),))
     errors = validate(SCHEMA, document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from dataapi.query.writer import quote_identifier
 from dataapi.settings import Project
 from dataapi.web.messages import Request
 
+_EXPLAIN = "explain (format json) "
 
 RETRIES = 3
 """How often a transaction is run again that lost to a concurrent one."""
@@ -52,7 +54,7 @@ class Transactions:
 
         :raises ApiError: what the database refuses, as the pool says it.
         """
-        settings = settings_for(request, caller) + catalog.roles[caller.role].settings
+        settings = _settings(catalog, request, caller)
         message = Message(caller.role, settings, (*self._before, *statements), read_only)
         for _ in range(RETRIES):
             try:
@@ -61,6 +63,29 @@ class Transactions:
                 if not error.serializable_retry:
                     raise
         return await self._runner.run(message)
+
+    async def explain(
+        self, catalog: Catalog, request: Request, caller: Caller, statements: Sequence[Bound]
+    ) -> list[Any]:
+        """Return what PostgreSQL plans for each statement, as ``EXPLAIN (FORMAT JSON)`` says it.
+
+        Nothing is run: neither the statements, for which a transaction that refuses to write
+        vouches, nor the pre-request function.
+
+        :raises ApiError: what the database refuses.
+        """
+        settings = _settings(catalog, request, caller)
+        plans = []
+        for bound in statements:
+            statement = Statement(f"{_EXPLAIN}{bound.statement.text}", bound.statement.types, prepared=False)
+            message = Message(caller.role, settings, (Bound(statement, bound.values),), read_only=True)
+            [[plan]] = await self._runner.run(message)
+            plans.append(json.loads(plan))
+        return plans
+
+
+def _settings(catalog: Catalog, request: Request, caller: Caller) -> tuple[tuple[str, str], ...]:
+    return settings_for(request, caller) + catalog.roles[caller.role].settings
 
 
 def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:

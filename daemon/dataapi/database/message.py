@@ -17,10 +17,12 @@ class Statement:
 
     :ivar types: the SQL type name of each slot, such as ``bigint`` or ``text[]``;
         ``unknown`` leaves it to PostgreSQL to infer from the place of the slot.
+    :ivar prepared: False for what ``PREPARE`` does not take, such as ``EXPLAIN``.
     """
 
     text: str
     types: tuple[str, ...]
+    prepared: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataapi.errors import DatabaseError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from dataapi.database.message import Message, Statement
+    from dataapi.database.message import Bound, Message, Statement
 
 _Key = tuple[str, "Statement"]
 _UNSAFE = re.compile(r"[^a-z0-9_]+")
@@ -64,6 +64,9 @@ class Prepared:
         changes, reuses = bool(self._surplus), False
         self._surplus.clear()
         for bound in message.statements:
+            if not bound.statement.prepared:
+                _inline(bound, parts, values)
+                continue
             key = (message.role, bound.statement)
             entry = self._entries.get(key)
             if entry is None:
@@ -112,10 +115,14 @@ def compose_inlined(message: Message, search_path: tuple[str, ...]) -> Composed:
     _check_values(message)
     parts, values = open_message(message, search_path)
     for bound in message.statements:
-        template = render.inlined(bound.statement.text, bound.statement.types)
-        parts.append(template.text + ";")
-        values.extend(template.arrange(bound.values))
+        _inline(bound, parts, values)
     return Composed("".join(parts), values, changes=False, reuses=False)
+
+
+def _inline(bound: Bound, parts: list[str], values: list[object]) -> None:
+    template = render.inlined(bound.statement.text, bound.statement.types)
+    parts.append(template.text + ";")
+    values.extend(template.arrange(bound.values))
 
 
 def _check_values(message: Message) -> None:

@@ -12,19 +12,25 @@ from typing import Any
 class GraphQLRequest:
     """The members of a GraphQL-over-HTTP request, their JSON types already checked.
 
+    :ivar query: the text of the document, None when it is named by one of the last two members.
     :ivar read_only: the request came by GET, so that only queries may run.
+    :ivar document_id: the id of a persisted document.
+    :ivar persisted_hash: the hash of one, as Apollo sends it in ``extensions.persistedQuery``.
     """
 
-    query: str
+    query: str | None
     operation_name: str | None = None
     variables: Mapping[str, Any] | None = None
     extensions: Mapping[str, Any] | None = None
     read_only: bool = False
+    document_id: str | None = None
+    persisted_hash: str | None = None
 
 
 class Stage(Enum):
     """How far an operation came, which decides the HTTP status (reference/graphql.md 2.2)."""
 
+    DOCUMENT = "document"  # there is no such document, or it may not run
     PARSE = "parse"
     VALIDATION = "validation"
     VARIABLES = "variables"

@@ -19,9 +19,11 @@ from dataapi.graphql.cache import BoundedCache
 from dataapi.graphql.document import Document, Operation, Rejected
 from dataapi.graphql.introspection import Introspection
 from dataapi.graphql.limits import Limits
+from dataapi.graphql.persisted import Documents, document_text
 from dataapi.graphql.plan import Plan, check_cost, introspection_fields, plan_mutation, plan_query
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.views import RoleView
+from dataapi.graphql.wanted import Wanted
 from dataapi.query.changes import RAISED
 from dataapi.settings import Project
 from dataapi.web.messages import Request
@@ -60,11 +62,19 @@ class Engine:
     """Answers GraphQL requests.
 
     :param catalog: returns the snapshot that serves now, None while there is none.
+    :param documents: returns the persisted documents, None when no folder has any.
     """
 
-    def __init__(self, project: Project, runner: Runner, catalog: Callable[[], Catalog | None]) -> None:
+    def __init__(
+        self,
+        project: Project,
+        runner: Runner,
+        catalog: Callable[[], Catalog | None],
+        documents: Callable[[], Documents | None] = lambda: None,
+    ) -> None:
         self._project = project
         self._catalog = catalog
+        self._documents = documents
         self._transactions = Transactions(project, runner)
         self._limits = Limits(
             project.graphql_max_depth,
@@ -82,19 +92,33 @@ class Engine:
         """Answer a request; raises ``ApiError`` when it cannot be answered at all."""
         catalog = catalog_for(self._catalog(), caller)
         role = self._role(catalog, caller.role)
+        wanted = Wanted.of(request.extensions)
+        told: dict[str, Any] = {}
         try:
-            document = self._document(role, request.query)
-            operation = document.operation(request.operation_name)
+            text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
+            wanted.check(caller)
+            operation = self._document(role, text).operation(request.operation_name)
             if request.read_only and operation.is_mutation:
                 raise Rejected(Stage.METHOD, GraphQLError("A mutation must be sent by POST, not by GET."))
             variables = operation.coerce(request.variables or {})
-            plan = await self._plan(role, operation, variables, request)
+            plan = await self._plan(role, operation, variables, text)
+            if wanted.cost:
+                told["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
             check_cost(plan, variables, self._limits.cost)
+            bound = plan.bind(variables)
+            if wanted.explain:
+                told["explain"] = await self._transactions.explain(catalog, http, caller, bound)
+            data = plan.constant
+            if bound:
+                read_only = not operation.is_mutation
+                [[data]] = await self._transactions.run(catalog, http, caller, bound, read_only=read_only)
         except Rejected as rejected:
-            return Answer(rejected.stage, None, _formatted(rejected.errors))
+            return Answer(rejected.stage, None, _formatted(rejected.errors), told)
         except GraphQLError as error:
-            return Answer(Stage.EXECUTION, "null", _formatted((error,)))
-        return await self._execute(operation, plan, variables, catalog, caller, http)
+            return Answer(Stage.EXECUTION, "null", _formatted((error,)), told)
+        except DatabaseError as error:
+            return Answer(Stage.EXECUTION, "null", (_database_error(error),), told)
+        return Answer(Stage.EXECUTION, data, _formatted(plan.errors), told)
 
     def _role(self, catalog: Catalog, role: str) -> _RoleState:
         if catalog.generation != self._generation or self._names is None:
@@ -114,8 +138,9 @@ class Engine:
         return document
 
     async def _plan(
-        self, role: _RoleState, operation: Operation, variables: Mapping[str, Any], request: GraphQLRequest
+        self, role: _RoleState, operation: Operation, variables: Mapping[str, Any], text: str
     ) -> Plan:
+        """Return the operation's plan; the text is that of its document."""
         shape = operation.shape(variables)
         plan: Plan | None = operation.plans.get(shape)
         if plan is not None:
@@ -125,8 +150,9 @@ class Engine:
         fields = introspection_fields(operation, role.schema, variables)
         introspected: dict[str, str] = {}
         if fields:
-            text = f"{request.operation_name}:{request.query}"
-            introspected = await role.introspection.answer(operation, fields, variables, text)
+            name = operation.node.name
+            key = f"{name.value if name else ''}:{text}"
+            introspected = await role.introspection.answer(operation, fields, variables, key)
         if operation.is_mutation:
             plan = plan_mutation(operation, role.schema, variables)
         else:
@@ -134,27 +160,6 @@ class Engine:
         if not fields:  # an introspection answer may depend on a variable's value
             operation.plans.put(shape, plan)
         return plan
-
-    async def _execute(
-        self,
-        operation: Operation,
-        plan: Plan,
-        variables: Mapping[str, Any],
-        catalog: Catalog,
-        caller: Caller,
-        http: Request,
-    ) -> Answer:
-        if not plan.statements:
-            return Answer(Stage.EXECUTION, plan.constant, _formatted(plan.errors))
-        try:
-            bound = plan.bind(variables)
-            read_only = not operation.is_mutation
-            rows = await self._transactions.run(catalog, http, caller, bound, read_only=read_only)
-        except GraphQLError as error:
-            return Answer(Stage.EXECUTION, "null", _formatted((error,)))
-        except DatabaseError as error:
-            return Answer(Stage.EXECUTION, "null", (_database_error(error),))
-        return Answer(Stage.EXECUTION, rows[0][0], _formatted(plan.errors))
 
 
 def _formatted(errors: tuple[GraphQLError, ...]) -> tuple[Mapping[str, Any], ...]:

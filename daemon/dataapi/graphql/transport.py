@@ -19,6 +19,8 @@ JSON = "application/json; charset=utf-8"
 
 _OFFERS = (JSON, GRAPHQL_RESPONSE)
 _BAD_REQUEST = "BAD_REQUEST"
+# Each of these can say which document is meant.
+_DOCUMENT_MEMBERS = ("query", "documentId", "extensions")
 
 
 def read(request: Request) -> GraphQLRequest:
@@ -57,11 +59,11 @@ def media_type_of(request: Request) -> str:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a person's browser asks, by GET and without a query, so that a page is the answer."""
+    """Whether a person's browser asks, by GET and without a document, so that a page is the answer."""
     return (
         request.method in ("GET", "HEAD")
         and "text/html" in request.headers.get("accept", "")
-        and not any(name == "query" for name, _ in querystring.lenient_pairs(request.query))
+        and not any(name in _DOCUMENT_MEMBERS for name, _ in querystring.lenient_pairs(request.query))
     )
 
 
@@ -148,7 +150,7 @@ def _object(body: bytes) -> dict[str, Any]:
 def _from_query(query: str) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in querystring.pairs(query):
-        if name in ("query", "operationName"):
+        if name in ("query", "operationName", "documentId"):
             members[name] = value
         elif name in ("variables", "extensions") and value:
             members[name] = _json(value, f"The parameter {name}")
@@ -157,21 +159,40 @@ def _from_query(query: str) -> dict[str, Any]:
 
 
 def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
-    query = members.get("query")
-    if query is None:
-        _refuse("query is missing; expected the text of a GraphQL document")
-    if not isinstance(query, str):
-        _refuse(f"query must be a string, not {_kind(query)}")
-    operation_name = members.get("operationName")
-    if operation_name is not None and not isinstance(operation_name, str):
-        _refuse(f"operationName must be a string, not {_kind(operation_name)}")
+    for name in ("query", "documentId", "operationName"):
+        value = members.get(name)
+        if value is not None and not isinstance(value, str):
+            _refuse(f"{name} must be a string, not {_kind(value)}")
     for name in ("variables", "extensions"):
         value = members.get(name)
         if value is not None and not isinstance(value, dict):
             _refuse(f"{name} must be an object", f"{name} is {_kind(value)}.")
+    query, document_id, extensions = (members.get(name) for name in _DOCUMENT_MEMBERS)
+    if query is not None and document_id is not None:
+        _refuse("query and documentId are both there; expected one of them")
+    persisted_hash = None
+    if query is None and document_id is None:
+        persisted_hash = _persisted_hash(extensions)
+        if persisted_hash is None:
+            _refuse("query is missing; expected the text of a GraphQL document, or the documentId of one")
     return GraphQLRequest(
-        query, operation_name, members.get("variables"), members.get("extensions"), read_only
+        query,
+        members.get("operationName"),
+        members.get("variables"),
+        extensions,
+        read_only,
+        document_id,
+        persisted_hash,
     )
+
+
+def _persisted_hash(extensions: Any) -> str | None:
+    """Return the hash by which Apollo's clients name a document, if there is one."""
+    match extensions:
+        case {"persistedQuery": {"sha256Hash": str(found)}}:
+            return found
+        case _:
+            return None
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -15,6 +15,7 @@ from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.graphql.engine import Engine
+from dataapi.graphql.folder import DocumentFolder
 from dataapi.metrics import Snapshot
 from dataapi.rest.handler import RestHandler
 from dataapi.service.state import ProjectState
@@ -47,7 +48,8 @@ class ProjectPart:
         listen = partial(Listener, reactor, project.db_uri) if project.db_channel_enabled else None
         self._watcher = CatalogWatcher(reactor, self._pool.fetch, project.db_schemas, listen)
         self._gate = Gate(project, time.time)
-        self._engine = engine = Engine(project, self._pool, self._catalog)
+        self._folder = folder = DocumentFolder(project.graphql_documents)
+        self._engine = engine = Engine(project, self._pool, self._catalog, lambda: folder.documents)
         self._rest = RestHandler(project, self._pool, self._catalog)
         self.backend = Backend(project, self._gate, engine, self._rest)
 
@@ -56,6 +58,7 @@ class ProjectPart:
 
     async def start(self) -> None:
         """Connect and load the first catalog; when that takes too long, go on while it is tried again."""
+        await self._folder.load()
         await self._pool.start()
         loaded: Deferred[None] = Deferred()
         watching = Deferred.fromCoroutine(self._watcher.start())
@@ -74,7 +77,8 @@ class ProjectPart:
         await self._pool.stop()
 
     async def reload(self) -> int:
-        """Read the catalog again and return its generation."""
+        """Read the persisted documents and the catalog again; return the catalog's generation."""
+        await self._folder.load()
         return (await self._watcher.reload()).generation
 
     def state(self) -> ProjectState:

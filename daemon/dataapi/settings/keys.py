@@ -75,6 +75,8 @@ PROJECT = {
     "graphql-max-aliases": _POSITIVE,
     "graphql-max-tokens": _POSITIVE,
     "graphql-max-cost": _POSITIVE,
+    "graphql-documents": Key(parsers.folder),
+    "graphql-documents-only": _SWITCH,
     "graphql-non-null-relationships": _SWITCH,
     "graphql-features": _list(parsers.features),
     "max-body": _POSITIVE,

@@ -194,6 +194,8 @@ def _project(reading: _Reading, section: str) -> dict[str, Any]:
     values.setdefault("organization", DEFAULT_ORGANIZATION)
     if "db_uri" not in values:
         wrong("db-uri", "expected a connection string such as postgresql://authenticator@127.0.0.1/app")
+    if values.get("graphql_documents_only") and "graphql_documents" not in values:
+        wrong("graphql-documents-only", "no document could run: expected graphql-documents, or no")
     _check_keys(values, wrong)
     return values
 

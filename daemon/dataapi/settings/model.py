@@ -54,6 +54,8 @@ class Project:
     graphql_max_aliases: int = 100
     graphql_max_tokens: int = 10_000
     graphql_max_cost: int = 100_000
+    graphql_documents: Path | None = None
+    graphql_documents_only: bool = False
     graphql_non_null_relationships: bool = False
     graphql_features: frozenset[str] = frozenset()
     max_body: int = 1_048_576

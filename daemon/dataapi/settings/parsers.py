@@ -6,6 +6,7 @@ import ipaddress
 import math
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataapi.access.keys import parse as parse_keys
@@ -190,6 +191,14 @@ def features(value: str) -> frozenset[str]:
     if unknown:
         raise Rejected(f"expected some of {', '.join(FEATURES)}")
     return frozenset(names)
+
+
+def folder(value: str) -> Path:
+    """Read the path of a folder that is there; a relative one begins where the daemon is started."""
+    path = Path(value).absolute()
+    if not path.is_dir():
+        raise Rejected("expected a folder that exists")
+    return path
 
 
 def api_keys(value: str) -> tuple[str, ...]:

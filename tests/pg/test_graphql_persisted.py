@@ -1,0 +1,176 @@
+"""Persisted documents over HTTP: by id, by hash, and when nothing else may run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.service import Service, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.postgres import Server
+
+GRAPHQL = "application/graphql-response+json"
+ARTIST = "query Artist($id: Int!) { artistByPk(artistId: $id) { name } }"
+RENAME = (
+    'mutation { updateArtistCollection(set: {name: "x"}, filter: {artistId: {eq: -1}}) { affectedCount } }'
+)
+TWO = "query A { a: __typename } query B { b: __typename }"
+INTROSPECTION = "{ __schema { queryType { name } } }"
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("documents")
+    (path / "Artist.graphql").write_text(f"{ARTIST}\n")
+    (path / "relay.json").write_text(json.dumps({"9b1d": RENAME, "two": TWO, "types": INTROSPECTION}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def api(server: Server, folder: Path, reactor: Any) -> Iterator[Service]:
+    database = server.create_chinook()
+    database.execute("comment on schema public is '@graphql({\"inflect_names\": true})'")
+    with serving(reactor, database, graphql_documents=folder) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def closed(server: Server, folder: Path, reactor: Any) -> Iterator[Service]:
+    """Serve the folder's documents and no others."""
+    database = server.create_chinook()
+    database.execute(
+        'comment on schema public is \'@graphql({"inflect_names": true, "introspection": true})\''
+    )
+    with serving(reactor, database, graphql_documents=folder, graphql_documents_only=True) as service:
+        yield service
+
+
+async def post(api: Service, *, accept: str = GRAPHQL, role: str = "anon", **members: Any) -> Any:
+    return await api.send(json.dumps(members).encode(), role=role, headers={"accept": accept})
+
+
+@pytest.mark.parametrize(
+    "document_id",
+    ["Artist", sha256(ARTIST), f"sha256:{sha256(ARTIST)}", f"sha256:{sha256(ARTIST + chr(10))}"],
+    ids=["name", "hash", "prefixed hash", "hash with the file's line end"],
+)
+async def test_an_id_stands_for_the_text(api: Service, document_id: str) -> None:
+    """A file's name and its text's hash are ids, by POST and by GET."""
+    expected = {"artistByPk": {"name": "AC/DC"}}
+    assert (await post(api, documentId=document_id, variables={"id": 1})).data == expected
+    assert (await api.get({"documentId": document_id, "variables": '{"id": 1}'})).data == expected
+
+
+async def test_ids_of_a_manifest_are_ids(api: Service) -> None:
+    """What Relay's compiler writes needs no change."""
+    answer = await post(api, documentId="9b1d", role="authenticated")
+    assert answer.data == {"updateArtistCollection": {"affectedCount": 0}}
+
+
+async def test_operation_name_chooses_in_a_persisted_document(api: Service) -> None:
+    """A document of several operations is used like one that is sent."""
+    assert (await post(api, documentId="two", operationName="B")).data == {"b": "Query"}
+    assert (await post(api, documentId="two")).error.startswith("Must provide operation name")
+
+
+async def test_a_persisted_mutation_needs_post(api: Service) -> None:
+    """Appendix A of the GraphQL-over-HTTP draft: 405."""
+    answer = await api.get({"documentId": "9b1d"}, role="authenticated")
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(("accept", "status"), [(GRAPHQL, 400), ("application/json", 200)])
+async def test_an_unknown_id_is_a_request_error(api: Service, accept: str, status: int) -> None:
+    """One error with a code and no data; statuses are those of other request errors (2.2)."""
+    answers = [
+        await post(api, accept=accept, documentId="nobody"),
+        await api.get({"documentId": "nobody"}, headers={"accept": accept}),
+    ]
+    for answer in answers:
+        assert answer.status == status
+        assert answer.headers["content-type"].startswith(accept)
+        assert answer.body == {
+            "errors": [
+                {
+                    "message": "No document has the id 'nobody'.",
+                    "extensions": {"code": "PERSISTED_DOCUMENT_NOT_FOUND"},
+                }
+            ]
+        }
+
+
+async def test_apollo_names_a_document_by_its_hash(api: Service) -> None:
+    """``extensions.persistedQuery`` without a query, as Apollo's clients send it by POST and by GET."""
+    extensions = {"persistedQuery": {"version": 1, "sha256Hash": sha256(ARTIST)}}
+    expected = {"artistByPk": {"name": "Accept"}}
+    assert (await post(api, extensions=extensions, variables={"id": 2})).data == expected
+    members = {"extensions": json.dumps(extensions), "variables": '{"id": 2}'}
+    # A browser's Accept header must not bring the console page: this is a request.
+    answer = await api.get(members, headers={"accept": "text/html,*/*;q=0.8"})
+    assert answer.data == expected
+
+
+@pytest.mark.parametrize(("accept", "status"), [(GRAPHQL, 400), ("application/json", 200)])
+async def test_apollo_hears_that_a_hash_is_unknown(api: Service, accept: str, status: int) -> None:
+    """Its clients know the refusal by these words and send the text, which is not remembered."""
+    extensions = {"persistedQuery": {"version": 1, "sha256Hash": sha256("{ __typename }")}}
+    for _ in range(2):
+        answer = await post(api, accept=accept, extensions=extensions)
+        assert answer.status == status
+        assert answer.body == {
+            "errors": [
+                {"message": "PersistedQueryNotFound", "extensions": {"code": "PERSISTED_QUERY_NOT_FOUND"}}
+            ]
+        }
+        sent = await post(api, accept=accept, extensions=extensions, query="{ __typename }")
+        assert sent.data == {"__typename": "Query"}
+
+
+async def test_query_and_id_together_are_refused(api: Service) -> None:
+    """It would be open which of them is meant."""
+    answer = await post(api, query="{ __typename }", documentId="Artist")
+    assert answer.status == 400
+    assert answer.error == "query and documentId are both there; expected one of them"
+
+
+@pytest.mark.parametrize("accept", [GRAPHQL, "application/json"])
+async def test_nothing_else_runs_when_only_documents_may(closed: Service, accept: str) -> None:
+    """``graphql-documents-only = yes``: the error says what to send; a kept document's text still runs."""
+    answer = await post(closed, accept=accept, query="{ __typename }")
+    assert answer.status == (400 if accept == GRAPHQL else 200)
+    assert "data" not in answer.body
+    assert answer.errors[0]["extensions"] == {"code": "PERSISTED_DOCUMENT_REQUIRED"}
+    assert answer.messages == ()
+    assert (await post(closed, query=ARTIST, variables={"id": 1})).data == {"artistByPk": {"name": "AC/DC"}}
+    assert (await post(closed, documentId="two", operationName="A")).data == {"a": "Query"}
+
+
+async def test_introspection_is_like_any_document_when_only_documents_may_run(closed: Service) -> None:
+    """It is refused unless the folder holds that very document."""
+    answer = await post(closed, query="{ __schema { types { name } } }")
+    assert answer.errors[0]["extensions"] == {"code": "PERSISTED_DOCUMENT_REQUIRED"}
+    assert (await post(closed, documentId="types")).data == {"__schema": {"queryType": {"name": "Query"}}}
+
+
+async def test_a_reload_reads_the_folder_again(api: Service, folder: Path) -> None:
+    """Documents come and go without a restart; what cannot be used leaves the rest alone."""
+    added = folder / "Later.graphql"
+    added.write_text("{ later: __typename }")
+    (folder / "broken.graphql").write_text("{")
+    assert (await post(api, documentId="Later")).status == 400
+    await api.reload()
+    assert (await post(api, documentId="Later")).data == {"later": "Query"}
+    added.unlink()
+    await api.reload()
+    assert (await post(api, documentId="Later")).status == 400
+    assert (await post(api, documentId="two", operationName="A")).data == {"a": "Query"}
