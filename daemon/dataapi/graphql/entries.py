@@ -10,6 +10,7 @@ from graphql import GraphQLArgument, GraphQLDefaultInput, GraphQLField, GraphQLI
 
 from dataapi.catalog.names import lower_first
 from dataapi.graphql.common import NODE
+from dataapi.graphql.defaults import shown_default
 from dataapi.graphql.functions import FunctionEntry, FunctionViews, Shape
 from dataapi.graphql.lazy import Make
 from dataapi.graphql.scalars import DATETIME, OPAQUE
@@ -70,9 +71,11 @@ MutationEntry = InsertEntry | UpdateEntry | DeleteEntry | FunctionEntry
 def _function_field(types: TableTypes, entry: FunctionEntry) -> GraphQLField:
     """Return the field of a function."""
     arguments = {}
+    overloaded = len(entry.candidates) > 1  # a default would count as given when the overload is chosen
     for name, (item, is_required) in entry.arguments().items():
         type_ = OPAQUE if item.composite is not None else types.output_type(item.wire)
-        arguments[name] = GraphQLArgument(required(type_) if is_required else type_)
+        default = None if overloaded else shown_default(item.argument.default, item.wire)
+        arguments[name] = GraphQLArgument(required(type_) if is_required else type_, default=default)
     match entry:
         case FunctionEntry(shape=Shape.ROWS, view=TableView() as view):
             field = types.collection_field(view, entry.description)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from dataapi.catalog.directives import is_graphql_name
@@ -19,6 +19,7 @@ from dataapi.graphql.scalars import OPAQUE
 from dataapi.graphql.views import RoleView, TableView
 from dataapi.graphql.wire import Wire, wire_of
 from dataapi.query.algebra import Form
+from dataapi.query.writer import qualified
 
 COLLECTION_ARGUMENTS = frozenset({"first", "last", "before", "after", "offset", "filter", "orderBy"})
 
@@ -162,8 +163,19 @@ class FunctionViews:
                 return None
             if not self._view.shows(wire):
                 return None
+            if wire.parameter == "unknown" and composite is None:
+                wire = self._with_type(wire, argument.type)
             found.append(FunctionArgument(name, argument, wire, composite))
         return tuple(found)
+
+    def _with_type(self, wire: Wire, oid: int) -> Wire:
+        """Return the wire form with the type's own name where the role may use it.
+
+        PostgreSQL chooses among overloads by the types of their arguments, and takes one that is left
+        open for a text.
+        """
+        found = self._catalog.types[oid]
+        return replace(wire, parameter=qualified(found)) if self._view.shows_schema(found.schema) else wire
 
     def _is_row(self, oid: int) -> bool:
         return self._catalog.types[oid].relation in self._catalog.tables
