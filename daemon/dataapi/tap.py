@@ -27,7 +27,12 @@ class Options(usage.Options):
     """What may follow ``twistd dataapi``."""
 
     synopsis = "[options]"
-    longdesc = "Serves a PostgreSQL database as GraphQL and REST APIs."
+    longdesc = (
+        "Serves a PostgreSQL database as GraphQL and REST APIs. "
+        "SIGHUP reads the database's catalog again (the configuration is read at start only); "
+        "SIGTERM answers the requests in flight and ends, a second one ends at once. "
+        "--embedded may stand alone or name a folder."
+    )
     optFlags = (  # noqa: N815 - usage.Options
         ["demo", None, "Run with a PostgreSQL of our own, a sample schema and fresh keys, all printed."],
     )

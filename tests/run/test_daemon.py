@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,7 +52,12 @@ def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def in_background(daemon: Daemon, query: str) -> tuple[threading.Thread, list[Answer]]:
     """Send a query from another thread."""
     answers: list[Answer] = []
-    thread = threading.Thread(target=lambda: answers.append(daemon.graphql(query)))
+
+    def send() -> None:
+        with contextlib.suppress(ConnectionError, HTTPException):
+            answers.append(daemon.graphql(query))
+
+    thread = threading.Thread(target=send)
     thread.start()
     return thread, answers
 
@@ -225,6 +231,19 @@ def _refuses(port: int) -> bool:
     except ConnectionRefusedError:
         return True
     return False
+
+
+def test_a_second_signal_does_not_wait(served: Database, tmp_path: Path) -> None:
+    """Who asks twice need not wait for requests in flight; the exit status tells of it."""
+    with Daemon(tmp_path, served.uri) as daemon:
+        daemon.wait_ready()
+        thread, answers = in_background(daemon, SLOW)
+        wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 1, "the request in flight")
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: _refuses(daemon.port), "the beginning of the end")
+        assert daemon.stop() == 1
+        thread.join(PATIENCE)
+        assert answers == []
 
 
 def test_idle_connections_do_not_hold_up_the_end(served: Database, tmp_path: Path) -> None:

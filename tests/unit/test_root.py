@@ -136,7 +136,7 @@ def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture(autouse=True)
 def _signals() -> Iterator[None]:
     """Keep this process's own signal handlers."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
     for number, handler in kept.items():
         signal.signal(number, handler)
@@ -203,7 +203,7 @@ def test_a_part_that_fails_to_stop_does_not_keep_the_others() -> None:
 
 
 def test_signals_mean_what_operators_expect() -> None:
-    """SIGHUP reloads between RELOADING and READY; SIGTERM stops, once."""
+    """SIGHUP reloads between RELOADING and READY; SIGTERM stops."""
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -213,10 +213,23 @@ def test_signals_mean_what_operators_expect() -> None:
     assert daemon.events == ["RELOADING=1", "reload", "READY=1"]
     signal.raise_signal(signal.SIGTERM)
     assert daemon.events[3:] == ["reactor stop"]
-    daemon.root.stopService()
-    signal.raise_signal(signal.SIGTERM)
-    assert daemon.events.count("reactor stop") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_asks_twice_does_not_wait(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    """A second signal ends the process at once, with a status that says that it was no orderly end."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.front.started.callback(None)
+    left: list[int] = []
+    monkeypatch.setattr(root, "_leave", left.append)
+    stopping = daemon.root.stopService()
+    assert left == []
+    signal.raise_signal(number)
+    assert left == [1]
     daemon.front.stopped.callback(None)
+    assert stopping.called
 
 
 def test_twistd_is_given_our_log_observer() -> None:

@@ -122,6 +122,8 @@ class Root(Service):
         """Stop the parts; the Deferred fires when nothing is left to wait for."""
         super().stopService()
         self._stopping = True
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._on_signal(number, self._leave_at_once)
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
@@ -143,13 +145,20 @@ class Root(Service):
 
     def _handle_signals(self) -> None:
         """Make SIGTERM an ordinary stop (twistd would end by the signal) and SIGHUP a reload."""
-        signal.signal(signal.SIGTERM, lambda _number, _frame: self._reactor.callFromThread(self._terminate))
-        signal.signal(signal.SIGHUP, lambda _number, _frame: self._reactor.callFromThread(self._hang_up))
+        self._on_signal(signal.SIGTERM, self._terminate)
+        self._on_signal(signal.SIGHUP, self._hang_up)
+
+    def _on_signal(self, number: signal.Signals, action: Callable[[], None]) -> None:
+        signal.signal(number, lambda _number, _frame: self._reactor.callFromThread(action))
 
     def _terminate(self) -> None:
-        if not self._stopping:
-            _log.info("stopping on SIGTERM")
-            self._reactor.stop()
+        _log.info("stopping on SIGTERM")
+        self._reactor.stop()
+
+    def _leave_at_once(self) -> None:
+        """Wait for nothing more, for the operator asked twice; workers and our database end by themselves."""
+        _log.warn("asked twice to stop: requests in flight are given up")
+        _leave(1)
 
     def _hang_up(self) -> None:
         if self._front is not None and not self._stopping:
@@ -178,10 +187,10 @@ async def _logged(what: str, stop: Callable[[], Awaitable[None]]) -> None:
 
 def _exit_with(status: int) -> None:
     """Make the process exit with ``status``: whatever stops the reactor, twistd itself exits with 0."""
+    atexit.register(_leave, status)
 
-    def leave() -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
 
-    atexit.register(leave)
+def _leave(status: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,61 @@
+"""A daemon with a PostgreSQL of its own, configured by the environment alone."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING
+
+from support.daemon import PATIENCE, TWISTD, environment, free_port, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def embedded(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Run a daemon that keeps its database in a folder; give its process and admin port."""
+    port, admin = free_port(), free_port()
+    variables = {
+        "DATAAPI_DATAAPI_ADMIN_LISTEN": f"tcp:{admin}:interface=127.0.0.1",
+        "DATAAPI_PROJECT_REQUIRE_API_KEY": "no",
+    }
+    listen = f"tcp:{port}:interface=127.0.0.1"
+    with (folder / "output").open("ab") as output:
+        process = subprocess.Popen(
+            [TWISTD, "-n", "--pidfile=", "dataapi", "--listen", listen, "--embedded", str(folder / "kept")],
+            cwd=folder, env=environment(variables), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+        )  # fmt: skip
+    try:
+        wait_for(lambda: process.poll() is not None or status(admin) == 200, "/ready", 60)
+        assert process.poll() is None, (folder / "output").read_text()
+        yield process, admin
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def status(port: int) -> int | None:
+    """Return the status of ``/ready``, None when nobody answers."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+        try:
+            connection.request("GET", "/ready")
+            return connection.getresponse().status
+        except OSError:
+            return None
+
+
+def test_the_embedded_server_runs_with_the_daemon_and_keeps_its_data(tmp_path: Path) -> None:
+    """``--embedded DIR`` starts a PostgreSQL with its data in the folder, stops it, and finds it again."""
+    for _ in range(2):
+        with embedded(tmp_path) as (process, _admin):
+            made = (tmp_path / "kept" / "data" / "PG_VERSION").stat()
+            assert (tmp_path / "kept" / "data" / "postmaster.pid").exists()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0
+            assert not (tmp_path / "kept" / "data" / "postmaster.pid").exists()
+    assert (tmp_path / "kept" / "data" / "PG_VERSION").stat() == made
