@@ -71,6 +71,7 @@ class _Writing:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self._last_child = ""
         self.queries: list[str] = []
 
     def insert(
@@ -90,7 +91,8 @@ class _Writing:
         keys = dict.fromkeys((*returned, *(own for child in row.children for _, own in child.pairs)))
         self.queries.append(f"{name} as ({self._insert_sql(row, taken, keys, selection)})")
         for child in row.children:
-            self.insert(child.row, tuple((column, _key(name, own)) for column, own in child.pairs), ())
+            keys_of_row = tuple((column, _key(name, own)) for column, own in child.pairs)
+            self._last_child = self.insert(child.row, keys_of_row, ())
         return name
 
     def _insert_sql(
@@ -100,13 +102,22 @@ class _Writing:
         cells = [(name, "null" if cell is None else self._writer.slot(cell)) for name, cell in row.values]
         cells += taken
         names = ", ".join(quote_identifier(name) for name, _ in cells)
-        source = f"({names}) values ({', '.join(value for _, value in cells)})" if cells else "default values"
+        values = ", ".join(value for _, value in cells)
+        source = f"({names}) select {values}{self._after() if taken else ''}" if cells else "default values"
         items = [f"{target.column(name)} as {_returned(name)}" for name in keys]
         if selection is not None:
             items.append(selection(target))
         # Something must be returned for a later query to depend on.
         returning = ", ".join(items) or "1"
         return f"insert into {qualified(row.table)} as {target.alias} {source} returning {returning}"
+
+    def _after(self) -> str:
+        """Return a clause that lets the child before this one be inserted first.
+
+        PostgreSQL runs queries that nothing reads in any order; reading one another, they run,
+        and generated keys grow, in the order in which the rows are given.
+        """
+        return f" where (select count(*) from {self._last_child}) >= 0" if self._last_child else ""
 
 
 def _returned(column: str) -> str:
