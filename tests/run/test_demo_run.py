@@ -79,6 +79,15 @@ def test_printed_graphql_command_answers(running: RunningDemo) -> None:
     assert len(posts) == 2, "the draft is not for anonymous callers"
 
 
+def test_printed_rest_command_answers(running: RunningDemo) -> None:
+    """The second one reads a table in the order asked for."""
+    assert running.pasted(1) == [
+        {"player": "ada", "score": 310},
+        {"player": "chiyo", "score": 275},
+        {"player": "bruno", "score": 190},
+    ]
+
+
 def test_ctrl_c_ends_it_and_leaves_nothing(running: RunningDemo) -> None:
     """It ends by the signal, as shells expect, but not before database and files are gone."""
     found = re.search(r"host=(\S+?)&", running.text)
