@@ -66,8 +66,8 @@ class Transactions:
 
     async def explain(
         self, catalog: Catalog, request: Request, caller: Caller, statements: Sequence[Bound]
-    ) -> list[Any]:
-        """Return what PostgreSQL plans for each statement, as ``EXPLAIN (FORMAT JSON)`` says it.
+    ) -> list[dict[str, Any]]:
+        """Return each ``statement`` and the ``plan`` that ``EXPLAIN (FORMAT JSON)`` gives for it.
 
         Nothing is run: neither the statements, for which a transaction that refuses to write
         vouches, nor the pre-request function.
@@ -80,7 +80,7 @@ class Transactions:
             statement = Statement(f"{_EXPLAIN}{bound.statement.text}", bound.statement.types, prepared=False)
             message = Message(caller.role, settings, (Bound(statement, bound.values),), read_only=True)
             [[plan]] = await self._runner.run(message)
-            plans.append(json.loads(plan))
+            plans.append({"statement": bound.statement.text, "plan": json.loads(plan)})
         return plans
 
 
