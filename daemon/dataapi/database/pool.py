@@ -8,7 +8,6 @@ cancel request is on its way to it, and it is known what is prepared on it; else
 from __future__ import annotations
 
 import random as _random
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -20,6 +19,7 @@ from dataapi.database.background import Background
 from dataapi.database.backoff import Retry
 from dataapi.database.cancel import Canceller, ControlConnection, ProtocolCancel, end_statement
 from dataapi.database.connection import ConnectionDied
+from dataapi.database.figures import Figures
 from dataapi.database.line import WaitingLine
 from dataapi.database.prepared import Prepared
 from dataapi.database.session import Session
@@ -30,28 +30,6 @@ if TYPE_CHECKING:
     from dataapi.database.connection import Rows
     from dataapi.database.message import Message
     from dataapi.errors import ApiError
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What a pool is doing.
-
-    :ivar size: the most connections it may have.
-    :ivar open: connections it has; ``idle`` of them are free and ``in_use`` are not.
-    :ivar waiting: messages that wait for a connection now.
-    :ivar timeouts: messages that waited in vain, since the start.
-    :ivar connects: connections made, since the start.
-    :ivar cancels: statements given up by their callers, since the start.
-    """
-
-    size: int
-    open: int
-    idle: int
-    in_use: int
-    waiting: int
-    timeouts: int
-    connects: int
-    cancels: int
 
 
 class Pool:
