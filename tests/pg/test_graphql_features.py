@@ -366,7 +366,8 @@ async def test_groups_have_keys_aggregates_and_a_having_filter(reading: Service)
             groupBy(by: [artist_id], having: {count: {gte: "2"}, sum: {price: {gt: "5"}}}) {
                 keys { artist_id title }
                 aggregate {
-                    count sum { price } avg { year } min { title } max { year } countDistinct { price } } } } }"""
+                    count sum { price } avg { year } min { title } max { year }
+                    countDistinct { price } } } } }"""
     )
     assert data["albumCollection"]["groupBy"] == [
         {
