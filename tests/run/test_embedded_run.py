@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
+import tempfile
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from support.daemon import PATIENCE, TWISTD, environment, free_port, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Give a folder that root's server user can enter too."""
+    made = Path(tempfile.mkdtemp())
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
 
 
 @contextmanager
@@ -49,13 +61,13 @@ def status(port: int) -> int | None:
             return None
 
 
-def test_the_embedded_server_runs_with_the_daemon_and_keeps_its_data(tmp_path: Path) -> None:
+def test_the_embedded_server_runs_with_the_daemon_and_keeps_its_data(folder: Path) -> None:
     """``--embedded DIR`` starts a PostgreSQL with its data in the folder, stops it, and finds it again."""
     for _ in range(2):
-        with embedded(tmp_path) as (process, _admin):
-            made = (tmp_path / "kept" / "data" / "PG_VERSION").stat()
-            assert (tmp_path / "kept" / "data" / "postmaster.pid").exists()
+        with embedded(folder) as (process, _admin):
+            made = (folder / "kept" / "data" / "PG_VERSION").stat()
+            assert (folder / "kept" / "data" / "postmaster.pid").exists()
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE) == 0
-            assert not (tmp_path / "kept" / "data" / "postmaster.pid").exists()
-    assert (tmp_path / "kept" / "data" / "PG_VERSION").stat() == made
+            assert not (folder / "kept" / "data" / "postmaster.pid").exists()
+    assert (folder / "kept" / "data" / "PG_VERSION").stat() == made
