@@ -89,7 +89,7 @@ class Exchange(http.Request):
         self.code = reply.status
         self.startedWriting = 1
         sends_body = self.method != b"HEAD" and wire.has_body(reply.status)
-        self.channel.write(head + reply.body if sends_body else head)
+        self.channel.send(head + reply.body if sends_body else head)
 
     @property
     def gone(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.protocol import connectionDone
+from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from twisted.web import http
 from twisted.web.resource import Resource
@@ -47,6 +48,34 @@ class Channel(http.HTTPChannel):
     requestFactory: Any = Exchange  # noqa: N815 - twisted's name
     transport: Any
     site: ApiSite
+    _host: Any = None
+    _peer: Any = None
+
+    def getHost(self) -> Any:  # noqa: N802 - twisted's name
+        """Return the local address, asked of the system once a connection and not for each request."""
+        if self._host is None:
+            self._host = self.transport.getHost()
+        return self._host
+
+    def getPeer(self) -> Any:  # noqa: N802 - twisted's name
+        """Return the remote address."""
+        if self._peer is None:
+            self._peer = self.transport.getPeer()
+        return self._peer
+
+    def send(self, data: bytes) -> None:
+        """Write what the socket takes at once, and leave only the rest to the reactor.
+
+        Waiting until the reactor finds the socket writable would cost another turn of it and
+        two system calls.
+        """
+        transport = self.transport
+        if isinstance(transport, Connection) and _takes_more(transport):
+            sent = transport.writeSomeData(data)
+            if isinstance(sent, int):  # else the connection is lost, as the reactor will find out
+                data = data[sent:]
+        if data:
+            transport.write(data)
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
         """Note the connection, so that it can be closed at the end."""
@@ -90,6 +119,12 @@ class Channel(http.HTTPChannel):
             self.transport.write(wire.head(status, headers, len(body)) + body)
             self.site.tell_unreadable(status, len(body))
         self.loseConnection()
+
+
+def _takes_more(transport: Any) -> bool:
+    """Whether a plain connection is open and nothing waits to be sent on it."""
+    closed = transport.TLS or not transport.connected or transport._writeDisconnected
+    return not (closed or transport.dataBuffer or transport._tempDataBuffer)
 
 
 class ApiSite(Site):
