@@ -11,6 +11,7 @@ from graphql import (
     FieldNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
+    GraphQLError,
     InlineFragmentNode,
     SelectionNode,
     SelectionSetNode,
@@ -37,6 +38,7 @@ class Selector:
         """Return the merged fields of selection sets on an object.
 
         :param type_names: the object type's name and its interfaces'.
+        :raises GraphQLError: a directive's condition is null.
         """
         found: Fields = {}
         visited: set[str] = set()
@@ -80,7 +82,11 @@ class Selector:
         for argument in directive.arguments or ():
             if argument.name.value == "if":
                 if isinstance(argument.value, VariableNode):
-                    return bool(self.variables[argument.value.name.value])
+                    value = self.variables[argument.value.name.value]
+                    if value is None:  # a default lets a nullable variable pass validation
+                        message = "Argument 'if' of type 'Boolean!' must not be null."
+                        raise GraphQLError(message, argument.value)
+                    return bool(value)
                 if isinstance(argument.value, BooleanValueNode):
                     return argument.value.value
         raise AssertionError("validation lets no directive pass without its argument")
