@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import TextIO
 
 from dataapi.api_keys import CannotSign, new_publishable_key, new_secret, new_secret_key, sign
-from dataapi.inspection import inspect
+from dataapi.catalog.names import Names
+from dataapi.catalog.relationships import Relationships
+from dataapi.database.script import ScriptError
+from dataapi.graphql.schema import RoleSchema, role_view
+from dataapi.graphql.sdl import schema_text
+from dataapi.inspection import inspect, read_catalog
 from dataapi.settings import ConfigurationError, Project, Settings, load
 
 
@@ -29,7 +34,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str], output: TextIO, er
     :raises SystemExit: by argparse, with 2 when the command line is not understood and 0 after help.
     """
     chosen = _parser().parse_args(arguments)
-    command = Command(chosen.config, environ, output, errors)
+    command = Command(chosen, environ, output, errors)
     subcommand: Callable[[Command], int] = chosen.subcommand
     try:
         return subcommand(command)
@@ -48,10 +53,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser = argparse.ArgumentParser(prog="dataapi", description="Operate the daemon dataapi.")
     subcommands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, subcommand in (("check-config", Command.check_config), ("keys", Command.keys)):
+    added = {}
+    for name, subcommand in (
+        ("check-config", Command.check_config),
+        ("keys", Command.keys),
+        ("schema", Command.schema),
+    ):
         summary = (subcommand.__doc__ or "").partition("\n")[0]
-        added = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
-        added.set_defaults(subcommand=subcommand)
+        added[name] = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
+        added[name].set_defaults(subcommand=subcommand)
+    schema = added["schema"]
+    schema.add_argument(
+        "--role", required=True, help="the role whose view of the database it is, such as anon"
+    )
+    schema.add_argument(
+        "--format", choices=["sdl"], default="sdl", help="GraphQL's schema definition language"
+    )
+    schema.add_argument("--project", metavar="REF", help="the project, when there are several")
     return parser
 
 
@@ -59,9 +77,9 @@ class Command:
     """The subcommands, with what they read and where they write."""
 
     def __init__(
-        self, config: Path | None, environ: Mapping[str, str], output: TextIO, errors: TextIO
+        self, options: argparse.Namespace, environ: Mapping[str, str], output: TextIO, errors: TextIO
     ) -> None:
-        self._config = config
+        self._options = options
         self._environ = environ
         self._output = output
         self._errors = errors
@@ -98,12 +116,39 @@ class Command:
             for role in (project.db_anon_role, "service_role"):
                 self._say(f"{role} {sign(project, role, now)}")
         except CannotSign as error:
-            print(f"project {project.ref}: {error}", file=self._errors)
-            return 1
+            return self._fail(project, str(error))
         return 0
 
+    def schema(self) -> int:
+        """Print the GraphQL schema of a role, all of it, whether or not introspection is on."""
+        project = self._project()
+        if project is None:
+            return 1
+        role = self._options.role
+        try:
+            catalog = read_catalog(project)
+        except ScriptError as error:
+            return self._fail(project, f"the database cannot be read: {' '.join(str(error).split())}")
+        if role not in catalog.roles:
+            return self._fail(project, f"there is no role {role} that the login role of db-uri may become")
+        names = Names(catalog, Relationships(catalog))
+        self._output.write(schema_text(RoleSchema(role_view(catalog, names, role, project))))
+        return 0
+
+    def _project(self) -> Project | None:
+        """Return the project that --project names, or the only one; say so when there is none."""
+        projects = {project.ref: project for project in self._load().projects}
+        wanted = self._options.project or (next(iter(projects)) if len(projects) == 1 else None)
+        if wanted not in projects:
+            print(f"--project: expected one of {', '.join(projects)}", file=self._errors)
+        return projects.get(wanted or "")
+
+    def _fail(self, project: Project, reason: str) -> int:
+        print(f"project {project.ref}: {reason}", file=self._errors)
+        return 1
+
     def _load(self) -> Settings:
-        return load(self._config, self._environ)
+        return load(self._options.config, self._environ)
 
     def _say(self, text: str) -> None:
         print(text, file=self._output)

@@ -18,8 +18,7 @@ from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.pool import Pool
 from dataapi.graphql.engine import Engine
 from dataapi.graphql.folder import DocumentFolder
-from dataapi.graphql.schema import RoleSchema
-from dataapi.graphql.views import RoleView
+from dataapi.graphql.schema import RoleSchema, role_view
 from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project
 from dataapi.web.app import make_site
@@ -163,16 +162,7 @@ class Service:
         key = self.catalog.generation, role
         if key not in self._schemas:
             names = Names(self.catalog, Relationships(self.catalog))
-            non_null = self.project.graphql_non_null_relationships
-            view = RoleView(
-                self.catalog,
-                names,
-                role,
-                non_null=non_null,
-                max_rows=self.project.db_max_rows,
-                features=self.project.graphql_features,
-            )
-            self._schemas[key] = RoleSchema(view)
+            self._schemas[key] = RoleSchema(role_view(self.catalog, names, role, self.project))
         return self._schemas[key]
 
     async def ask(

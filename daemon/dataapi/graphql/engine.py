@@ -21,8 +21,7 @@ from dataapi.graphql.introspection import Introspection
 from dataapi.graphql.limits import Limits
 from dataapi.graphql.persisted import Documents, document_text
 from dataapi.graphql.plan import Plan, check_cost, introspection_fields, plan_mutation, plan_query
-from dataapi.graphql.schema import RoleSchema
-from dataapi.graphql.views import RoleView
+from dataapi.graphql.schema import RoleSchema, role_view
 from dataapi.graphql.wanted import Wanted
 from dataapi.query.changes import RAISED
 from dataapi.settings import Project
@@ -40,14 +39,7 @@ class _RoleState:
     """A role's schema and documents at one catalog generation."""
 
     def __init__(self, catalog: Catalog, names: Names, role: str, project: Project) -> None:
-        self._view = RoleView(
-            catalog,
-            names,
-            role,
-            non_null=project.graphql_non_null_relationships,
-            max_rows=project.db_max_rows,
-            features=project.graphql_features,
-        )
+        self._view = role_view(catalog, names, role, project)
         self.schema = RoleSchema(self._view)
         self.documents: BoundedCache[str, Document] = BoundedCache(DOCUMENTS_PER_ROLE)
         self.introspection = Introspection(self._introspected)

@@ -10,16 +10,18 @@ from graphql import (
     GraphQLNamedType,
     GraphQLObjectType,
     GraphQLSchema,
-    introspection_types,
     specified_directives,
 )
 from graphql.type.schema import InterfaceImplementations
 
+from dataapi.catalog.model import Catalog
+from dataapi.catalog.names import Names
 from dataapi.graphql.entries import MutationEntries, QueryEntries
 from dataapi.graphql.functions import FunctionViews
 from dataapi.graphql.lazy import LazyMap, LazyObjectType
 from dataapi.graphql.types import TableTypes
 from dataapi.graphql.views import RoleView
+from dataapi.settings import Project
 
 
 class LazySchema(GraphQLSchema):
@@ -69,18 +71,15 @@ class RoleSchema:
         functions = FunctionViews(view)
         self.entries = QueryEntries(self.types, functions)
         self.changes = MutationEntries(self.types, functions)
-        query = LazyObjectType("Query", self.entries.makers, "The entry points that read.")
+        query = LazyObjectType("Query", self.entries.field, self.entries.names, "The entry points that read.")
         mutation = None
         if self.changes.any:
-            mutation = LazyObjectType("Mutation", self.changes.makers, "The entry points that write.")
-        self.schema = LazySchema(query, mutation, self._type_map(query, mutation))
-
-    def _type_map(self, *roots: GraphQLObjectType | None) -> LazyMap[GraphQLNamedType]:
-        types = self.types.types
-        for type_ in (*roots, *introspection_types.values()):
-            if type_ is not None:
-                types.put(type_.name, type_)
-        return types
+            mutation = LazyObjectType(
+                "Mutation", self.changes.field, self.changes.names, "The entry points that write."
+            )
+            self.types.share(mutation)
+        self.types.share(query)
+        self.schema = LazySchema(query, mutation, self.types.types)
 
     def object_type(self, name: str) -> Any:
         """Return the object type of that name."""
@@ -90,3 +89,15 @@ class RoleSchema:
     def allows_introspection(self) -> bool:
         """Whether some schema that the role sees allows introspection."""
         return self.view.introspectable() is not None
+
+
+def role_view(catalog: Catalog, names: Names, role: str, project: Project) -> RoleView:
+    """Return what a role sees of a catalog, by the project's settings."""
+    return RoleView(
+        catalog,
+        names,
+        role,
+        non_null=project.graphql_non_null_relationships,
+        max_rows=project.db_max_rows,
+        features=project.graphql_features,
+    )
