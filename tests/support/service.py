@@ -26,7 +26,7 @@ from dataapi.web.backend import Backend
 from support.memory_http import KEY, SECRET
 from support.oracle import check_answer
 from treq.client import HTTPClient
-from twisted.internet import defer
+from twisted.internet import defer, task
 from twisted.web.client import Agent, HTTPConnectionPool
 
 if TYPE_CHECKING:
@@ -225,6 +225,9 @@ class Service:
         url = f"{self.url}/graphql/v1{query}"
         response = await self._client.request(method, url, data=body, headers=sent)
         text = (await response.content()).decode()
+        # After an error the pool looks at its connection once more; a request meanwhile would start a timer.
+        while not self._pool.figures().idle:
+            await task.deferLater(self._reactor, 0.001)
         received = {
             name.decode().lower(): values[0].decode() for name, values in response.headers.getAllRawHeaders()
         }
