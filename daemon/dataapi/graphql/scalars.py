@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from graphql import GraphQLError, GraphQLScalarType
+from graphql import GraphQLError, GraphQLFloat, GraphQLScalarType
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(
@@ -36,6 +36,13 @@ def _big_float(value: Any) -> str:
     if not _DECIMAL.fullmatch(value):
         raise GraphQLError("Invalid input for BigFloat type. A decimal number in a string is expected.")
     return value
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)  # JSON has no such numbers: they come in as they go out
+    number: float = GraphQLFloat.coerce_input_value(value)
+    return number
 
 
 def _uuid(value: Any) -> str:
@@ -84,4 +91,7 @@ JSON = _scalar("JSON", "A string that holds serialized JSON.", _json)
 CURSOR = _scalar("Cursor", "An opaque position in a collection, for paging.")
 OPAQUE = _scalar("Opaque", "A value of a type without special handling.", _opaque)
 
-CUSTOM_SCALARS = (BIG_INT, BIG_FLOAT, UUID, DATE, TIME, DATETIME, JSON, CURSOR, OPAQUE)
+FLOAT = _scalar("Float", GraphQLFloat.description or "", _float)
+"""GraphQL's own Float, which also takes the strings "NaN", "Infinity" and "-Infinity"."""
+
+CUSTOM_SCALARS = (FLOAT, BIG_INT, BIG_FLOAT, UUID, DATE, TIME, DATETIME, JSON, CURSOR, OPAQUE)

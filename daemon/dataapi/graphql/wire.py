@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from graphql import GraphQLBoolean, GraphQLError, GraphQLFloat, GraphQLInt, GraphQLScalarType, GraphQLString
+from graphql import GraphQLBoolean, GraphQLError, GraphQLInt, GraphQLScalarType, GraphQLString
 
 from dataapi.catalog.model import Catalog, Type, TypeKind
 from dataapi.catalog.names import enum_values
@@ -73,8 +73,8 @@ _SCALARS: dict[str, tuple[GraphQLScalarType, Form]] = {
     "int2": (GraphQLInt, Form.JSON),
     "int4": (GraphQLInt, Form.JSON),
     "int8": (scalars.BIG_INT, Form.TEXT),
-    "float4": (GraphQLFloat, Form.JSON),
-    "float8": (GraphQLFloat, Form.JSON),
+    "float4": (scalars.FLOAT, Form.JSON),
+    "float8": (scalars.FLOAT, Form.JSON),
     "numeric": (scalars.BIG_FLOAT, Form.TEXT),
     "bool": (GraphQLBoolean, Form.JSON),
     "text": (GraphQLString, Form.JSON),
