@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from dataapi.catalog.directives import is_enum_value, is_graphql_name
 from dataapi.catalog.model import (
@@ -151,6 +152,28 @@ class Names:
         self._relationships = relationships
         self._fields: dict[int, FieldNames] = {}
         self._computed: dict[int, list[Function]] | None = None
+
+    @cached_property
+    def tables_by_type(self) -> Mapping[str, int]:
+        """The oids of tables by their type's name."""
+        names = self._catalog.base_names
+        return {name: oid for oid, name in names.items() if oid in self._catalog.tables}
+
+    @cached_property
+    def enums_by_type(self) -> Mapping[str, int]:
+        """The oids of enums by their type's name."""
+        names = self._catalog.base_names
+        return {name: oid for oid, name in names.items() if oid in self._catalog.types}
+
+    @cached_property
+    def tables_by_field(self) -> Mapping[str, int]:
+        """The oids of tables by what their entry points begin with."""
+        return {lower_first(name): oid for name, oid in self.tables_by_type.items()}
+
+    @cached_property
+    def tables_by_name(self) -> Mapping[tuple[str, str], int]:
+        """The oids of tables by their schema's and their own SQL name."""
+        return {(table.schema, table.name): oid for oid, table in self._catalog.tables.items()}
 
     def base_type(self, oid: int) -> str | None:
         """Return the type name of a table or enum; None when it has no key or no valid name."""

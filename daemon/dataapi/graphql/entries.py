@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 from graphql import GraphQLArgument, GraphQLDefaultInput, GraphQLField, GraphQLID, GraphQLInt, GraphQLList
 
-from dataapi.catalog.names import lower_first
 from dataapi.graphql.common import NODE
 from dataapi.graphql.defaults import shown_default
 from dataapi.graphql.functions import FunctionEntry, FunctionViews, Shape
-from dataapi.graphql.lazy import Make
 from dataapi.graphql.scalars import DATETIME, OPAQUE
 from dataapi.graphql.types import TableTypes
 from dataapi.graphql.views import TableView
@@ -68,6 +66,17 @@ QueryEntry = CollectionEntry | ByKeyEntry | NodeEntry | HeartbeatEntry | Functio
 MutationEntry = InsertEntry | UpdateEntry | DeleteEntry | FunctionEntry
 
 
+_QUERY_SUFFIXES: dict[type[CollectionEntry | ByKeyEntry], str] = {
+    CollectionEntry: "Collection",
+    ByKeyEntry: "ByPk",
+}
+_MUTATION_PREFIXES: dict[type[InsertEntry | UpdateEntry | DeleteEntry], str] = {
+    InsertEntry: "insertInto",
+    UpdateEntry: "update",
+    DeleteEntry: "deleteFrom",
+}
+
+
 def _function_field(types: TableTypes, entry: FunctionEntry) -> GraphQLField:
     """Return the field of a function."""
     arguments = {}
@@ -98,10 +107,6 @@ class QueryEntries:
     def __init__(self, types: TableTypes, functions: FunctionViews) -> None:
         self._types = types
         self._functions = functions
-        self._tables: dict[str, tuple[int, bool]] = {}
-        for oid, name in types.view.named_tables():
-            self._tables[f"{lower_first(name)}Collection"] = oid, False
-            self._tables[f"{lower_first(name)}ByPk"] = oid, True
 
     def find(self, name: str) -> QueryEntry | None:
         """Return the entry point of that name, None when the role has none."""
@@ -109,18 +114,24 @@ class QueryEntries:
             return NodeEntry()
         if name == "heartbeat":
             return HeartbeatEntry()
-        oid, by_key = self._tables.get(name, (0, False))
-        view = self._types.view.table(oid) if oid else None
-        if view is None or (by_key and not view.by_key):
-            return self._functions.entries(volatile=False).get(name)
-        return ByKeyEntry(view) if by_key else CollectionEntry(view)
+        for kind, suffix in _QUERY_SUFFIXES.items():
+            view = (
+                self._types.view.table_by_field(name.removesuffix(suffix)) if name.endswith(suffix) else None
+            )
+            if view is not None and (kind is CollectionEntry or view.by_key):
+                return kind(view)
+        return self._functions.entries(volatile=False).get(name)
 
-    def makers(self) -> Mapping[str, Make[GraphQLField]]:
-        """Return what makes each field of ``Query``."""
-        names = ("node", *self._tables, *self._functions.entries(volatile=False), "heartbeat")
-        return {name: partial(self._field, name) for name in names}
+    def names(self) -> Iterator[str]:
+        """Yield the names that may be fields of ``Query``."""
+        yield "node"
+        for base in self._types.view.names.tables_by_field:
+            yield from (base + suffix for suffix in _QUERY_SUFFIXES.values())
+        yield from self._functions.entries(volatile=False)
+        yield "heartbeat"
 
-    def _field(self, name: str) -> GraphQLField | None:
+    def field(self, name: str) -> GraphQLField | None:
+        """Make the field of that name, None when the role has none."""
         match self.find(name):
             case CollectionEntry(view):
                 return self._types.collection_field(view, view.directives.description)
@@ -152,34 +163,30 @@ class MutationEntries:
     def __init__(self, types: TableTypes, functions: FunctionViews) -> None:
         self._types = types
         self._functions = functions
-        self._tables: dict[str, tuple[int, type[InsertEntry | UpdateEntry | DeleteEntry]]] = {}
-        for oid, name in types.view.named_tables():
-            self._tables[f"insertInto{name}Collection"] = oid, InsertEntry
-            self._tables[f"update{name}Collection"] = oid, UpdateEntry
-            self._tables[f"deleteFrom{name}Collection"] = oid, DeleteEntry
 
     @cached_property
     def any(self) -> bool:
         """Whether the role may change anything."""
-        return any(self.find(name) is not None for name in self._names())
+        return any(self.find(name) is not None for name in self.names())
 
-    def _names(self) -> Iterator[str]:
-        yield from self._tables
+    def names(self) -> Iterator[str]:
+        """Yield the names that may be fields of ``Mutation``."""
+        for base in self._types.view.names.tables_by_type:
+            yield from (f"{prefix}{base}Collection" for prefix in _MUTATION_PREFIXES.values())
         yield from self._functions.entries(volatile=True)
 
     def find(self, name: str) -> MutationEntry | None:
         """Return the entry point of that name, None when the role has none."""
-        oid, kind = self._tables.get(name, (0, InsertEntry))
-        view = self._types.view.table(oid) if oid else None
-        if view is None or not _allows(view, kind):
-            return self._functions.entries(volatile=True).get(name)
-        return kind(view)
+        for kind, prefix in _MUTATION_PREFIXES.items():
+            base = name.removeprefix(prefix).removesuffix("Collection")
+            if name == f"{prefix}{base}Collection":
+                view = self._types.view.table_by_type(base)
+                if view is not None and _allows(view, kind):
+                    return kind(view)
+        return self._functions.entries(volatile=True).get(name)
 
-    def makers(self) -> Mapping[str, Make[GraphQLField]]:
-        """Return what makes each field of ``Mutation``."""
-        return {name: partial(self._field, name) for name in self._names()}
-
-    def _field(self, name: str) -> GraphQLField | None:
+    def field(self, name: str) -> GraphQLField | None:
+        """Make the field of that name, None when the role has none."""
         match self.find(name):
             case InsertEntry(view):
                 return self._insert_field(view)

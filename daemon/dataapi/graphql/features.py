@@ -26,7 +26,6 @@ from graphql import (
 
 from dataapi.catalog.directives import is_enum_value
 from dataapi.graphql.common import COMMON_TYPES, FILTER_IS, FILTER_OPERATORS, ORDER_BY_DIRECTION, filter_type
-from dataapi.graphql.lazy import Make
 from dataapi.graphql.scalars import JSON
 from dataapi.graphql.views import ColumnField, TableView
 from dataapi.graphql.wrappers import list_of, required
@@ -66,7 +65,7 @@ class FeatureTypes:
             },
         }
 
-    def shared(self) -> Mapping[str, Make[GraphQLNamedType]]:
+    def shared(self) -> Mapping[str, Callable[[], GraphQLNamedType | None]]:
         """Return what makes the types that do not belong to one table."""
         return {
             "JSONFilter": partial(self._when_used, "jsonFilters", self._json_filter),

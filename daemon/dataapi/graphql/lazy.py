@@ -5,55 +5,55 @@ A schema of a thousand tables has some fifteen thousand types; a role's document
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from graphql import GraphQLField, GraphQLObjectType
 
 T = TypeVar("T")
-Make = Callable[[], T | None]
 
 
 class LazyMap(dict[str, T], Generic[T]):
-    """A dict whose values are made when first looked up; a maker that returns None has no entry.
+    """A dict whose values are made when first looked up.
 
     graphql-core looks types and fields up one by one, and walks all of them only for introspection.
+
+    :param make: makes the value of a name, None where there is none.
+    :param names: gives the names that may have a value, in the order in which they are shown.
     """
 
-    def __init__(self, makers: Mapping[str, Make[T]]) -> None:
+    def __init__(self, make: Callable[[str], T | None], names: Callable[[], Iterable[str]]) -> None:
         super().__init__()
-        self._makers = dict(makers)
-
-    def put(self, name: str, value: T) -> None:
-        """Add an entry that is made already."""
-        self._makers.pop(name, None)
-        super().__setitem__(name, value)
-
-    def _made(self, name: str) -> bool:
-        maker = self._makers.pop(name, None)
-        if maker is not None:
-            value = maker()
-            if value is not None:
-                super().__setitem__(name, value)
-        return super().__contains__(name)
-
-    def _make_all(self) -> None:
-        for name in list(self._makers):
-            self._made(name)
+        self._make = make
+        self._names = names
+        self._whole = False
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (
-            isinstance(name, str) and name in self._makers and self._made(name)
-        )
+        if super().__contains__(name):
+            return True
+        value = None if self._whole or not isinstance(name, str) else self._make(name)
+        if value is None:
+            return False
+        super().__setitem__(str(name), value)
+        return True
 
     def __getitem__(self, name: str) -> T:
-        self._made(name)
+        if name not in self:
+            raise KeyError(name)
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the entry, made now if need be."""
         return super().__getitem__(name) if name in self else default
+
+    def _make_all(self) -> None:
+        if self._whole:
+            return
+        made = {name: self[name] for name in self._names() if name in self}
+        self._whole = True
+        super().clear()
+        super().update(made)
 
     def __iter__(self) -> Iterator[str]:
         self._make_all()
@@ -83,12 +83,16 @@ class LazyObjectType(GraphQLObjectType):
     """An object type whose fields are made one by one."""
 
     def __init__(
-        self, name: str, makers: Callable[[], Mapping[str, Make[GraphQLField]]], description: str
+        self,
+        name: str,
+        make: Callable[[str], GraphQLField | None],
+        names: Callable[[], Iterable[str]],
+        description: str,
     ) -> None:
         super().__init__(name, fields={}, description=description)
-        self._field_makers = makers
+        self._lazy_fields = LazyMap(make, names)
 
     @cached_property
     def fields(self) -> Any:
-        """Return the fields, a ``LazyMap``."""
-        return LazyMap(self._field_makers())
+        """Return the fields."""
+        return self._lazy_fields

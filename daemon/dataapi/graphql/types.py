@@ -7,7 +7,7 @@ must turn on in ``features``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from graphql import (
     GraphQLNamedType,
     GraphQLObjectType,
     GraphQLString,
+    introspection_types,
 )
 
 from dataapi.catalog.names import enum_values
@@ -35,11 +36,14 @@ from dataapi.graphql.common import (
 )
 from dataapi.graphql.features import FeatureTypes
 from dataapi.graphql.inputs import InputTypes
-from dataapi.graphql.lazy import LazyMap, Make
+from dataapi.graphql.lazy import LazyMap
 from dataapi.graphql.scalars import BIG_FLOAT, BIG_INT
 from dataapi.graphql.views import RelatedField, RoleView, TableView
 from dataapi.graphql.wire import Wire
 from dataapi.graphql.wrappers import list_of, required
+
+ENUM_SUFFIXES = ("", "Filter", "ListFilter")
+"""What is put after an enum's name to name the types that are made for it."""
 
 
 class TableTypes:
@@ -52,18 +56,41 @@ class TableTypes:
         self.view = view
         self.inputs = InputTypes(self)
         self._features = FeatureTypes(self)
-        makers: dict[str, Make[GraphQLNamedType]] = dict(self._features.shared())
+        # Longer endings come first: a name ends in the longest one that it can end in.
         families = {**self._features.makers(), **self.inputs.makers(), **self._makers()}
-        for oid, name in view.named_tables():
-            for suffix, make in families.items():
-                makers[name + suffix] = partial(self._for_table, oid, make)
-        for oid, name in view.named_enums():
-            makers[name] = partial(self._enum, oid, name)
-            makers[f"{name}Filter"] = partial(self._enum_filter, oid, name)
-            makers[f"{name}ListFilter"] = partial(self._enum_list_filter, oid, name)
-        for name, type_ in COMMON_TYPES.items():
-            makers[name] = partial(_itself, type_)
-        self.types: LazyMap[GraphQLNamedType] = LazyMap(makers)
+        self._families = dict(sorted(families.items(), key=lambda item: -len(item[0])))
+        self._shared = {**COMMON_TYPES, **introspection_types}
+        self.types: LazyMap[GraphQLNamedType] = LazyMap(self._make, self._names)
+
+    def share(self, type_: GraphQLNamedType) -> None:
+        """Add a type that is made already."""
+        self._shared[type_.name] = type_
+
+    def _names(self) -> Iterator[str]:
+        yield from self._shared
+        yield from self._features.shared()
+        for base in self.view.names.tables_by_type:
+            yield from (base + suffix for suffix in self._families)
+        for base in self.view.names.enums_by_type:
+            yield from (base + suffix for suffix in ENUM_SUFFIXES)
+
+    def _make(self, name: str) -> GraphQLNamedType | None:
+        shared = self._shared.get(name)
+        if shared is not None:
+            return shared
+        tables, enums = self.view.names.tables_by_type, self.view.names.enums_by_type
+        if name in tables:
+            return self._for_table(tables[name], self._object)
+        for suffix, make in self._families.items():
+            base = name.removesuffix(suffix)
+            if suffix and base != name and base in tables:
+                return self._for_table(tables[base], make)
+        for suffix in ENUM_SUFFIXES:
+            base = name.removesuffix(suffix)
+            if base + suffix == name and base in enums:
+                return self._for_enum(enums[base], base, suffix)
+        feature = self._features.shared().get(name)
+        return None if feature is None else feature()
 
     def _makers(self) -> dict[str, Callable[[TableView], GraphQLNamedType | None]]:
         return {
@@ -236,6 +263,16 @@ class TableTypes:
 
     # ------------------------------------------------------------ enums
 
+    def _for_enum(self, oid: int, name: str, suffix: str) -> GraphQLNamedType | None:
+        if suffix:
+            enum = self.types.get(name)
+            if enum is None:
+                return None
+            if suffix == "ListFilter":
+                return list_filter_type(name + suffix, enum)
+            return filter_type(name + suffix, enum, FILTER_OPERATORS["Enum"])
+        return self._enum(oid, name)
+
     def _enum(self, oid: int, name: str) -> GraphQLNamedType | None:
         enum = self.view.enum(oid)
         values = None if enum is None else enum_values(self.view.catalog, enum)
@@ -245,15 +282,3 @@ class TableTypes:
         return GraphQLEnumType(
             name, {shown: label for label, shown in values.items()}, description=description
         )
-
-    def _enum_filter(self, oid: int, name: str) -> GraphQLNamedType | None:  # noqa: ARG002 - a maker's form
-        enum = self.types.get(name)
-        return None if enum is None else filter_type(f"{name}Filter", enum, FILTER_OPERATORS["Enum"])
-
-    def _enum_list_filter(self, oid: int, name: str) -> GraphQLNamedType | None:  # noqa: ARG002 - a maker's form
-        enum = self.types.get(name)
-        return None if enum is None else list_filter_type(f"{name}ListFilter", enum)
-
-
-def _itself(type_: GraphQLNamedType) -> GraphQLNamedType:
-    return type_

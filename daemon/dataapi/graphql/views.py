@@ -334,7 +334,7 @@ class RoleView:
 
     def table_named(self, schema: str, name: str) -> TableView | None:
         """Return the view of a table by its SQL name."""
-        oid = self._oids.get((schema, name))
+        oid = self.names.tables_by_name.get((schema, name))
         return None if oid is None else self.table(oid)
 
     def table_of_type(self, oid: int) -> TableView | None:
@@ -342,21 +342,15 @@ class RoleView:
         found = self.catalog.types.get(oid)
         return self.table(found.relation) if found is not None and found.relation else None
 
-    @cached_property
-    def _oids(self) -> dict[tuple[str, str], int]:
-        return {(table.schema, table.name): oid for oid, table in self.catalog.tables.items()}
+    def table_by_type(self, name: str) -> TableView | None:
+        """Return the view of the table whose type has that name."""
+        oid = self.names.tables_by_type.get(name)
+        return None if oid is None else self.table(oid)
 
-    def named_tables(self) -> Iterator[tuple[int, str]]:
-        """Yield the oid and type name of every table that may be visible, cheaply."""
-        for oid, name in self.catalog.base_names.items():
-            if oid in self.catalog.tables:
-                yield oid, name
-
-    def named_enums(self) -> Iterator[tuple[int, str]]:
-        """Yield the oid and type name of every enum that may be visible, cheaply."""
-        for oid, name in self.catalog.base_names.items():
-            if oid in self.catalog.types:
-                yield oid, name
+    def table_by_field(self, name: str) -> TableView | None:
+        """Return the view of the table whose entry points begin with that name."""
+        oid = self.names.tables_by_field.get(name)
+        return None if oid is None else self.table(oid)
 
     def enum(self, oid: int) -> Type | None:
         """Return an enum type, None when the role does not see its schema."""
