@@ -91,7 +91,8 @@ JSON = _scalar("JSON", "A string that holds serialized JSON.", _json)
 CURSOR = _scalar("Cursor", "An opaque position in a collection, for paging.")
 OPAQUE = _scalar("Opaque", "A value of a type without special handling.", _opaque)
 
-FLOAT = _scalar("Float", GraphQLFloat.description or "", _float)
+FLOAT = _scalar("_Float", GraphQLFloat.description or "", _float)
+FLOAT.name = "Float"  # graphql-core lets nobody define a type of this name
 """GraphQL's own Float, which also takes the strings "NaN", "Infinity" and "-Infinity"."""
 
 CUSTOM_SCALARS = (FLOAT, BIG_INT, BIG_FLOAT, UUID, DATE, TIME, DATETIME, JSON, CURSOR, OPAQUE)
