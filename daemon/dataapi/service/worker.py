@@ -47,7 +47,8 @@ class Worker(LineOnlyReceiver):
     def lineReceived(self, line: bytes) -> None:  # noqa: N802 - LineOnlyReceiver
         """Take the assignment, then asks."""
         if self._serving is None:
-            self._begin(Assignment.decode(line))
+            starting = Deferred.fromCoroutine(self._start(Assignment.decode(line)))
+            starting.addErrback(self._failed)
         else:
             document = json.loads(line)
             answering = Deferred.fromCoroutine(self._answer(self._serving, document["ask"]))
@@ -64,7 +65,7 @@ class Worker(LineOnlyReceiver):
             self._stopping = True
             self._reactor.stop()
 
-    def _begin(self, assignment: Assignment) -> None:
+    async def _start(self, assignment: Assignment) -> None:
         settings = assignment.settings
         observer = line_observer(settings, to_descriptor(1), worker=assignment.number)
         globalLogBeginner.beginLoggingTo([observer])
@@ -73,8 +74,8 @@ class Worker(LineOnlyReceiver):
         self._reactor.addSystemEventTrigger(
             "before", "shutdown", lambda: Deferred.fromCoroutine(front.stop())
         )
-        starting = Deferred.fromCoroutine(front.start())
-        starting.addCallbacks(lambda _: self._say({"event": "started"}), self._failed)
+        await front.start()
+        self._say({"event": "started"})
 
     def _failed(self, failure: Failure) -> None:
         if self._stopping:
