@@ -110,6 +110,9 @@ class Engine:
             return Answer(Stage.EXECUTION, "null", _formatted((error,)), told)
         except DatabaseError as error:
             return Answer(Stage.EXECUTION, "null", (_database_error(error),), told)
+        except RecursionError:  # variables that were just read may still nest too deeply to compile
+            deep = GraphQLError("The operation's arguments are nested too deeply.")
+            return Answer(Stage.VARIABLES, None, _formatted((deep,)), told)
         return Answer(Stage.EXECUTION, data, _formatted(plan.errors), told)
 
     def _role(self, catalog: Catalog, role: str) -> _RoleState:
