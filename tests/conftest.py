@@ -16,6 +16,7 @@ from twisted.logger import LogEvent, globalLogPublisher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
+    from pathlib import Path
 
     Test = Callable[..., Coroutine[Any, Any, None]]
 
@@ -115,6 +116,24 @@ def _clean_reactor(reactor: Any) -> Iterator[None]:
         globalLogPublisher.removeObserver(unhandled)  # type: ignore[arg-type]
     assert left_over() == [], "the test leaves these in the reactor"
     assert not failures, "\n".join(failures)
+
+
+def _kept(config: pytest.Config, name: str) -> Path:
+    """Return a directory that outlives the run, for npm packages."""
+    assert config.cache is not None
+    return config.cache.mkdir(name)
+
+
+@pytest.fixture
+def npm_audit(pytestconfig: pytest.Config) -> Path:
+    """Return the directory of the npm packages that audit GraphQL over HTTP."""
+    return _kept(pytestconfig, "graphql-http")
+
+
+@pytest.fixture
+def npm_clients(pytestconfig: pytest.Config) -> Path:
+    """Return the directory of the npm packages that are clients of the APIs."""
+    return _kept(pytestconfig, "npm-clients")
 
 
 @pytest.fixture(scope="session")

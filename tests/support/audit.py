@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-from twisted.internet.utils import getProcessOutputAndValue
+from support.node import install, run_script
 
-PACKAGES = ("graphql-http@1.22.4", "graphql@16.11.0")
+AUDITS = 60
+"""How many audits that version of the package has."""
+
+_PACKAGES = ("graphql-http@1.22.4", "graphql@16.11.0")
 _SCRIPT = Path(__file__).parent.parent / "web" / "audit.mjs"
 
 
@@ -24,43 +24,7 @@ async def audit(
     :param directory: where the packages are kept between runs.
     :param headers: sent with every request.
     """
-    await _install(reactor, directory)
-    out, errors, code = await _run(
-        reactor, "node", str(_SCRIPT), str(directory), url, json.dumps(dict(headers))
-    )
-    assert code == 0, errors
+    await install(reactor, directory, *_PACKAGES)
+    out = await run_script(reactor, _SCRIPT, str(directory), url, json.dumps(dict(headers)))
     results: list[dict[str, str | None]] = json.loads(out)
     return results
-
-
-async def _install(reactor: Any, directory: Path) -> None:
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed, which runs the graphql-http audits")
-    wanted = directory / "installed"
-    if wanted.exists() and wanted.read_text() == " ".join(PACKAGES):
-        return
-    (directory / "package.json").write_text("{}")
-    _, errors, code = await _run(
-        reactor,
-        "npm",
-        "install",
-        "--no-audit",
-        "--no-fund",
-        "--ignore-scripts",
-        "--prefix",
-        str(directory),
-        *PACKAGES,
-    )
-    if code != 0:
-        pytest.skip(f"npm cannot install {' '.join(PACKAGES)}: {errors[-300:]}")
-    wanted.write_text(" ".join(PACKAGES))
-
-
-async def _run(reactor: Any, *command: str) -> tuple[str, str, int]:
-    program = shutil.which(command[0])
-    assert program is not None
-    out, errors, code = await getProcessOutputAndValue(
-        program, command[1:], dict(os.environ), reactor=reactor
-    )
-    return out.decode(), errors.decode(), code

@@ -278,6 +278,17 @@ timeout = 3
     ]
 
 
+def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made absolute when it is read, so that it stays the same wherever the daemon goes."""
+    (tmp_path / "documents").mkdir()
+    monkeypatch.chdir(tmp_path)
+    made = project("graphql-documents = documents\ngraphql-documents-only = yes")
+    assert made.graphql_documents == tmp_path / "documents"
+    assert made.graphql_documents_only
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -307,6 +318,8 @@ timeout = 3
         ("publishable-keys = k, k", "expected each key only once"),
         ("secret-keys = k\npublishable-keys = k", "expected other keys than in publishable-keys"),
         ("graphql-features = upsert, upset", "expected some of upsert, "),
+        ("graphql-documents = /no/such/folder", "expected a folder that exists"),
+        ("graphql-documents-only = yes", "no document could run: expected graphql-documents, or no"),
         ("max-body = 1MB", "expected a whole number"),
         ("[dataapi]\nlog-level = debgu", "expected one of crit, error, warn, info, debug"),
         ("[dataapi]\nlog-format = xml", "expected one of json, text"),

@@ -13,10 +13,8 @@ from dataapi.web.app import make_site
 from dataapi.web.messages import Request
 from graphql import GraphQLError, OperationDefinitionNode, build_schema, execute_sync, parse, validate
 from graphql.execution.values import get_variable_values
-from support.audit import audit
+from support.audit import AUDITS, audit
 from support.memory_http import KEY, Web, typename
-
-AUDITS = 60
 
 SCHEMA = build_schema("type Query { greeting: String } type Mutation { greet: String }")
 
@@ -42,22 +40,14 @@ async def engine(request: GraphQLRequest, _caller: Caller, _http: Request) -> An
     return Answer(Stage.EXECUTION, json.dumps(result.data))
 
 
-@pytest.fixture
-def packages(pytestconfig: pytest.Config) -> Path:
-    """Return the directory that keeps the npm packages between runs."""
-    cache = pytestconfig.cache
-    assert cache is not None
-    return cache.mkdir("graphql-http")
-
-
 @pytest.mark.time_limit(180)
-async def test_every_audit_of_graphql_over_http_passes(reactor: Any, packages: Path) -> None:
+async def test_every_audit_of_graphql_over_http_passes(reactor: Any, npm_audit: Path) -> None:
     web = Web(engine)
     site = make_site(web.backends, reactor, web.served.append)
     port = reactor.listenTCP(0, site, interface="127.0.0.1")
     try:
         url = f"http://127.0.0.1:{port.getHost().port}/graphql/v1"
-        results = await audit(reactor, packages, url, {"apikey": KEY})
+        results = await audit(reactor, npm_audit, url, {"apikey": KEY})
     finally:
         await port.stopListening()
         await site.drain(1)
@@ -66,14 +56,14 @@ async def test_every_audit_of_graphql_over_http_passes(reactor: Any, packages: P
 
 
 @pytest.mark.time_limit(180)
-async def test_the_audits_notice_a_server_that_does_not_conform(reactor: Any, packages: Path) -> None:
+async def test_the_audits_notice_a_server_that_does_not_conform(reactor: Any, npm_audit: Path) -> None:
     """Without this a silent failure of the audits would look like a pass."""
     web = Web(typename)
     site = make_site(web.backends, reactor, web.served.append)
     port = reactor.listenTCP(0, site, interface="127.0.0.1")
     try:
         url = f"http://127.0.0.1:{port.getHost().port}/graphql/v1"
-        results = await audit(reactor, packages, url, {"apikey": KEY})
+        results = await audit(reactor, npm_audit, url, {"apikey": KEY})
     finally:
         await port.stopListening()
         await site.drain(1)

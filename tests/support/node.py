@@ -1,0 +1,43 @@
+"""Runs JavaScript with npm packages, which are kept between runs; skips tests where that cannot be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.utils import getProcessOutputAndValue
+
+
+async def install(reactor: Any, directory: Path, *packages: str) -> None:
+    """Have the packages in a directory of their own, installing them when they are not all there."""
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed, which these tests run JavaScript with")
+    wanted = directory / "installed"
+    if wanted.exists() and wanted.read_text() == " ".join(packages):
+        return
+    (directory / "package.json").write_text("{}")
+    options = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(directory))
+    _, errors, code = await _run(reactor, "npm", "install", *options, *packages)
+    if code != 0:
+        pytest.skip(f"npm cannot install {' '.join(packages)}: {errors[-300:]}")
+    wanted.write_text(" ".join(packages))
+
+
+async def run_script(reactor: Any, script: Path, *arguments: str) -> str:
+    """Run a script and return what it prints; fails when it does."""
+    out, errors, code = await _run(reactor, "node", str(script), *arguments)
+    assert code == 0, errors
+    return out
+
+
+async def _run(reactor: Any, *command: str) -> tuple[str, str, int]:
+    program = shutil.which(command[0])
+    assert program is not None
+    out, errors, code = await getProcessOutputAndValue(
+        program, command[1:], dict(os.environ), reactor=reactor
+    )
+    return out.decode(), errors.decode(), code
