@@ -159,26 +159,43 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
+def activate(daemon: Daemon, listening: socket.socket) -> Daemon:
+    """Start a daemon as systemd does, with a socket that is bound already."""
+    listening.set_inheritable(True)
+    descriptor = listening.fileno()
+    command = [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(daemon.config)]
+    with daemon.output.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", ACTIVATE, str(descriptor), *command],
+            cwd=daemon.folder, env=environment(), stdin=subprocess.DEVNULL,
+            stdout=output, stderr=output, pass_fds=[descriptor],
+        )  # fmt: skip
+    daemon.adopt(process)
+    return daemon
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_sockets_of_the_service_manager_are_served(served: Database, tmp_path: Path, workers: str) -> None:
     """A socket that systemd bound is served, by one process or by workers, and outlives the daemon."""
-    daemon = Daemon(
-        tmp_path, served.uri, settings={"listen": "systemd:domain=INET:name=http", "workers": workers}
-    )
-    with socket.create_server(("127.0.0.1", daemon.port)) as listening:
-        listening.set_inheritable(True)
-        descriptor = listening.fileno()
-        command = [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(daemon.config)]
-        with daemon.output.open("ab") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-c", ACTIVATE, str(descriptor), *command],
-                cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,
-                stdout=output, stderr=output, pass_fds=[descriptor],
-            )  # fmt: skip
-        daemon.adopt(process)
-        with daemon:
+    settings = {"listen": "systemd:domain=INET:name=http", "workers": workers}
+    daemon = Daemon(tmp_path, served.uri, settings=settings)
+    with socket.create_server(("127.0.0.1", daemon.port)) as listening, activate(daemon, listening):
+        daemon.wait_ready()
+        assert daemon.graphql(QUICK).status == 200
+        assert daemon.stop() == 0
+        # Whoever comes now waits for the next daemon, instead of being refused.
+        socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE).close()
+
+
+def test_the_path_of_a_service_managers_socket_is_left_alone(served: Database, tmp_path: Path) -> None:
+    """A Unix socket that systemd bound is served, and its path is still there for the next daemon."""
+    path = tmp_path / "api"
+    daemon = Daemon(tmp_path, served.uri, settings={"listen": "systemd:domain=UNIX:name=http"})
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        with activate(daemon, listening):
             daemon.wait_ready()
-            assert daemon.graphql(QUICK).status == 200
+            assert over_unix(path).startswith(b"HTTP/1.1 404")
             assert daemon.stop() == 0
-            # Whoever comes now waits for the next daemon, instead of being refused.
-            socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE).close()
+        assert path.exists()
