@@ -25,6 +25,7 @@ from graphql import (
     validate,
 )
 from graphql.validation import ProvidedRequiredArgumentsRule
+from graphql.validation.rules import overlapping_fields_can_be_merged
 from graphql.validation.rules.max_introspection_depth_rule import MaxIntrospectionDepthRule
 
 from dataapi.graphql.answer import Stage
@@ -36,6 +37,13 @@ from dataapi.graphql.schema import RoleSchema
 
 PLANS_PER_OPERATION = 64
 """Shapes of variables that are kept compiled for one operation."""
+
+COMPARISONS = 50_000
+"""How many pairs of fields the validation of one document may compare, about a tenth of a second.
+
+graphql-core's own limit is ten times as high, and nobody else is answered meanwhile.
+"""
+overlapping_fields_can_be_merged.MAX_COMPLEXITY_BUDGET = COMPARISONS
 
 
 class Rejected(Exception):
@@ -158,7 +166,7 @@ class Document:
         except RecursionError:
             raise Rejected(Stage.VALIDATION, GraphQLError("The document is nested too deeply.")) from None
         if errors:
-            raise Rejected(Stage.VALIDATION, *errors)
+            raise Rejected(Stage.VALIDATION, *map(_told, errors))
         fragments = {
             definition.name.value: definition
             for definition in node.definitions
@@ -188,6 +196,13 @@ class Document:
                 Stage.VALIDATION, GraphQLError(f"Operation not found: no operation is named {name!r}.")
             )
         return operation
+
+
+def _told(error: GraphQLError) -> GraphQLError:
+    """Return a validation error in words that say what to do about it."""
+    if error.message != "Validation aborted.":
+        return error
+    return GraphQLError("The document is too complex: it repeats too many fields or nests too deeply.")
 
 
 def _parse(text: str, limits: Limits) -> DocumentNode:
