@@ -202,6 +202,18 @@ def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
         server.remove()
 
 
+def test_a_database_that_does_not_answer_holds_nothing_up(tmp_path: Path) -> None:
+    """Where connecting takes for ever, requests are soon refused with 503, and stopping is quick."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/d"
+        with Daemon(tmp_path, uri) as daemon:
+            answer = wait_for(lambda: _try_graphql(daemon), "the public listener")
+            assert answer.status == 503
+            began = time.monotonic()
+            assert daemon.stop() == 0
+            assert time.monotonic() - began < 5
+
+
 def _try_graphql(daemon: Daemon) -> Answer | None:
     try:
         return daemon.graphql(QUICK)

@@ -6,8 +6,9 @@ import time
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from dataapi.access.gate import Gate
 from dataapi.catalog.model import Catalog
@@ -23,8 +24,8 @@ from dataapi.settings import Project
 from dataapi.web.backend import Backend
 
 _log = Logger(namespace="dataapi.service")
-FIRST_CATALOG_WITHIN = 15.0
-"""Seconds that a start waits for the first catalog before it goes on without one."""
+FIRST_CATALOG_WITHIN = 5.0
+"""Seconds that a start waits for the first catalog before requests are answered with 503 meanwhile."""
 
 
 class ProjectPart:
@@ -36,6 +37,7 @@ class ProjectPart:
     def __init__(self, reactor: Any, project: Project) -> None:
         self.ref = project.ref
         self._reactor = reactor
+        self._connecting: Deferred[None] | None = None
         self._pool = Pool(
             reactor,
             project.db_uri,
@@ -59,20 +61,31 @@ class ProjectPart:
     async def start(self) -> None:
         """Connect and load the first catalog; when that takes too long, go on while it is tried again."""
         await self._folder.load()
-        await self._pool.start()
-        loaded: Deferred[None] = Deferred()
-        watching = Deferred.fromCoroutine(self._watcher.start())
-        watching.addErrback(lambda failure: _log.failure("the catalog is not watched", failure))
-        watching.addBoth(lambda _: None if loaded.called else loaded.callback(None))
-        given_up = self._reactor.callLater(FIRST_CATALOG_WITHIN, loaded.callback, None)
-        await loaded
-        if given_up.active():
-            given_up.cancel()
+        waited: Deferred[None] = Deferred()
+        self._connecting = connecting = Deferred.fromCoroutine(self._connect())
+        connecting.addErrback(_not_connected)
+        connecting.addBoth(lambda _: None if waited.called else waited.callback(None))
+        expiry = self._reactor.callLater(FIRST_CATALOG_WITHIN, waited.callback, None)
+        try:
+            await waited
+        finally:
+            if expiry.active():
+                expiry.cancel()
         if self._watcher.current is None:
-            _log.warn("{project} starts without its database", project=self.ref, reason=self._watcher.error)
+            _log.warn(
+                "{project} starts without its database: {reason}",
+                project=self.ref,
+                reason=self.state().reason,
+            )
+
+    async def _connect(self) -> None:
+        await self._pool.start()
+        await self._watcher.start()
 
     async def stop(self) -> None:
         """Let statements end and close every connection."""
+        if self._connecting is not None:
+            self._connecting.cancel()
         await self._watcher.stop()
         await self._pool.stop()
 
@@ -126,3 +139,8 @@ class ProjectPart:
                 (ref, "plans", "miss"): float(self._engine.misses + self._rest.misses),
             },
         }
+
+
+def _not_connected(failure: Failure) -> None:
+    if failure.check(CancelledError) is None:
+        _log.failure("the catalog is not watched", failure)
