@@ -13,9 +13,9 @@ from bench.cases import Case
 from dataapi.access.caller import Caller
 from dataapi.database import render
 from dataapi.database.prepared import Prepared
+from dataapi.database.quoting import quote_literal
 from dataapi.graphql import transport
 from dataapi.graphql.engine import Engine
-from dataapi.query.writer import quote_literal
 from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project
 from dataapi.web.messages import Request

@@ -10,8 +10,8 @@ from dataapi.access.caller import Caller
 from dataapi.access.envelope import settings_for
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound, Message, Statement
+from dataapi.database.quoting import quote_identifier
 from dataapi.errors import ApiError, DatabaseError, DatabaseUnavailable
-from dataapi.query.writer import quote_identifier
 from dataapi.settings import Project
 from dataapi.web.messages import Request
 

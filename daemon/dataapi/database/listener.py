@@ -12,7 +12,7 @@ from dataapi.database import address
 from dataapi.database.background import Background
 from dataapi.database.backoff import Retry
 from dataapi.database.connection import Connection, ConnectionDied
-from dataapi.database.render import quote_identifier
+from dataapi.database.quoting import quote_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

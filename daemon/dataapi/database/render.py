@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dataapi.database.quoting import quote_identifier
+
 _SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
 _IDENTITY = frozenset({"role", "session_authorization", "transaction_read_only"})
 # What may hold a ``$1`` that is no slot comes first: strings, quoted names, dollar quotes, comments, names.
@@ -89,11 +91,6 @@ def prepare(name: str, text: str, types: tuple[str, ...]) -> str:
 def execute(name: str, arity: int) -> str:
     """Return the template of an ``EXECUTE`` with a place per argument."""
     return f"execute {name}({','.join(['%s'] * arity)});" if arity else f"execute {name};"
-
-
-def quote_identifier(name: str) -> str:
-    """Quote a name so that SQL takes it as it is."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def search_path(schemas: tuple[str, ...]) -> str:

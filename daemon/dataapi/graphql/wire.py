@@ -14,9 +14,9 @@ from graphql import GraphQLBoolean, GraphQLError, GraphQLInt, GraphQLScalarType,
 
 from dataapi.catalog.model import Catalog, Type, TypeKind
 from dataapi.catalog.names import enum_values
+from dataapi.database.quoting import quote_identifier
 from dataapi.graphql import scalars
 from dataapi.query.algebra import Form
-from dataapi.query.writer import quote_identifier
 
 Labels = tuple[tuple[str, str], ...]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from dataapi.catalog.model import Table
 from dataapi.database.message import Statement
+from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.query.algebra import (
     AffectedCount,
     ColumnOf,
@@ -31,7 +32,7 @@ from dataapi.query.kept import keep_rows
 from dataapi.query.nested import NestedInsert, nested_queries
 from dataapi.query.outputs import key_sql, output_sql
 from dataapi.query.sql import Compiled
-from dataapi.query.writer import Row, Writer, qualified, quote_identifier, quote_literal
+from dataapi.query.writer import Row, Writer, qualified
 
 RAISED = "~dataapi~"
 """What a message begins with that a statement raises itself, by casting it to an integer."""

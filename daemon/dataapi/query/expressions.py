@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.query.algebra import (
     After,
     AggregateOf,
@@ -31,7 +32,7 @@ from dataapi.query.algebra import (
     Rows,
     TextSearch,
 )
-from dataapi.query.writer import Row, Writer, qualified, quote_identifier, quote_literal
+from dataapi.query.writer import Row, Writer, qualified
 
 
 def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:

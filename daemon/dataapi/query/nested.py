@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dataapi.catalog.model import Table
+from dataapi.database.quoting import quote_identifier
 from dataapi.query.algebra import Parameter
-from dataapi.query.writer import Row, Writer, qualified, quote_identifier
+from dataapi.query.writer import Row, Writer, qualified
 
 Taken = tuple[tuple[str, str], ...]
 Selection = Callable[[Row], str]

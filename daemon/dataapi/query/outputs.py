@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.query.algebra import (
     AggregateValue,
     Connection,
@@ -32,7 +33,7 @@ from dataapi.query.algebra import (
 )
 from dataapi.query.expressions import call_sql, condition_sql, expression_sql, order_sql, source_sql
 from dataapi.query.forms import Labels, base64_sql, build_object, form_sql
-from dataapi.query.writer import Row, Writer, quote_identifier, quote_literal
+from dataapi.query.writer import Row, Writer
 
 
 def output_sql(writer: Writer, output: Output, row: Row | None) -> str:

@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from dataapi.catalog.model import Function, Table, Type
+from dataapi.database.quoting import quote_identifier
 from dataapi.query.algebra import Parameter
-
-
-def quote_identifier(name: str) -> str:
-    """Return a name as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_literal(text: str) -> str:
-    """Return text of the catalog as an SQL string literal, whatever ``standard_conforming_strings`` is."""
-    quoted = text.replace("'", "''")
-    if "\\" in quoted:
-        return " E'" + quoted.replace("\\", "\\\\") + "'"
-    return "'" + quoted + "'"
 
 
 def qualified(item: Table | Function | Type) -> str:

@@ -1,0 +1,16 @@
+"""Names and texts of the catalog as SQL; the only place where anything is quoted into a statement."""
+
+from __future__ import annotations
+
+
+def quote_identifier(name: str) -> str:
+    """Quote a name so that SQL takes it as it is."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    """Return text of the catalog as an SQL string literal, whatever ``standard_conforming_strings`` is."""
+    quoted = text.replace("'", "''")
+    if "\\" in quoted:
+        return " E'" + quoted.replace("\\", "\\\\") + "'"
+    return "'" + quoted + "'"
