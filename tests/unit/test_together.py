@@ -37,26 +37,9 @@ DOCUMENTS = [
     "{ __schema { types { name } } __typename node(id: null) { id @skip(if: true) @skip(if: false) } }",
 ]
 WORDS = st.sampled_from(
-    [
-        "{",
-        "}",
-        "(",
-        ")",
-        ":",
-        "$",
-        "@",
-        "...",
-        "on",
-        "blog",
-        "posts",
-        "name",
-        "title",
-        "id",
-        "first",
-        "filter",
-    ]
-    + ["query", "fragment", "F", "Blog", "Post", "Query", "Int", "1", "$v"]
-)
+    ["{", "}", "(", ")", ":", "$", "@", "...", "on", "blog", "posts", "name", "title", "id", "first",
+     "filter", "query", "fragment", "F", "Blog", "Post", "Query", "Int", "1", "$v"]
+)  # fmt: skip
 
 
 def reported(document: str, rules: Any) -> list[Any]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from graphql import (
+    ASTValidationRule,
     DocumentNode,
     FieldNode,
     FragmentDefinitionNode,
@@ -34,6 +36,7 @@ from dataapi.graphql.cache import BoundedCache
 from dataapi.graphql.entries import ByKeyEntry
 from dataapi.graphql.limits import Limits, check_limits
 from dataapi.graphql.schema import RoleSchema
+from dataapi.graphql.together import together
 
 PLANS_PER_OPERATION = 64
 """Shapes of variables that are kept compiled for one operation."""
@@ -69,10 +72,17 @@ class _RequiredArguments(ProvidedRequiredArgumentsRule):
         return super().leave_field(field_node, *args)
 
 
-def _rules(schema: RoleSchema) -> list[Any]:
-    required = type("RequiredArguments", (_RequiredArguments,), {"entries": schema.entries})
-    rules = [required if rule is ProvidedRequiredArgumentsRule else rule for rule in specified_rules]
-    return [*rules, MaxIntrospectionDepthRule]
+def _rules(schema: RoleSchema) -> list[type[ASTValidationRule]]:
+    """Return the rules that a document of a role is validated by, the same for all of them."""
+    known = _RULES.get(schema)
+    if known is None:
+        required = type("RequiredArguments", (_RequiredArguments,), {"entries": schema.entries})
+        rules = [required if rule is ProvidedRequiredArgumentsRule else rule for rule in specified_rules]
+        known = _RULES[schema] = [together([*rules, MaxIntrospectionDepthRule])]
+    return known
+
+
+_RULES: WeakKeyDictionary[RoleSchema, list[type[ASTValidationRule]]] = WeakKeyDictionary()
 
 
 class Operation:
