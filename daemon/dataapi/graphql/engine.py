@@ -27,9 +27,10 @@ from dataapi.query.changes import RAISED
 from dataapi.settings import Project
 from dataapi.web.messages import Request
 
+INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 INVALID_TEXT, DATA_EXCEPTION = "22P02", "22000"
 # The message of what a statement raises itself (``query.changes.RAISED``).
-_RAISED = re.compile(f'"{RAISED}(.*){RAISED}[0-9]+"')
+_RAISED = re.compile(f"{RAISED}(.*){RAISED}[0-9]+")
 
 DOCUMENTS_PER_ROLE = 500
 """Documents that are kept parsed, validated and compiled for one role."""
@@ -165,7 +166,11 @@ def _database_error(error: DatabaseError) -> Mapping[str, Any]:
     """Return what a client may read of PostgreSQL's error: the message and the SQLSTATE.
 
     Details and hints may show values of rows that the role may not see.
+
+    :raises RuntimeError: an internal error of PostgreSQL's, which is for the log alone.
     """
+    if error.code.startswith(INTERNAL):
+        raise RuntimeError(f"PostgreSQL failed: {error.code}: {error.message}") from error
     refused = _RAISED.search(error.message) if error.code == INVALID_TEXT else None
     if refused is not None:
         return {"message": refused[1], "extensions": {"code": DATA_EXCEPTION}}
