@@ -22,7 +22,7 @@ from dataapi.web.messages import Request
 from support.catalog import load_catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
     from pathlib import Path
 
     from dataapi.database.message import Message
@@ -36,14 +36,15 @@ _CALLER = Caller("anon", '{"role":"anon"}')
 
 @dataclass
 class _Recorder:
-    """Stands in for the pool and keeps what would be sent."""
+    """Stands in for the pool: keeps what would be sent, and answers with a row of the form expected."""
 
+    row: tuple[Any, ...]
     message: Message | None = None
 
     async def run(self, message: Message) -> list[tuple[Any, ...]]:
         """Keep the message."""
         self.message = message
-        return [(b"[]", 0, None)]
+        return [self.row]
 
 
 def messages_per_second(
@@ -72,18 +73,17 @@ def _message(case: Case, database: Database, headers: Mapping[str, str]) -> Mess
     named = {name.lower(): value for name, value in headers.items()}
     request = Request("bench", "GET" if body is None else "POST", path, query, named, (body or "").encode())
     catalog = load_catalog(database.uri)
-    project, recorder = Project("a" * 20, "acme", database.uri), _Recorder()
+    project = Project("a" * 20, "acme", database.uri)
+    recorder = _Recorder((b"[]", 0, None) if body is None else (b"null",))
+    answer: Coroutine[Any, Any, Any]
     if body is None:
-        asyncio.run(_await(RestHandler(project, recorder, lambda: catalog).answer(request, _CALLER)))
+        answer = RestHandler(project, recorder, lambda: catalog).answer(request, _CALLER)
     else:
         engine = Engine(project, recorder, lambda: catalog)
-        asyncio.run(_await(engine.answer(transport.read(request), _CALLER, request)))
+        answer = engine.answer(transport.read(request), _CALLER, request)
+    asyncio.run(answer)
     assert recorder.message is not None, "the case sends nothing to PostgreSQL"
     return recorder.message
-
-
-async def _await(answer: Any) -> Any:
-    return await answer
 
 
 def _script(message: Message, most: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from bench.cases import CASES, SETUP, Case
 from bench.floor import messages_per_second
 from bench.load import Load, put_load
-from support.daemon import KEY, Daemon
+from support.daemon import KEY, ROOT, Daemon
 from support.postgres import Server
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def _measure(cases: Sequence[Case], database: Database, folder: Path, options: a
     failed = False
     settings = {"workers": str(options.workers)}
     sys.stdout.write(_ROW.format("", "requests/s", "p50 ms", "p99 ms", "CPU us/request", "floor/s", "of it"))
-    with Daemon(folder, database.uri, settings=settings) as daemon:
+    tree = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "daemon")))}  # installed or not
+    with Daemon(folder, database.uri, settings=settings, environ=tree) as daemon:
         daemon.wait_ready()
         for case in cases:
             _check(case, daemon.port)
