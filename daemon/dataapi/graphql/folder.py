@@ -28,6 +28,11 @@ class DocumentFolder:
         self._path = path
         self.documents = None if path is None else Documents()
 
+    @property
+    def problems(self) -> list[str]:
+        """What of the folder could not be used."""
+        return [] if self.documents is None else self.documents.problems
+
     async def load(self) -> None:
         """Read the folder again; when that is impossible, keep what there is and log why."""
         if self._path is None:
@@ -37,7 +42,7 @@ class DocumentFolder:
         except OSError as error:
             _log.error("graphql-documents: {path}: {error}", path=self._path, error=error.strerror)
             return
-        for problem in self.documents.problems:
+        for problem in self.problems:
             _log.warn("graphql-documents: {path}: {problem}", path=self._path, problem=problem)
 
 

@@ -107,7 +107,10 @@ class ProjectPart:
             ref=self.ref,
             database_available=available,
             generation=catalog.generation if catalog else None,
-            problems=tuple(f"{problem.place}: {problem.message}" for problem in self._watcher.problems),
+            problems=(
+                *(f"{problem.place}: {problem.message}" for problem in self._watcher.problems),
+                *(f"graphql-documents: {problem}" for problem in self._folder.problems),
+            ),
             reason=reason,
         )
 

@@ -1,0 +1,71 @@
+"""Persisted documents of a running daemon, with one process and with workers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from support.daemon import KEY, Answer, Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.postgres import Database
+
+TYPENAME = "{ __typename }"
+SYNTAX_ERROR = "Syntax Error: Expected Name, found <EOF>. at line 1 column 2"
+BROKEN = f"broken.graphql: document 'broken' is left out: {SYNTAX_ERROR}"
+
+
+def by_id(daemon: Daemon, document_id: str) -> Answer:
+    body = json.dumps({"documentId": document_id})
+    return daemon.request("POST", "/graphql/v1", body, {"apikey": KEY})
+
+
+@pytest.fixture(params=["1", "2"], ids=["one process", "two workers"])
+def daemon(served: Database, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """Give a running daemon whose folder is named relative to where it was started."""
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "First.graphql").write_text(TYPENAME)
+    (documents / "broken.graphql").write_text("{")
+    settings = {"workers": request.param}
+    project = {"graphql-documents": "documents", "graphql-documents-only": "yes"}
+    with Daemon(tmp_path, served.uri, settings=settings, project=project) as running:
+        running.wait_ready()
+        yield running
+
+
+def test_documents_are_read_at_start_and_at_each_reload(daemon: Daemon) -> None:
+    """What is left out is logged and stands in ``/ready``; a reload takes up what was added."""
+    assert by_id(daemon, "First").json == {"data": {"__typename": "Query"}}
+    assert daemon.graphql("{ other: __typename }").json["errors"][0]["extensions"] == {
+        "code": "PERSISTED_DOCUMENT_REQUIRED"
+    }
+    [project] = daemon.admin("GET", "/ready").json["projects"]
+    assert project["problems"] == [f"graphql-documents: {BROKEN}"]
+    assert any(line["message"].endswith(BROKEN) for line in daemon.lines)
+
+    documents = daemon.folder / "documents"
+    (documents / "Second.graphql").write_text("{ second: __typename }")
+    (documents / "broken.graphql").unlink()
+    assert "errors" in by_id(daemon, "Second").json
+    assert daemon.admin("POST", "/reload").status == 200
+    for _ in range(10):  # enough to reach every worker, or nearly so
+        assert by_id(daemon, "Second").json == {"data": {"second": "Query"}}
+    [project] = daemon.admin("GET", "/ready").json["projects"]
+    assert project["problems"] == []
+
+
+def test_a_folder_that_goes_away_leaves_the_documents(daemon: Daemon) -> None:
+    """Clients must not suffer from a deployment that fails half-way; the log says it."""
+    documents = daemon.folder / "documents"
+    documents.rename(daemon.folder / "elsewhere")
+    assert daemon.admin("POST", "/reload").status == 200
+    assert by_id(daemon, "First").json == {"data": {"__typename": "Query"}}
+    assert any(
+        line["message"] == f"graphql-documents: {documents}: No such file or directory"
+        for line in daemon.lines
+    )
