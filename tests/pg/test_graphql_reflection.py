@@ -1,0 +1,430 @@
+"""What of a database becomes GraphQL for whom (specification, Reflection rules; reference 1.1 and 1.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from graphql import print_type
+from support.service import Service, nodes, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+
+SHOP = """
+create table account (
+    id int primary key, email varchar(50) not null, account_holder text, "1bad" int, "b c" int
+);
+create table no_key (id int, email text);
+create table "bad-name" (id int primary key);
+create table __private (id int primary key);
+create view plain_view as select * from account;
+create view account_view as select id, email from account;
+comment on view account_view is 'Seen @graphql({"primary_key_columns": ["id"]}) by all';
+create materialized view account_copy as select id, email from account;
+comment on materialized view account_copy is '@graphql({"primary_key_columns": ["id"], "name": "Copy"})';
+create table parted (id int, region text, primary key (id, region)) partition by list (region);
+create table parted_eu partition of parted for values in ('eu');
+create table parted_us partition of parted for values in ('us');
+insert into account values (1, 'a@example.org', 'Ann', 1, 2), (2, 'b@example.org', null, 1, 2);
+refresh materialized view account_copy;
+insert into parted values (1, 'eu'), (2, 'us');
+grant select on all tables in schema public to anon;
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(server: Server, reactor: Any) -> Iterator[Service]:
+    with serving(reactor, server.create_database(SHOP)) as service:
+        yield service
+
+
+def entries(service: Service, role: str = "anon") -> set[str]:
+    """Return the names of the Query fields that tables gave."""
+    return set(service.schema(role).schema.query_type.fields) - {"node", "heartbeat"}
+
+
+def fields(service: Service, name: str, role: str = "anon") -> dict[str, str]:
+    """Return the fields of a type, each with its type."""
+    return {key: str(field.type) for key, field in service.schema(role).object_type(name).fields.items()}
+
+
+def test_tables_with_a_key_are_exposed_under_their_own_names(shop: Service) -> None:
+    """Exposure and Naming: no key, no type; a name that GraphQL does not allow is left out."""
+    assert entries(shop) == {
+        *("accountCollection", "accountByPk", "account_viewCollection", "account_viewByPk"),
+        *("copyCollection", "copyByPk", "partedCollection", "partedByPk"),
+        *("parted_euCollection", "parted_euByPk", "parted_usCollection", "parted_usByPk"),
+    }
+
+
+def test_a_type_has_a_field_per_column(shop: Service) -> None:
+    """Types: ``nodeId`` first, NOT NULL columns non-null, invalid names left out (reference 1.1)."""
+    assert print_type(shop.schema().object_type("account")) == (
+        "type account implements Node {\n"
+        '  """Identifies the row among all tables."""\n'
+        "  nodeId: ID!\n  id: Int!\n  email: String!\n  account_holder: String\n}"
+    )
+
+
+def test_the_types_around_a_table(shop: Service) -> None:
+    """Types: connection, edge, page info, filter, order and the arguments of a collection."""
+    assert fields(shop, "accountConnection") == {"edges": "[accountEdge!]!", "pageInfo": "PageInfo!"}
+    assert fields(shop, "accountEdge") == {"cursor": "String!", "node": "account"}
+    assert fields(shop, "PageInfo") == {
+        "startCursor": "String",
+        "endCursor": "String",
+        "hasNextPage": "Boolean!",
+        "hasPreviousPage": "Boolean!",
+    }
+    assert fields(shop, "accountFilter") == {
+        "nodeId": "IDFilter",
+        "id": "IntFilter",
+        "email": "StringFilter",
+        "account_holder": "StringFilter",
+        "and": "[accountFilter!]",
+        "or": "[accountFilter!]",
+        "not": "accountFilter",
+    }
+    assert fields(shop, "accountOrderBy") == dict.fromkeys(
+        ("id", "email", "account_holder"), "OrderByDirection"
+    )
+    query = shop.schema().schema.query_type.fields
+    collection = query["accountCollection"]
+    assert str(collection.type) == "accountConnection!"
+    assert {name: str(argument.type) for name, argument in collection.args.items()} == {
+        "first": "Int",
+        "last": "Int",
+        "before": "Cursor",
+        "after": "Cursor",
+        "offset": "Int",
+        "filter": "accountFilter",
+        "orderBy": "[accountOrderBy!]",
+    }
+    assert {name: str(argument.type) for name, argument in query["accountByPk"].args.items()} == {
+        "id": "Int!"
+    }
+    assert str(query["accountByPk"].type) == "account"
+    assert str(query["node"].type) == "Node"
+    assert {name: str(argument.type) for name, argument in query["node"].args.items()} == {"nodeId": "ID!"}
+    assert list(shop.schema().object_type("OrderByDirection").values) == [
+        *("AscNullsFirst", "AscNullsLast", "DescNullsFirst", "DescNullsLast")
+    ]
+    assert list(shop.schema().object_type("FilterIs").values) == ["NULL", "NOT_NULL"]
+
+
+async def test_views_materialized_views_and_partitions_answer(shop: Service) -> None:
+    """What the service does 1: views, materialized views; partitioned parents and their parts."""
+    assert await shop.rows("account_view", "id email", "first: 1") == [{"id": 1, "email": "a@example.org"}]
+    assert await shop.ids("copy", "orderBy: {id: DescNullsLast}") == [2, 1]
+    assert await shop.rows("parted", "id region") == [{"id": 1, "region": "eu"}, {"id": 2, "region": "us"}]
+    assert await shop.rows("parted_us", "id region") == [{"id": 2, "region": "us"}]
+    data = await shop.data("{ copyByPk(id: 2) { nodeId email } }")
+    query = "query($i: ID!) { node(nodeId: $i) { ... on Copy { id } } }"
+    found = await shop.data(query, {"i": data["copyByPk"]["nodeId"]})
+    assert found["node"] == {"id": 2}
+
+
+async def test_foreign_tables_answer(server: Server, reactor: Any) -> None:
+    """What the service does 1: foreign tables, by a directive that declares their key."""
+    database = server.create_database(
+        f"""
+        create extension postgres_fdw;
+        create table here (id int primary key, name text);
+        insert into here values (1, 'over there');
+        create server loop foreign data wrapper postgres_fdw
+            options (host '127.0.0.1', port '{server.port}', dbname 'postgres');
+        create user mapping for public server loop options (user 'postgres', password_required 'false');
+        create foreign table there (id int, name text) server loop options (table_name 'here');
+        comment on foreign table there is '@graphql({{"primary_key_columns": ["id"]}})';
+        grant select on here, there to anon;
+        """
+    )
+    database.execute(f"alter server loop options (set dbname '{database.name}')")
+    service = Service(reactor, database)
+    await service.start()
+    try:
+        assert await service.rows("there", "id name", 'filter: {name: {like: "over%"}}') == [
+            {"id": 1, "name": "over there"}
+        ]
+        assert (await service.data("{ thereByPk(id: 1) { name } }"))["thereByPk"] == {"name": "over there"}
+    finally:
+        await service.stop()
+        server.drop_database(database)
+
+
+SCHOOL = """
+create schema people;
+comment on schema public is 'All here: @graphql({"inflect_names": true, "max_rows": 3})';
+create type public.class_kind as enum ('lecture', 'lab-work', 'exam');
+comment on type public.class_kind is
+    '@graphql({"name": "Kind", "description": "What happens", "mappings": {"lab-work": "LAB_WORK"}})';
+create type public.odd_kind as enum ('a b', 'c');
+create type public.empty_kind as enum ();
+create type people.mood as enum ('good', 'bad');
+create table people.person (person_id int primary key, full_name text not null, mood people.mood);
+create table course_class (
+    class_id int primary key, "Some_Title" text not null, teacher_id int not null, odd public.odd_kind,
+    kind public.class_kind not null default 'lecture', kinds public.class_kind[], empty public.empty_kind,
+    constraint class_teacher foreign key (teacher_id) references people.person
+);
+comment on table course_class is
+    'x @graphql({"name": "Lesson", "description": "A lesson", "max_rows": 2,
+        "totalCount": {"enabled": true}})';
+comment on column course_class."Some_Title" is '@graphql({"name": "heading", "description": "Its heading"})';
+comment on constraint class_teacher on course_class is
+    '@graphql({"foreign_name": "teacher", "local_name": "lessons"})';
+create table enrolled_person (
+    person_id int references people.person, class_id int references course_class, sort_order int,
+    primary key (person_id, class_id)
+);
+create function people._greeting(people.person) returns text language sql stable as
+    'select ''Hello '' || $1.full_name';
+comment on function people._greeting is '@graphql({"name": "salute", "description": "A greeting"})';
+insert into people.person select n, 'P' || n, 'good' from generate_series(1, 5) n;
+insert into course_class (class_id, "Some_Title", teacher_id, kind, kinds)
+    select n, 'T' || n, 1, 'lab-work', '{exam,lab-work}' from generate_series(1, 5) n;
+insert into enrolled_person select n, 1, n from generate_series(1, 5) n;
+grant usage on schema people to anon;
+grant select on all tables in schema public, people to anon;
+"""
+
+
+@pytest.fixture(scope="module")
+def school(server: Server, reactor: Any) -> Iterator[Service]:
+    with serving(reactor, server.create_database(SCHOOL), db_schemas=("public", "people")) as service:
+        yield service
+
+
+def test_inflection_is_a_schemas_own_choice(school: Service) -> None:
+    """Inflection: ``account_holder`` becomes ``AccountHolder`` and ``accountHolder`` where it is on."""
+    assert entries(school) == {
+        *("lessonCollection", "lessonByPk", "enrolledPersonCollection", "enrolledPersonByPk"),
+        *("personCollection", "personByPk"),
+    }
+    assert fields(school, "EnrolledPerson") == {
+        "nodeId": "ID!",
+        "personId": "Int!",
+        "classId": "Int!",
+        "sortOrder": "Int",
+        "person": "person",
+        "class": "Lesson",
+    }
+    assert set(fields(school, "person")) == {
+        *("nodeId", "person_id", "full_name", "mood", "salute", "lessons", "enrolledPersonCollection")
+    }
+
+
+def test_names_and_descriptions_are_overridden_one_by_one(school: Service) -> None:
+    """Overrides and reference 1.2: table, column, relationship, function and enum."""
+    schema = school.schema()
+    lesson = schema.object_type("Lesson")
+    assert lesson.description == "A lesson"
+    assert lesson.fields["heading"].description == "Its heading"
+    assert str(lesson.fields["teacher"].type) == "person"
+    assert lesson.fields["kind"].description is None
+    assert schema.object_type("person").fields["salute"].description == "A greeting"
+    assert str(schema.object_type("person").fields["lessons"].type) == "LessonConnection!"
+    kind = schema.object_type("Kind")
+    assert kind.description == "What happens"
+    assert list(kind.values) == ["lecture", "LAB_WORK", "exam"]
+    for name in ("Lesson", "LessonConnection", "LessonEdge", "LessonFilter", "LessonOrderBy"):
+        assert name in schema.schema.type_map
+    # A comment that is no directive is nobody's description.
+    assert schema.object_type("EnrolledPerson").description is None
+
+
+async def test_enum_values_travel_under_their_names(school: Service) -> None:
+    """Reference 1.2 and 1.7: mappings both ways; an enum with a label that is no name is Opaque."""
+    assert fields(school, "Lesson")["kind"] == "Kind!"
+    assert fields(school, "Lesson")["kinds"] == "[Kind]"
+    assert fields(school, "Lesson")["odd"] == fields(school, "Lesson")["empty"] == "Opaque"
+    assert "OddKind" not in school.schema().schema.type_map
+    school.database.execute("update course_class set odd = 'a b' where class_id = 1")
+    rows = await school.rows("lesson", "kind kinds odd", "first: 1, filter: {kind: {eq: LAB_WORK}}")
+    assert rows == [{"kind": "LAB_WORK", "kinds": ["exam", "LAB_WORK"], "odd": "a b"}]
+    query = """query($k: [Kind!], $o: Opaque) {
+        lessonCollection(filter: {kind: {in: $k}, odd: {eq: $o}}) { totalCount } }"""
+    assert (await school.data(query, {"k": ["LAB_WORK"], "o": "a b"}))["lessonCollection"] == {
+        "totalCount": 1
+    }
+    answer = await school.ask(query, {"k": ["lab-work"]})
+    assert "does not exist in 'Kind' enum" in answer.error
+    answer = await school.ask(query, {"o": "c d"})
+    assert answer.errors[0]["extensions"]["code"] == "22P02"
+
+
+async def test_max_rows_is_the_tables_then_the_schemas_then_thirty(school: Service) -> None:
+    """Reference 1.2: precedence table, schema, 30."""
+    query = """{ lessonCollection { edges { cursor } } enrolledPersonCollection { edges { cursor } }
+        personCollection { edges { cursor } } }"""
+    data = await school.data(query)
+    assert [len(connection["edges"]) for connection in data.values()] == [2, 3, 5]
+
+
+async def test_fields_under_their_new_names_answer(school: Service) -> None:
+    nested = 'lessons(first: 1, filter: {heading: {eq: "T2"}}) { edges { node { classId } } }'
+    [row] = await school.rows(
+        "lesson",
+        f"heading teacher {{ full_name salute {nested} }}",
+        "first: 1, orderBy: {heading: DescNullsLast}",
+    )
+    assert row == {
+        "heading": "T5",
+        "teacher": {
+            "full_name": "P1",
+            "salute": "Hello P1",
+            "lessons": {"edges": [{"node": {"classId": 2}}]},
+        },
+    }
+
+
+RELATED = """
+create table country (code text primary key, name text);
+create table city (
+    id int primary key, country_code text not null references country, "twinId" int references city,
+    old_country text references country (code)
+);
+create table employee (id int primary key, boss_id int references employee);
+create table email_address (id int primary key, employee_id int unique references employee, address text);
+create table badge (employee_id int primary key references employee);
+create table room (building int, number int, note text, primary key (building, number));
+create table booking (id int primary key, building int, number int, unique (id, building),
+    constraint room_of_booking foreign key (building, number) references room (building, number));
+create table partial (id int primary key, employee_id int references employee);
+create unique index on partial (employee_id) where id > 0;
+create table message (
+    id int primary key, sender_id int references employee, receiver_id int references employee
+);
+create view city_list as
+    select id, country_code, code_of from city, lateral (select country_code as code_of) x;
+comment on view city_list is '@graphql({"primary_key_columns": ["id"], "foreign_keys": [
+    {"local_name": "listed", "local_columns": ["country_code"], "foreign_name": "land",
+     "foreign_schema": "public", "foreign_table": "country", "foreign_columns": ["code"]},
+    {"local_columns": ["id"], "foreign_schema": "public", "foreign_table": "city", "foreign_columns": ["id"]},
+    {"local_columns": ["code_of"], "foreign_name": "some", "local_name": "listings",
+     "foreign_schema": "public", "foreign_table": "city", "foreign_columns": ["country_code"]}]})';
+create table secret (id int primary key, employee_id int references employee);
+insert into country values ('de', 'Germany'), ('fr', 'France');
+insert into city values (1, 'de', null, 'fr'), (2, 'de', 1, null), (3, 'fr', 1, 'de');
+insert into employee values (1, null), (2, 1), (3, 1);
+insert into email_address values (1, 2, 'two@example.org'), (2, null, 'none@example.org');
+insert into badge values (1);
+insert into room values (1, 1, 'a'), (1, 2, 'b');
+insert into booking values (1, 1, 2), (2, 1, null), (3, null, null);
+insert into message values (1, 1, 2), (2, 2, 1), (3, 1, 3);
+grant select on all tables in schema public to anon;
+revoke select on secret from anon;
+"""
+
+
+@pytest.fixture(scope="module")
+def related(server: Server, reactor: Any) -> Iterator[Service]:
+    with serving(reactor, server.create_database(RELATED)) as service:
+        yield service
+
+
+def relations(service: Service, name: str) -> dict[str, str]:
+    """Return the fields of a type that lead to rows."""
+    scalar = {"ID!", "Int", "Int!", "String", "String!"}
+    return {key: kind for key, kind in fields(service, name).items() if kind not in scalar}
+
+
+def test_relationships_follow_the_foreign_keys(related: Service) -> None:
+    """Relationships, with the names of reference 1.1: ``Id`` is stripped, or else the table names it."""
+    assert relations(related, "city") == {
+        "country": "country",
+        "twin": "city",
+        "countryByold_country": "country",
+        "cityCollection": "cityConnection!",
+        "city_list": "city_list",
+        "listings": "city_listConnection!",
+    }
+    assert relations(related, "country") == {
+        "cityCollection": "cityConnection!",
+        "cityCollectionByold_country": "cityConnection!",
+        "listed": "city_listConnection!",
+    }
+    assert relations(related, "booking") == {"room": "room"}
+    assert relations(related, "room") == {"bookingCollection": "bookingConnection!"}
+
+
+def test_unique_columns_make_one_to_one(related: Service) -> None:
+    """Relationships: a nullable single object on both types; a partial unique index does not count."""
+    assert relations(related, "email_address") == {"employee": "employee"}
+    assert relations(related, "badge") == {"employee": "employee"}
+    found = relations(related, "employee")
+    assert found["email_address"] == "email_address"
+    assert found["badge"] == "badge"
+    assert found["partialCollection"] == "partialConnection!"
+    assert found["employee"] == "employee"
+    assert found["employeeCollection"] == "employeeConnection!"
+
+
+def test_several_keys_between_two_tables_have_names_of_their_own(related: Service) -> None:
+    assert relations(related, "message") == {"employee": "employee", "employeeByreceiver_id": "employee"}
+    found = relations(related, "employee")
+    assert {"messageCollection", "messageCollectionByreceiver_id"} <= set(found)
+
+
+def test_relationships_to_what_the_role_does_not_see_are_left_out(related: Service) -> None:
+    """Visibility."""
+    assert "secretCollection" not in fields(related, "employee")
+    assert "secretCollection" not in entries(related)
+
+
+async def test_every_kind_of_relationship_answers(related: Service) -> None:
+    """Many-to-one, one-to-many, one-to-one both ways, composite and self references, several keys."""
+    data = await related.data(
+        """{ countryCollection { edges { node { code
+                cityCollection { edges { node { id twin { id country { code } }
+                    cityCollection { edges { node { id } } } countryByold_country { code } } } }
+                cityCollectionByold_country { edges { node { id } } } } } }
+            employeeCollection { edges { node {
+                id email_address { address } badge { employee { id } } employee { id }
+                employeeCollection { edges { node { id } } } messageCollection { edges { node { id } } }
+                messageCollectionByreceiver_id { edges { node { id employee { id } } } } } } }
+            email_addressCollection { edges { node { employee { id } } } }
+            bookingCollection { edges { node {
+                room { note bookingCollection { edges { node { id } } } } } } } }"""
+    )
+    germany, france = nodes(data["countryCollection"])
+    one, two = nodes(germany["cityCollection"])
+    assert one["twin"] is None
+    assert two["twin"] == {"id": 1, "country": {"code": "de"}}
+    assert nodes(one["cityCollection"]) == [{"id": 2}, {"id": 3}]
+    assert one["countryByold_country"] == {"code": "fr"}
+    assert two["countryByold_country"] is None
+    assert nodes(germany["cityCollectionByold_country"]) == [{"id": 3}]
+    assert nodes(france["cityCollectionByold_country"]) == [{"id": 1}]
+    boss, worker, other = nodes(data["employeeCollection"])
+    assert (boss["email_address"], worker["email_address"]) == (None, {"address": "two@example.org"})
+    assert (boss["badge"], worker["badge"]) == ({"employee": {"id": 1}}, None)
+    assert (boss["employee"], worker["employee"]) == (None, {"id": 1})
+    assert nodes(boss["employeeCollection"]) == [{"id": 2}, {"id": 3}]
+    assert nodes(boss["messageCollection"]) == [{"id": 1}, {"id": 3}]
+    assert nodes(other["messageCollectionByreceiver_id"]) == [{"id": 3, "employee": {"id": 1}}]
+    assert nodes(data["email_addressCollection"]) == [{"employee": {"id": 2}}, {"employee": None}]
+    rooms = [row["room"] for row in nodes(data["bookingCollection"])]
+    assert rooms == [{"note": "b", "bookingCollection": {"edges": [{"node": {"id": 1}}]}}, None, None]
+
+
+async def test_a_views_declared_relationships_answer(related: Service) -> None:
+    """Reference 1.2: ``foreign_keys``; one that promises a unique target gives one row all the same."""
+    rows = await related.rows(
+        "city_list",
+        "id land { name listed { edges { node { id } } } } city { id } some { country_code }",
+        "orderBy: {id: AscNullsLast}",
+    )
+    assert rows[0] == {
+        "id": 1,
+        "land": {"name": "Germany", "listed": {"edges": [{"node": {"id": 1}}, {"node": {"id": 2}}]}},
+        "city": {"id": 1},
+        "some": {"country_code": "de"},
+    }
+    [city] = await related.rows("city", "city_list { id } listings { edges { node { id } } }", "first: 1")
+    assert city["city_list"] == {"id": 1}
+    assert nodes(city["listings"]) == [{"id": 1}, {"id": 2}]
