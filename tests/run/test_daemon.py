@@ -118,7 +118,9 @@ def test_log_lines_are_json_with_the_requests_id(daemon: Daemon) -> None:
     """Every line is a JSON object; a request's line carries the id that the client got."""
     answer = daemon.graphql(QUICK, **{"X-Request-Id": "from-the-client-1"})
     assert answer.headers["X-Request-Id"] == "from-the-client-1"
-    [line] = [line for line in daemon.lines if line.get("request_id") == "from-the-client-1"]
+    [line] = wait_for(
+        lambda: [line for line in daemon.lines if line.get("request_id") == "from-the-client-1"], "its line"
+    )
     assert (line["method"], line["path"], line["status"]) == ("POST", "/graphql/v1", 200)
     assert all({"ts", "level", "logger", "message"} <= set(line) for line in daemon.lines)
 
@@ -278,7 +280,9 @@ def test_quiet_levels_and_text_lines(served: Database, tmp_path: Path) -> None:
         daemon.wait_ready()
         assert daemon.graphql(QUICK).status == 200
         assert daemon.graphql(QUICK, key="wrong").status == 401
-        lines = [line for line in daemon.text.splitlines() if "dataapi.requests" in line]
+        lines = wait_for(
+            lambda: [line for line in daemon.text.splitlines() if "dataapi.requests" in line], "a line"
+        )
         assert len(lines) == 1
         assert "WARN dataapi.requests POST /graphql/v1 401 request_id=" in lines[0]
 
