@@ -34,6 +34,7 @@ from dataapi.graphql.answer import Stage
 from dataapi.graphql.arguments import ABSENT, Shaper, shaper
 from dataapi.graphql.cache import BoundedCache
 from dataapi.graphql.entries import ByKeyEntry
+from dataapi.graphql.lifting import Lifted, name_of, replace_literals
 from dataapi.graphql.limits import Limits, check_limits
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.together import together
@@ -96,8 +97,10 @@ class Operation:
         schema: RoleSchema,
         node: OperationDefinitionNode,
         fragments: Mapping[str, FragmentDefinitionNode],
+        literals: Mapping[int, Any],
     ) -> None:
         self._schema = schema
+        self._literals = [(name_of(number), shaper(type_)) for number, type_ in literals.items()]
         self.node = node
         self.fragments = fragments
         self.plans: BoundedCache[Hashable, Any] = BoundedCache(PLANS_PER_OPERATION)
@@ -152,19 +155,24 @@ class Operation:
         return Rejected(Stage.VARIABLES, *errors)
 
     def shape(self, coerced: Mapping[str, Any]) -> Hashable:
-        """Return what of the variables decides how the operation compiles."""
-        return tuple(
-            [shape(coerced[name]) if name in coerced else ABSENT for name, _, _, shape in self._variables]
-        )
+        """Return what of the variables, lifted literals among them, decides how the operation compiles."""
+        variables = [
+            shape(coerced[name]) if name in coerced else ABSENT for name, _, _, shape in self._variables
+        ]
+        return (*variables, *[shape(coerced[name]) for name, shape in self._literals])
 
 
 class Document:
     """A document that passed the limits and validation.
 
+    :ivar text: the text that it was read from.
+    :ivar literal_types: the input types of its lifted literals by their number.
     :raises Rejected: from the constructor, at the parse or validation stage.
     """
 
-    def __init__(self, text: str, schema: RoleSchema, limits: Limits) -> None:
+    def __init__(self, text: str, schema: RoleSchema, limits: Limits, lifted: Lifted | None = None) -> None:
+        self.text = text
+        self.literal_types: Mapping[int, Any] = {}
         node = _parse(text, limits)
         try:
             check_limits(node, limits)
@@ -177,13 +185,17 @@ class Document:
             raise Rejected(Stage.VALIDATION, GraphQLError("The document is nested too deeply.")) from None
         if errors:
             raise Rejected(Stage.VALIDATION, *map(_told, errors))
+        if lifted is not None:
+            node, self.literal_types = replace_literals(node, schema.schema, lifted)
         fragments = {
             definition.name.value: definition
             for definition in node.definitions
             if isinstance(definition, FragmentDefinitionNode)
         }
         self.operations = {
-            definition.name.value if definition.name else None: Operation(schema, definition, fragments)
+            definition.name.value if definition.name else None: Operation(
+                schema, definition, fragments, self.literal_types
+            )
             for definition in node.definitions
             if isinstance(definition, OperationDefinitionNode)
         }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from graphql import GraphQLError, GraphQLSchema
@@ -13,11 +14,13 @@ from dataapi.access.transaction import Runner, Transactions, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import Names
 from dataapi.catalog.relationships import Relationships
+from dataapi.database.message import Bound
 from dataapi.errors import DatabaseError
 from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
 from dataapi.graphql.cache import BoundedCache
 from dataapi.graphql.document import Document, Operation, Rejected
 from dataapi.graphql.introspection import Introspection
+from dataapi.graphql.lifting import coerce_literals, lift
 from dataapi.graphql.limits import Limits
 from dataapi.graphql.persisted import Documents, document_text
 from dataapi.graphql.plan import Plan, check_cost, introspection_fields, plan_mutation, plan_query
@@ -34,6 +37,28 @@ _RAISED = re.compile(f"{RAISED}(.*){RAISED}[0-9]+")
 
 DOCUMENTS_PER_ROLE = 500
 """Documents that are kept parsed, validated and compiled for one role."""
+LONGEST_KEPT = 20_000
+"""Characters of the longest document that is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document ready for a request.
+
+    :ivar literals: the values of literals that were lifted out of the text, as variables.
+    """
+
+    document: Document
+    literals: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """What a request runs."""
+
+    plan: Plan
+    statements: list[Bound]
+    read_only: bool
 
 
 class _RoleState:
@@ -42,8 +67,36 @@ class _RoleState:
     def __init__(self, catalog: Catalog, names: Names, role: str, project: Project) -> None:
         self._view = role_view(catalog, names, role, project)
         self.schema = RoleSchema(self._view)
-        self.documents: BoundedCache[str, Document] = BoundedCache(DOCUMENTS_PER_ROLE)
+        self._documents: BoundedCache[Hashable, Document] = BoundedCache(DOCUMENTS_PER_ROLE)
+        self._texts: BoundedCache[str, Prepared] = BoundedCache(DOCUMENTS_PER_ROLE)
         self.introspection = Introspection(self._introspected)
+
+    def prepared(self, text: str, limits: Limits) -> Prepared:
+        """Return the document of a text with the values of its literals.
+
+        :raises Rejected: the document does not parse, exceeds a limit or is not valid.
+        """
+        known = self._texts.get(text)
+        if known is None:
+            known = self._prepare(text, limits)
+            if len(text) <= LONGEST_KEPT:
+                self._texts.put(text, known)
+        return known
+
+    def _prepare(self, text: str, limits: Limits) -> Prepared:
+        lifted = lift(text) if len(text) <= LONGEST_KEPT else None
+        if lifted is None:
+            return self.exact(text, limits)
+        document = self._documents.get(lifted.key)
+        if document is None:
+            document = Document(text, self.schema, limits, lifted)
+            self._documents.put(lifted.key, document)
+        literals = coerce_literals(lifted, document.literal_types)
+        return self.exact(text, limits) if literals is None else Prepared(document, literals)
+
+    def exact(self, text: str, limits: Limits) -> Prepared:
+        """Return the document of exactly that text, its literals in it."""
+        return Prepared(Document(text, self.schema, limits), {})
 
     def _introspected(self) -> GraphQLSchema | None:
         """Make the schema that introspection shows, sharing nothing that is made on demand."""
@@ -90,21 +143,14 @@ class Engine:
         try:
             text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
             wanted.check(caller)
-            operation = self._document(role, text).operation(request.operation_name)
-            if request.read_only and operation.is_mutation:
-                raise Rejected(Stage.METHOD, GraphQLError("A mutation must be sent by POST, not by GET."))
-            variables = operation.coerce(request.variables or {})
-            plan = await self._plan(role, operation, variables, text)
-            if wanted.cost:
-                told["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
-            check_cost(plan, variables, self._limits.cost)
-            bound = plan.bind(variables)
+            ready = await self._ready(role, request, text, told)
             if wanted.explain:
-                told["explain"] = await self._transactions.explain(catalog, http, caller, bound)
-            data = plan.constant
-            if bound:
-                read_only = not operation.is_mutation
-                [[data]] = await self._transactions.run(catalog, http, caller, bound, read_only=read_only)
+                told["explain"] = await self._transactions.explain(catalog, http, caller, ready.statements)
+            data = ready.plan.constant
+            if ready.statements:
+                [[data]] = await self._transactions.run(
+                    catalog, http, caller, ready.statements, read_only=ready.read_only
+                )
         except Rejected as rejected:
             return Answer(rejected.stage, None, _formatted(rejected.errors), told)
         except GraphQLError as error:
@@ -114,7 +160,7 @@ class Engine:
         except RecursionError:  # variables that were just read may still nest too deeply to compile
             deep = GraphQLError("The operation's arguments are nested too deeply.")
             return Answer(Stage.VARIABLES, None, _formatted((deep,)), told)
-        return Answer(Stage.EXECUTION, data, _formatted(plan.errors), told)
+        return Answer(Stage.EXECUTION, data, _formatted(ready.plan.errors), told)
 
     def _role(self, catalog: Catalog, role: str) -> _RoleState:
         if catalog.generation != self._generation or self._names is None:
@@ -126,12 +172,40 @@ class Engine:
             state = self._roles[role] = _RoleState(catalog, self._names, role, self._project)
         return state
 
-    def _document(self, role: _RoleState, text: str) -> Document:
-        document = role.documents.get(text)
-        if document is None:
-            document = Document(text, role.schema, self._limits)
-            role.documents.put(text, document)
-        return document
+    async def _ready(
+        self, role: _RoleState, request: GraphQLRequest, text: str, told: dict[str, Any]
+    ) -> _Ready:
+        """Return what the request runs, and tell its cost.
+
+        An error of a document that shares its compiled form with another text is found again
+        in the exact document, so that it tells its place in the client's own text.
+        """
+        prepared = role.prepared(text, self._limits)
+        try:
+            return await self._bound(role, request, prepared, text, told)
+        except (GraphQLError, Rejected):
+            if prepared.document.text == text:
+                raise
+        return await self._bound(role, request, role.exact(text, self._limits), text, told)
+
+    async def _bound(
+        self,
+        role: _RoleState,
+        request: GraphQLRequest,
+        prepared: Prepared,
+        text: str,
+        told: dict[str, Any],
+    ) -> _Ready:
+        wanted = Wanted.of(request.extensions)
+        operation = prepared.document.operation(request.operation_name)
+        if request.read_only and operation.is_mutation:
+            raise Rejected(Stage.METHOD, GraphQLError("A mutation must be sent by POST, not by GET."))
+        variables = {**operation.coerce(request.variables or {}), **prepared.literals}
+        plan = await self._plan(role, operation, variables, text)
+        if wanted.cost:
+            told["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
+        check_cost(plan, variables, self._limits.cost)
+        return _Ready(plan, plan.bind(variables), not operation.is_mutation)
 
     async def _plan(
         self, role: _RoleState, operation: Operation, variables: Mapping[str, Any], text: str
