@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.catalog.directives import FEATURES
 from dataapi.command import run
 from graphql import build_schema, get_introspection_query, graphql_sync, parse, print_schema, validate
 
@@ -79,6 +80,14 @@ def test_the_schema_is_read_back_whole(chinook: Database, role: str) -> None:
     assert print_schema(schema) + "\n" == text
     assert graphql_sync(schema, get_introspection_query()).errors is None
     assert (schema.mutation_type is None) == (role == "anon")
+
+
+def test_features_that_are_turned_on_are_in_it(chinook: Database) -> None:
+    """Types beyond the plain schema are read back too."""
+    environment = environ(chinook, graphql_features=", ".join(FEATURES))
+    text = printed(environment, "--role", "service_role")
+    assert print_schema(build_schema(text)) + "\n" == text
+    assert len(text) > len(printed(environ(chinook), "--role", "service_role"))
 
 
 def test_a_document_that_the_schema_allows_is_one_that_runs(shop: Database) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphql import GraphQLSchema, build_schema, lexicographic_sort_schema, print_schema
+from graphql import GraphQLSchema, lexicographic_sort_schema, print_schema, specified_scalar_types
 
 from dataapi.graphql.schema import RoleSchema
 
@@ -15,5 +15,8 @@ def schema_text(schema: RoleSchema) -> str:
     lazy = schema.schema
     types = [type_ for name, type_ in lazy.type_map.items() if not name.startswith("__")]
     whole = GraphQLSchema(query=lazy.query_type, mutation=lazy.mutation_type, types=types)
-    # Read back first: graphql-core sorts no schema with a Float that is not its own.
-    return print_schema(lexicographic_sort_schema(build_schema(print_schema(whole)))) + "\n"
+    # graphql-core copies no schema with a Float that is not its own; in print they are the same.
+    whole.type_map.update(
+        {name: scalar for name, scalar in specified_scalar_types.items() if name in whole.type_map}
+    )
+    return print_schema(lexicographic_sort_schema(whole)) + "\n"
