@@ -87,7 +87,9 @@ class InputTypes:
 
     # ------------------------------------------------------------ orders
 
-    def _order_by(self, view: TableView) -> GraphQLNamedType:
+    def _order_by(self, view: TableView) -> GraphQLNamedType | None:
+        if not view.orderable:
+            return None
         return GraphQLInputObjectType(f"{view.name}OrderBy", partial(self._order_fields, view))
 
     def _order_fields(self, view: TableView) -> Fields:
@@ -98,6 +100,8 @@ class InputTypes:
         }
         if "relationOrder" in view.features:
             for related in view.related:
+                if related.to_one and not view.target(related).orderable:
+                    continue
                 suffix = "OrderBy" if related.to_one else "CollectionOrderBy"
                 fields[related.name] = GraphQLInputField(self._types.of_table(related.target, suffix))
         return fields

@@ -162,8 +162,10 @@ class TableTypes:
         arguments = {
             **paging_arguments(),
             "filter": GraphQLArgument(self.named(f"{view.name}Filter")),
-            "orderBy": GraphQLArgument(GraphQLList(required(self.named(f"{view.name}OrderBy")))),
         }
+        if view.orderable:
+            order: Any = self.named(f"{view.name}OrderBy")
+            arguments["orderBy"] = GraphQLArgument(GraphQLList(required(order)))
         return GraphQLField(
             required(self.named(f"{view.name}Connection")), arguments, description=description
         )

@@ -138,6 +138,11 @@ class TableView:
         return {field.name: field for field in self.columns}
 
     @cached_property
+    def orderable(self) -> bool:
+        """Whether there is a column to order by."""
+        return any(column.wire.orderable for column in self.columns)
+
+    @cached_property
     def fields_by_name(self) -> dict[str, ColumnField | ComputedField | RelatedField]:
         """Return the object type's fields but ``nodeId`` by name."""
         fields: tuple[ColumnField | ComputedField | RelatedField, ...]
@@ -156,6 +161,10 @@ class TableView:
         return tuple(fields)
 
     def _executable(self) -> Iterator[tuple[Function, str]]:
+        # A function gets the whole row, for which PostgreSQL asks SELECT on every column.
+        readable = self._role.privileges.columns(self.table, "SELECT")
+        if not readable.issuperset(column.name for column in self.table.columns):
+            return
         for function, name in self._role.names.fields(self.table.oid).computed:
             if self._role.privileges.can_execute(function):
                 yield function, name
@@ -330,7 +339,9 @@ class RoleView:
             return None
         if not self.privileges.columns(table, "SELECT"):
             return None
-        return TableView(self, table, name)
+        view = TableView(self, table, name)
+        # An object type needs a field.
+        return view if view.has_node_id or view.columns else None
 
     def table_named(self, schema: str, name: str) -> TableView | None:
         """Return the view of a table by its SQL name."""
