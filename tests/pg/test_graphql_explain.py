@@ -154,6 +154,33 @@ async def test_what_cannot_be_planned_is_not_run(api: Service) -> None:
         api.database.execute("alter table artist_away rename to artist")
 
 
+@pytest.fixture
+def unprepared(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve without prepared statements, as behind a transaction pooler."""
+    database = server.create_chinook()
+    with serving(reactor, database, db_prepared_statements=False) as service:
+        yield service
+
+
+async def test_explain_works_without_prepared_statements(unprepared: Service) -> None:
+    """The search path goes along in each message, that of ``EXPLAIN`` included."""
+    query = "query ($id: Int!) { artistByPk(artist_id: $id) { name } }"
+    answer = await ask(unprepared, query, variables={"id": 1}, extensions={"explain": True})
+    assert answer.data == {"artistByPk": {"name": "AC/DC"}}
+    assert len(answer.body["extensions"]["explain"]) == 1
+
+
+async def test_explaining_prepares_nothing(api: Service) -> None:
+    """Else each explained request would take a place of a statement that is used again."""
+    held = "select count(*) from pg_prepared_statements"
+    [[before]] = await api.pool.fetch(held)
+    for _ in range(3):
+        answer = await ask(api, "{ artistCollection(first: 7) { __typename } }", extensions={"explain": True})
+        assert answer.status == 200
+    [[after]] = await api.pool.fetch(held)
+    assert after - before == 1
+
+
 @pytest.mark.parametrize("role", ["anon", "authenticated"])
 @pytest.mark.parametrize(("accept", "status"), [(GRAPHQL, 400), ("application/json", 200)])
 async def test_explain_is_for_service_role(api: Service, role: str, accept: str, status: int) -> None:

@@ -136,6 +136,11 @@ class Service:
         return self._watcher.current
 
     @property
+    def pool(self) -> Pool:
+        """The pool of one connection that answers."""
+        return self._pool
+
+    @property
     def url(self) -> str:
         """Where the service listens, without a path."""
         return f"http://127.0.0.1:{self._port.getHost().port}"

@@ -45,6 +45,58 @@ def test_null_is_the_same_as_absent(name: str) -> None:
     assert transport.read(post(json.dumps({"query": "{a}", name: None}).encode())) == GraphQLRequest("{a}")
 
 
+def test_an_empty_operation_name_by_get_is_the_same_as_absent() -> None:
+    """Section GET of the GraphQL-over-HTTP draft."""
+    asked = transport.read(get(urlencode({"query": "{a}", "operationName": "", "variables": ""})))
+    assert asked == GraphQLRequest("{a}", read_only=True)
+
+
+def test_a_document_may_be_named_by_its_id() -> None:
+    named = GraphQLRequest(None, variables={"x": 1}, document_id="A")
+    assert transport.read(post(b'{"documentId": "A", "variables": {"x": 1}}')) == named
+    assert transport.read(post(b'{"query": null, "documentId": "A", "variables": {"x": 1}}')) == named
+    by_get = transport.read(get("documentId=sha256%3Aab&variables="))
+    assert by_get == GraphQLRequest(None, read_only=True, document_id="sha256:ab")
+
+
+def test_a_document_may_be_named_by_apollos_hash() -> None:
+    extensions = {"persistedQuery": {"version": 1, "sha256Hash": "ab"}}
+    named = GraphQLRequest(None, extensions=extensions, persisted_hash="ab")
+    assert transport.read(post(json.dumps({"extensions": extensions}).encode())) == named
+    # With the text beside it the hash means nothing: texts are not remembered.
+    with_text = transport.read(post(json.dumps({"query": "{a}", "extensions": extensions}).encode()))
+    assert with_text == GraphQLRequest("{a}", extensions=extensions)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"documentId": 5}', "documentId must be a string, not a number"),
+        (b'{"query": "{a}", "documentId": "A"}', "query and documentId are both there; expected one of them"),
+        (b'{"extensions": {"persistedQuery": {"sha256Hash": 5}}}', "query is missing; expected the text"),
+        (b'{"extensions": {"persistedQuery": "ab"}}', "query is missing; expected the text"),
+    ],
+)
+def test_a_document_that_is_not_named_clearly_is_refused(body: bytes, message: str) -> None:
+    refused = refusal(post(body))
+    assert (refused.status, refused.code) == (400, "BAD_REQUEST")
+    assert refused.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [
+        ("", True),
+        ("variables={}", True),
+        ("query={a}", False),
+        ("documentId=A", False),
+        ("extensions={}", False),
+    ],
+)
+def test_a_browser_gets_the_page_when_it_names_no_document(query: str, page: bool) -> None:
+    assert transport.wants_page(get(query, accept="text/html,*/*;q=0.8")) is page
+
+
 def test_unknown_members_are_ignored() -> None:
     assert transport.read(post(b'{"query": "{a}", "documentKey": 5}')) == GraphQLRequest("{a}")
 

@@ -150,8 +150,10 @@ def _object(body: bytes) -> dict[str, Any]:
 def _from_query(query: str) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in querystring.pairs(query):
-        if name in ("query", "operationName", "documentId"):
+        if name in ("query", "documentId"):
             members[name] = value
+        elif name == "operationName":
+            members[name] = value or None  # empty is the same as absent
         elif name in ("variables", "extensions") and value:
             members[name] = _json(value, f"The parameter {name}")
             _check_text(members[name], name)
