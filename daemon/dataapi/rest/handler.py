@@ -21,6 +21,8 @@ from dataapi.web.messages import Reply, Request
 
 SHAPES_PER_ROLE = 500
 """Reads that are kept compiled for one role."""
+LONGEST_KEPT = 8000
+"""Characters of ``select`` and ``order`` beyond which a compiled read is not kept, to bound the memory."""
 
 _ALLOW = ("Allow", "OPTIONS, GET, HEAD")
 
@@ -83,7 +85,8 @@ class RestHandler:
             return compiled
         self.misses += 1
         compiled = compile_read(role.tables, shape, self._most)
-        role.reads.put(shape, compiled)
+        if len(shape.select) + sum(len(order) for _, order in shape.orders) <= LONGEST_KEPT:
+            role.reads.put(shape, compiled)
         return compiled
 
     def _reply(self, reading: Reading, body: bytes, count: int, total: int | None) -> Reply:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from dataapi.errors import ApiError
 
 JSON = "application/json; charset=utf-8"
@@ -21,7 +19,6 @@ _ARRAYS = frozenset(
 _OBJECTS = frozenset({"application/vnd.pgrst.object", "application/vnd.pgrst.object+json"})
 
 
-@lru_cache(maxsize=256)
 def wants_object(accept: str | None) -> bool:
     """Return whether the best of the accepted forms is a single object and not an array.
 

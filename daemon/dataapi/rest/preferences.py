@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from dataapi.errors import ApiError
 from dataapi.rest.unsupported import unsupported
@@ -36,7 +35,6 @@ class Preferences:
     applied: str
 
 
-@lru_cache(maxsize=256)
 def read(header: str | None) -> Preferences:
     """Return the preferences; unknown ones are ignored, as RFC 7240 says, unless handling is strict.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dataapi.access.gate import REST_PREFIX
 from dataapi.errors import ApiError
@@ -11,6 +12,9 @@ from dataapi.rest.ranges import Window, count_of, window_of_header
 from dataapi.rest.unsupported import unsupported
 from dataapi.web import querystring
 from dataapi.web.messages import Request
+
+LONGEST_REMEMBERED = 1000
+"""Characters of a request that is remembered once it was understood: clients repeat themselves."""
 
 Windows = tuple[tuple[str, Window], ...]
 """Windows by the resource they are for: "" for the table, else the path of an embedded one."""
@@ -85,11 +89,27 @@ def read(request: Request, schemas: tuple[str, ...], most: int | None) -> Readin
     :param most: the most rows that any resource gives (``db-max-rows``).
     :raises ApiError: what cannot be understood, or is not available.
     """
-    table, schema = table_of(request.path), schema_of(request, schemas)
-    select, orders, windows = _parameters(request.query)
-    top = windows.pop("", Window()).within(window_of_header(request.headers.get("range")))
+    header = request.headers.get
+    place = (schema_of(request, schemas), table_of(request.path), request.query)
+    wishes = (header("range"), header("prefer"), header("accept"))
+    size = len(request.query) + sum(len(wish) for wish in wishes if wish)
+    understand = _remembered if size <= LONGEST_REMEMBERED else _read
+    return understand(*place, *wishes, most)
+
+
+def _read(
+    schema: str,
+    table: str,
+    query: str,
+    header_range: str | None,
+    prefer: str | None,
+    accept: str | None,
+    most: int | None,
+) -> Reading:
+    select, orders, windows = _parameters(query)
+    top = windows.pop("", Window()).within(window_of_header(header_range))
     asked = {"": top.capped(most), **{path: window.capped(most) for path, window in windows.items()}}
-    preferred = preferences.read(request.headers.get("prefer"))
+    preferred = preferences.read(prefer)
     shape = Shape(
         schema,
         table,
@@ -99,8 +119,10 @@ def read(request: Request, schemas: tuple[str, ...], most: int | None) -> Readin
         tuple(path for path, window in asked.items() if window.offset),
         preferred.counted,
     )
-    single = media.wants_object(request.headers.get("accept"))
-    return Reading(shape, tuple(asked.items()), single, preferred.applied)
+    return Reading(shape, tuple(asked.items()), media.wants_object(accept), preferred.applied)
+
+
+_remembered = lru_cache(maxsize=1024)(_read)
 
 
 def _parameters(query: str) -> tuple[str, dict[str, str], dict[str, Window]]:

@@ -12,8 +12,10 @@ from dataapi.errors import ApiError
 from dataapi.rest.syntax import Embed
 from dataapi.rest.unsupported import unsupported
 
-MOST_FOR_HINTS = 500
-"""Among more tables than these no similar name is looked for: it would take too long."""
+MOST_FOR_HINTS = 200
+"""Among more tables than these no similar name is looked for: it would take several milliseconds."""
+LONGEST_NAME = 63
+"""PostgreSQL's limit."""
 
 _JOINS = frozenset({"inner", "left"})
 
@@ -55,7 +57,7 @@ class ReadableTables:
         return self._privileges.can_use_schema(table.schema) and self._privileges.can(table, "SELECT")
 
     def _hint(self, schema: str, name: str) -> str | None:
-        if len(self._tables.by_name) > MOST_FOR_HINTS:
+        if len(self._tables.by_name) > MOST_FOR_HINTS or len(name) > LONGEST_NAME:
             return None
         names = [
             known for (place, known), table in self._tables.by_name.items()
