@@ -167,12 +167,14 @@ class Document:
 
     :ivar text: the text that it was read from.
     :ivar literal_types: the input types of its lifted literals by their number.
+    :ivar merges: whether it is valid only for literals of the same pattern.
     :raises Rejected: from the constructor, at the parse or validation stage.
     """
 
     def __init__(self, text: str, schema: RoleSchema, limits: Limits, lifted: Lifted | None = None) -> None:
         self.text = text
         self.literal_types: Mapping[int, Any] = {}
+        self.merges = False
         node = _parse(text, limits)
         try:
             check_limits(node, limits)
@@ -186,7 +188,8 @@ class Document:
         if errors:
             raise Rejected(Stage.VALIDATION, *map(_told, errors))
         if lifted is not None:
-            node, self.literal_types = replace_literals(node, schema.schema, lifted)
+            replaced = replace_literals(node, schema.schema, lifted)
+            node, self.literal_types, self.merges = replaced.document, replaced.types, replaced.merges
         fragments = {
             definition.name.value: definition
             for definition in node.definitions

@@ -87,10 +87,11 @@ class _RoleState:
         lifted = lift(text) if len(text) <= LONGEST_KEPT else None
         if lifted is None:
             return self.exact(text, limits)
-        document = self._documents.get(lifted.key)
+        document = self._documents.get(lifted.shape) or self._documents.get((lifted.shape, lifted.pattern))
         if document is None:
             document = Document(text, self.schema, limits, lifted)
-            self._documents.put(lifted.key, document)
+            key = (lifted.shape, lifted.pattern) if document.merges else lifted.shape
+            self._documents.put(key, document)
         literals = coerce_literals(lifted, document.literal_types)
         return self.exact(text, limits) if literals is None else Prepared(document, literals)
 

@@ -16,6 +16,7 @@ from typing import Any
 from graphql import (
     ConstValueNode,
     DocumentNode,
+    FieldNode,
     FloatValueNode,
     GraphQLError,
     GraphQLSchema,
@@ -51,13 +52,14 @@ _KEPT_WHOLE = re.compile(r"=|\b__(?:type|schema)\b")
 class Lifted:
     """A document's text without its literals.
 
-    :ivar key: equal for texts that differ only in the values of literals; it tells which literals
-        are equal to each other, since two fields can be merged only if theirs are.
+    :ivar shape: the text with every literal replaced, equal for texts that differ only in their values.
+    :ivar pattern: which literals are equal to each other; fields that are merged must have equal ones.
     :ivar literals: the literals in their order.
     :ivar places: a literal's number by its offset in the text.
     """
 
-    key: Hashable
+    shape: str
+    pattern: Hashable
     literals: tuple[ConstValueNode, ...]
     places: Mapping[int, int]
 
@@ -85,7 +87,7 @@ def lift(text: str) -> Lifted | None:
         return None  # an invalid escape, which parsing the whole document reports
     first: dict[str, int] = {}
     pattern = tuple(first.setdefault(source, number) for number, source in enumerate(sources))
-    return Lifted((shape, pattern), literals, places)
+    return Lifted(shape, pattern, literals, places)
 
 
 def _literal(source: str) -> ConstValueNode:
@@ -106,6 +108,7 @@ class _Replacing(Visitor):
     """Puts variables in the place of lifted literals.
 
     :ivar types: the input type of each literal's place, by the literal's number.
+    :ivar merges: whether some fields with arguments have one response key, so that they may be merged.
     """
 
     def __init__(self, types: TypeInfo, places: Mapping[int, int]) -> None:
@@ -113,6 +116,14 @@ class _Replacing(Visitor):
         self._type_info = types
         self._places = places
         self.types: dict[int, Any] = {}
+        self.merges = False
+        self._keys: set[str] = set()
+
+    def enter_field(self, node: FieldNode, *_args: Any) -> None:
+        if node.arguments:
+            key = (node.alias or node.name).value
+            self.merges |= key in self._keys
+            self._keys.add(key)
 
     def _enter(self, node: ValueNode, *_args: Any) -> VariableNode | None:
         type_ = self._type_info.get_input_type()
@@ -125,14 +136,26 @@ class _Replacing(Visitor):
     enter_int_value = enter_float_value = enter_string_value = _enter
 
 
-def replace_literals(
-    document: DocumentNode, schema: GraphQLSchema, lifted: Lifted
-) -> tuple[DocumentNode, Mapping[int, Any]]:
-    """Return the validated document with variables for its literals, and each one's input type."""
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A document with variables for its literals.
+
+    :ivar types: the input type of each literal's place, by the literal's number.
+    :ivar merges: whether fields with arguments may be merged, so that the document is valid only
+        for literals that are equal to each other in the same pattern.
+    """
+
+    document: DocumentNode
+    types: Mapping[int, Any]
+    merges: bool
+
+
+def replace_literals(document: DocumentNode, schema: GraphQLSchema, lifted: Lifted) -> Replaced:
+    """Return a validated document with variables for its literals."""
     types = TypeInfo(schema)
     visitor = _Replacing(types, lifted.places)
     replaced: DocumentNode = visit(document, TypeInfoVisitor(types, visitor))
-    return replaced, visitor.types
+    return Replaced(replaced, visitor.types, visitor.merges)
 
 
 def coerce_literals(lifted: Lifted, types: Mapping[int, Any]) -> dict[str, Any] | None:

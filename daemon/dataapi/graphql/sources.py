@@ -106,9 +106,8 @@ class Leaf:
 
     def source(self, encode: Encode) -> Source:
         """Return the source that binds the leaf's value."""
-        if isinstance(self.origin, Constant):
-            return Fixed(encode(self.sample))
-        return Encoded(self, encode)
+        encoded = Encoded(self, encode)
+        return Fixed(encoded.bind({})) if isinstance(self.origin, Constant) else encoded
 
 
 @dataclass(frozen=True, slots=True)
