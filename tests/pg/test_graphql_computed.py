@@ -46,7 +46,8 @@ create function _of_list(person_list) returns text stable language sql as
 create function _secret(person) returns text stable language sql as 'select ''hush''';
 revoke execute on function _secret from public;
 
-create function chief(person) returns person stable language sql as 'select * from person p where p.id = $1.boss';
+create function chief(person) returns person stable language sql as
+    'select * from person p where p.id = $1.boss';
 create function chief_set(person) returns setof person stable rows 1 language sql as
     'select * from person p where p.id >= coalesce($1.boss, 99) order by id';
 create function posts(person) returns setof post stable language sql as

@@ -9,10 +9,16 @@ from typing import Any
 from graphql import (
     DocumentNode,
     FieldNode,
+    FragmentDefinitionNode,
     GraphQLSchema,
+    ListTypeNode,
+    NamedTypeNode,
+    NonNullTypeNode,
     OperationDefinitionNode,
     OperationType,
     SelectionSetNode,
+    TypeNode,
+    VariableDefinitionNode,
     execute_sync,
 )
 from twisted.internet.defer import DeferredLock
@@ -48,27 +54,55 @@ class Introspection:
         text: str,
     ) -> dict[str, str]:
         """Return the fields' answers as JSON text by response key, empty when introspection is off."""
-        key = json.dumps([text, dict(variables)], sort_keys=True, default=str)
+        definitions = _own_variables(operation.node)
+        names = {definition.variable.name.value for definition in definitions}
+        own = {name: value for name, value in variables.items() if name in names}
+        key = json.dumps([text, own], sort_keys=True)
         known = self._answers.get(key)
         if known is None:
-            known = await self._lock.run(deferToThread, self._execute, operation, fields, variables)
+            document = _document(definitions, fields, operation.fragments)
+            known = await self._lock.run(deferToThread, self._execute, document, own)
             self._answers.put(key, known)
         return known
 
-    def _execute(
-        self, operation: Operation, fields: Mapping[str, list[FieldNode]], variables: Mapping[str, Any]
-    ) -> dict[str, str]:
+    def _execute(self, document: DocumentNode, variables: Mapping[str, Any]) -> dict[str, str]:
         if self._schema is None:
             self._schema = self._make_schema()
         if self._schema is None:
             return {}
-        selections = tuple(node for nodes in fields.values() for node in nodes)
-        definition = OperationDefinitionNode(
-            operation=OperationType.QUERY,
-            variable_definitions=operation.node.variable_definitions,
-            directives=(),
-            selection_set=SelectionSetNode(selections=selections),
-        )
-        document = DocumentNode(definitions=(definition, *operation.fragments.values()))
         result = execute_sync(self._schema, document, variable_values=dict(variables))
         return {name: json.dumps(value) for name, value in (result.data or {}).items()}
+
+
+def _own_variables(operation: OperationDefinitionNode) -> tuple[VariableDefinitionNode, ...]:
+    """Return the variables that introspection fields and directives can take.
+
+    Those of other types are for other fields; their types may even be hidden from introspection.
+    """
+    return tuple(
+        definition
+        for definition in operation.variable_definitions or ()
+        if _name_of(definition.type) in ("Boolean", "String")
+    )
+
+
+def _name_of(type_: TypeNode) -> str:
+    while isinstance(type_, NonNullTypeNode | ListTypeNode):
+        type_ = type_.type
+    assert isinstance(type_, NamedTypeNode), "wrappers end in a name"
+    return type_.name.value
+
+
+def _document(
+    definitions: tuple[VariableDefinitionNode, ...],
+    fields: Mapping[str, list[FieldNode]],
+    fragments: Mapping[str, FragmentDefinitionNode],
+) -> DocumentNode:
+    """Return a document that asks for the introspection fields alone."""
+    operation = OperationDefinitionNode(
+        operation=OperationType.QUERY,
+        variable_definitions=definitions,
+        directives=(),
+        selection_set=SelectionSetNode(selections=tuple(node for nodes in fields.values() for node in nodes)),
+    )
+    return DocumentNode(definitions=(operation, *fragments.values()))

@@ -1,0 +1,195 @@
+"""Introspection over HTTP: off by default, per schema, for every client (specification, Versioning 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from graphql import (
+    build_client_schema,
+    get_introspection_query,
+    lexicographic_sort_schema,
+    print_schema,
+    validate_schema,
+)
+from support.oracle import eager
+from support.service import Service, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+SCHEMA = """
+create schema shown;
+create type shown.mood as enum ('sad', 'happy');
+create table shown.author (id int primary key, name text not null, mood shown.mood);
+create table public.book (id int primary key, title text, author_id int references shown.author);
+create table shown.review (
+    id int primary key, book_id int references public.book, author_id int references shown.author
+);
+comment on schema shown is '@graphql({"introspection": true, "inflect_names": true})';
+comment on table shown.author is '@graphql({"totalCount": {"enabled": true}, "description": "Who writes"})';
+insert into shown.author values (1, 'Ann', 'sad'), (2, 'Bo', null);
+insert into public.book values (1, 'A', 1);
+grant usage on schema shown to anon, authenticated;
+grant select on all tables in schema public, shown to anon, service_role;
+"""
+FULL = get_introspection_query(
+    descriptions=True,
+    specified_by_url=True,
+    directive_is_repeatable=True,
+    schema_description=True,
+    input_value_deprecation=True,
+).replace("specifiedByURL", "specifiedByURL isOneOf")
+
+
+@pytest.fixture(scope="module")
+def api(server: Server, reactor: Any) -> Iterator[Service]:
+    with serving(
+        reactor, server.create_database(SCHEMA), db_schemas=("public", "shown"), graphql_max_depth=30
+    ) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def closed(server: Server, reactor: Any) -> Iterator[Service]:
+    sql = "create table a (id int primary key); insert into a values (1); grant select on a to anon"
+    with serving(reactor, server.create_database(sql)) as service:
+        yield service
+
+
+async def test_introspection_is_off_by_default(closed: Service) -> None:
+    """Reference 1.8: an error on that field alone; the rest of the operation runs."""
+    answer = await closed.ask(
+        '{ s: __schema { queryType { name } } aByPk(id: 1) { id } __type(name: "a") { name } __typename }'
+    )
+    assert answer.status == 200
+    assert answer.body["data"] == {"aByPk": {"id": 1}, "__typename": "Query"}
+    assert [(error["message"], error["path"]) for error in answer.errors] == [
+        ('Unknown field "__schema" on type Query', ["s"]),
+        ('Unknown field "__type" on type Query', ["__type"]),
+    ]
+    assert answer.errors[0]["locations"] == [{"line": 1, "column": 3}]
+    assert len(answer.messages) == 1
+    answer = await closed.ask(FULL)
+    assert answer.body["data"] == {}
+    assert answer.error == 'Unknown field "__schema" on type Query'
+    assert answer.messages == ()
+
+
+async def test_a_schema_turns_it_on_by_a_comment(closed: Service) -> None:
+    """Specification, Versioning 3: it follows the directive at the next reload, both ways."""
+    query = "{ __schema { queryType { name } } }"
+    assert (await closed.ask(query)).errors
+    await closed.execute("""comment on schema public is 'x @graphql({"introspection": true}) y'""")
+    assert (await closed.data(query)) == {"__schema": {"queryType": {"name": "Query"}}}
+    await closed.execute("comment on schema public is null")
+    assert (await closed.ask(query)).error == 'Unknown field "__schema" on type Query'
+
+
+async def introspect(api: Service, query: str = FULL, role: str = "anon") -> Any:
+    answer = await api.ask(query, role=role, check=False)
+    assert answer.messages == ()
+    return answer.data
+
+
+@pytest.mark.parametrize("query", [get_introspection_query(), FULL], ids=["plain", "every member"])
+async def test_clients_build_their_schema_from_it(api: Service, query: str) -> None:
+    """The queries of graphql-core and of graphql 16 and 17; what comes is a valid schema."""
+    schema = build_client_schema(await introspect(api, query))
+    assert validate_schema(schema) == []
+    assert {"Author", "AuthorConnection", "AuthorFilter", "Review", "Mood", "Node"} <= set(schema.type_map)
+    assert schema.type_map["Author"].description == "Who writes"
+
+
+async def test_schemas_that_did_not_opt_in_are_hidden(api: Service) -> None:
+    """Reference 1.4: types of schemas that allow no introspection are hidden, but can be queried."""
+    schema = build_client_schema(await introspect(api))
+    text = print_schema(schema)
+    assert "book" not in text.replace("bookId", "")
+    assert schema.query_type is not None
+    assert {"authorCollection", "authorByPk", "reviewCollection", "node"} <= set(schema.query_type.fields)
+    assert (await introspect(api, '{ __type(name: "book") { name } }')) == {"__type": None}
+    assert (await api.data("{ bookByPk(id: 1) { title author { name } } }"))["bookByPk"]["title"] == "A"
+
+
+async def test_what_is_shown_is_what_is_served(server: Server, reactor: Any) -> None:
+    """With every schema open, introspection shows exactly the role's schema."""
+    sql = SCHEMA + """comment on schema public is '@graphql({"introspection": true})'"""
+    with_all = Service(reactor, server.create_database(sql), db_schemas=("public", "shown"))
+    await with_all.start()
+    try:
+        shown = build_client_schema(await introspect(with_all))
+        served = build_client_schema(build_introspection(with_all))
+        assert print_schema(lexicographic_sort_schema(shown)) == print_schema(
+            lexicographic_sort_schema(served)
+        )
+    finally:
+        await with_all.stop()
+
+
+def build_introspection(api: Service) -> Any:
+    from graphql import introspection_from_schema  # noqa: PLC0415
+
+    return introspection_from_schema(eager(api.schema()))
+
+
+async def test_introspection_shows_a_role_its_own_schema(api: Service) -> None:
+    """A role without SELECT sees no table; one without the schema sees no introspection."""
+    for role, types in (("anon", {"Author", "Review"}), ("authenticated", set())):
+        data = await introspect(api, "{ __schema { types { name kind } } }", role)
+        objects = {found["name"] for found in data["__schema"]["types"] if found["kind"] == "OBJECT"}
+        assert objects & {"Author", "Review", "book"} == types
+    answer = await api.ask("{ __schema { queryType { name } } }", role="service_role")
+    assert answer.error == 'Unknown field "__schema" on type Query'
+
+
+async def test_introspection_and_data_in_one_operation(api: Service) -> None:
+    """Members in the query's order, one message, whatever variables the rest has."""
+    query = """query($o: [AuthorOrderBy!], $f: bookFilter, $name: String!, $deep: Boolean = false) {
+        a: authorCollection(orderBy: $o) { edges { node { id } } }
+        type: __type(name: $name) { ...t fields @include(if: $deep) { name } }
+        bookCollection(filter: $f) { edges { node { id } } } __schema { queryType { name } } __typename }
+        fragment t on __Type { kind name }"""
+    variables: dict[str, Any] = {"o": [{"name": "DescNullsLast"}], "f": {"id": {"eq": 1}}, "name": "Author"}
+    answer = await api.ask(query, variables, check=False)
+    assert list(answer.data) == ["a", "type", "bookCollection", "__schema", "__typename"]
+    assert answer.data["a"]["edges"] == [{"node": {"id": 2}}, {"node": {"id": 1}}]
+    assert answer.data["type"] == {"kind": "OBJECT", "name": "Author"}
+    assert answer.data["__schema"] == {"queryType": {"name": "Query"}}
+    assert len(answer.messages) == 1
+    again = await api.ask(query, {**variables, "name": "Mood", "deep": True}, check=False)
+    assert again.data["type"] == {"kind": "ENUM", "name": "Mood", "fields": None}
+    deep = await api.ask(query, {**variables, "deep": True}, check=False)
+    assert {"name": "nodeId"} in deep.data["type"]["fields"]
+
+
+async def test_relay_finds_its_node_interface(api: Service) -> None:
+    """Reference 2.3: configured with ``nodeId``; connections and page info as Relay expects them."""
+    schema = build_client_schema(await introspect(api))
+    node: Any = schema.type_map["Node"]
+    assert {name: str(field.type) for name, field in node.fields.items()} == {"nodeId": "ID!"}
+    assert {type_.name for type_ in schema.get_possible_types(node)} == {"Author", "Review"}
+    assert schema.query_type is not None
+    assert str(schema.query_type.fields["node"].args["nodeId"].type) == "ID!"
+    page: Any = schema.type_map["PageInfo"]
+    assert {name: str(field.type) for name, field in page.fields.items()} == {
+        "startCursor": "String",
+        "endCursor": "String",
+        "hasNextPage": "Boolean!",
+        "hasPreviousPage": "Boolean!",
+    }
+    edge: Any = schema.type_map["AuthorEdge"]
+    assert {name: str(field.type) for name, field in edge.fields.items()} == {
+        "cursor": "String!",
+        "node": "Author",
+    }
+
+
+async def test_introspection_keeps_within_limits(api: Service) -> None:
+    """Types of types of types are refused, so that a small query does not make a huge answer."""
+    nested = "fields { type { " * 6 + "name" + " } }" * 6
+    answer = await api.ask(f"{{ __schema {{ types {{ {nested} }} }} }}", check=False)
+    assert answer.errors[0]["message"] == "Maximum introspection depth exceeded"
+    assert "data" not in answer.body
