@@ -1,0 +1,96 @@
+"""REST as a client meets it: over HTTP, from a running daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.daemon import JWT_SECRET, KEY, SECRET_KEY, Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Database, Server
+
+SCHEMA = """
+create table leaderboard (
+    id serial primary key, player text not null, score integer not null default 0,
+    created_at timestamptz default now()
+);
+insert into leaderboard (player, score) values ('Ada', 30), ('Bob', 20), ('Cy', 40);
+grant select on leaderboard to anon;
+create table secret (id int primary key);
+grant select on secret to service_role;
+"""
+WITH_KEY = {"apikey": KEY}
+
+
+@pytest.fixture(scope="module")
+def database(server: Server) -> Database:
+    """Give the specification's example."""
+    return server.create_database(SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def daemon(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Give a running daemon."""
+    with Daemon(tmp_path_factory.mktemp("rest"), database.uri) as running:
+        running.wait_ready()
+        yield running
+
+
+def test_the_specifications_route(daemon: Daemon) -> None:
+    """``select`` lists columns or ``*``, ``order`` names a column and its direction; rows come as JSON."""
+    answer = daemon.request(
+        "GET", "/rest/v1/leaderboard?select=player,score&order=score.desc", None, WITH_KEY
+    )
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+    assert answer.headers["Content-Range"] == "0-2/*"
+    assert [tuple(row.items()) for row in answer.json] == [
+        (("player", "Cy"), ("score", 40)),
+        (("player", "Ada"), ("score", 30)),
+        (("player", "Bob"), ("score", 20)),
+    ]
+    rows = daemon.request("GET", "/rest/v1/leaderboard?select=*&order=id.asc", None, WITH_KEY).json
+    assert [set(row) for row in rows] == [{"id", "player", "score", "created_at"}] * 3
+
+
+def test_the_key_may_be_in_the_url(daemon: Daemon) -> None:
+    """The parameter ``apikey`` is no filter; without a key there is no answer."""
+    assert len(daemon.request("GET", f"/rest/v1/leaderboard?apikey={KEY}&limit=2").json) == 2
+    assert daemon.request("GET", "/rest/v1/leaderboard").status == 401
+
+
+def test_each_key_sees_its_own_roles_tables(daemon: Daemon) -> None:
+    """A table that a role may not read is not there for it."""
+    refused = daemon.request("GET", "/rest/v1/secret", None, WITH_KEY)
+    assert refused.status == 404
+    assert refused.json == {
+        "code": "PGRST205",
+        "details": None,
+        "hint": None,
+        "message": "Could not find the table 'public.secret' in the schema cache",
+    }
+    assert daemon.request("GET", "/rest/v1/secret", None, {"apikey": SECRET_KEY}).json == []
+    assert JWT_SECRET not in daemon.text
+
+
+def test_head_and_options(daemon: Daemon) -> None:
+    """HEAD has the headers alone, OPTIONS says what a table takes."""
+    head = daemon.request("HEAD", "/rest/v1/leaderboard?limit=1", None, WITH_KEY)
+    assert (head.status, head.body, head.headers["Content-Range"]) == (200, b"", "0-0/*")
+    options = daemon.request("OPTIONS", "/rest/v1/leaderboard", None, WITH_KEY)
+    assert (options.status, options.headers["Allow"]) == (200, "OPTIONS, GET, HEAD")
+
+
+def test_a_new_column_is_there_after_a_reload(daemon: Daemon, database: Database) -> None:
+    """What was compiled before does not outlive the catalog that it was compiled from."""
+    path = "/rest/v1/leaderboard?limit=1&order=id"
+    assert "level" not in daemon.request("GET", path, None, WITH_KEY).json[0]
+    database.execute("alter table leaderboard add level int default 7")
+    assert daemon.admin("POST", "/reload").status == 200
+    assert daemon.request("GET", path, None, WITH_KEY).json[0]["level"] == 7
+    database.execute("alter table leaderboard drop level")
+    assert daemon.admin("POST", "/reload").status == 200
+    assert "level" not in daemon.request("GET", path, None, WITH_KEY).json[0]
