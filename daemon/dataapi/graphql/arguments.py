@@ -44,8 +44,34 @@ class Absent:
         return False
 
 
+MANY = 2
+"""From how many objects on a list of them may be bound as one value."""
+
 ABSENT: Final = Absent()
 Tree = Any  # None | Leaf | list[Tree] | dict[str, Tree] | Absent
+
+
+class ObjectList(list[Tree]):
+    """The trees of a list of input objects that a variable holds as a whole.
+
+    :ivar origin: where the list is.
+    """
+
+    def __init__(self, trees: list[Tree], origin: InVariable) -> None:
+        super().__init__(trees)
+        self.origin = origin
+
+    @property
+    def uniform(self) -> bool:
+        """Whether there are several objects, all with the same members."""
+        return _uniform(self)
+
+
+def _uniform(objects: list[Any]) -> bool:
+    if len(objects) < MANY or not objects[0]:
+        return False
+    members = objects[0].keys()
+    return all(item is not None and item.keys() == members for item in objects)
 
 
 def nullable(type_: GraphQLInputType) -> GraphQLInputType:
@@ -143,9 +169,10 @@ class _Reader:
         if value is None:
             return None
         if isinstance(type_, GraphQLList) and holds_objects(type_):
-            return [
+            items = [
                 self.value(item, type_.of_type, (*place, index), node) for index, item in enumerate(value)
             ]
+            return ObjectList(items, InVariable(place))
         if isinstance(type_, GraphQLInputObjectType):
             return {
                 name: self.value(member, type_.fields[name].type, (*place, name), node)
@@ -192,7 +219,12 @@ def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
             shapes = isinstance(named, GraphQLEnumType) and named.extensions.get("shapes")
             return tuple if shapes else (lambda _value: True)
         items = _Late(type_.of_type)
-        return lambda value: tuple(items(item) for item in value)
+        if not get_named_type(type_).extensions.get("rows"):
+            return lambda value: tuple(items(item) for item in value)
+        # However many rows there are, they are bound as one value (see ``bulk``).
+        return lambda value: (
+            (True, *value[0]) if _uniform(value) else tuple(items(item) for item in value)
+        )
     if isinstance(type_, GraphQLInputObjectType):
         members = {name: _Late(field.type) for name, field in type_.fields.items()}
         return lambda value: tuple((name, members[name](member)) for name, member in value.items())

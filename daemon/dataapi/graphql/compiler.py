@@ -11,7 +11,7 @@ from graphql import FieldNode, FragmentDefinitionNode, GraphQLArgument, GraphQLE
 from dataapi.graphql.aggregates import Grouping, aggregate_value, read_grouping
 from dataapi.graphql.arguments import Tree, argument_trees
 from dataapi.graphql.conditions import equality, key_condition
-from dataapi.graphql.cost import Cost
+from dataapi.graphql.cost import Cost, PageSize
 from dataapi.graphql.identifiers import decode_node_id
 from dataapi.graphql.paging import read_paging
 from dataapi.graphql.relations import related_rows
@@ -79,7 +79,7 @@ class Compiler:
             self._path.pop()
 
     @contextmanager
-    def costing(self, page: Bounded | int) -> Iterator[None]:
+    def costing(self, page: PageSize | int) -> Iterator[None]:
         """Count what is compiled inside as nested in the rows of a page."""
         outer, self._costs = self._costs, []
         yield

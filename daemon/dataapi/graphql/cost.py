@@ -8,8 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import Protocol
 
-from dataapi.graphql.sources import Bounded, Variables
+from dataapi.graphql.sources import Variables
+
+
+class PageSize(Protocol):
+    """A number of rows that a request's variables decide."""
+
+    @property
+    def maximum(self) -> int | None:
+        """The most rows, None without a bound."""
+
+    def count(self, variables: Variables) -> int:
+        """Return the number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +31,7 @@ class Cost:
     :ivar page: how many rows: a fixed number or one that a variable gives.
     """
 
-    page: Bounded | int
+    page: PageSize | int
     nested: tuple[Cost, ...] = ()
 
     def rows(self, variables: Variables) -> int:

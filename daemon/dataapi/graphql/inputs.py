@@ -111,7 +111,11 @@ class InputTypes:
     def _insert(self, view: TableView) -> GraphQLNamedType | None:
         if not view.insertable:
             return None
-        return GraphQLInputObjectType(f"{view.name}InsertInput", partial(self._insert_fields, view))
+        return GraphQLInputObjectType(
+            f"{view.name}InsertInput",
+            partial(self._insert_fields, view),
+            extensions={"rows": view.takes_rows},
+        )
 
     def _insert_fields(self, view: TableView) -> Fields:
         fields = self._column_fields(view.insertable)

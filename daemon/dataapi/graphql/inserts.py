@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from graphql import GraphQLError
 
-from dataapi.graphql.arguments import Tree
+from dataapi.graphql.arguments import ObjectList, Tree
+from dataapi.graphql.bulk import read_rows
 from dataapi.graphql.views import ColumnField, RelatedField, TableView
 from dataapi.graphql.wire import encoder
 from dataapi.query.algebra import Parameter
@@ -30,6 +31,9 @@ def read_insert(view: TableView, arguments: Given) -> Insert | NestedInsert:
         if conflict is not None:
             raise GraphQLError("onConflict can't be combined with related rows in objects")
         return NestedInsert(view.table, tuple(_nested_row(view, given) for given in objects))
+    many = read_rows(view, objects) if isinstance(objects, ObjectList) else None
+    if many is not None:
+        return Insert(view.table, tuple(field.column.name for field in many[0]), many[1], conflict)
     fields = [field for field in view.insertable if any(field.name in given for given in objects)]
     fields = fields or list(view.insertable[:1])  # SQL needs one column to write a row of defaults
     rows = tuple(tuple(_cell_or_default(field, given) for field in fields) for given in objects)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from graphql import FieldNode, GraphQLError
 
 from dataapi.graphql.arguments import Tree
+from dataapi.graphql.bulk import RowCount
 from dataapi.graphql.calls import function_output
 from dataapi.graphql.compiler import Compiler
 from dataapi.graphql.conditions import filter_condition
@@ -16,7 +18,7 @@ from dataapi.graphql.inserts import cell, read_insert
 from dataapi.graphql.sources import Bounded
 from dataapi.graphql.views import TableView
 from dataapi.query.algebra import AffectedCount, Condition, Output, Parameter, Records
-from dataapi.query.changes import Answer, Cell, Change, Delete, Insert, Modification, Step, Update
+from dataapi.query.changes import Answer, Cell, Change, Delete, Insert, Modification, Recordset, Step, Update
 from dataapi.query.nested import NestedInsert
 
 ROOT = "Mutation"
@@ -59,13 +61,22 @@ def _change(
         return Records(compiler.row(view, fields))
 
     limit = None if at_most is None else Bounded("atMost", at_most)
-    page = limit or (len(change.rows) if isinstance(change, Insert | NestedInsert) else 1)
-    with compiler.costing(page):
+    with compiler.costing(limit or _row_count(change)):
         response = compiler.members(f"{view.name}{word}Response", nodes, response_field)
     types = {field.column.name: field.wire.parameter for field in view.columns}
     key = tuple((name, types.get(name, "unknown")) for name in view.key) if view.has_node_id else ()
     slot = None if limit is None else Parameter(limit, "bigint")
     return Change(change, key, response, slot, f"{word.lower()} impacts too many records")
+
+
+def _row_count(change: Modification) -> RowCount | int:
+    """Return how many rows a change without ``atMost`` affects."""
+    if not isinstance(change, Insert | NestedInsert):
+        return 1
+    if isinstance(change, Insert) and isinstance(change.rows, Recordset):
+        source: Any = change.rows.values.source
+        return RowCount(source.origin)
+    return len(change.rows)
 
 
 def _assignments(view: TableView, given: Mapping[str, Tree]) -> tuple[tuple[str, Cell], ...]:

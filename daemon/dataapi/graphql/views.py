@@ -12,6 +12,7 @@ from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.relationships import Relationship, Relationships
 from dataapi.graphql.wire import Wire, wire_of
 from dataapi.query.algebra import ColumnOf, OrderTerm
+from dataapi.query.writer import qualified
 
 DEFAULT_MAX_ROWS = 30
 """The page cap where no directive or configuration sets one (reference/graphql.md 1.2)."""
@@ -103,6 +104,21 @@ class TableView:
         if not self.table.insertable:
             return ()
         return tuple(self._columns_with("INSERT", self._writable))
+
+    @cached_property
+    def takes_rows(self) -> bool:
+        """Whether many rows can be inserted as one value: all types have a name that the role may use."""
+        nested = self._role.uses("nestedInserts")
+        return not nested and all(self.type_name(field) is not None for field in self.insertable)
+
+    def type_name(self, field: ColumnField) -> str | None:
+        """Return the SQL name of a column's type, a domain's base type; None when the role may not name it."""
+        if field.wire.parameter != "unknown":
+            return field.wire.parameter
+        found = self._catalog.types[field.column.type]
+        if found.kind is TypeKind.DOMAIN:
+            found = self._catalog.types[found.base]
+        return qualified(found) if self._role.privileges.can_use_schema(found.schema) else None
 
     @cached_property
     def updatable(self) -> tuple[ColumnField, ...]:

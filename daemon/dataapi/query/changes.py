@@ -64,12 +64,32 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordType:
+    """A column's type in a ``Recordset``, and what it is cast to, "" for nothing."""
+
+    type: str
+    cast: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recordset:
+    """Rows as one value.
+
+    :ivar values: a JSON array of objects, whose members are named by their columns' places.
+    :ivar types: one per column.
+    """
+
+    values: Parameter
+    types: tuple[RecordType, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     """Rows to insert; each has a cell per column."""
 
     table: Table
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell | Default, ...], ...]
+    rows: tuple[tuple[Cell | Default, ...], ...] | Recordset
     conflict: Conflict | None = None
 
 
@@ -261,8 +281,7 @@ def _modify_sql(writer: Writer, change: Insert | Update | Delete, target: Row) -
     match change:
         case Insert(_, columns, rows, conflict):
             names = ", ".join(quote_identifier(name) for name in columns)
-            values = ", ".join("(" + ", ".join(_cell_sql(writer, cell) for cell in row) + ")" for row in rows)
-            return f"insert into {table} ({names}) values {values}{_conflict_sql(conflict)}"
+            return f"insert into {table} ({names}) {_rows_sql(writer, rows)}{_conflict_sql(conflict)}"
         case Update(_, values_to_set, where):
             assignments = ", ".join(
                 f"{quote_identifier(name)} = {_cell_sql(writer, cell)}" for name, cell in values_to_set
@@ -283,6 +302,17 @@ def _conflict_sql(conflict: Conflict | None) -> str:
         return f" on conflict {target} do nothing"
     names = [quote_identifier(name) for name in conflict.update]
     return f" on conflict {target} do update set " + ", ".join(f"{name} = excluded.{name}" for name in names)
+
+
+def _rows_sql(writer: Writer, rows: tuple[tuple[Cell | Default, ...], ...] | Recordset) -> str:
+    if not isinstance(rows, Recordset):
+        return "values " + ", ".join(f"({', '.join(_cell_sql(writer, cell) for cell in row)})" for row in rows)
+    alias = writer.alias()
+    cells = ", ".join(
+        f'{alias}."{place}"' + (f"::{type_.cast}" if type_.cast else "") for place, type_ in enumerate(rows.types)
+    )
+    types = ", ".join(f'"{place}" {type_.type}' for place, type_ in enumerate(rows.types))
+    return f"select {cells} from json_to_recordset({writer.slot(rows.values)}) as {alias}({types})"
 
 
 def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
