@@ -23,7 +23,7 @@ _JSON = ("json", "jsonb")
 
 
 def read_rows(view: TableView, objects: ObjectList) -> tuple[list[ColumnField], Recordset] | None:
-    """Return the columns and rows of objects that a variable holds, None where each needs slots of its own."""
+    """Return the columns and rows of a variable's objects, None where each needs slots of its own."""
     if not objects.uniform or not view.takes_rows:
         return None
     fields = [field for field in view.insertable if field.name in objects[0]]

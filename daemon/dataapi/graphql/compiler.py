@@ -17,7 +17,7 @@ from dataapi.graphql.paging import read_paging
 from dataapi.graphql.relations import related_rows
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.selection import Fields, Selector
-from dataapi.graphql.sources import Bounded, Fixed, Leaf, Variables
+from dataapi.graphql.sources import Fixed, Leaf, Variables
 from dataapi.graphql.views import ColumnField, ComputedField, RelatedField, TableView
 from dataapi.graphql.wire import encode_value
 from dataapi.query.algebra import (

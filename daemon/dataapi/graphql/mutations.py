@@ -73,10 +73,11 @@ def _row_count(change: Modification) -> RowCount | int:
     """Return how many rows a change without ``atMost`` affects."""
     if not isinstance(change, Insert | NestedInsert):
         return 1
-    if isinstance(change, Insert) and isinstance(change.rows, Recordset):
-        source: Any = change.rows.values.source
+    rows = change.rows
+    if isinstance(rows, Recordset):
+        source: Any = rows.values.source
         return RowCount(source.origin)
-    return len(change.rows)
+    return len(rows)
 
 
 def _assignments(view: TableView, given: Mapping[str, Tree]) -> tuple[tuple[str, Cell], ...]:

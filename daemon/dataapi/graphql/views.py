@@ -112,7 +112,7 @@ class TableView:
         return not nested and all(self.type_name(field) is not None for field in self.insertable)
 
     def type_name(self, field: ColumnField) -> str | None:
-        """Return the SQL name of a column's type, a domain's base type; None when the role may not name it."""
+        """Return the SQL name of a column's type (a domain's base), None when the role may not name it."""
         if field.wire.parameter != "unknown":
             return field.wire.parameter
         found = self._catalog.types[field.column.type]
