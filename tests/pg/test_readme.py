@@ -1,0 +1,85 @@
+"""The README's GraphQL examples, run on the demo's database."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.catalog.directives import FEATURES
+from support.service import Service, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text()
+EXAMPLES = re.findall(r"\*\*`(\w+)`\*\*[^*]*?```graphql\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def demo(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve the demo's database with every feature turned on."""
+    database = server.create_database((ROOT / "daemon" / "dataapi" / "demo.sql").read_text())
+    with serving(reactor, database, graphql_features=frozenset(FEATURES)) as service:
+        yield service
+
+
+def test_every_feature_is_documented() -> None:
+    """Each feature has a paragraph; those that the demo's data can show have an example."""
+    assert set(re.findall(r"^\*\*`(\w+)`\*\*", README, re.MULTILINE)) == set(FEATURES)
+    assert {name for name, _ in EXAMPLES} == {*FEATURES} - {"jsonFilters"}
+
+
+EXPECTED: dict[str, Any] = {
+    "upsert": {"insertIntoAccountCollection": {"records": [{"id": 1, "lastName": "Lovelace"}]}},
+    "relationFilters": {
+        "accountCollection": {"edges": [{"node": {"firstName": "Bruno"}}]},
+        "blogPostCollection": {
+            "edges": [{"node": {"title": title}} for title in ("Vienna before breakfast", "The dining car")]
+        },
+    },
+    "nestedInserts": {
+        "insertIntoBlogCollection": {
+            "records": [
+                {
+                    "name": "Slow Rivers",
+                    "owner": {"firstName": "Dana"},
+                    "blogPostCollection": {"totalCount": 2},
+                }
+            ]
+        }
+    },
+    "fullText": {"blogPostCollection": {"edges": [{"node": {"title": "Vienna before breakfast"}}]}},
+}
+
+
+@pytest.mark.parametrize(("feature", "query"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
+async def test_the_examples_run(demo: Service, feature: str, query: str) -> None:
+    """Each example of the README is answered, in one message, as it says."""
+    answer = await demo.ask(query, role="service_role")
+    assert len(answer.messages) == 1
+    data = answer.data
+    if feature == "relationFilters":
+        data["blogPostCollection"]["edges"].sort(key=lambda edge: edge["node"]["title"], reverse=True)
+    assert data == EXPECTED.get(feature, data)
+
+
+async def test_groups_and_orders_of_the_examples(demo: Service) -> None:
+    """What depends on the order in which the examples ran is looked at apart."""
+    examples = dict(EXAMPLES)
+    blogs = (await demo.data(examples["relationOrder"], role="service_role"))["blogCollection"]["edges"]
+    names = [edge["node"]["name"] for edge in blogs if edge["node"]["name"] != "Slow Rivers"]
+    assert names[0] == "Night Trains"
+    assert names[-1] == "Paper Gardens"
+    groups = (await demo.data(examples["groupBy"], role="service_role"))["blogPostCollection"]["groupBy"]
+    assert groups == [
+        {
+            "keys": {"blogId": number},
+            "aggregate": {"count": count, "sum": {"claps": claps}, "countDistinct": {"title": count}},
+        }
+        for number, count, claps in ((1, 2, "72"), (3, 2, "115"), (4, 1, "88"))
+    ]
