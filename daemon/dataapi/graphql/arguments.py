@@ -54,12 +54,12 @@ Tree = Any  # None | Leaf | list[Tree] | dict[str, Tree] | Absent
 class ObjectList(list[Tree]):
     """The trees of a list of input objects that a variable holds as a whole.
 
-    :ivar origin: where the list is.
+    :ivar leaf: the list as one value.
     """
 
-    def __init__(self, trees: list[Tree], origin: InVariable) -> None:
+    def __init__(self, trees: list[Tree], leaf: Leaf) -> None:
         super().__init__(trees)
-        self.origin = origin
+        self.leaf = leaf
 
     @property
     def uniform(self) -> bool:
@@ -172,7 +172,7 @@ class _Reader:
             items = [
                 self.value(item, type_.of_type, (*place, index), node) for index, item in enumerate(value)
             ]
-            return ObjectList(items, InVariable(place))
+            return ObjectList(items, self.leaf(InVariable(place), value, node))
         if isinstance(type_, GraphQLInputObjectType):
             return {
                 name: self.value(member, type_.fields[name].type, (*place, name), node)

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from graphql import GraphQLError
+
 from dataapi.graphql.arguments import ObjectList
-from dataapi.graphql.sources import InVariable, Variables
+from dataapi.graphql.sources import Leaf, Variables
 from dataapi.graphql.views import ColumnField, TableView
 from dataapi.graphql.wire import Wire, encode_value, encoder
 from dataapi.query.algebra import Parameter
@@ -27,7 +29,7 @@ def read_rows(view: TableView, objects: ObjectList) -> tuple[list[ColumnField], 
     if not objects.uniform or not view.takes_rows:
         return None
     fields = [field for field in view.insertable if field.name in objects[0]]
-    source = RowsSource(objects.origin, tuple((field.name, field.wire) for field in fields))
+    source = RowsSource(objects.leaf, tuple((field.name, field.wire) for field in fields))
     types = tuple(_record_type(view, field) for field in fields)
     return fields, Recordset(Parameter(source, 'pg_catalog."json"'), types)
 
@@ -48,7 +50,7 @@ class RowsSource:
     :ivar fields: names and wire forms of the members; in the JSON text they are called by their place.
     """
 
-    origin: InVariable
+    leaf: Leaf
     fields: tuple[tuple[str, Wire], ...]
 
     def bind(self, variables: Variables) -> str | None:
@@ -57,10 +59,13 @@ class RowsSource:
         :raises GraphQLError: a text is longer than its column.
         """
         members = [(name, str(place), _json_encoder(wire)) for place, (name, wire) in enumerate(self.fields)]
-        rows = [
-            {place: None if row[name] is None else encode(row[name]) for name, place, encode in members}
-            for row in self.origin.value(variables)
-        ]
+        try:
+            rows = [
+                {place: None if row[name] is None else encode(row[name]) for name, place, encode in members}
+                for row in self.leaf.origin.value(variables)
+            ]
+        except GraphQLError as error:
+            raise self.leaf.error(error.message) from None
         return json.dumps(rows, ensure_ascii=False)
 
 
@@ -68,12 +73,12 @@ class RowsSource:
 class RowCount:
     """How many rows a variable holds, for the cost of inserting them."""
 
-    origin: InVariable
+    leaf: Leaf
     maximum: int | None = None
 
     def count(self, variables: Variables) -> int:
         """Return the number of rows."""
-        return len(self.origin.value(variables))
+        return len(self.leaf.origin.value(variables))
 
 
 def _json_encoder(wire: Wire) -> Callable[[Any], Any]:

@@ -76,7 +76,7 @@ def _row_count(change: Modification) -> RowCount | int:
     rows = change.rows
     if isinstance(rows, Recordset):
         source: Any = rows.values.source
-        return RowCount(source.origin)
+        return RowCount(source.leaf)
     return len(rows)
 
 
