@@ -305,6 +305,43 @@ async def test_an_insert_is_one_message(api: Service, fields: str) -> None:
     assert len(answer.statements) == (2 if "book" in fields else 1)
 
 
+async def test_rows_of_one_variable_share_a_statement_whatever_their_number(api: Service) -> None:
+    """So that bulk inserts are not prepared anew for each number of rows; the order stays."""
+    query = """mutation($o: [authorInsertInput!]!) {
+        insertIntoauthorCollection(objects: $o) { affectedCount records { name note mood tags } } }"""
+    texts = set()
+    for count in (2, 3, 50, 2):
+        rows = [
+            {"name": f"n{n}", "note": None if n % 2 else "x", "mood": "sad", "tags": ["a", None]}
+            for n in range(count, 0, -1)
+        ]
+        answer = await api.ask(query, {"o": rows})
+        texts.add(tuple(answer.statements))
+        response = answer.data["insertIntoauthorCollection"]
+        assert response == {"affectedCount": count, "records": rows}
+    assert len(texts) == 1
+    [[statement]] = texts
+    assert statement.count("$") == 1
+
+
+async def test_rows_of_one_variable_keep_their_own_members(api: Service) -> None:
+    """A list whose objects differ in their members is never taken for one whose objects agree."""
+    query = """mutation($o: [defaultedInsertInput!]!) {
+        insertIntodefaultedCollection(objects: $o) { records { a b } } }"""
+    lists: list[list[dict[str, Any]]] = [
+        [{"a": 5}, {"a": 6}],
+        [{"a": 5}, {"b": "6"}],
+        [{"a": 5}, {}],
+        [{}, {}],
+        [{"a": 5, "b": None}, {"a": None, "b": "x"}],
+        [{"a": 5}],
+        [{"a": 7}, {"a": 8}, {"a": 9}],
+    ]
+    for rows in lists:
+        response = await api.data(query, {"o": rows})
+        assert response["insertIntodefaultedCollection"]["records"] == [{"a": 1, "b": "b", **row} for row in rows]
+
+
 async def test_triggers_may_change_and_suppress_rows(api: Service) -> None:
     """What was written is what counts and what is shown, not what was asked for."""
     response = await insert(
