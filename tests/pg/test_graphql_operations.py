@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.database.message import Statement
 from support.service import Service, nodes, serving
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ async def test_one_document_serves_every_shape_of_its_filter(api: Service) -> No
         "list": ({"id": {"in": [1, 3]}}, [1, 3]),
         "null operand": ({"id": {"eq": None}}, []),
     }
-    statements = {}
+    statements: dict[str, Statement] = {}
     for _ in range(2):
         for name, (value, expected) in shapes.items():
             answer = await api.ask(query, {"f": value})

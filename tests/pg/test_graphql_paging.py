@@ -74,7 +74,9 @@ async def test_the_first_page_takes_a_null_or_absent_after(api: Service) -> None
 
 async def test_end_cursor_leads_through_the_collection(api: Service) -> None:
     """Pagination 1 and 3: ``hasNextPage`` is false on the last page alone."""
-    seen, flags, cursor = [], [], None
+    seen: list[int] = []
+    flags: list[bool] = []
+    cursor = None
     while not flags or flags[-1]:
         ids, info = await page(api, "small", f"first: 3, after: {quoted(cursor)}")
         seen += ids

@@ -75,7 +75,7 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
         yield service
 
 
-OUT = {
+OUT: dict[str, tuple[str, Any]] = {
     "id": ("Int!", 1),
     "int2": ("Int", 32767),
     "int8": ("BigInt", "9223372036854775807"),

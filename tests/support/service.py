@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from dataapi.catalog.model import Catalog
     from dataapi.database.message import Message
+    from graphql import GraphQLField
     from support.postgres import Database
 
 
@@ -169,6 +170,13 @@ class Service:
             names = Names(self.catalog, Relationships(self.catalog))
             self._schemas[key] = RoleSchema(role_view(self.catalog, names, role, self.project))
         return self._schemas[key]
+
+    def entries(self, role: str = "anon") -> Mapping[str, GraphQLField]:
+        """Return the fields of ``Query`` for a role."""
+        query = self.schema(role).schema.query_type
+        assert query is not None
+        fields: Mapping[str, GraphQLField] = query.fields
+        return fields
 
     async def ask(
         self,
