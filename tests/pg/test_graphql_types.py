@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from graphql import print_type
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.service import Service, serving
 
 if TYPE_CHECKING:
@@ -355,3 +357,83 @@ async def test_two_types_of_extensions_share_a_variable(api: Service) -> None:
         thingCollection(filter: {or: [{raw: {eq: $v}}, {not: {ltree: {eq: $v}}}]}) {
             edges { node { id } } } }"""
     assert (await api.data(query, {"v": "plain"}))["thingCollection"]["edges"] == [{"node": {"id": 1}}]
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+
+
+@given(st.lists(st.one_of(texts, st.text("{}\"\\, 'NULnul%$é\n", max_size=6)), max_size=5))
+@settings(max_examples=80, deadline=None)
+async def test_any_list_of_texts_arrives_as_it_is(api: Service, values: list[str]) -> None:
+    """Lists are bound as array literals, whatever their items look like."""
+    query = """query($v: [String!], $one: String!) {
+        whole: thingCollection(filter: {texts: {eq: $v}}) { edges { node { id } } }
+        part: thingCollection(filter: {text: {in: $v}}) { edges { node { id } } }
+        item: thingCollection(filter: {texts: {contains: [$one]}}) { edges { node { id } } } }"""
+    api.database.execute("update thing set texts = %s where id = 3", (values,))
+    for value in (values[:1] or [""])[0], "never":
+        data = await api.data(query, {"v": values, "one": value})
+        assert {"node": {"id": 3}} in data["whole"]["edges"]
+        assert ({"node": {"id": 3}} in data["item"]["edges"]) is (value in values)
+    [row] = await api.rows("thing", "texts", "filter: {id: {eq: 3}}")
+    assert row == {"texts": values}
+
+
+EVERY_TYPE = """
+do $$
+declare kind record;
+begin
+    create table every (id int primary key);
+    for kind in
+        select typname from pg_type t
+        where typnamespace = 'pg_catalog'::regnamespace and typtype in ('b', 'r', 'm')
+            and (typelem = 0 or typcategory = 'A') and typinput <> 0
+    loop
+        begin
+            execute format('alter table every add %I pg_catalog.%I', 'c_' || kind.typname, kind.typname);
+        exception when others then null;  -- a pseudo-type in disguise makes no column
+        end;
+    end loop;
+end $$;
+insert into every (id) values (1);
+grant select on every to anon;
+"""
+
+
+@pytest.fixture(scope="module")
+def every(server: Server, reactor: Any) -> Iterator[Service]:
+    with serving(reactor, server.create_database(EVERY_TYPE)) as service:
+        yield service
+
+
+async def test_every_type_of_postgresql_can_be_asked_for_filtered_and_ordered(every: Service) -> None:
+    """What the schema offers for a column works in PostgreSQL, whatever its type."""
+    schema = every.schema()
+    names = [name for name in schema.object_type("every").fields if name.startswith("c_")]
+    assert len(names) > 130
+    failures = []
+
+    async def check(query: str) -> None:
+        answer = await every.ask(query, check=False)
+        if "errors" in answer.body:
+            failures.append((query, answer.error))
+
+    for start in range(0, len(names), 40):
+        some = " ".join(names[start : start + 40])
+        await check(f"{{ everyCollection {{ edges {{ node {{ {some} }} }} }} }}")
+    filters = schema.object_type("everyFilter").fields
+    for name in names:
+        if name not in filters:
+            continue
+        operators = filters[name].type.fields
+        nulls = " ".join(f"{{{name}: {{{operator}: null}}}}" for operator in operators if operator != "is")
+        lists = " ".join(
+            f"{{{name}: {{{operator}: []}}}}"
+            for operator, field in operators.items()
+            if str(field.type).startswith("[")
+        )
+        condition = f"{{or: [{nulls} {lists} {{{name}: {{is: NULL}}}}]}}"
+        await check(f"{{ everyCollection(filter: {condition}) {{ edges {{ cursor }} }} }}")
+    for name in schema.object_type("everyOrderBy").fields:
+        await check(f"{{ everyCollection(orderBy: {{{name}: DescNullsFirst}}) {{ edges {{ cursor }} }} }}")
+    assert failures == []

@@ -90,8 +90,16 @@ _SCALARS: dict[str, tuple[GraphQLScalarType, Form]] = {
     "jsonb": (scalars.JSON, Form.TEXT),
 }
 
-_NOT_COMPARABLE = frozenset({"xml", "json", "point", "polygon"})
+_NOT_COMPARABLE = frozenset(
+    {
+        *("xml", "json", "jsonpath", "point", "polygon", "refcursor", "gtsvector", "int2vector"),
+        *("pg_snapshot", "txid_snapshot", "pg_ndistinct", "pg_dependencies", "pg_mcv_list"),
+        *("pg_brin_bloom_summary", "pg_brin_minmax_multi_summary"),
+    }
+)
 _NOT_ORDERABLE = _NOT_COMPARABLE | {"line", "lseg", "box", "path", "circle", "xid", "cid", "aclitem"}
+_VECTORS = frozenset({"int2vector", "oidvector"})
+"""Arrays by their elements, but not in how they are written."""
 _LENGTH_OFFSET = 4  # a varchar's typmod counts the four bytes of its header
 
 
@@ -105,7 +113,7 @@ def wire_of(catalog: Catalog, oid: int, typmod: int = -1) -> Wire | None:
         if wire is None or wire.is_list or not wire.enum:
             return wire
         return replace(wire, compare_as=_qualified(catalog.types[found.base]))
-    if found.kind is not TypeKind.ARRAY:
+    if found.kind is not TypeKind.ARRAY or found.name in _VECTORS:
         return _single(catalog, found, typmod)
     element = wire_of(catalog, found.element, typmod)
     if element is None or element.is_list:

@@ -1,0 +1,93 @@
+"""How documents and operations are measured before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+from dataapi.graphql.cache import BoundedCache
+from dataapi.graphql.cost import Cost
+from dataapi.graphql.limits import Limits, check_limits
+from dataapi.graphql.sources import Bounded, InVariable, Leaf
+from graphql import GraphQLError, NullValueNode, parse
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        ("{ a }", 1),
+        ("{ a { b } c { d { e } } }", 3),
+        ("{ a { ... { ... { b } } } }", 2),
+        ("{ ...f } fragment f on T { a { b } }", 2),
+        ("{ a { ...f } } fragment f on T { b { ...g } } fragment g on T { c }", 3),
+        ("query one { a } query two { a { b { c } } }", 3),
+        ("{ a { ...f } } fragment f on T { a { ...f } }", 2),
+        ("{ ...missing a { b } }", 2),
+    ],
+)
+def test_depth_counts_fields_with_fragments_resolved(text: str, depth: int) -> None:
+    """A cycle or an unknown fragment, which validation reports, does not stop the measuring."""
+    check_limits(parse(text), Limits(depth=depth))
+    with pytest.raises(GraphQLError, match=f"is {depth} fields deep, more than the {depth - 1} allowed"):
+        check_limits(parse(text), Limits(depth=depth - 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "aliases"),
+    [
+        ("{ x: a }", 1),
+        ("{ x: a { y: b z: c } ... { w: d } }", 4),
+        ("{ ...f ...f } fragment f on T { x: a }", 2),
+        ("{ ...f } fragment f on T { ...g ...g } fragment g on T { x: a y: b }", 4),
+    ],
+)
+def test_aliases_count_at_each_spread(text: str, aliases: int) -> None:
+    check_limits(parse(text), Limits(aliases=aliases))
+    with pytest.raises(GraphQLError, match=f"has {aliases} aliases, more than the {aliases - 1} allowed"):
+        check_limits(parse(text), Limits(aliases=aliases - 1))
+
+
+def test_fragments_that_double_are_measured_once_each() -> None:
+    """Forty doublings are a trillion aliases, known at once."""
+    doubling = " ".join(f"fragment f{n} on T {{ ...f{n + 1} ...f{n + 1} }}" for n in range(40))
+    text = f"{{ ...f0 }} {doubling} fragment f40 on T {{ x: a }}"
+    with pytest.raises(GraphQLError, match=f"has {2**40} aliases"):
+        check_limits(parse(text), Limits())
+
+
+def page(name: str, maximum: int) -> Bounded:
+    """Make a page size that a variable gives."""
+    return Bounded("first", Leaf(InVariable((name,)), 1, NullValueNode()), maximum)
+
+
+def test_cost_is_the_product_of_nested_pages() -> None:
+    """Each row of a page has its nested pages; siblings add up."""
+    cost = Cost(10, (Cost(5, (Cost(2),)), Cost(1)))
+    assert cost.rows({}) == 10 * (1 + 5 * (1 + 2) + 1)
+
+
+@given(first=st.integers(0, 1000), nested=st.integers(0, 1000))
+def test_no_variables_cost_more_than_the_most(first: int, nested: int) -> None:
+    """A page is never larger than its cap, so the most is known without variables."""
+    cost = Cost(page("a", 30), (Cost(page("b", 20)),))
+    assert cost.rows({"a": first, "b": nested}) == min(first, 30) * (1 + min(nested, 20))
+    assert cost.rows({"a": first, "b": nested}) <= cost.most() == 30 * 21
+
+
+@pytest.mark.parametrize("value", [-1, -(2**31)])
+def test_a_negative_page_is_refused(value: int) -> None:
+    with pytest.raises(GraphQLError, match="`first` must be an unsigned integer"):
+        page("a", 30).bind({"a": value})
+
+
+def test_a_cache_forgets_what_was_not_used_for_longest() -> None:
+    """Looking an entry up keeps it, and the figures tell how it went."""
+    cache: BoundedCache[str, int] = BoundedCache(2)
+    cache.put("a", 1)
+    cache.put("b", 2)
+    assert cache.get("a") == 1
+    cache.put("c", 3)
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (1, None, 3)
+    cache.put("a", 4)
+    assert (len(cache), cache.get("a")) == (2, 4)
+    assert (cache.hits, cache.misses) == (4, 1)
