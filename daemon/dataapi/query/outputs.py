@@ -35,6 +35,10 @@ from dataapi.query.expressions import call_sql, condition_sql, expression_sql, o
 from dataapi.query.forms import Labels, base64_sql, build_object, form_sql
 from dataapi.query.writer import Row, Writer
 
+MOST_COLUMNS = 1600
+LONGEST_NAME = 63
+"""PostgreSQL's limits for a row: its columns, and the bytes of a column's name."""
+
 
 def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
     """Return the SQL of an output in the scope of a row (None at the root)."""
@@ -79,6 +83,30 @@ def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
             raise TypeError(f"{type(output).__name__} lives only inside a connection or a change")
 
 
+def row_sql(writer: Writer, output: Output, row: Row) -> str:
+    """Return the SQL of what is shown of one row, outside of any aggregation.
+
+    An object whose members have names of the schema is written from a row with columns of
+    these names: PostgreSQL does that faster than ``json_build_object``, and without blanks.
+    """
+    if not isinstance(output, Object) or not _fits_columns(output):
+        return output_sql(writer, output, row)
+    alias = writer.alias()
+    columns = [
+        f"{row_sql(writer, value, row)} as {quote_identifier(key.text)}"
+        for key, value in output.members
+        if isinstance(key, Text)
+    ]
+    return f"(select row_to_json({alias}) from (select {', '.join(columns)}) as {alias})"
+
+
+def _fits_columns(output: Object) -> bool:
+    """Whether the members can be columns: not too many, and their names neither a client's nor too long."""
+    return 0 < len(output.members) <= MOST_COLUMNS and all(
+        isinstance(key, Text) and len(key.text.encode()) <= LONGEST_NAME for key, _ in output.members
+    )
+
+
 def _function_value_sql(writer: Writer, call: str, form: Form, labels: Labels) -> str:
     """Return the SQL of a call's result, whose form may name it twice though it must be called once."""
     if form not in (Form.ENUM, Form.ENUM_ARRAY):
@@ -99,7 +127,7 @@ def key_sql(writer: Writer, key: Key) -> str:
 
 def _one_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> str:
     row = Row(writer.alias())
-    inner = output_sql(writer, output, row)
+    inner = row_sql(writer, output, row)
     order_and_limit = "" if rows.unique else order_sql(writer, rows.order, row) + " limit 1"
     return f"(select {inner} from {source_sql(writer, rows, row, parent)}{order_and_limit})"
 
@@ -112,7 +140,7 @@ def _many_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) ->
 def page_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> tuple[str, str]:
     """Return the array of the rows' outputs, and the ``from`` item of the rows that it is made over."""
     outer, inner = Row(writer.alias(), derived=True), Row(writer.alias())
-    picked = output_sql(writer, output, outer)
+    picked = row_sql(writer, output, outer)
     source = source_sql(writer, rows, inner, parent)
     order = order_sql(writer, rows.order, inner)
     selection = outer.selection_from(inner)
@@ -213,7 +241,7 @@ class _ConnectionWriter:
                 return output_sql(self.writer, output, None)
 
     def _edges_sql(self, edge: Output) -> str:
-        edge_sql = output_sql(self.writer, edge, self.page)
+        edge_sql = row_sql(self.writer, edge, self.page)
         order = f" order by {self._number()} desc" if self.connection.backward else ""
         within = f" filter (where {self._number()} <= {self._limit()})" if self.lookahead else ""
         return f"coalesce(json_agg({edge_sql}{order}){within}, '[]'::json)"
