@@ -20,7 +20,6 @@ create table child (id int primary key, parent int references parent, word text,
 insert into parent values (1, 'one'), (2, null);
 insert into child values (1, 1, 'a', '{"x":  1}'), (2, 1, null, 'null'), (3, null, 'c', null);
 """
-LONG = "n" * 64
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +50,13 @@ def named(*members: tuple[str, Output]) -> Object:
 
 
 @pytest.mark.parametrize(
-    "name", ["word", 'a "quoted" name', "it's", "$1 %s", "n" * 63, LONG, LONG + "m", "é" * 40]
+    "name", ["word", 'a "quoted" name', "it's", "$1 %s", "n" * 63, "n" * 64, "é" * 31, "é" * 40]
 )
 def test_members_keep_their_names(family: Database, catalog: Catalog, name: str) -> None:
-    """Names of any length and any characters, beside each other."""
-    rows = Rows(table_named(catalog, "child"), where=None, limit=1)
-    output = named(
-        (name, Value(ColumnOf("word"))), (LONG, Value(ColumnOf("id"))), ("x", Value(ColumnOf("id")))
-    )
-    [row] = written(family, compile_rows(rows, output))
-    assert list(row.items()) == list({name: "a", LONG: 1, "x": 1}.items()) or name == LONG
-    assert row["x"] == 1
+    """Names of any characters, and those too long for PostgreSQL to call a column so."""
+    output = named((name, Value(ColumnOf("word"))), ("x", Value(ColumnOf("id"))))
+    rows = written(family, compile_rows(Rows(table_named(catalog, "child"), limit=1), output))
+    assert rows == [{name: "a", "x": 1}]
 
 
 def test_names_of_clients_stand_beside_names_of_the_schema(family: Database, catalog: Catalog) -> None:
@@ -75,7 +70,7 @@ def test_the_same_name_twice_is_written_twice(family: Database, catalog: Catalog
     """As ``select=id,id`` asks for."""
     output = named(("id", Value(ColumnOf("id"))), ("id", Value(ColumnOf("id"))))
     text = compile_rows(Rows(table_named(catalog, "parent"), limit=1), output).statement.text
-    [(body,)] = family.execute(f"select (one.array)::text from ({text}) as one(array)")
+    [(body,)] = family.execute(f"select (one.rows)::text from ({text}) as one(rows)")
     assert json.loads(body, object_pairs_hook=list) == [[("id", 1), ("id", 1)]]
 
 
