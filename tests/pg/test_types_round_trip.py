@@ -242,7 +242,7 @@ async def insert(api: Service, row: dict[str, Any], *, as_literals: bool) -> dic
     return dict(record)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(row=ROWS, as_literals=st.booleans())
 async def test_every_value_comes_back_as_postgresql_writes_it(
     api: Service, judge: Any, row: dict[str, Any], as_literals: bool
@@ -255,7 +255,7 @@ async def test_every_value_comes_back_as_postgresql_writes_it(
     assert again == [record]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(rows=st.lists(ROWS, min_size=2, max_size=3))
 async def test_rows_that_travel_as_one_value_lose_nothing(
     api: Service, judge: Any, rows: list[dict[str, Any]]

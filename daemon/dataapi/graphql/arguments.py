@@ -222,9 +222,7 @@ def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
         if not get_named_type(type_).extensions.get("rows"):
             return lambda value: tuple(items(item) for item in value)
         # However many rows there are, they are bound as one value (see ``bulk``).
-        return lambda value: (
-            (True, *value[0]) if _uniform(value) else tuple(items(item) for item in value)
-        )
+        return lambda value: (True, *value[0]) if _uniform(value) else tuple(items(item) for item in value)
     if isinstance(type_, GraphQLInputObjectType):
         members = {name: _Late(field.type) for name, field in type_.fields.items()}
         return lambda value: tuple((name, members[name](member)) for name, member in value.items())

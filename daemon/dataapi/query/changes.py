@@ -306,10 +306,13 @@ def _conflict_sql(conflict: Conflict | None) -> str:
 
 def _rows_sql(writer: Writer, rows: tuple[tuple[Cell | Default, ...], ...] | Recordset) -> str:
     if not isinstance(rows, Recordset):
-        return "values " + ", ".join(f"({', '.join(_cell_sql(writer, cell) for cell in row)})" for row in rows)
+        return "values " + ", ".join(
+            f"({', '.join(_cell_sql(writer, cell) for cell in row)})" for row in rows
+        )
     alias = writer.alias()
     cells = ", ".join(
-        f'{alias}."{place}"' + (f"::{type_.cast}" if type_.cast else "") for place, type_ in enumerate(rows.types)
+        f'{alias}."{place}"' + (f"::{type_.cast}" if type_.cast else "")
+        for place, type_ in enumerate(rows.types)
     )
     types = ", ".join(f'"{place}" {type_.type}' for place, type_ in enumerate(rows.types))
     return f"select {cells} from json_to_recordset({writer.slot(rows.values)}) as {alias}({types})"
