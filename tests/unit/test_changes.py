@@ -1,0 +1,178 @@
+"""The statements that changes compile to: their text, and that no value is in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataapi.query.algebra import (
+    AffectedCount,
+    ColumnOf,
+    Compare,
+    ComputedOf,
+    Condition,
+    NodeId,
+    Object,
+    Operator,
+    Output,
+    Parameter,
+    Records,
+    Text,
+    Value,
+)
+from dataapi.query.changes import (
+    DEFAULT,
+    Answer,
+    Change,
+    Conflict,
+    Delete,
+    Insert,
+    Modification,
+    Recordset,
+    RecordType,
+    Update,
+    compile_changes,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from support.catalog import MadeUp, table_named
+
+if TYPE_CHECKING:
+    from dataapi.catalog.model import Table
+
+KEY = (("id", "pg_catalog.int8"),)
+ID = Compare(ColumnOf("id"), Operator.EQ, Parameter("where", "bigint"))
+
+
+def _table() -> Table:
+    made = MadeUp()
+    made.table("thing", "id", 'na"me')
+    return table_named(made.catalog(), "thing")
+
+
+THING = _table()
+
+
+def slot(source: str, type_: str = "text") -> Parameter:
+    return Parameter(source, type_)
+
+
+def members(**outputs: Output) -> Object:
+    return Object(tuple((Text(name), output) for name, output in outputs.items()))
+
+
+COUNT = members(affectedCount=AffectedCount())
+OWN = members(affectedCount=AffectedCount(), records=Records(members(id=Value(ColumnOf("id")))))
+
+
+def compiled(
+    change: Modification, output: Object, **named: Any
+) -> list[tuple[str, tuple[str, ...], tuple[Any, ...]]]:
+    """Return text, slot types and sources of the statements of one change."""
+    statements = compile_changes(((Text("r"), Change(change, KEY, output, **named)),))
+    return [(one.statement.text, one.statement.types, one.sources) for one in statements]
+
+
+def test_an_insert_is_one_statement() -> None:
+    insert = Insert(THING, ("id", 'na"me'), ((slot("a", "bigint"), DEFAULT), (None, slot("b"))))
+    [(text, types, sources)] = compiled(insert, OWN)
+    assert text == (
+        'with t1 as (insert into "public"."thing" as t3 ("id", "na""me") values ($1, default), (null, $2) '
+        'returning t3."id") '
+        "select json_build_object('r', json_build_object('affectedCount', (select count(*) from t1), "
+        "'records', (select coalesce(json_agg(json_build_object('id', t2.\"id\")), '[]'::json) "
+        "from t1 as t2)))::text"
+    )
+    assert (types, sources) == (("bigint", "text"), ("a", "b"))
+
+
+def test_rows_of_one_value_have_one_slot() -> None:
+    """JSON columns travel as text and are cast; the members are named by their places."""
+    types = (RecordType("pg_catalog.int8"), RecordType("pg_catalog.text", "pg_catalog.jsonb"))
+    insert = Insert(THING, ("id", 'na"me'), Recordset(slot("rows", "json"), types))
+    [(text, _, sources)] = compiled(insert, COUNT)
+    assert (
+        'insert into "public"."thing" as t3 ("id", "na""me") select t4."0", t4."1"::pg_catalog.jsonb '
+        'from json_to_recordset($1) as t4("0" pg_catalog.int8, "1" pg_catalog.text) returning 1'
+    ) in text
+    assert sources == ("rows",)
+
+
+def test_a_conflict_names_its_key_and_what_it_sets() -> None:
+    insert = Insert(THING, ("id",), ((slot("a"),),), Conflict(None, ("id",), ('na"me',)))
+    [(text, _, _)] = compiled(insert, COUNT)
+    assert 'values ($1) on conflict ("id") do update set "na""me" = excluded."na""me" returning 1' in text
+    insert = Insert(THING, ("id",), ((slot("a"),),), Conflict('thing"key', (), ()))
+    [(text, _, _)] = compiled(insert, COUNT)
+    assert 'on conflict on constraint "thing""key" do nothing' in text
+
+
+def test_a_limit_is_checked_in_the_statement_that_changes() -> None:
+    named = {"at_most": slot("most", "bigint"), "refusal": "too many"}
+    [(text, _, sources)] = compiled(Update(THING, (('na"me', slot("v")),), ID), COUNT, **named)
+    assert text.startswith(
+        'with t1 as (update "public"."thing" as t3 set "na""me" = $1 where t3."id" = $2 returning 1) '
+    )
+    assert "case when (select count(*) from t1) > $3 then" in text
+    assert "'~dataapi~too many~dataapi~' || (select count(*) from t1)" in text
+    assert sources == ("v", "where", "most")
+
+
+def test_records_that_show_more_than_the_row_are_read_by_a_second_statement() -> None:
+    """So that they see the change; the keys wait in a setting of the transaction."""
+    made = MadeUp()
+    oid = made.table("thing", "id")
+    made.function("computed", oid)
+    function = made.catalog().functions[0]
+    output = members(records=Records(members(c=Value(ComputedOf(function)))))
+    named = {"at_most": slot("most", "bigint"), "refusal": "too many"}
+    change, answer = compiled(Update(THING, (('na"me', slot("v")),), None), output, **named)
+    assert 'returning t3."id")' in change[0]
+    assert "set_config('dataapi.keys0'" in change[0]
+    assert "count(*) > $2 then" in change[0]
+    assert "json_array_elements(current_setting('dataapi.keys0')::json) with ordinality" in answer[0]
+    assert "order by t2.place" in answer[0]
+    assert answer[2] == ()
+    # What is deleted is no longer there to be read again.
+    assert len(compiled(Delete(THING, None), output)) == 1
+    # Rows without a readable key can't be found again.
+    step = Change(Update(THING, (('na"me', slot("v")),), None), (), output)
+    assert len(compile_changes(((Text("r"), step),))) == 1
+
+
+def test_several_changes_leave_their_answers_to_the_last_statement() -> None:
+    steps = (
+        (Text("a"), Change(Delete(THING, ID), KEY, COUNT)),
+        (Parameter("alias", "text"), Answer(Text("Mutation"))),
+    )
+    *statements, last = compile_changes(steps)
+    assert [one.statement.text.count("set_config('dataapi.result") for one in statements] == [1, 1]
+    assert last.statement.text == (
+        "select json_build_object('a', current_setting('dataapi.result0')::json, "
+        "$1, current_setting('dataapi.result1')::json)::text"
+    )
+    assert last.sources == ("alias",)
+
+
+TEXTS = st.text(min_size=1)
+
+
+@given(sources=st.lists(TEXTS, min_size=3, max_size=3))
+def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
+    """Whatever the front end binds, the text is the same."""
+    value, where, most = (("request", text) for text in sources)
+    condition: Condition = Compare(ColumnOf('na"me'), Operator.LIKE, Parameter(where, "text"))
+
+    def texts(*bound: Any) -> list[str]:
+        changes: tuple[Modification, ...] = (
+            Insert(THING, ('na"me',), ((Parameter(bound[0], "a"),),)),
+            Update(THING, (('na"me', Parameter(bound[0], "a")),), condition),
+            Delete(THING, condition),
+        )
+        output = members(records=Records(members(n=NodeId("public", "thing", ("id",)))))
+        return [
+            text
+            for change in changes
+            for text, _, _ in compiled(change, output, at_most=Parameter(bound[1], "b"), refusal="r")
+        ]
+
+    assert texts(value, most) == texts("other", "another")
