@@ -45,10 +45,12 @@ create table partly (id int primary key, shown text, covered text);
 create table other.note (word text);
 create view top_score as select player, score from leaderboard where score > 10;
 create table friend (one int references player, two int references player, primary key (one, two));
+create table team (id int primary key);
+create table member (team int references team, player int references player, primary key (team, player));
 create table guarded (id int primary key, owner text);
 alter table guarded enable row level security;
 create policy own on guarded using (owner = current_setting('request.jwt.claims')::json ->> 'sub');
-grant select on player, leaderboard, note, top_score, friend, other.note, guarded to anon;
+grant select on player, leaderboard, note, top_score, friend, team, member, other.note, guarded to anon;
 grant select (id, shown) on partly to anon;
 insert into player (name, captain, "odd name") values ('Ada', null, 'a'), ('Bob', 1, 'b'), ('Cy', 1, null);
 insert into leaderboard (player, score, rating, best, tags, extra, created_at) values
@@ -365,6 +367,9 @@ async def test_options_lists_the_methods(ask: Ask) -> None:
         ("leaderboard?select=...player(name)", {}, '"...player"'),
         ("leaderboard?select=player!inner(name)", {}, '"player!inner"'),
         ("leaderboard?select=player(name)&order=player(name)", {}, '"player(name)"'),
+        ("leaderboard?select=player(name)&player.order=name", {}, "'player' is at most one row"),
+        ("leaderboard?order=extra->x", {}, '"extra->x"'),
+        ("team?select=player(name)", {}, "Embedding 'player' by a table in between"),
         ("note", {"prefer": "count=planned"}, '"count=planned"'),
         ("note", {"prefer": "timezone=Europe/Paris"}, '"timezone=Europe/Paris"'),
         ("", {}, "root"),
