@@ -46,9 +46,11 @@ PAGE = "edges { node { id } }"
         (f"{{ authorCollection(last: 7) {{ {PAGE} }} }}", 7),
         (f"{{ authorCollection(first: 0) {{ {PAGE} }} }}", 0),
         # Nested pages multiply, fields side by side add up.
-        (f"{{ authorCollection(first: 10) {{ edges {{ node {{ bookCollection(first: 3) {{ {PAGE} }} }} }} }} }}", 40),
+        (f"{{ authorCollection(first: 10) {{ edges {{ node {{ bookCollection(first: 3) {{ {PAGE} }} }} }} "
+         "} }", 40),
         (f"{{ authorCollection(first: 10) {{ edges {{ node {{ bookCollection {{ {PAGE} }} }} }} }} }}", 510),
-        (f"{{ bookCollection(first: 10) {{ edges {{ node {{ author {{ bookCollection(first: 2) {{ {PAGE} }} }} }} }} }} }}", 40),
+        (f"{{ bookCollection(first: 10) {{ edges {{ node {{ author {{ bookCollection(first: 2) {{ {PAGE} "
+         "} } } } } }", 40),
         (f"{{ a: authorCollection(first: 7) {{ {PAGE} }} b: bookCollection(first: 8) {{ {PAGE} }} }}", 15),
         ("{ authorByPk(id: 1) { id } }", 1),
         (f"{{ authorByPk(id: 1) {{ bookCollection(first: 4) {{ {PAGE} }} }} }}", 5),
@@ -56,13 +58,17 @@ PAGE = "edges { node { id } }"
         ("{ __typename }", 0),
         # Skipped fields cost nothing, merged ones count once.
         (f"{{ authorCollection(first: 9) @skip(if: true) {{ {PAGE} }} heartbeat }}", 0),
-        ("{ authorCollection(first: 9) { edges { node { id } } } authorCollection(first: 9) { edges { node { name } } } }", 9),
+        ("{ authorCollection(first: 9) { edges { node { id } } } authorCollection(first: 9) { edges { node "
+         "{ name } } } }", 9),
         # A change may affect atMost rows, an insert as many as there are objects.
-        ("mutation { updateauthorCollection(set: {name: \"b\"}, filter: {id: {eq: 1}}) { affectedCount } }", 1),
+        ("mutation { updateauthorCollection(set: {name: \"b\"}, filter: {id: {eq: 1}}) { affectedCount } "
+         "}", 1),
         ("mutation { updateauthorCollection(set: {name: \"b\"}, atMost: 30) { affectedCount } }", 30),
-        (f"mutation {{ updateauthorCollection(set: {{name: \"b\"}}, atMost: 5) {{ records {{ bookCollection(first: 3) {{ {PAGE} }} }} }} }}", 20),
+        ("mutation { updateauthorCollection(set: {name: \"b\"}, atMost: 5) { records { "
+         f"bookCollection(first: 3) {{ {PAGE} }} }} }} }}", 20),
         ("mutation { deleteFrombookCollection(filter: {id: {eq: 99}}, atMost: 12) { affectedCount } }", 12),
-        ("mutation { insertIntobookCollection(objects: [{id: 101}, {id: 102}, {id: 103}]) { records { author { id } } } }", 6),
+        ("mutation { insertIntobookCollection(objects: [{id: 101}, {id: 102}, {id: 103}]) { records { "
+         "author { id } } } }", 6),
         (f"mutation {{ make_authors(first: 6) {{ {PAGE} }} }}", 6),
     ],
 )  # fmt: skip
@@ -92,14 +98,18 @@ async def test_variables_decide_the_cost(api: Service) -> None:
     query = "mutation($o: [bookInsertInput!]!) { insertIntobookCollection(objects: $o) { affectedCount } }"
     for count in (1, 2, 3, 40):
         assert await told(api, query, {"o": [{"id": 101 + n} for n in range(count)]}) == count
-    query = "mutation($n: Int!) { deleteFrombookCollection(filter: {id: {gt: 100}}, atMost: $n) { affectedCount } }"
+    query = (
+        "mutation($n: Int!) { deleteFrombookCollection(filter: {id: {gt: 100}}, atMost: $n) { "
+        "affectedCount } }"
+    )
     assert [await told(api, query, {"n": n}) for n in (1, 700, 2)] == [1, 700, 2]
 
 
 @pytest.mark.parametrize(
     ("query", "variables", "cost"),
     [
-        ("query($n: Int) { authorCollection(first: $n) { edges { node { bookCollection { edges { node { id } } } } } } }",
+        ("query($n: Int) { authorCollection(first: $n) { edges { node { bookCollection { edges { node { id "
+         "} } } } } } }",
          {"n": 20}, 1020),
         ("mutation { deleteFrombookCollection(atMost: 1001) { affectedCount } }", None, 1001),
         ("mutation($n: Int!) { updateauthorCollection(set: {name: \"x\"}, atMost: $n) { affectedCount } }",
@@ -108,7 +118,8 @@ async def test_variables_decide_the_cost(api: Service) -> None:
          "b: deleteFromauthorCollection(atMost: 600) { affectedCount } }", None, 1200),
         ("mutation($o: [bookInsertInput!]!) { insertIntobookCollection(objects: $o) { affectedCount } }",
          {"o": [{"id": 1000 + n} for n in range(1001)]}, 1001),
-        ("mutation($o: [bookInsertInput!]!) { insertIntobookCollection(objects: $o) { records { author { id } } } }",
+        ("mutation($o: [bookInsertInput!]!) { insertIntobookCollection(objects: $o) { records { author { "
+         "id } } } }",
          {"o": [{"id": 1000 + n} for n in range(501)]}, 1002),
     ],
 )  # fmt: skip

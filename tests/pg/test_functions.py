@@ -35,11 +35,13 @@ create function add_immutable(a int, b int) returns int immutable language sql a
 create function add_volatile(a int, b int) returns int language sql as 'select a + b';
 
 -- arguments
-create function greet(name text default 'you, there', greeting text default 'Hello; "hi"', times int default 1)
+create function greet(name text default 'you, there', greeting text default 'Hello; "hi"',
+    times int default 1)
     returns text immutable language sql as $$ select repeat(greeting || ' ' || name, times) $$;
 create function nullable(value text default null) returns text immutable language sql
     as $$ select coalesce(value, 'was null') $$;
-create function now_or(moment timestamptz default now() - interval '1 day') returns boolean stable language sql
+create function now_or(moment timestamptz default now() - interval '1 day') returns boolean
+    stable language sql
     as 'select moment < now()';
 create function total(numbers int[], big bigint[] default '{1,2}') returns bigint immutable language sql
     as 'select (select sum(n) from unnest(numbers) n) + (select sum(n) from unnest(big) n)';
@@ -54,7 +56,8 @@ create function mixed("Case" int, "select" int) returns int immutable language s
 -- overloads
 create function find(id int) returns text immutable language sql as $$ select 'by id ' || id $$;
 create function find(email text) returns text immutable language sql as $$ select 'by email ' || email $$;
-create function find(id int, email text) returns text immutable language sql as $$ select 'by both ' || id || email $$;
+create function find(id int, email text) returns text immutable language sql as
+    $$ select 'by both ' || id || email $$;
 create function twin(v text) returns text immutable language sql as $$ select 'text ' || v $$;
 create function twin(v mood) returns text immutable language sql as $$ select 'mood ' || v $$;
 
@@ -62,7 +65,8 @@ create function twin(v mood) returns text immutable language sql as $$ select 'm
 create function give_mood() returns mood immutable language sql as $$ select 'so so'::mood $$;
 create function give_moods() returns mood[] immutable language sql as $$ select '{sad,so so,null}'::mood[] $$;
 create function give_big() returns bigint immutable language sql as 'select 9223372036854775807';
-create function give_bigs() returns bigint[] immutable language sql as 'select array[1, null, 9223372036854775807]';
+create function give_bigs() returns bigint[] immutable language sql as
+    'select array[1, null, 9223372036854775807]';
 create function give_json() returns jsonb immutable language sql as $$ select '{"a": 1}'::jsonb $$;
 create function give_set(n int) returns setof int immutable language sql as 'select generate_series(1, n)';
 create function give_mood_set() returns setof mood immutable language sql
@@ -71,7 +75,8 @@ create function give_null() returns text immutable language sql as 'select null:
 create function give_null_array() returns int[] immutable language sql as 'select null::int[]';
 create function account_of(id int) returns account stable language sql
     as 'select a from account a where a.id = $1';
-create function one_account() returns setof account rows 1 stable language sql as 'select * from account order by id limit 1';
+create function one_account() returns setof account rows 1 stable language sql as
+    'select * from account order by id limit 1';
 create function accounts_like(pattern text) returns setof account stable language sql
     as 'select * from account where email like pattern';
 create function log_void(word text) returns void language sql as 'insert into calls (word) values (word)';
@@ -93,7 +98,8 @@ begin
     insert into calls (word) values ('create_accounts');
     return query insert into account (email) select e from unnest(emails) e returning *;
 end $$;
-create function made_up() returns account language sql as $$ select row(-1, E'a "quoted", \\\\ one', null, 'x')::account $$;
+create function made_up() returns account language sql as
+    $$ select row(-1, E'a "quoted", \\\\ one', null, 'x')::account $$;
 create function nobody() returns account language sql as 'select null::account';
 
 -- not offered
@@ -264,7 +270,8 @@ async def test_defaults_that_are_plain_values_are_shown(api: Service) -> None:
 
 
 async def test_a_collection_result_takes_the_full_collection_arguments(api: Service) -> None:
-    text = """accounts_like(pattern: "%@x", first: 1, offset: 1, orderBy: {id: DescNullsLast}, filter: {id: {gt: 0}}) {
+    text = """accounts_like(
+        pattern: "%@x", first: 1, offset: 1, orderBy: {id: DescNullsLast}, filter: {id: {gt: 0}}) {
         totalCount aggregate { count max { email } } pageInfo { hasNextPage hasPreviousPage }
         edges { cursor node { nodeId email bookless: postCollection { totalCount } } } }"""
     value = await call(api, text)
@@ -274,7 +281,10 @@ async def test_a_collection_result_takes_the_full_collection_arguments(api: Serv
     [edge] = value["edges"]
     assert edge["node"]["email"] == "a@x"
     assert edge["node"]["bookless"] == {"totalCount": 1}
-    text = 'accounts_like(pattern: "%", orderBy: {id: DescNullsLast}, last: 5, before: $c) { edges { node { id } } }'
+    text = (
+        'accounts_like(pattern: "%", orderBy: {id: DescNullsLast}, last: 5, before: $c) { edges { node '
+        "{ id } } }"
+    )
     before = await call(api, text, {"c": edge["cursor"]}, head="query($c: Cursor)")
     assert [row["id"] for row in nodes(before)] == [3, 2]
     assert "totalCount" not in (await call(api, 'accounts_like(pattern: "z") { edges { node { id } } }'))
@@ -307,7 +317,8 @@ async def test_a_function_that_changes_data_runs_once(api: Service, text: str, e
 async def test_a_collection_that_a_function_makes_is_made_once(api: Service) -> None:
     """A page, its facts, the count and aggregates come from one call."""
     text = """create_accounts(emails: ["p", "q, \\"r\\"", "s"], first: 2, orderBy: {email: DescNullsLast}) {
-        totalCount aggregate { count } pageInfo { hasNextPage startCursor } edges { cursor node { email post_count } } }"""
+        totalCount aggregate { count } pageInfo { hasNextPage startCursor } edges { cursor node { email
+        post_count } } }"""
     answer = await api.ask(f"mutation {{ r: {text} }}")
     assert len(answer.messages) == 1
     value = answer.data["r"]
@@ -326,7 +337,8 @@ async def test_a_collection_that_a_function_makes_is_made_once(api: Service) -> 
 async def test_relationships_of_a_made_row_show_what_the_function_did(api: Service) -> None:
     """As for records: the answer sees the change (defect 1.7 #6)."""
     text = """create_account(email: "new", titles: ["t1", "t2"]) {
-        nodeId id email post_count postCollection { totalCount edges { node { title account { email } } } } }"""
+        nodeId id email post_count postCollection { totalCount edges { node { title account { email } } } }
+        }"""
     value = await call(api, text, head="mutation")
     assert (value["id"], value["email"], value["post_count"]) == (4, "new", "2")
     assert [row["title"] for row in nodes(value["postCollection"])] == ["t1", "t2"]

@@ -1,4 +1,4 @@
-"""Deletes over GraphQL: which rows, how many at most, and what the answer shows (specification, Mutation fields)."""
+"""Deletes over GraphQL: which rows, how many at most, and what the answer shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 SCHEMA = """
 create table author (id int primary key, name text not null, secret text);
-create table book (id int primary key, author_id int references author on delete cascade, title text, pages int);
+create table book (id int primary key, author_id int references author on delete cascade, title text, pages
+    int);
 comment on table author is '@graphql({"totalCount": {"enabled": true}})';
 comment on table book is '@graphql({"totalCount": {"enabled": true}, "aggregate": {"enabled": true}})';
 create function book_count(author) returns bigint stable language sql
@@ -115,7 +116,8 @@ async def test_records_show_the_rows_as_they_were_with_their_relationships(api: 
         api,
         "author",
         "filter: {id: {eq: 1}}",
-        "records { name book_count bookCollection { totalCount aggregate { sum { pages } } edges { node { title } } } }",
+        "records { name book_count bookCollection { totalCount aggregate { sum { pages } } edges { node { "
+        "title } } } }",
     )
     [row] = response["records"]
     assert (row["name"], row["book_count"], row["bookCollection"]["totalCount"]) == ("ann", "2", 2)

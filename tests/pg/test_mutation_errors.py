@@ -1,4 +1,4 @@
-"""What clients learn of failed changes: a message, PostgreSQL's SQLSTATE, and nothing that they may not see."""
+"""What clients learn of failed changes: a message, the SQLSTATE, and nothing that they may not see."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ async def test_a_row_that_is_referenced_stays(api: Service) -> None:
     api.database.execute("insert into book values (1, 1, 'b')")
     answer = await api.ask("mutation { deleteFromauthorCollection { affectedCount } }")
     assert answer.errors[0]["extensions"] == {"code": "23503"}
-    assert (
-        answer.error
-        == 'update or delete on table "author" violates foreign key constraint "book_author_id_fkey" on table "book"'
+    assert answer.error == (
+        'update or delete on table "author" violates foreign key constraint "book_author_id_fkey" on '
+        'table "book"'
     )
 
 
@@ -195,13 +195,13 @@ async def test_what_a_function_raises_is_for_the_client(api: Service) -> None:
 async def test_internal_errors_of_postgresql_are_for_the_log_alone(api: Service, state: str) -> None:
     """Class XX is nothing a client can act on, and its words are about the server's insides."""
     noted: list[Any] = []
-    globalLogPublisher.addObserver(noted.append)
+    globalLogPublisher.addObserver(noted.append)  # type: ignore[arg-type]
     try:
         answer = await api.ask(
             f'mutation {{ raise_with(state: "{state}", text: "tuple 7 of relation hidden is broken") }}'
         )
     finally:
-        globalLogPublisher.removeObserver(noted.append)
+        globalLogPublisher.removeObserver(noted.append)  # type: ignore[arg-type]
     assert answer.status == 500
     assert answer.error == "Internal server error"
     assert "tuple 7" not in answer.text

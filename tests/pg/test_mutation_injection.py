@@ -21,19 +21,25 @@ if TYPE_CHECKING:
     from support.postgres import Server
 
 HOSTILE = (
-    "'; drop table target; --", '"; drop table target; --', "$$; drop table target; $$", "\\'; drop table target; --",
-    "') ; delete from target; --", "$1", "$2", "%s", "%(x)s", "%", "%%", "{0}", "\\", "\\\\", "'", "''", '"', '""', ";",
-    "--", "/*", "*/", "E'\\x27'", "U&'\\0027'", "$tag$", "\u2019; select 1", "😀'", "𝕏\"", "\r\n;", "\t", "`", "null", "NULL",
-    "~dataapi~boo~dataapi~1", "dataapi.result0", "{", "}", "{\"a", "(,)", "pg_sleep(1)", "1 or 1=1", "\u2028\u2029",
+    "'; drop table target; --", '"; drop table target; --', "$$; drop table target; $$",
+    "\\'; drop table target; --",
+    "') ; delete from target; --", "$1", "$2", "%s", "%(x)s", "%", "%%", "{0}", "\\", "\\\\", "'", "''",
+    '"', '""', ";",
+    "--", "/*", "*/", "E'\\x27'", "U&'\\0027'", "$tag$", "\u2019; select 1", "😀'", "\U0001d54f\"", "\r\n;",
+    "\t", "`", "null", "NULL",
+    "~dataapi~boo~dataapi~1", "dataapi.result0", "{", "}", "{\"a", "(,)", "pg_sleep(1)", "1 or 1=1",
+    "\u2028\u2029",
 )  # fmt: skip
-PLAIN = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)
+PLAIN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 PIECES = st.lists(st.sampled_from(HOSTILE) | PLAIN, min_size=1, max_size=3).map("".join)
 TEXTS = st.sampled_from(HOSTILE) | PIECES
 
 SCHEMA = """
 create type mood as enum ('sad', 'ok');
-create table target (id serial primary key, note text, doc jsonb, tags text[], raw inet, ci varchar, mood mood);
-create function echo(value text default null, "values" text[] default null, doc jsonb default null) returns text
+create table target (id serial primary key, note text, doc jsonb, tags text[], raw inet, ci varchar, mood
+    mood);
+create function echo(value text default null, "values" text[] default null, doc jsonb default null) returns
+    text
     immutable language sql as $$ select coalesce(value, array_to_string("values", ','), doc ->> 'k') $$;
 create function echo_volatile(value text) returns text language sql as $$ select value $$;
 create function echo_pair(pair target) returns text immutable language sql as $$ select (pair).note $$;
@@ -80,7 +86,8 @@ async def test_values_are_written_and_found_as_they_are(api: Service, text: str,
         api,
         f"""{head} {{
             deleteFromtargetCollection(atMost: 9) {{ affectedCount }}
-            insertIntotargetCollection(objects: {{note: {given_text}, ci: {given_text}, doc: {given_doc}, tags: [{given_text}, "x"]}})
+            insertIntotargetCollection(objects: {{note: {given_text}, ci: {given_text}, doc: {given_doc},
+            tags: [{given_text}, "x"]}})
                 {{ records {{ note ci doc tags }} }} }}""",
         {} if as_literal else {"t": value, "d": document},
         marker,
@@ -89,11 +96,14 @@ async def test_values_are_written_and_found_as_they_are(api: Service, text: str,
     assert (record["note"], record["ci"], record["tags"]) == (value, value, [value, "x"])
     assert json.loads(record["doc"]) == {value: [value]}
     conditions = (
-        "note: {eq: T}", "note: {in: [T]}", "note: {startsWith: T}", "ci: {gte: T, lte: T}", "tags: {contains: [T]}",
-        "tags: {overlaps: [T]}", 'tags: {eq: [T, "x"]}', "not: {note: {neq: T}}", "or: [{note: {eq: T}}, {ci: {eq: T}}]",
+        "note: {eq: T}", "note: {in: [T]}", "note: {startsWith: T}", "ci: {gte: T, lte: T}",
+        "tags: {contains: [T]}",
+        "tags: {overlaps: [T]}", 'tags: {eq: [T, "x"]}', "not: {note: {neq: T}}",
+        "or: [{note: {eq: T}}, {ci: {eq: T}}]",
     )  # fmt: skip
     fields = " ".join(
-        f"f{number}: targetCollection(filter: {{{condition.replace('T', given_text)}}}) {{ edges {{ node {{ note }} }} }}"
+        f"f{number}: targetCollection(filter: {{{condition.replace('T', given_text)}}}) {{ edges {{ node "
+        "{ note } } }"
         for number, condition in enumerate(conditions)
     )
     data = await asked(
@@ -112,7 +122,10 @@ async def test_patterns_are_patterns_and_nothing_more(api: Service, text: str) -
     """A pattern may be invalid, which is an error with an SQLSTATE; it never reaches the statement."""
     marker = uuid.uuid4().hex
     for operator in ("like", "ilike", "regex", "iregex"):
-        query = f"query($t: String!) {{ targetCollection(filter: {{note: {{{operator}: $t}}}}) {{ edges {{ node {{ id }} }} }} }}"
+        query = (
+            f"query($t: String!) {{ targetCollection(filter: {{note: {{{operator}: $t}}}}) {{ edges {{ "
+            "node { id } } } }"
+        )
         answer = await api.ask(query, {"t": marker + text})
         check_statements(answer, marker)
         if "errors" in answer.body:
@@ -143,17 +156,26 @@ async def test_what_is_no_value_is_refused(api: Service, text: str, kind: str) -
     """Texts where something else is expected: an error, and the text in no statement."""
     marker = uuid.uuid4().hex
     value = marker + text
-    query, variables = {
-        "raw": ("mutation($v: Opaque) { insertIntotargetCollection(objects: {raw: $v}) { affectedCount } }", {"v": value}),
-        "mood": ("mutation($v: mood) { insertIntotargetCollection(objects: {mood: $v}) { affectedCount } }", {"v": value}),
-        "doc": ("mutation($v: JSON) { insertIntotargetCollection(objects: {doc: $v}) { affectedCount } }", {"v": value}),
+    requests: dict[str, tuple[str, dict[str, Any]]] = {
+        "raw": ("mutation($v: Opaque) { insertIntotargetCollection(objects: {raw: $v}) { affectedCount } "
+        "}", {"v": value}),
+        "mood": ("mutation($v: mood) { insertIntotargetCollection(objects: {mood: $v}) { affectedCount } "
+        "}", {"v": value}),
+        "doc": ("mutation($v: JSON) { insertIntotargetCollection(objects: {doc: $v}) { affectedCount } }",
+        {"v": value}),
         "id": ("mutation($v: Int) { updatetargetCollection(set: {id: $v}) { affectedCount } }", {"v": value}),
-        "nodeId": ("mutation($v: ID) { deleteFromtargetCollection(filter: {nodeId: {eq: $v}}) { affectedCount } }", {"v": value}),
-        "after": ("query($v: Cursor) { targetCollection(after: $v) { edges { node { id } } } }", {"v": value}),
-        "orderBy": ("query($v: targetOrderBy!) { targetCollection(orderBy: [$v]) { edges { node { id } } } }", {"v": {value: "AscNullsLast"}}),
-        "unknown": ("mutation($v: targetInsertInput!) { insertIntotargetCollection(objects: [$v]) { affectedCount } }", {"v": {value: 1}}),
-        "nested": ("mutation($v: [targetInsertInput!]!) { insertIntotargetCollection(objects: $v) { affectedCount } }", {"v": [{"note": {value: 1}}, {"note": "x"}]}),
-    }[kind]  # fmt: skip
+        "nodeId": ("mutation($v: ID) { deleteFromtargetCollection(filter: {nodeId: {eq: $v}}) { "
+        "affectedCount } }", {"v": value}),
+        "after": ("query($v: Cursor) { targetCollection(after: $v) { edges { node { id } } } }",
+        {"v": value}),
+        "orderBy": ("query($v: targetOrderBy!) { targetCollection(orderBy: [$v]) { edges { node { id } } } "
+        "}", {"v": {value: "AscNullsLast"}}),
+        "unknown": ("mutation($v: targetInsertInput!) { insertIntotargetCollection(objects: [$v]) { "
+        "affectedCount } }", {"v": {value: 1}}),
+        "nested": ("mutation($v: [targetInsertInput!]!) { insertIntotargetCollection(objects: $v) { "
+        "affectedCount } }", {"v": [{"note": {value: 1}}, {"note": "x"}]}),
+    }  # fmt: skip
+    query, variables = requests[kind]
     answer = await api.ask(query, variables)
     assert answer.errors
     check_statements(answer, marker)
@@ -166,7 +188,10 @@ async def test_aliases_are_values(api: Service, name: str) -> None:
     alias = f"{name}{uuid.uuid4().hex}"
     if alias.startswith("__"):
         alias = f"a{alias}"
-    query = f'mutation {{ {alias}: updatetargetCollection(set: {{note: "n"}}, atMost: 99) {{ {alias}: affectedCount {alias}2: records {{ {alias}: id }} }} }}'
+    query = (
+        f'mutation {{ {alias}: updatetargetCollection(set: {{note: "n"}}, atMost: 99) {{ {alias}: '
+        f"affectedCount {alias}2: records {{ {alias}: id }} }} }}"
+    )
     answer = await api.ask(query)
     check_statements(answer, alias)
     assert set(answer.data[alias]) == {alias, f"{alias}2"}
@@ -177,9 +202,12 @@ async def test_no_text_of_a_request_is_in_a_statement(api: Service) -> None:
     marker = "m" + uuid.uuid4().hex
     query = f"""mutation {marker}($v: String, $o: [targetInsertInput!]!) {{
         {marker}a: insertIntotargetCollection(objects: $o) {{ records {{ {marker}n: note }} }}
-        {marker}b: insertIntotargetCollection(objects: [{{note: $v, doc: "{{\\"{marker}\\": 1}}", tags: ["{marker}"]}}]) {{ affectedCount }}
-        {marker}c: updatetargetCollection(set: {{ci: "{marker}"}}, filter: {{note: {{like: "{marker}%"}}}}, atMost: 9) {{ affectedCount }}
-        {marker}d: deleteFromtargetCollection(filter: {{or: [{{ci: {{in: ["{marker}"]}}}}, {{tags: {{contains: "{marker}"}}}}]}}, atMost: 9) {{ ...{marker}F }}
+        {marker}b: insertIntotargetCollection(objects: [{{note: $v, doc: "{{\\"{marker}\\": 1}}", tags:
+        ["{marker}"]}}]) {{ affectedCount }}
+        {marker}c: updatetargetCollection(set: {{ci: "{marker}"}}, filter: {{note: {{like: "{marker}%"}}}},
+        atMost: 9) {{ affectedCount }}
+        {marker}d: deleteFromtargetCollection(filter: {{or: [{{ci: {{in: ["{marker}"]}}}}, {{tags:
+        {{contains: "{marker}"}}}}]}}, atMost: 9) {{ ...{marker}F }}
         {marker}e: echo_volatile(value: "{marker}")
     }} fragment {marker}F on targetDeleteResponse {{ affectedCount }} # {marker}"""
     rows = [{"note": marker, "doc": json.dumps(marker), "tags": [marker]}] * 2
@@ -192,8 +220,9 @@ async def test_no_text_of_a_request_is_in_a_statement(api: Service) -> None:
 
 
 WEIRD = (
-    "a\"b", "it's", "$$", "$1", "semi;colon", "back\\slash", "per%cent", "%s", "x--y", "/*c*/", "new\nline", "tab\t",
-    "😀", "𝕏", "{0}", "select", "$tag$", "' || 'x",
+    "a\"b", "it's", "$$", "$1", "semi;colon", "back\\slash", "per%cent", "%s", "x--y", "/*c*/", "new\nline",
+    "tab\t",
+    "😀", "\U0001d54f", "{0}", "select", "$tag$", "' || 'x",
 )  # fmt: skip
 
 
@@ -203,6 +232,10 @@ def _name(text: str) -> str:
 
 def _string(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def _directive(**members: Any) -> str:
+    return _string(f"@graphql({json.dumps(members)})")
 
 
 def _weird_schema() -> str:
@@ -216,28 +249,33 @@ def _weird_schema() -> str:
         table, key, value = _name(f"table {name}"), _name(f"key {name}"), _name(f"value {name}")
         parts.append(
             f"create table {table} ({key} int primary key, {value} text default {_string(name)},"
-            f" label {_name('enum' + WEIRD[0])}, parent int, constraint {_name('fk ' + name)} foreign key (parent)"
+            f" label {_name('enum' + WEIRD[0])}, parent int, constraint {_name('fk ' + name)} foreign key"
+            " (parent)"
             f" references {table}, constraint {_name('check ' + name)} check ({value} <> 'bad'));"
             f" grant all on {table} to anon;"
         )
         parts.append(
-            f"comment on table {table} is {_string('@graphql(' + json.dumps({'name': f'T{number}', 'totalCount': {'enabled': True}, 'description': name}) + ')')};"
+            f"comment on table {table} is"
+            f" {_directive(name=f'T{number}', description=name, totalCount={'enabled': True})};"
         )
         parts.append(f'comment on column {table}.{key} is \'@graphql({{"name": "key"}})\';')
         parts.append(f'comment on column {table}.{value} is \'@graphql({{"name": "value"}})\';')
         parts.append(
-            f'comment on constraint {_name("fk " + name)} on {table} is \'@graphql({{"local_name": "children", "foreign_name": "above"}})\';'
+            f"comment on constraint {_name('fk ' + name)} on {table} is"
+            f" {_directive(local_name='children', foreign_name='above')};"
         )
         function = _name(f"function {name}")
         parts.append(
-            f"create function {function}(a text default {_string(name)}) returns text immutable language sql as $body$ select a $body$;"
+            f"create function {function}(a text default {_string(name)}) returns text"
+            " immutable language sql as $body$ select a $body$;"
         )
         parts.append(f'comment on function {function}(text) is \'@graphql({{"name": "f{number}"}})\';')
         parts.append(
-            f"create function {_name('computed ' + name)}({table}) returns text stable language sql as $body$ select $1.{value} $body$;"
+            f"create function {_name('computed ' + name)}({table}) returns text"
+            f" stable language sql as $body$ select $1.{value} $body$;"
         )
         parts.append(
-            f'comment on function {_name("computed " + name)}({table}) is \'@graphql({{"name": "computed"}})\';'
+            f"comment on function {_name('computed ' + name)}({table}) is {_directive(name='computed')};"
         )
     return "\n".join(parts)
 
@@ -255,9 +293,12 @@ async def test_names_of_the_database_are_identifiers(strange: Service, number: i
     """Tables, columns, constraints, functions and enum labels with quotes, dollars, percents and the like."""
     strange.database.execute(f"delete from {_name(f'table {WEIRD[number]}')}")
     data = await strange.data(f"""mutation {{
-        a: insertIntoT{number}Collection(objects: [{{key: 1, label: V{number}}}, {{key: 2, value: "v", parent: 1}}])
-            {{ records {{ nodeId key value label computed above {{ key }} children {{ totalCount edges {{ node {{ key }} }} }} }} }}
-        b: updateT{number}Collection(set: {{value: "w"}}, filter: {{value: {{eq: "v"}}, label: {{is: NULL}}}}) {{ records {{ key value }} }} }}""")
+        a: insertIntoT{number}Collection(objects: [{{key: 1, label: V{number}}}, {{key: 2, value: "v",
+        parent: 1}}])
+            {{ records {{ nodeId key value label computed above {{ key }} children {{ totalCount edges {{
+            node {{ key }} }} }} }} }}
+        b: updateT{number}Collection(set: {{value: "w"}}, filter: {{value: {{eq: "v"}}, label: {{is:
+        NULL}}}}) {{ records {{ key value }} }} }}""")
     first, second = data["a"]["records"]
     assert (first["value"], first["label"], first["computed"]) == (WEIRD[number], f"V{number}", WEIRD[number])
     assert first["children"] == {"totalCount": 1, "edges": [{"node": {"key": 2}}]}
@@ -265,7 +306,8 @@ async def test_names_of_the_database_are_identifiers(strange: Service, number: i
     assert data["b"]["records"] == [{"key": 2, "value": "w"}]
     found = await strange.data(
         f"""query($id: ID!) {{ node(nodeId: $id) {{ ... on T{number} {{ key label }} }}
-            f{number} c: t{number}Collection(filter: {{label: {{eq: V{number}}}}}, orderBy: {{value: DescNullsLast}}) {{
+            f{number} c: t{number}Collection(filter: {{label: {{eq: V{number}}}}}, orderBy: {{value:
+            DescNullsLast}}) {{
             edges {{ cursor node {{ key }} }} pageInfo {{ endCursor }} }} }}""",
         {"id": first["nodeId"]},
     )
@@ -274,7 +316,8 @@ async def test_names_of_the_database_are_identifiers(strange: Service, number: i
     assert nodes(found["c"]) == [{"key": 1}]
     rows = [{"key": 3, "value": "x"}, {"key": 4, "value": None}]
     made = await strange.data(
-        f"mutation($o: [T{number}InsertInput!]!) {{ r: insertIntoT{number}Collection(objects: $o) {{ records {{ key value }} }} }}",
+        f"mutation($o: [T{number}InsertInput!]!) {{ r: insertIntoT{number}Collection(objects: $o) {{ "
+        "records { key value } } }",
         {"o": rows},
     )
     assert made["r"]["records"] == rows
@@ -284,6 +327,7 @@ async def test_names_of_the_database_are_identifiers(strange: Service, number: i
     assert answer.errors[0]["extensions"] == {"code": "23514"}
     assert f"check {WEIRD[number]}" in answer.error
     gone = await strange.data(
-        f"mutation {{ r: deleteFromT{number}Collection(filter: {{key: {{gte: 2}}}}, atMost: 9) {{ affectedCount }} }}"
+        f"mutation {{ r: deleteFromT{number}Collection(filter: {{key: {{gte: 2}}}}, atMost: 9) {{ "
+        "affectedCount } }"
     )
     assert gone["r"] == {"affectedCount": 3}

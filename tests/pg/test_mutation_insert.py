@@ -161,7 +161,10 @@ async def test_an_object_without_members_is_a_row_of_defaults(api: Service) -> N
         {"id": 3, "a": 1, "b": "b"},
     ]
     assert (await insert(api, "defaulted", "{}", "records { id }"))["records"] == [{"id": 4}]
-    query = "mutation($o: [defaultedInsertInput!]!) { insertIntodefaultedCollection(objects: $o) { affectedCount } }"
+    query = (
+        "mutation($o: [defaultedInsertInput!]!) { insertIntodefaultedCollection(objects: $o) { "
+        "affectedCount } }"
+    )
     assert (await api.data(query, {"o": [{}, {}]}))["insertIntodefaultedCollection"]["affectedCount"] == 2
 
 
@@ -264,9 +267,11 @@ async def test_records_show_relationships_and_computed_fields_after_the_insert(a
     response = await insert(
         api,
         "book",
-        '[{author_id: 2, title: "b", pages: 5}, {author_id: 1, title: "a"}, {author_id: 2, title: "c", pages: 7}]',
-        """records { title author { name book_count greeting peers_stable bookCollection(filter: {pages: {gt: 0}}) {
-            totalCount aggregate { count sum { pages } } edges { node { title } } } } }""",
+        '[{author_id: 2, title: "b", pages: 5}, {author_id: 1, title: "a"}, {author_id: 2, title: "c", '
+        "pages: 7}]",
+        """records { title author { name book_count greeting peers_stable
+            bookCollection(filter: {pages: {gt: 0}}) {
+                totalCount aggregate { count sum { pages } } edges { node { title } } } } }""",
     )
     ann = {
         "name": "ann", "book_count": "1", "greeting": "Hi ann", "peers_stable": "2",
@@ -339,7 +344,9 @@ async def test_rows_of_one_variable_keep_their_own_members(api: Service) -> None
     ]
     for rows in lists:
         response = await api.data(query, {"o": rows})
-        assert response["insertIntodefaultedCollection"]["records"] == [{"a": 1, "b": "b", **row} for row in rows]
+        assert response["insertIntodefaultedCollection"]["records"] == [
+            {"a": 1, "b": "b", **row} for row in rows
+        ]
 
 
 async def test_triggers_may_change_and_suppress_rows(api: Service) -> None:
@@ -361,8 +368,10 @@ async def test_fields_run_in_order_in_one_transaction(api: Service) -> None:
     answer = await api.ask("""mutation {
         first: insertIntoauthorCollection(objects: {id: 5, name: "ann"}) { affectedCount __typename }
         __typename
-        insertIntobookCollection(objects: {author_id: 5, title: "t"}) { records { author { name book_count } } }
-        last: updateauthorCollection(set: {name: "eve"}, filter: {id: {eq: 5}}) { records { name book_count } }
+        insertIntobookCollection(objects: {author_id: 5, title: "t"}) { records { author { name book_count
+        } } }
+        last: updateauthorCollection(set: {name: "eve"}, filter: {id: {eq: 5}}) { records { name book_count
+        } }
     }""")
     assert len(answer.messages) == 1
     assert json.dumps(answer.data) == json.dumps({
@@ -381,7 +390,8 @@ async def test_one_failing_field_undoes_all(api: Service) -> None:
         "deleteFromauthorCollection { affectedCount }",
     ):
         answer = await api.ask(f"""mutation {{
-            insertIntoauthorCollection(objects: [{{name: "a"}}, {{name: "b"}}]) {{ affectedCount }} last: {last} }}""")
+            insertIntoauthorCollection(objects: [{{name: "a"}}, {{name: "b"}}]) {{ affectedCount }} last:
+            {last} }}""")
         assert len(answer.errors) == 1
         assert answer.body["data"] is None
         assert api.database.execute("select count(*) from author") == [(0,)]
@@ -397,7 +407,8 @@ async def test_fragments_aliases_and_directives_apply_to_mutations(api: Service)
         fragment both on Mutation {
             a: insertIntoauthorCollection(objects: {name: "a"}) { ...rows rows: records { text: name } }
         }
-        fragment rows on authorInsertResponse { rows: records { id nodeId @skip(if: $yes) } n: affectedCount }""",
+        fragment rows on authorInsertResponse { rows: records { id nodeId @skip(if: $yes) } n:
+        affectedCount }""",
         {"yes": True, "no": False},
     )
     assert answer == {"a": {"rows": [{"id": 1, "text": "a"}], "n": 1}}

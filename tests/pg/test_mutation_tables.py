@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 SCHEMA = """
 create table owner (id serial primary key, name text not null);
 create table item (
-    id serial primary key, owner_id int references owner, name text not null, price numeric default 1, hidden text
+    id serial primary key, owner_id int references owner, name text not null, price numeric default 1,
+        hidden text
 );
 insert into owner (name) values ('ann'), ('bob');
 
@@ -47,7 +48,8 @@ begin
     end if;
     return new;
 end $$;
-create trigger loud_change instead of insert or update or delete on loud for each row execute function loud_change();
+create trigger loud_change instead of insert or update or delete on loud for each row execute function
+    loud_change();
 
 create table measure (
     id int, day date not null, value float8 default 0, owner_id int references owner, primary key (id, day)
@@ -102,7 +104,8 @@ async def test_an_updatable_view_takes_every_change(api: Service) -> None:
     assert made["records"] == [row]
     changed = await mutate(
         api,
-        f'updateitem_viewCollection(set: {{price: "2.50", owner_id: 1}}, filter: {{id: {{eq: 1}}}}) {{ {fields} }}',
+        'updateitem_viewCollection(set: {price: "2.50", owner_id: 1}, filter: {id: {eq: 1}}) { '
+        f"{fields} }}",
     )
     assert changed["records"] == [{**row, "price": "2.50", "double_price": "5.00", "owner": {"name": "ann"}}]
     gone = await mutate(
@@ -165,8 +168,9 @@ async def test_a_partitioned_table_changes_like_any_other(api: Service) -> None:
     assert offered(api, "measure") == {"insert", "update", "delete"}
     made = await mutate(
         api,
-        """insertIntomeasureCollection(objects: [{id: 1, day: "2023-05-05", owner_id: 1}, {id: 2, day: "2024-05-05", value: 2.5}])
-        { affectedCount records { id day value owner { name } } }""",
+        """insertIntomeasureCollection(
+            objects: [{id: 1, day: "2023-05-05", owner_id: 1}, {id: 2, day: "2024-05-05", value: 2.5}]
+        ) { affectedCount records { id day value owner { name } } }""",
     )
     assert made["records"] == [
         {"id": 1, "day": "2023-05-05", "value": 0, "owner": {"name": "ann"}},
@@ -225,7 +229,8 @@ async def test_a_foreign_table_changes_like_any_other(api: Service) -> None:
     parameters = psycopg2.extensions.parse_dsn(api.database.admin_uri)
     await api.execute(f"""
         create server far foreign data wrapper postgres_fdw
-            options (host '{parameters["host"]}', port '{parameters["port"]}', dbname '{parameters["dbname"]}');
+            options (host '{parameters["host"]}', port '{parameters["port"]}', dbname
+            '{parameters["dbname"]}');
         create user mapping for public server far options (user 'postgres', password_required 'false');
         create foreign table far_item (id int not null, name text not null, price numeric default 7)
             server far options (schema_name 'public', table_name 'item');
@@ -235,7 +240,8 @@ async def test_a_foreign_table_changes_like_any_other(api: Service) -> None:
     assert offered(api, "far_item") == {"insert", "update", "delete"}
     made = await mutate(
         api,
-        'insertIntofar_itemCollection(objects: [{id: 5, name: "far"}]) { affectedCount records { id name price } }',
+        'insertIntofar_itemCollection(objects: [{id: 5, name: "far"}]) { affectedCount records { id name '
+        "price } }",
     )
     assert made == {"affectedCount": 1, "records": [{"id": 5, "name": "far", "price": "7"}]}
     changed = await mutate(

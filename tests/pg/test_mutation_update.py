@@ -1,4 +1,4 @@
-"""Updates over GraphQL: which rows, how many at most, and what the answer shows (specification, Mutation fields)."""
+"""Updates over GraphQL: which rows, how many at most, and what the answer shows."""
 
 from __future__ import annotations
 
@@ -175,7 +175,8 @@ async def test_at_least_one_member_is_needed_in_set(api: Service, written: str) 
 
 async def test_an_absent_variable_leaves_the_column_and_a_null_one_clears_it(api: Service) -> None:
     query = """mutation($note: String) {
-        updateauthorCollection(set: {flag: true, note: $note}, filter: {id: {eq: 1}}) { records { note } } }"""
+        updateauthorCollection(set: {flag: true, note: $note}, filter: {id: {eq: 1}}) { records { note } }
+        }"""
     seen = []
     variables: list[dict[str, Any]] = [{}, {"note": "new"}, {}, {"note": None}]
     for given in variables:
@@ -237,7 +238,10 @@ async def test_filters_choose_rows_by_every_operator(api: Service, condition: st
 
 @pytest.mark.parametrize("given", [{}, {"f": None}, {"f": {}}])
 async def test_a_filter_that_demands_nothing_still_counts(api: Service, given: dict[str, Any]) -> None:
-    query = 'mutation($f: authorFilter) { updateauthorCollection(set: {note: "n"}, filter: $f) { affectedCount } }'
+    query = (
+        'mutation($f: authorFilter) { updateauthorCollection(set: {note: "n"}, filter: $f) { '
+        "affectedCount } }"
+    )
     assert (await api.ask(query, given)).error == "update impacts too many records"
 
 
@@ -252,7 +256,8 @@ async def test_rows_are_chosen_by_node_id(api: Service) -> None:
     assert response["records"] == [{**rows[1], "v": 7}]
     other = base64.b64encode(json.dumps(["public", "author", 1]).encode()).decode()
     answer = await api.ask(
-        f'mutation {{ updatepairCollection(set: {{v: 1}}, filter: {{nodeId: {{eq: "{other}"}}}}) {{ affectedCount }} }}'
+        f'mutation {{ updatepairCollection(set: {{v: 1}}, filter: {{nodeId: {{eq: "{other}"}}}}) {{ '
+        "affectedCount } }"
     )
     assert answer.error == "nodeId belongs to a different collection"
 
@@ -307,10 +312,12 @@ async def test_texts_longer_than_their_column_are_refused(api: Service, written:
     head = {"$s": "mutation($s: authorUpdateInput!)", "{name: $n}": "mutation($n: String)"}.get(
         written, "mutation"
     )
-    variables = {"$s": {"s": {"name": "123456789"}}, "{name: $n}": {"n": "123456789"}}.get(written)
-    answer = await api.ask(
-        f"{head} {{ updateauthorCollection(set: {written}) {{ affectedCount }} }}", variables
-    )
+    given: dict[str, dict[str, Any]] = {
+        "$s": {"s": {"name": "123456789"}},
+        "{name: $n}": {"n": "123456789"},
+    }
+    query = f"{head} {{ updateauthorCollection(set: {written}) {{ affectedCount }} }}"
+    answer = await api.ask(query, given.get(written))
     assert answer.error == "Invalid input for String type. Maximum character length 8"
     assert answer.errors[0]["path"] == ["updateauthorCollection"]
     assert answer.messages == ()
@@ -345,6 +352,7 @@ async def test_updates_run_in_order(api: Service) -> None:
     data = await api.data("""mutation {
         a: updateauthorCollection(set: {name: "tmp"}, filter: {name: {eq: "ann"}}) { affectedCount }
         b: updateauthorCollection(set: {name: "ann"}, filter: {name: {eq: "bob"}}) { affectedCount }
-        c: updateauthorCollection(set: {name: "bob"}, filter: {name: {eq: "tmp"}}) { records { id name } } }""")
+        c: updateauthorCollection(set: {name: "bob"}, filter: {name: {eq: "tmp"}}) { records { id name } }
+        }""")
     assert data["c"]["records"] == [{"id": 1, "name": "bob"}]
     assert api.database.execute("select name from author order by id") == [("bob",), ("ann",), ("Cid",)]

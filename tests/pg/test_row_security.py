@@ -91,17 +91,20 @@ CASES = [
     Case("no_policy", _policy(), sees=(), inserted=(DENIED, DENIED), updated=(), deleted=()),
     Case("select_policy", _policy("select"), sees=(OWN,), inserted=(DENIED, DENIED), updated=(), deleted=()),
     Case("insert_policy", _policy("insert"), sees=(), inserted=(DENIED, DENIED), updated=(), deleted=()),
-    Case("select_insert_policy", _policy("select", "insert"), sees=(OWN,), inserted=(None, DENIED), updated=(), deleted=()),
+    Case("select_insert_policy", _policy("select", "insert"), sees=(OWN,), inserted=(None, DENIED),
+    updated=(), deleted=()),
     Case("update_policy", _policy("update"), sees=(), inserted=(DENIED, DENIED), updated=(), deleted=()),
     Case("select_update_policy", _policy("select", "update"), sees=(OWN,), inserted=(DENIED, DENIED),
          updated=(OWN,), deleted=(), moved=DENIED),
     Case("select_delete_policy", _policy("select", "delete"), sees=(OWN,), inserted=(DENIED, DENIED),
          updated=(), deleted=(OWN,)),
-    Case("all_policy", _policy("all"), sees=(OWN,), inserted=(None, DENIED), updated=(OWN,), deleted=(OWN,), moved=DENIED),
+    Case("all_policy", _policy("all"), sees=(OWN,), inserted=(None, DENIED), updated=(OWN,), deleted=(OWN,),
+    moved=DENIED),
     Case("read_all_write_own", _policy("insert", "update", "delete")
          + " create policy readable on {t} for select using (true);",
          inserted=(None, DENIED), updated=(OWN,), deleted=(OWN,), moved=DENIED),
-    Case("restrictive", _policy("all") + " create policy no_b on {t} as restrictive using (word is distinct from 'b');"
+    Case("restrictive", _policy("all") + " create policy no_b on {t} as restrictive using (word is "
+    "distinct from 'b');"
          " create policy everyone on {t} using (true);", sees=(OWN,), updated=(OWN,), deleted=(OWN,)),
     Case("check_only_on_write", "alter table {t} enable row level security; grant all on {t} to anon;"
          " create policy p on {t} using (true) with check (owner = me());",
@@ -168,7 +171,8 @@ async def test_introspection_shows_what_the_role_may_do(service: Service, case: 
             update: __type(name: "{name}UpdateInput") {{ inputFields {{ name }} }}
             filter: __type(name: "{name}Filter") {{ inputFields {{ name }} }}
             order: __type(name: "{name}OrderBy") {{ inputFields {{ name }} }}
-            __schema {{ types {{ name }} queryType {{ fields {{ name }} }} mutationType {{ fields {{ name }} }} }} }}""",
+            __schema {{ types {{ name }} queryType {{ fields {{ name }} }} mutationType {{ fields {{ name
+            }} }} }} }}""",
         check=False,
     )
 
@@ -217,7 +221,10 @@ async def test_a_role_inserts_the_rows_that_it_may(service: Service, case: Case)
     """An own row, then another's; a column that is not granted takes its default."""
     before = rows(service, case)
     for number, owner, expected in ((3, "me", case.inserted[0]), (4, "you", case.inserted[1])):
-        text = f'mutation {{ insertInto{case.name}Collection(objects: {{id: {number}, owner: "{owner}"}}) {{ affectedCount records {{ {case.columns[0] if case.columns else "id"} }} }} }}'
+        text = (
+            f'mutation {{ insertInto{case.name}Collection(objects: {{id: {number}, owner: "{owner}"}}) '
+            f"{{ affectedCount records {{ {case.columns[0] if case.columns else 'id'} }} }} }}"
+        )
         answer = await service.ask(text)
         if not case.inserts:
             assert f"insertInto{case.name}Collection" in answer.errors[0]["message"]
@@ -257,7 +264,8 @@ async def test_a_role_cannot_give_rows_away_that_it_may_not(service: Service, ca
     if "owner" not in case.updates or "id" not in case.columns or case.updated == ():
         return
     answer = await service.ask(
-        f'mutation {{ update{case.name}Collection(set: {{owner: "you"}}, filter: {{id: {{eq: 1}}}}) {{ affectedCount }} }}'
+        f'mutation {{ update{case.name}Collection(set: {{owner: "you"}}, filter: {{id: {{eq: 1}}}}) {{ '
+        "affectedCount } }"
     )
     assert refusal(answer) == case.moved
     assert rows(service, case)[0][1] == ("you" if case.moved is None else "me")

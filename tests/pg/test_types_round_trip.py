@@ -58,7 +58,8 @@ def _float(value: float) -> float | str:
     return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
-TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12) | st.sampled_from(
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
+max_size=12) | st.sampled_from(
     ["", "null", "NULL", "{}", "{a,b}", '"', "\\", "'; drop table thing; --", "$1", "%s", "\u2028", "😀"]
 )  # fmt: skip
 INT4 = st.integers(-(2**31), 2**31 - 1)
@@ -92,7 +93,8 @@ INET = st.ip_addresses().map(str) | st.sampled_from(["10.0.0.1/8", "::1/64"])
 RANGE = st.builds(
     lambda a, b, ends: f"{ends[0]}{min(a, b)},{max(a, b)}{ends[1]}",
     INT4, INT4.filter(lambda n: n < 2**31 - 1), st.sampled_from(["[]", "()", "[)", "(]"]),
-).filter(lambda text: not text.endswith("2147483647]")) | st.sampled_from(["empty", "(,)", "[5,)"])  # fmt: skip
+).filter(lambda text: not text.endswith("2147483647]")) | st.sampled_from(["empty", "(,)",
+"[5,)"])  # fmt: skip
 MOODS = st.sampled_from(list(LABELS))
 
 SINGLE = {
@@ -146,7 +148,8 @@ SINGLE = {
     "amount": Kind("amount", st.decimals(-(10**9), 10**9, places=2).map(str), text=True),
 }
 LISTED = (
-    "int2", "int4", "int8", "float4", "float8", "numeric", "flag", "words", "short", "ci", "uuid", "day", "clock",
+    "int2", "int4", "int8", "float4", "float8", "numeric", "flag", "words", "short", "ci", "uuid", "day",
+    "clock",
     "stamp", "zoned", "doc", "docb", "mood", "raw", "bytes", "host", "ints_range", "point", "positive",
 )  # fmt: skip
 COLUMNS = {**SINGLE, **{f"{name}_list": SINGLE[name] for name in LISTED}, "tags": Kind("text", TEXTS)}
@@ -233,10 +236,16 @@ async def insert(api: Service, row: dict[str, Any], *, as_literals: bool) -> dic
     """Write a row anew and return what its columns show."""
     if as_literals:
         members = ", ".join(f"{name}: {literal(name, value)}" for name, value in row.items())
-        text = f"mutation {{ deleteFromthingCollection(atMost: 9) {{ affectedCount }} r: insertIntothingCollection(objects: {{id: 1, {members}}}) {{ records {{ {FIELDS} }} }} }}"
+        text = (
+            "mutation { deleteFromthingCollection(atMost: 9) { affectedCount } r: "
+            f"insertIntothingCollection(objects: {{id: 1, {members}}}) {{ records {{ {FIELDS} }} }} }}"
+        )
         data = await api.data(text)
     else:
-        text = f"mutation($o: thingInsertInput!) {{ deleteFromthingCollection(atMost: 9) {{ affectedCount }} r: insertIntothingCollection(objects: [$o]) {{ records {{ {FIELDS} }} }} }}"
+        text = (
+            "mutation($o: thingInsertInput!) { deleteFromthingCollection(atMost: 9) { affectedCount "
+            f"}} r: insertIntothingCollection(objects: [$o]) {{ records {{ {FIELDS} }} }} }}"
+        )
         data = await api.data(text, {"o": {"id": 1, **row}})
     [record] = data["r"]["records"]
     return dict(record)
@@ -250,7 +259,10 @@ async def test_every_value_comes_back_as_postgresql_writes_it(
     """Inserted as literals or variables, read, and written again as it was read."""
     record = await insert(api, row, as_literals=as_literals)
     assert record == expected(judge, row)
-    query = f"mutation($s: thingUpdateInput!) {{ r: updatethingCollection(set: $s) {{ records {{ {FIELDS} }} }} }}"
+    query = (
+        f"mutation($s: thingUpdateInput!) {{ r: updatethingCollection(set: $s) {{ records {{ {FIELDS} "
+        "} } }"
+    )
     again = (await api.data(query, {"s": record}))["r"]["records"]
     assert again == [record]
 
@@ -276,7 +288,10 @@ async def test_rows_that_travel_as_one_value_lose_nothing(
 @given(value=INT8)
 async def test_big_integers_are_strings_without_loss(api: Service, value: str) -> None:
     """Specification: BigInt is a string; a number is taken too."""
-    query = "mutation($v: BigInt) { deleteFromthingCollection(atMost: 9) { affectedCount } r: insertIntothingCollection(objects: {id: 1, int8: $v}) { records { int8 } } }"
+    query = (
+        "mutation($v: BigInt) { deleteFromthingCollection(atMost: 9) { affectedCount } r: "
+        "insertIntothingCollection(objects: {id: 1, int8: $v}) { records { int8 } } }"
+    )
     for sent in (value, int(value)):
         assert (await api.data(query, {"v": sent}))["r"]["records"] == [{"int8": value}]
 
@@ -284,10 +299,14 @@ async def test_big_integers_are_strings_without_loss(api: Service, value: str) -
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("int2", 32768), ("int4", 2**31), ("int8", str(2**63)), ("int8", "1.5"), ("int8", 1.5), ("numeric", 1.5),
-        ("numeric", "one"), ("float8", "1.5"), ("float8", "infinite"), ("flag", "true"), ("flag", 1), ("words", 1),
-        ("uuid", "x"), ("day", "2024-02-30"), ("day", 1), ("clock", "25:00"), ("stamp", "now then"), ("doc", "{"),
-        ("docb", {"a": 1}), ("mood", "so so"), ("mood", 1), ("raw", "nope"), ("host", "300.0.0.1"), ("bits", "1010"),
+        ("int2", 32768), ("int4", 2**31), ("int8", str(2**63)), ("int8", "1.5"), ("int8", 1.5), ("numeric",
+        1.5),
+        ("numeric", "one"), ("float8", "1.5"), ("float8", "infinite"), ("flag", "true"), ("flag", 1),
+        ("words", 1),
+        ("uuid", "x"), ("day", "2024-02-30"), ("day", 1), ("clock", "25:00"), ("stamp", "now then"), ("doc",
+        "{"),
+        ("docb", {"a": 1}), ("mood", "so so"), ("mood", 1), ("raw", "nope"), ("host", "300.0.0.1"), ("bits",
+        "1010"),
         ("int4_list", [1, "2"]), ("day_list", ["2024-02-30"]), ("positive", 0), ("scaled", "1e30"),
         ("docb", "\"\\u0000\""), ("int4_list", [[1]]),
     ],
