@@ -33,6 +33,7 @@ class Transactions:
 
     def __init__(self, project: Project, runner: Runner) -> None:
         self._runner = runner
+        self._end = project.db_tx_end
         self._before: tuple[Bound, ...] = ()
         if project.db_pre_request:
             name = ".".join(quote_identifier(part) for part in project.db_pre_request.split("."))
@@ -55,7 +56,8 @@ class Transactions:
         :raises ApiError: what the database refuses, as the pool says it.
         """
         settings = _settings(catalog, request, caller)
-        message = Message(caller.role, settings, (*self._before, *statements), read_only)
+        rollback = not read_only and self._end.rolls_back(request.headers.get("prefer", ""))
+        message = Message(caller.role, settings, (*self._before, *statements), read_only, rollback)
         for _ in range(RETRIES):
             try:
                 return await self._runner.run(message)

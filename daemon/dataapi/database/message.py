@@ -41,9 +41,11 @@ class Message:
     :ivar settings: further transaction-local settings, ``(name, value)``, set after the role.
     :ivar statements: run in order; the last one's rows are the answer.
     :ivar read_only: whether the transaction refuses to write.
+    :ivar rollback: undo everything once the answer is there, which takes a second round trip.
     """
 
     role: str
     settings: tuple[tuple[str, str], ...]
     statements: tuple[Bound, ...]
     read_only: bool = True
+    rollback: bool = False

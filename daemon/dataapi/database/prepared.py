@@ -146,4 +146,5 @@ def open_message(message: Message, search_path: tuple[str, ...]) -> tuple[list[s
         settings = (("search_path", render.search_path(search_path)), *settings)
     values: list[object] = [role]
     values.extend([value for _, value in settings])
-    return [render.opening(tuple([name for name, _ in settings]), message.read_only)], values
+    opening = render.opening(tuple([name for name, _ in settings]), message.read_only)
+    return ["begin;", opening] if message.rollback else [opening], values

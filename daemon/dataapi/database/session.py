@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dataapi.database.message import Message
 
 _AS_LOGIN_ROLE = "select set_config('role','none',true);"
+# Deferred constraints are checked as a commit would check them.
+_ROLLBACK = "set constraints all immediate;rollback"
 _PREPARED_NAMES = "select name from pg_prepared_statements where from_sql"
 
 
@@ -50,7 +52,17 @@ class Session:
         return not self._uncertain and not self.cancelling and self.connection.clean
 
     async def run(self, message: Message) -> Rows:
-        """Run the message in one round trip; raises ``psycopg2.Error``, ``ConnectionDied``, ``ApiError``."""
+        """Run the message in one round trip; raises ``psycopg2.Error``, ``ConnectionDied``, ``ApiError``.
+
+        One that is to be rolled back takes a second one.  When it fails the connection is left
+        inside its transaction, so the pool closes it.
+        """
+        rows = await self._run(message)
+        if message.rollback:
+            await self.connection.send(_ROLLBACK, ())
+        return rows
+
+    async def _run(self, message: Message) -> Rows:
         if self._prepared is None:
             composed = compose_inlined(message, self._search_path)
             return await self.connection.send(composed.text, composed.values)

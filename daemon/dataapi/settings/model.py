@@ -14,12 +14,23 @@ if TYPE_CHECKING:
 
 
 class TransactionEnd(Enum):
-    """``db-tx-end``."""
+    """``db-tx-end``: how a transaction that may write ends."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
     COMMIT_ALLOW_OVERRIDE = "commit-allow-override"
     ROLLBACK_ALLOW_OVERRIDE = "rollback-allow-override"
+
+    def rolls_back(self, prefer: str) -> bool:
+        """Whether a transaction is undone, where the ``Prefer`` header may ask for the other end.
+
+        :param prefer: the header's value, with ``tx=commit`` or ``tx=rollback`` among its preferences.
+        """
+        if self.value.endswith("allow-override") and "tx=" in prefer:
+            asked = [part.strip() for part in prefer.split(",")]
+            if "tx=rollback" in asked or "tx=commit" in asked:
+                return "tx=rollback" in asked
+        return self.value.startswith("rollback")
 
 
 @dataclass(frozen=True, slots=True)
