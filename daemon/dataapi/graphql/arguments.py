@@ -134,7 +134,7 @@ class _Reader:
             return None
         if isinstance(type_, GraphQLList):
             items = node.values if isinstance(node, ListValueNode) else (node,)
-            trees = [self.literal(item, type_.of_type) for item in items]
+            trees = [self._inner(item, type_.of_type) for item in items]
             if holds_objects(type_):
                 return [None if tree is ABSENT else tree for tree in trees]
             return self._leaf_of_items([tree or None for tree in trees], node)
@@ -144,6 +144,16 @@ class _Reader:
         if value is Undefined:
             raise GraphQLError(f"Invalid input for {type_} type", node)
         return self.leaf(Constant(value), value, node)
+
+    def _inner(self, node: ValueNode, type_: GraphQLInputType) -> Tree:
+        """Return the tree of an item or a member.
+
+        Validation lets a nullable variable with a default stand for a non-null one, whatever is sent.
+        """
+        tree = self.literal(node, type_)
+        if tree is None and isinstance(type_, GraphQLNonNull):
+            raise GraphQLError(f"A value of type '{type_}' must not be null.", node)
+        return tree
 
     def _leaf_of_items(self, items: list[Leaf | None], node: Node) -> Leaf:
         sample = [None if item is None else item.sample for item in items]
@@ -158,7 +168,7 @@ class _Reader:
         trees = {}
         for member in node.fields:
             name = member.name.value
-            tree = self.literal(member.value, type_.fields[name].type)
+            tree = self._inner(member.value, type_.fields[name].type)
             if tree is not ABSENT:
                 trees[name] = tree
         return trees

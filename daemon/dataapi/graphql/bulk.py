@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graphql import GraphQLError
@@ -21,15 +21,14 @@ from dataapi.graphql.wire import Wire, encode_value, encoder
 from dataapi.query.algebra import Parameter
 from dataapi.query.changes import Recordset, RecordType
 
-_JSON = ("json", "jsonb")
-
 
 def read_rows(view: TableView, objects: ObjectList) -> tuple[list[ColumnField], Recordset] | None:
     """Return the columns and rows of a variable's objects, None where each needs slots of its own."""
     if not objects.uniform or not view.takes_rows:
         return None
     fields = [field for field in view.insertable if field.name in objects[0]]
-    source = RowsSource(objects.leaf, tuple((field.name, field.wire) for field in fields))
+    leaf = replace(objects.leaf, sample=None)  # a plan keeps no rows of the request that it was made for
+    source = RowsSource(leaf, tuple((field.name, field.wire) for field in fields))
     types = tuple(_record_type(view, field) for field in fields)
     return fields, Recordset(Parameter(source, 'pg_catalog."json"'), types)
 

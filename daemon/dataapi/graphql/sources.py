@@ -7,7 +7,7 @@ compare equal when they would always bind the same, so that they can share a slo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from graphql import GraphQLError, Node
@@ -106,7 +106,8 @@ class Leaf:
 
     def source(self, encode: Encode) -> Source:
         """Return the source that binds the leaf's value."""
-        encoded = Encoded(self, encode)
+        # A plan is kept; the values of the request that it was made for are not.
+        encoded = Encoded(replace(self, sample=None), encode)
         return Fixed(encoded.bind({})) if isinstance(self.origin, Constant) else encoded
 
 
