@@ -43,6 +43,10 @@ create function _peers_volatile(author) returns bigint volatile language sql as 
 create table defaulted (id serial primary key, a int default 1, b text default 'b');
 create table nothing_to_write (id int generated always as identity primary key);
 
+create schema elsewhere;
+create type elsewhere.tone as enum ('low', 'high');
+create table distant (id int primary key, tone elsewhere.tone, tones elsewhere.tone[], ok boolean);
+
 create table guarded (id int primary key, word text);
 create function guard() returns trigger language plpgsql as $$
 begin
@@ -71,7 +75,7 @@ def service(server: Server, reactor: Any) -> Iterator[Service]:
 def api(service: Service) -> Service:
     """Give the service with empty tables and sequences at their start."""
     service.database.execute(
-        "truncate author, book, defaulted, nothing_to_write, guarded, log restart identity cascade"
+        "truncate author, book, defaulted, distant, nothing_to_write, guarded, log restart identity cascade"
     )
     return service
 
@@ -347,6 +351,60 @@ async def test_rows_of_one_variable_keep_their_own_members(api: Service) -> None
         assert response["insertIntodefaultedCollection"]["records"] == [
             {"a": 1, "b": "b", **row} for row in rows
         ]
+
+
+async def test_rows_of_types_that_the_role_may_not_name_are_written_too(api: Service) -> None:
+    """A type of a schema without USAGE: PostgreSQL infers it from the column."""
+    query = """mutation($o: [distantInsertInput!]!) {
+        insertIntodistantCollection(objects: $o) { records { id tone tones ok } } }"""
+    for count in (2, 3):
+        rows = [{"id": 10 * count + n, "tone": "low", "tones": ["high", None], "ok": True} for n in range(count)]
+        response = await api.data(query, {"o": rows})
+        assert response["insertIntodistantCollection"]["records"] == rows
+
+
+async def test_merged_fields_insert_once(api: Service) -> None:
+    """Two selections of one field are one field (GraphQL specification, field merging)."""
+    data = await api.data("""mutation {
+        insertIntoauthorCollection(objects: {name: "a"}) { affectedCount }
+        insertIntoauthorCollection(objects: {name: "a"}) { records { name } } }""")
+    assert data == {"insertIntoauthorCollection": {"affectedCount": 1, "records": [{"name": "a"}]}}
+    answer = await api.ask("""mutation {
+        insertIntoauthorCollection(objects: {name: "a"}) { affectedCount }
+        insertIntoauthorCollection(objects: {name: "b"}) { affectedCount } }""")
+    assert "they have differing arguments" in answer.error
+    assert api.database.execute("select count(*) from author") == [(1,)]
+
+
+async def test_a_mutation_whose_fields_are_all_skipped_changes_nothing(api: Service) -> None:
+    query = """mutation($no: Boolean!) {
+        insertIntoauthorCollection(objects: {name: "a"}) @include(if: $no) { affectedCount } }"""
+    assert await api.data(query, {"no": False}) == {}
+    assert api.database.execute("select count(*) from author") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        """mutation($v: authorInsertInput = {name: "d"}) {
+            insertIntoauthorCollection(objects: [{name: "a"}, $v]) { affectedCount } }""",
+        """mutation($v: authorFilter = {id: {eq: 0}}) {
+            deleteFromauthorCollection(filter: {or: [$v, {id: {eq: 0}}]}, atMost: 9) { affectedCount } }""",
+        """mutation($v: authorFilter = {id: {eq: 0}}) {
+            deleteFromauthorCollection(filter: {and: [$v]}, atMost: 9) { affectedCount } }""",
+        """mutation($v: Int = 0) {
+            deleteFromauthorCollection(filter: {id: {in: [$v, 0]}}, atMost: 9) { affectedCount } }""",
+    ],
+)
+async def test_a_null_variable_among_items_that_must_not_be_null_is_refused(api: Service, query: str) -> None:
+    """Its default lets it pass validation; a null must neither widen a filter nor become a row."""
+    await insert(api, "author", '{name: "kept"}')
+    answer = await api.ask(query, {"v": None})
+    assert "must not be null" in answer.error
+    assert answer.body["data"] is None
+    assert answer.messages == ()
+    assert "errors" not in (await api.ask(query)).body, "the default is fine"
+    assert api.database.execute("select name from author where id = 1") == [("kept",)]
 
 
 async def test_triggers_may_change_and_suppress_rows(api: Service) -> None:
