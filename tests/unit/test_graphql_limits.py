@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.graphql.cache import BoundedCache
+from dataapi.cache import BoundedCache
 from dataapi.graphql.cost import Cost
 from dataapi.graphql.limits import Limits, check_limits
 from dataapi.graphql.sources import Bounded, InVariable, Leaf
@@ -91,3 +91,16 @@ def test_a_cache_forgets_what_was_not_used_for_longest() -> None:
     cache.put("a", 4)
     assert (len(cache), cache.get("a")) == (2, 4)
     assert (cache.hits, cache.misses) == (4, 1)
+
+
+def test_a_cache_holds_no_more_than_its_weight() -> None:
+    """Old entries leave for a heavy one; one that is too heavy alone is not kept and moves nothing."""
+    cache: BoundedCache[str, int] = BoundedCache(10, 5)
+    cache.put("a", 1, 2)
+    cache.put("b", 2, 2)
+    cache.put("c", 3, 6)
+    assert [cache.get(key) for key in "abc"] == [1, 2, None]
+    cache.put("d", 4, 3)
+    assert [cache.get(key) for key in "abd"] == [None, 2, 4]
+    cache.put("d", 5, 1)
+    assert (cache.get("d"), cache.weight, len(cache)) == (5, 3, 2)

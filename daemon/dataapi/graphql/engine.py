@@ -11,13 +11,13 @@ from graphql import GraphQLError, GraphQLSchema
 
 from dataapi.access.caller import Caller
 from dataapi.access.transaction import Runner, Transactions, catalog_for
+from dataapi.cache import BoundedCache
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import Names
 from dataapi.catalog.relationships import Relationships
 from dataapi.database.message import Bound
 from dataapi.errors import DatabaseError
 from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
-from dataapi.graphql.cache import BoundedCache
 from dataapi.graphql.document import Document, Operation, Rejected
 from dataapi.graphql.introspection import Introspection
 from dataapi.graphql.lifting import coerce_literals, lift
@@ -36,9 +36,17 @@ INVALID_TEXT, DATA_EXCEPTION = "22P02", "22000"
 _RAISED = re.compile(f"{RAISED}(.*){RAISED}[0-9]+")
 
 DOCUMENTS_PER_ROLE = 500
-"""Documents that are kept parsed, validated and compiled for one role."""
+"""Documents that are kept parsed and validated for one role."""
+DOCUMENT_CHARACTERS = 500_000
+"""Characters of the documents that are kept for one role; each takes some 300 bytes once it is parsed."""
 LONGEST_KEPT = 20_000
 """Characters of the longest document that is kept."""
+PLANS_PER_ROLE = 5_000
+"""Plans that are kept for one role."""
+PLAN_CHARACTERS = 4_000_000
+"""Characters of SQL in the plans that are kept for one role; each takes some 30 bytes."""
+LONGEST_PLAN = 100_000
+"""Characters of SQL in the longest plan that is kept, and whose statements are prepared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +75,13 @@ class _RoleState:
     def __init__(self, catalog: Catalog, names: Names, role: str, project: Project) -> None:
         self._view = role_view(catalog, names, role, project)
         self.schema = RoleSchema(self._view)
-        self._documents: BoundedCache[Hashable, Document] = BoundedCache(DOCUMENTS_PER_ROLE)
-        self._texts: BoundedCache[str, Prepared] = BoundedCache(DOCUMENTS_PER_ROLE)
+        self._documents: BoundedCache[Hashable, Document] = BoundedCache(
+            DOCUMENTS_PER_ROLE, DOCUMENT_CHARACTERS
+        )
+        self._texts: BoundedCache[str, Prepared] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_CHARACTERS)
+        self.plans: BoundedCache[tuple[Operation, Hashable], Plan] = BoundedCache(
+            PLANS_PER_ROLE, PLAN_CHARACTERS
+        )
         self.introspection = Introspection(self._introspected)
 
     def prepared(self, text: str, limits: Limits) -> Prepared:
@@ -80,7 +93,7 @@ class _RoleState:
         if known is None:
             known = self._prepare(text, limits)
             if len(text) <= LONGEST_KEPT:
-                self._texts.put(text, known)
+                self._texts.put(text, known, len(text))
         return known
 
     def _prepare(self, text: str, limits: Limits) -> Prepared:
@@ -91,7 +104,7 @@ class _RoleState:
         if document is None:
             document = Document(text, self.schema, limits, lifted)
             key = (lifted.shape, lifted.pattern) if document.merges else lifted.shape
-            self._documents.put(key, document)
+            self._documents.put(key, document, len(text))
         literals = coerce_literals(lifted, document.literal_types)
         return self.exact(text, limits) if literals is None else Prepared(document, literals)
 
@@ -212,8 +225,8 @@ class Engine:
         self, role: _RoleState, operation: Operation, variables: Mapping[str, Any], text: str
     ) -> Plan:
         """Return the operation's plan; the text is that of its document."""
-        shape = operation.shape(variables)
-        plan: Plan | None = operation.plans.get(shape)
+        key = operation, operation.shape(variables)
+        plan = role.plans.get(key)
         if plan is not None:
             self.hits += 1
             return plan
@@ -222,14 +235,18 @@ class Engine:
         introspected: dict[str, str] = {}
         if fields:
             name = operation.node.name
-            key = f"{name.value if name else ''}:{text}"
-            introspected = await role.introspection.answer(operation, fields, variables, key)
+            introspected = await role.introspection.answer(
+                operation, fields, variables, f"{name.value if name else ''}:{text}"
+            )
         if operation.is_mutation:
             plan = plan_mutation(operation, role.schema, variables)
         else:
             plan = plan_query(operation, role.schema, variables, introspected)
-        if not fields:  # an introspection answer may depend on a variable's value
-            operation.plans.put(shape, plan)
+        # An introspection answer may depend on a variable's value; an operation of a document that is not
+        # kept never comes again.
+        if fields or len(text) > LONGEST_KEPT or plan.length > LONGEST_PLAN:
+            return plan.unprepared()
+        role.plans.put(key, plan, plan.length)
         return plan
 
 

@@ -24,7 +24,7 @@ from graphql import (
 from twisted.internet.defer import DeferredLock
 from twisted.internet.threads import deferToThread
 
-from dataapi.graphql.cache import BoundedCache
+from dataapi.cache import BoundedCache
 from dataapi.graphql.document import Operation
 
 ANSWERS = 16

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from dataapi.access.caller import Caller
 from dataapi.access.transaction import Runner, Transactions, catalog_for
+from dataapi.cache import BoundedCache
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound
 from dataapi.errors import ApiError
-from dataapi.graphql.cache import BoundedCache
 from dataapi.query.sql import Compiled
 from dataapi.rest import media
 from dataapi.rest.compiler import Source, compile_read
