@@ -19,18 +19,15 @@ from dataapi.query.algebra import (
     Text,
     Value,
 )
-from dataapi.query.changes import (
+from dataapi.query.changes import Answer, Change, Modification, compile_changes
+from dataapi.query.modifications import (
     DEFAULT,
-    Answer,
-    Change,
     Conflict,
     Delete,
     Insert,
-    Modification,
     Recordset,
     RecordType,
     Update,
-    compile_changes,
 )
 from hypothesis import given
 from hypothesis import strategies as st

@@ -19,7 +19,7 @@ from dataapi.graphql.sources import Leaf, Variables
 from dataapi.graphql.views import ColumnField, TableView
 from dataapi.graphql.wire import Wire, encode_value, encoder
 from dataapi.query.algebra import Parameter
-from dataapi.query.changes import Recordset, RecordType
+from dataapi.query.modifications import Recordset, RecordType
 
 
 def read_rows(view: TableView, objects: ObjectList) -> tuple[list[ColumnField], Recordset] | None:

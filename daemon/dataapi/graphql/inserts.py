@@ -11,7 +11,7 @@ from dataapi.graphql.bulk import read_rows
 from dataapi.graphql.views import ColumnField, RelatedField, TableView
 from dataapi.graphql.wire import encoder
 from dataapi.query.algebra import Parameter
-from dataapi.query.changes import DEFAULT, Cell, Conflict, Default, Insert
+from dataapi.query.modifications import DEFAULT, Cell, Conflict, Default, Insert
 from dataapi.query.nested import NestedInsert, NestedRow, Related
 
 Given = Mapping[str, Tree]

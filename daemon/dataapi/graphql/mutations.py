@@ -18,7 +18,8 @@ from dataapi.graphql.inserts import cell, read_insert
 from dataapi.graphql.sources import Bounded
 from dataapi.graphql.views import TableView
 from dataapi.query.algebra import AffectedCount, Condition, Output, Parameter, Records
-from dataapi.query.changes import Answer, Cell, Change, Delete, Insert, Modification, Recordset, Step, Update
+from dataapi.query.changes import Answer, Change, Modification, Step
+from dataapi.query.modifications import Cell, Delete, Insert, Recordset, Update
 from dataapi.query.nested import NestedInsert
 
 ROOT = "Mutation"

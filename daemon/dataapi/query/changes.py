@@ -1,4 +1,4 @@
-"""Inserts, updates and deletes: what they change, and the statements that do it and answer.
+"""Changes and their answers: the statements that insert, update and delete, and show the rows.
 
 A change whose records show only the row itself is one statement: the data-modifying
 query and the answer over what it returns.  PostgreSQL runs all parts of one statement on
@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataapi.catalog.model import Table
 from dataapi.database.message import Statement
 from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.query.algebra import (
     AffectedCount,
     ColumnOf,
-    Condition,
     Key,
     NodeId,
     Object,
@@ -26,9 +24,9 @@ from dataapi.query.algebra import (
     Text,
     Value,
 )
-from dataapi.query.expressions import condition_sql
 from dataapi.query.forms import build_object
 from dataapi.query.kept import keep_rows
+from dataapi.query.modifications import Delete, Insert, Update, modify_sql
 from dataapi.query.nested import NestedInsert, nested_queries
 from dataapi.query.outputs import key_sql, output_sql
 from dataapi.query.sql import Compiled
@@ -36,79 +34,6 @@ from dataapi.query.writer import Row, Writer, qualified
 
 RAISED = "~dataapi~"
 """What a message begins with that a statement raises itself, by casting it to an integer."""
-
-Cell = Parameter | None
-"""A value to write, None for NULL."""
-
-
-@dataclass(frozen=True, slots=True)
-class Default:
-    """A value that is left to the column's default."""
-
-
-DEFAULT = Default()
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """What to do where a row is there already that has the same unique key.
-
-    :ivar constraint: the unique key's constraint, or None.
-    :ivar columns: the unique key's columns where no constraint is named.
-    :ivar update: columns to set to the new values; none leaves the row as it is.
-    """
-
-    constraint: str | None
-    columns: tuple[str, ...]
-    update: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordType:
-    """A column's type in a ``Recordset``, and what it is cast to, "" for nothing."""
-
-    type: str
-    cast: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Recordset:
-    """Rows as one value.
-
-    :ivar values: a JSON array of objects, whose members are named by their columns' places.
-    :ivar types: one per column.
-    """
-
-    values: Parameter
-    types: tuple[RecordType, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Insert:
-    """Rows to insert; each has a cell per column."""
-
-    table: Table
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell | Default, ...], ...] | Recordset
-    conflict: Conflict | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """Values to set on the rows that match."""
-
-    table: Table
-    values: tuple[tuple[str, Cell], ...]
-    where: Condition | None
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """The rows that match, to delete."""
-
-    table: Table
-    where: Condition | None
-
 
 Modification = Insert | NestedInsert | Update | Delete
 
@@ -237,7 +162,7 @@ def _changing_queries(writer: Writer, change: Modification, changed: str, row: R
     if isinstance(change, NestedInsert):
         return nested_queries(writer, change, changed, row)
     target = Row(writer.alias())
-    modify = _modify_sql(writer, change, target)
+    modify = modify_sql(writer, change, target)
     return f"{changed} as ({modify} returning {row.selection_from(target)})"
 
 
@@ -274,58 +199,6 @@ def _answer_sql(writer: Writer, output: Output, affected: _Affected) -> str:
             return affected.count
         case _:
             return output_sql(writer, output, None)
-
-
-def _modify_sql(writer: Writer, change: Insert | Update | Delete, target: Row) -> str:
-    table = f"{qualified(change.table)} as {target.alias}"
-    match change:
-        case Insert(_, columns, rows, conflict):
-            names = ", ".join(quote_identifier(name) for name in columns)
-            return f"insert into {table} ({names}) {_rows_sql(writer, rows)}{_conflict_sql(conflict)}"
-        case Update(_, values_to_set, where):
-            assignments = ", ".join(
-                f"{quote_identifier(name)} = {_cell_sql(writer, cell)}" for name, cell in values_to_set
-            )
-            return f"update {table} set {assignments}{_where_sql(writer, where, target)}"
-        case Delete(_, where):
-            return f"delete from {table}{_where_sql(writer, where, target)}"
-
-
-def _conflict_sql(conflict: Conflict | None) -> str:
-    if conflict is None:
-        return ""
-    if conflict.constraint is not None:
-        target = f"on constraint {quote_identifier(conflict.constraint)}"
-    else:
-        target = "(" + ", ".join(quote_identifier(name) for name in conflict.columns) + ")"
-    if not conflict.update:
-        return f" on conflict {target} do nothing"
-    names = [quote_identifier(name) for name in conflict.update]
-    return f" on conflict {target} do update set " + ", ".join(f"{name} = excluded.{name}" for name in names)
-
-
-def _rows_sql(writer: Writer, rows: tuple[tuple[Cell | Default, ...], ...] | Recordset) -> str:
-    if not isinstance(rows, Recordset):
-        return "values " + ", ".join(
-            f"({', '.join(_cell_sql(writer, cell) for cell in row)})" for row in rows
-        )
-    alias = writer.alias()
-    cells = ", ".join(
-        f'{alias}."{place}"' + (f"::{type_.cast}" if type_.cast else "")
-        for place, type_ in enumerate(rows.types)
-    )
-    types = ", ".join(f'"{place}" {type_.type}' for place, type_ in enumerate(rows.types))
-    return f"select {cells} from json_to_recordset({writer.slot(rows.values)}) as {alias}({types})"
-
-
-def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
-    if isinstance(cell, Default):
-        return "default"
-    return "null" if cell is None else writer.slot(cell)
-
-
-def _where_sql(writer: Writer, where: Condition | None, target: Row) -> str:
-    return "" if where is None else f" where {condition_sql(writer, where, target)}"
 
 
 # ---------------------------------------------------------------- in two statements
