@@ -224,6 +224,26 @@ async def test_a_cursor_of_a_row_that_is_gone_still_works(api: Service) -> None:
     assert info["hasPreviousPage"] is True
 
 
+@pytest.mark.parametrize(
+    ("order", "arguments", "facts"),
+    [
+        # No row has 0, so the rows on the other side of the position are those without a value.
+        ("AscNullsFirst", "after", (True, True)),
+        ("AscNullsLast", "after", (True, False)),
+        ("DescNullsLast", "before", (True, True)),
+        ("DescNullsFirst", "before", (False, True)),
+    ],
+)
+async def test_rows_without_a_value_are_on_one_side_of_a_position(
+    api: Service, order: str, arguments: str, facts: tuple[bool, bool]
+) -> None:
+    """``hasPreviousPage`` and ``hasNextPage`` are exact where only NULLs are beyond."""
+    cursor = base64.b64encode(b"[0, 0]").decode()
+    count = "first" if arguments == "after" else "last"
+    _, info = await page(api, "item", f'{count}: 2, {arguments}: "{cursor}", orderBy: {{a: {order}}}')
+    assert (info["hasNextPage"], info["hasPreviousPage"]) == facts
+
+
 async def test_nested_pages_have_arguments_and_facts_of_their_own(api: Service) -> None:
     """Relationships: a one-to-many field has the full collection arguments, per parent row."""
     fields = "edges { node { id } } pageInfo { hasNextPage hasPreviousPage endCursor }"
