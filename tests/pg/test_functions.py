@@ -118,6 +118,18 @@ create function n_weird_argument("a b" int) returns int immutable language sql a
 create procedure n_procedure() language sql as 'select 1';
 create aggregate n_aggregate(int) (sfunc = int4pl, stype = int);
 
+-- a schema with inflection
+create schema inflected;
+comment on schema inflected is '@graphql({"inflect_names": true})';
+grant usage on schema inflected to anon;
+create table inflected.account_holder (id serial primary key, first_name text, _private_note text);
+grant all on inflected.account_holder to anon;
+grant all on inflected.account_holder_id_seq to anon;
+create function inflected.add_all_numbers(first_number int, second_number int default 2) returns int
+    immutable language sql as 'select first_number + second_number';
+create function inflected.make_holder(first_name text) returns inflected.account_holder language sql
+    as 'insert into inflected.account_holder (first_name) values (make_holder.first_name) returning *';
+
 -- failures
 create function refuse(word text) returns int language plpgsql as $$
 begin
@@ -130,7 +142,8 @@ create function divide(a int, b int) returns int immutable language sql as 'sele
 
 @pytest.fixture(scope="module")
 def service(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as running:
+    database = server.create_database(SCHEMA)
+    with serving(reactor, database, db_schemas=("public", "inflected")) as running:
         yield running
 
 
@@ -376,6 +389,24 @@ async def test_execute_decides_who_may_call(api: Service) -> None:
     assert "n_revoked" in (await api.ask("{ n_revoked }")).error
     await api.execute("revoke execute on function n_revoked() from authenticated")
     assert "n_revoked" in (await api.ask("{ n_revoked }", role="authenticated")).error
+
+
+async def test_inflected_names_are_used_everywhere(api: Service) -> None:
+    """Functions, their arguments, entry points, inputs and fields (reference 1.1, Inflection)."""
+    assert await call(api, "addAllNumbers(firstNumber: 1)") == 3
+    assert await call(api, "addAllNumbers(secondNumber: 1, firstNumber: 1)") == 2
+    data = await api.data("""mutation {
+        insertIntoAccountHolderCollection(objects: {firstName: "a"}) { __typename records { firstName } }
+        makeHolder(firstName: "b") { __typename firstName nodeId }
+        updateAccountHolderCollection(set: {firstName: "c"}, filter: {firstName: {eq: "b"}}) { affectedCount }
+        deleteFromAccountHolderCollection(atMost: 2) { __typename affectedCount } }""")
+    assert data["insertIntoAccountHolderCollection"] == {
+        "__typename": "AccountHolderInsertResponse",
+        "records": [{"firstName": "a"}],
+    }
+    assert data["makeHolder"]["firstName"] == "b"
+    assert data["updateAccountHolderCollection"] == {"affectedCount": 1}
+    assert data["deleteFromAccountHolderCollection"]["affectedCount"] == 2
 
 
 async def test_an_error_that_a_function_raises_has_its_code_and_message(api: Service) -> None:
