@@ -358,9 +358,33 @@ async def test_rows_of_types_that_the_role_may_not_name_are_written_too(api: Ser
     query = """mutation($o: [distantInsertInput!]!) {
         insertIntodistantCollection(objects: $o) { records { id tone tones ok } } }"""
     for count in (2, 3):
-        rows = [{"id": 10 * count + n, "tone": "low", "tones": ["high", None], "ok": True} for n in range(count)]
+        rows = [
+            {"id": 10 * count + n, "tone": "low", "tones": ["high", None], "ok": True} for n in range(count)
+        ]
         response = await api.data(query, {"o": rows})
         assert response["insertIntodistantCollection"]["records"] == rows
+
+
+@pytest.fixture
+def nesting(api: Service, reactor: Any) -> Iterator[Service]:
+    """Give a service that inserts related rows too."""
+    with serving(reactor, api.database, graphql_features=frozenset({"nestedInserts"})) as running:
+        yield running
+
+
+async def test_related_rows_of_a_variable_are_counted_anew_for_each_request(nesting: Service) -> None:
+    """What one request's rows look like is never taken for what another's do."""
+    query = """mutation($o: [authorInsertInput!]!, $b: [bookInsertInput!]!) {
+        a: insertIntoauthorCollection(objects: $o) { affectedCount }
+        b: insertIntoauthorCollection(objects: [{name: "x", bookCollection: $b}, {name: "y"}]) {
+            affectedCount } }"""
+    for authors, books in ((2, 2), (3, 1), (2, 3)):
+        nesting.database.execute("truncate author, book cascade")
+        own = [{"title": f"t{number}"} for number in range(books)]
+        rows = [{"name": f"n{number}", "bookCollection": own} for number in range(authors)]
+        data = await nesting.data(query, {"o": rows, "b": own})
+        assert data == {"a": {"affectedCount": authors}, "b": {"affectedCount": 2}}
+        assert nesting.database.execute("select count(*) from book") == [((authors + 1) * books,)]
 
 
 async def test_merged_fields_insert_once(api: Service) -> None:
