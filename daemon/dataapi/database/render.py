@@ -62,12 +62,15 @@ def opening(names: tuple[str, ...], read_only: bool) -> str:
     return f"select {','.join(calls)};"
 
 
-@lru_cache(maxsize=1024)
 def inlined(text: str, types: tuple[str, ...] = ()) -> Template:
     """Return the template of a statement sent without preparing it, slots cast to their types.
 
     A slot without a type, or of type ``unknown``, stays a bare literal.
     """
+    return _remembered(text, types) if len(text) <= _LONGEST_REMEMBERED else _inlined(text, types)
+
+
+def _inlined(text: str, types: tuple[str, ...]) -> Template:
     order: list[int] = []
 
     def place(match: re.Match[str]) -> str:
@@ -80,6 +83,12 @@ def inlined(text: str, types: tuple[str, ...] = ()) -> Template:
         return "%s" if kind == "unknown" else "%s::" + kind.replace("%", "%%")
 
     return Template(_TOKEN.sub(place, text), tuple(order))
+
+
+_LONGEST_REMEMBERED = 10_000
+"""Characters of the longest statement whose template is remembered, to bound the memory."""
+
+_remembered = lru_cache(maxsize=1024)(_inlined)
 
 
 def prepare(name: str, text: str, types: tuple[str, ...]) -> str:

@@ -32,21 +32,19 @@ from graphql.validation.rules.max_introspection_depth_rule import MaxIntrospecti
 
 from dataapi.graphql.answer import Stage
 from dataapi.graphql.arguments import ABSENT, Shaper, shaper
-from dataapi.graphql.cache import BoundedCache
 from dataapi.graphql.entries import ByKeyEntry
 from dataapi.graphql.lifting import Lifted, name_of, replace_literals
-from dataapi.graphql.limits import Limits, check_limits
+from dataapi.graphql.limits import Limits, check_length, check_limits, check_variables
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.together import together
 
-PLANS_PER_OPERATION = 64
-"""Shapes of variables that are kept compiled for one operation."""
+COMPARISONS = 20_000
+"""How many pairs of fields the validation of one document may compare, less than a tenth of a second.
 
-COMPARISONS = 50_000
-"""How many pairs of fields the validation of one document may compare, about a tenth of a second.
-
-graphql-core's own limit is ten times as high, and nobody else is answered meanwhile.
+graphql-core's own limit is twenty-five times as high, and nobody else is answered meanwhile.
 """
+MOST_ERRORS = 20
+"""Errors of one document after which validation stops; each may take a search for similar names."""
 overlapping_fields_can_be_merged.MAX_COMPLEXITY_BUDGET = COMPARISONS
 
 
@@ -87,10 +85,7 @@ _RULES: WeakKeyDictionary[RoleSchema, list[type[ASTValidationRule]]] = WeakKeyDi
 
 
 class Operation:
-    """One operation of a validated document.
-
-    :ivar plans: what it compiled to, by the shape of its variables.
-    """
+    """One operation of a validated document."""
 
     def __init__(
         self,
@@ -103,7 +98,6 @@ class Operation:
         self._literals = [(name_of(number), shaper(type_)) for number, type_ in literals.items()]
         self.node = node
         self.fragments = fragments
-        self.plans: BoundedCache[Hashable, Any] = BoundedCache(PLANS_PER_OPERATION)
 
     @property
     def is_mutation(self) -> bool:
@@ -130,6 +124,10 @@ class Operation:
         """
         coerced: dict[str, Any] = {}
         try:
+            check_variables((name, type_, raw.get(name)) for name, type_, _, _ in self._variables)
+        except GraphQLError as error:
+            raise Rejected(Stage.VARIABLES, error) from None
+        try:
             for name, type_, default, _ in self._variables:
                 value = raw.get(name, ABSENT)
                 if value is ABSENT:
@@ -149,7 +147,7 @@ class Operation:
         """Return graphql-core's own errors for variables that did not coerce."""
         definitions = self.node.variable_definitions or ()
         errors = get_variable_values(
-            self._schema.schema, definitions, dict(raw), max_errors=20, hide_suggestions=True
+            self._schema.schema, definitions, dict(raw), max_errors=MOST_ERRORS, hide_suggestions=True
         )
         assert isinstance(errors, list), "the same coercion failed before"
         return Rejected(Stage.VARIABLES, *errors)
@@ -179,7 +177,11 @@ class Document:
         try:
             check_limits(node, limits)
             errors = validate(
-                schema.schema, node, _rules(schema), hide_suggestions=not schema.allows_introspection
+                schema.schema,
+                node,
+                _rules(schema),
+                max_errors=MOST_ERRORS,
+                hide_suggestions=not schema.allows_introspection,
             )
         except GraphQLError as error:
             raise Rejected(Stage.VALIDATION, error) from None
@@ -232,6 +234,7 @@ def _told(error: GraphQLError) -> GraphQLError:
 
 def _parse(text: str, limits: Limits) -> DocumentNode:
     try:
+        check_length(text)
         return parse(text, max_lexical_tokens=limits.tokens)
     except GraphQLSyntaxError as error:
         raise Rejected(Stage.PARSE, error) from None

@@ -1,9 +1,12 @@
-"""Limits on a document before it is validated: depth and aliases (tokens are the parser's)."""
+"""Limits on a request before it is validated: length, depth and aliases of the document (tokens are the
+parser's), objects in the variables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from graphql import (
     DocumentNode,
@@ -15,7 +18,13 @@ from graphql import (
     OperationDefinitionNode,
     SelectionNode,
     SelectionSetNode,
+    get_named_type,
 )
+
+LONGEST_DOCUMENT = 200_000
+"""Characters of the longest document that is read: its literals are read character by character."""
+MOST_INPUT_OBJECTS = 5_000
+"""Input objects that one request's variables may hold; each becomes a piece of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class Limits:
 
     depth: int = 20
     aliases: int = 100
-    tokens: int = 10_000
+    tokens: int = 5_000
     cost: int = 100_000
 
 
@@ -101,3 +110,55 @@ def check_limits(document: DocumentNode, limits: Limits) -> None:
                 f"The operation has {extent.aliases} aliases, more than the {limits.aliases} allowed.",
                 definition,
             )
+
+
+def check_length(text: str) -> None:
+    """Refuse a document that takes too long to read, whatever its tokens.
+
+    :raises GraphQLError: saying how long it is and what is allowed.
+    """
+    if len(text) > LONGEST_DOCUMENT:
+        raise GraphQLError(
+            f"The document has {len(text)} characters, more than the {LONGEST_DOCUMENT} allowed: "
+            "send long values as variables."
+        )
+
+
+def check_variables(variables: Iterable[tuple[str, Any, Any]]) -> None:
+    """Refuse variables that hold too many input objects.
+
+    Rows to insert that all name the same members are one value, so they do not count.
+
+    :param variables: name, type and value of each, as the client sent it.
+    :raises GraphQLError: naming the variable.
+    """
+    left = MOST_INPUT_OBJECTS
+    for name, type_, value in variables:
+        rows = get_named_type(type_).extensions.get("rows")
+        left -= 0 if rows and _same_members(value) else _objects(value, left)
+        if left < 0:
+            raise GraphQLError(
+                f"The variable '${name}' holds too many input objects: {MOST_INPUT_OBJECTS} are allowed in "
+                "one request, not counting rows that all name the same members."
+            )
+
+
+def _same_members(value: Any) -> bool:
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        return False
+    members = value[0].keys()
+    return bool(members) and all(item.keys() == members for item in value)
+
+
+def _objects(value: Any, most: int) -> int:
+    """Return how many objects a JSON value holds, not counting far beyond ``most``."""
+    found = 0
+    pending = [value]
+    while pending and found <= most:
+        item = pending.pop()
+        if isinstance(item, dict):
+            found += 1
+            pending.extend(item.values())
+        elif isinstance(item, list) and item and isinstance(item[0], dict | list):
+            pending.extend(item)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graphql import FieldNode, GraphQLError
@@ -41,6 +41,18 @@ class Plan:
     costs: tuple[Cost, ...]
     most: float
     errors: tuple[GraphQLError, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Return how many characters of SQL the statements have."""
+        return sum(len(compiled.statement.text) for compiled in self.statements)
+
+    def unprepared(self) -> Plan:
+        """Return the plan with statements that are sent as they are.
+
+        A statement that does not come again would only take the place of one that does.
+        """
+        return replace(self, statements=tuple(compiled.unprepared() for compiled in self.statements))
 
     def cost(self, variables: Variables) -> int:
         """Return how many rows the operation may touch."""

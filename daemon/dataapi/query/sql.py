@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dataapi.database.message import Statement
 from dataapi.query.algebra import Output, Rows
@@ -18,6 +18,10 @@ class Compiled:
 
     statement: Statement
     sources: tuple[Hashable, ...]
+
+    def unprepared(self) -> Compiled:
+        """Return the same with a statement that is not prepared."""
+        return replace(self, statement=replace(self.statement, prepared=False))
 
 
 def compile_query(output: Output) -> Compiled:

@@ -63,7 +63,7 @@ class Project:
     openapi_mode: str = "follow-privileges"
     graphql_max_depth: int = 20
     graphql_max_aliases: int = 100
-    graphql_max_tokens: int = 10_000
+    graphql_max_tokens: int = 5_000
     graphql_max_cost: int = 100_000
     graphql_documents: Path | None = None
     graphql_documents_only: bool = False
