@@ -109,6 +109,13 @@ async def test_a_long_document_is_answered(api: Service) -> None:
     assert len(answer.data) == 50
 
 
+async def test_fragments_that_double_are_collected_once(api: Service) -> None:
+    """A billion spreads of one field are one field, at once."""
+    doubling = " ".join(f"fragment f{n} on account {{ ...f{n + 1} ...f{n + 1} }}" for n in range(30))
+    query = f"{{ accountByPk(id: 1) {{ ...f0 }} }} {doubling} fragment f30 on account {{ id }}"
+    assert (await api.ask(query)).data == {"accountByPk": {"id": 1}}
+
+
 async def test_cost_is_limited(api: Service) -> None:
     """``graphql-max-cost`` counts the rows that nested pages may hold, for the values at hand."""
     pages = """{ accountCollection(first: %s) { edges { node {
