@@ -136,7 +136,7 @@ class Operation:
                     elif isinstance(type_, GraphQLNonNull):
                         raise self._refusal(raw)
                     continue
-                coerced[name] = coerce_input_value(value, type_)
+                coerced[name] = coerce(value)
                 if coerced[name] is Undefined:
                     raise self._refusal(raw)
         except RecursionError:
