@@ -116,8 +116,8 @@ async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: 
     role = None
     for number in range(1, 60):
         listed = " ".join(f"{{id: {{eq: $a{number}}}}}" for _ in range(number))
-        query = f"query($a{number}: Int = 1) {{ personCollection(filter: {{or: [{listed}]}}) {{ edges {{ cursor }} }} }}"
-        await api.data(query)
+        rows = f"personCollection(filter: {{or: [{listed}]}}) {{ edges {{ cursor }} }}"
+        await api.data(f"query($a{number}: Int = 1) {{ {rows} }}")
         [role] = api.engine._roles.values()
     assert role is not None
     assert 0 < role._texts.weight <= 10_000
