@@ -19,7 +19,6 @@ from graphql import (
     OperationType,
     Undefined,
     coerce_input_literal,
-    coerce_input_value,
     get_variable_values,
     parse,
     specified_rules,
@@ -32,6 +31,7 @@ from graphql.validation.rules.max_introspection_depth_rule import MaxIntrospecti
 
 from dataapi.graphql.answer import Stage
 from dataapi.graphql.arguments import ABSENT, Shaper, shaper
+from dataapi.graphql.coercion import Coerce, coercer
 from dataapi.graphql.entries import ByKeyEntry
 from dataapi.graphql.lifting import Lifted, name_of, replace_literals
 from dataapi.graphql.limits import Limits, check_length, check_limits, check_variables
@@ -105,15 +105,15 @@ class Operation:
         return self.node.operation is OperationType.MUTATION
 
     @cached_property
-    def _variables(self) -> list[tuple[str, Any, Any, Shaper]]:
-        """Name, type, default and shaper of each variable."""
+    def _variables(self) -> list[tuple[str, Any, Any, Shaper, Coerce]]:
+        """Name, type, default, shaper and coercer of each variable."""
         found = []
         for definition in self.node.variable_definitions or ():
             type_: Any = type_from_ast(self._schema.schema, definition.type)
             default = ABSENT
             if definition.default_value is not None:
                 default = coerce_input_literal(definition.default_value, type_)
-            found.append((definition.variable.name.value, type_, default, shaper(type_)))
+            found.append((definition.variable.name.value, type_, default, shaper(type_), coercer(type_)))
         return found
 
     def coerce(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,11 +124,11 @@ class Operation:
         """
         coerced: dict[str, Any] = {}
         try:
-            check_variables((name, type_, raw.get(name)) for name, type_, _, _ in self._variables)
+            check_variables((name, type_, raw.get(name)) for name, type_, *_ in self._variables)
         except GraphQLError as error:
             raise Rejected(Stage.VARIABLES, error) from None
         try:
-            for name, type_, default, _ in self._variables:
+            for name, type_, default, _, coerce in self._variables:
                 value = raw.get(name, ABSENT)
                 if value is ABSENT:
                     if default is not ABSENT:
@@ -155,7 +155,7 @@ class Operation:
     def shape(self, coerced: Mapping[str, Any]) -> Hashable:
         """Return what of the variables, lifted literals among them, decides how the operation compiles."""
         variables = [
-            shape(coerced[name]) if name in coerced else ABSENT for name, _, _, shape in self._variables
+            shape(coerced[name]) if name in coerced else ABSENT for name, _, _, shape, _ in self._variables
         ]
         return (*variables, *[shape(coerced[name]) for name, shape in self._literals])
 
