@@ -45,16 +45,19 @@ STRICT = GraphQLInputObjectType(
     "Strict", {"a": GraphQLInputField(GraphQLNonNull(GraphQLInt)), "b": GraphQLInputField(GraphQLString)}
 )
 DEFAULTED = GraphQLInputObjectType(
-    "Defaulted", {"a": GraphQLInputField(GraphQLInt, default=GraphQLDefaultInput(value=3)), "row": GraphQLInputField(ROW)}
+    "Defaulted",
+    {"a": GraphQLInputField(GraphQLInt, default=GraphQLDefaultInput(value=3)), "row": GraphQLInputField(ROW)},
 )  # fmt: skip
 TYPES: tuple[Any, ...] = (
-    *PLAIN.values(), ROW, STRICT, DEFAULTED, GraphQLList(ROW), GraphQLNonNull(GraphQLList(GraphQLNonNull(ROW))),
-    GraphQLList(GraphQLList(GraphQLInt)), GraphQLNonNull(GraphQLInt), GraphQLList(STRICT),
+    *PLAIN.values(), ROW, STRICT, DEFAULTED, GraphQLList(ROW),
+    GraphQLNonNull(GraphQLList(GraphQLNonNull(ROW))), GraphQLList(GraphQLList(GraphQLInt)),
+    GraphQLNonNull(GraphQLInt), GraphQLList(STRICT),
 )  # fmt: skip
 
 LEAVES = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
-    | st.sampled_from(["SAD", "OK", "sad", "1", "1.5", "NaN", "{}", "5e9", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"])
+    | st.sampled_from(["SAD", "OK", "sad", "1", "1.5", "NaN", "{}", "5e9"])
+    | st.sampled_from(["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"])
 )  # fmt: skip
 NAMES = st.sampled_from([*PLAIN, "and", "not", "a", "b", "row", "unknown"])
 VALUES = st.recursive(
@@ -79,9 +82,11 @@ def test_any_value_is_coerced_as_graphql_core_does(type_: Any, value: Any) -> No
 ROWS = st.fixed_dictionaries(
     {},
     optional={
-        "text": st.text(max_size=3) | st.none(), "int": st.integers(-5, 2**31), "mood": st.sampled_from(["SAD", "OK"]),
-        "ints": st.lists(st.integers(0, 9) | st.none()) | st.integers(0, 9), "float": st.floats(allow_nan=False),
-        "not": st.fixed_dictionaries({}, optional={"flag": st.booleans()}), "big": st.integers(), "raw": VALUES,
+        "text": st.text(max_size=3) | st.none(), "int": st.integers(-5, 2**31),
+        "mood": st.sampled_from(["SAD", "OK"]),
+        "ints": st.lists(st.integers(0, 9) | st.none()) | st.integers(0, 9),
+        "float": st.floats(allow_nan=False), "big": st.integers(), "raw": VALUES,
+        "not": st.fixed_dictionaries({}, optional={"flag": st.booleans()}),
     },
 )  # fmt: skip
 

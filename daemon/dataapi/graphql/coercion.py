@@ -73,7 +73,7 @@ def _list(item: Coerce) -> Coerce:
 
 
 class _Object:
-    """Coerces input objects; what it knows of the type is found at the first one, as types nest in themselves."""
+    """Coerces input objects; it looks at the type with the first one, as types nest in themselves."""
 
     def __init__(self, type_: GraphQLInputObjectType) -> None:
         self._type = type_
