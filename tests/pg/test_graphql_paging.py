@@ -88,7 +88,8 @@ async def test_end_cursor_leads_through_the_collection(api: Service) -> None:
 
 async def test_start_cursor_leads_backward(api: Service) -> None:
     """Pagination 2: ``last`` and ``before`` keep the order; ``hasPreviousPage`` tells if more is left."""
-    pages, cursor, more = [], None, True
+    pages: list[list[int]] = []
+    cursor, more = None, True
     while more and len(pages) < 9:
         ids, info = await page(api, "small", f"last: 4, before: {quoted(cursor)}")
         pages.append(ids)
