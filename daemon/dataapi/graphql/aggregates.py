@@ -9,9 +9,10 @@ from graphql import GraphQLError
 
 from dataapi.graphql.arguments import Tree
 from dataapi.graphql.conditions import all_of, operator_conditions
+from dataapi.graphql.fields import ColumnField
 from dataapi.graphql.scalars import BIG_FLOAT, BIG_INT
 from dataapi.graphql.sources import Bounded
-from dataapi.graphql.views import ColumnField, TableView
+from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
 from dataapi.query.algebra import (
     AggregateFunction,
@@ -43,7 +44,8 @@ def aggregate_of(name: str, field: ColumnField) -> AggregateOf:
     function = _FUNCTIONS[name]
     if field.wire.kind == "Boolean":
         function = _BOOLEAN_FUNCTIONS.get(name, function)
-    return AggregateOf(function, ColumnOf(field.column.name), distinct=name == "countDistinct")
+    builtin = name == "countDistinct" or field.wire.builtin
+    return AggregateOf(function, ColumnOf(field.column.name), name == "countDistinct", builtin)
 
 
 def aggregate_value(name: str, field: ColumnField) -> Output:

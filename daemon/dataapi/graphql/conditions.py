@@ -9,11 +9,12 @@ from graphql import GraphQLBoolean, GraphQLError, GraphQLString
 
 from dataapi.graphql.arguments import Tree
 from dataapi.graphql.common import OPERATORS
+from dataapi.graphql.fields import ColumnField, ComputedField, RelatedField
 from dataapi.graphql.identifiers import decode_node_id
 from dataapi.graphql.relations import related_rows
 from dataapi.graphql.scalars import BIG_FLOAT
 from dataapi.graphql.sources import Encode, Fixed, Leaf, NodeIdPart, Source
-from dataapi.graphql.views import ColumnField, ComputedField, RelatedField, TableView
+from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire, encode_list, encode_value
 from dataapi.query.algebra import (
     And,
@@ -36,6 +37,7 @@ from dataapi.query.algebra import (
     Parameter,
     TextSearch,
 )
+from dataapi.query.expressions import is_builtin
 
 _PATTERNS = frozenset({Operator.LIKE, Operator.ILIKE, Operator.REGEX, Operator.IREGEX, Operator.STARTS_WITH})
 
@@ -152,7 +154,7 @@ def _comparison(left: Expression, wire: Wire, operator: Operator, leaf: Leaf) ->
         type_, encode = wire.list_parameter, encode_list
     elif operator in _PATTERNS and type_ != "unknown":
         type_ = 'pg_catalog."text"'
-    return Compare(left, operator, Parameter(leaf.source(encode), type_))
+    return Compare(left, operator, Parameter(leaf.source(encode), type_), wire.builtin)
 
 
 # ---------------------------------------------------------------- JSON and full-text search
@@ -166,7 +168,7 @@ _JSON_OPERATORS = {
 
 def _json_comparison(left: Expression, operator: Operator, leaf: Leaf) -> Condition:
     type_ = "text" if operator is Operator.HAS_KEY else "jsonb"
-    return Compare(JsonbOf(left), operator, Parameter(leaf.source(encode_value), type_))
+    return Compare(JsonbOf(left), operator, Parameter(leaf.source(encode_value), type_), builtin=True)
 
 
 def _at_paths(left: Expression, filters: list[Tree]) -> list[Condition]:
@@ -223,7 +225,7 @@ def key_condition(view: TableView, leaf: Leaf) -> Condition:
         raise leaf.error("Invalid value passed to nodeId argument. Error 5")
     return And(
         tuple(
-            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, index), type_))
+            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, index), type_), is_builtin(type_))
             for index, (column, type_) in enumerate(_key_columns(view))
         )
     )
@@ -243,4 +245,4 @@ def _key_columns(view: TableView) -> list[tuple[Expression, str]]:
 
 def equality(field: ColumnField, source: Source) -> Condition:
     """Return the condition that a column equals a value."""
-    return Compare(operand(field), Operator.EQ, Parameter(source, field.wire.parameter))
+    return Compare(operand(field), Operator.EQ, Parameter(source, field.wire.parameter), field.wire.builtin)

@@ -10,9 +10,10 @@ from graphql import GraphQLError
 from dataapi.graphql.aggregates import aggregate_of
 from dataapi.graphql.arguments import Tree
 from dataapi.graphql.conditions import operand
+from dataapi.graphql.fields import RelatedField
 from dataapi.graphql.relations import related_rows
 from dataapi.graphql.sources import Leaf
-from dataapi.graphql.views import RelatedField, TableView
+from dataapi.graphql.table_view import TableView
 from dataapi.query.algebra import AggregateFunction, Expression, OrderTerm, RelatedAggregateOf, RelatedOf
 
 
@@ -104,5 +105,5 @@ def _collection(view: TableView, related: RelatedField, element: Mapping[str, Tr
         return None
     field = target.columns_by_name[column[0]]
     aggregate = aggregate_of(name, field)
-    expression = RelatedAggregateOf(rows, aggregate.function, aggregate.expression)
+    expression = RelatedAggregateOf(rows, aggregate.function, aggregate.expression, aggregate.builtin)
     return _Ordered(expression, field.wire.parameter, True, column[1])

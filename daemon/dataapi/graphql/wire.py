@@ -57,6 +57,11 @@ class Wire:
         return self.scalar.name if self.scalar is not None else "Enum"
 
     @property
+    def builtin(self) -> bool:
+        """Whether PostgreSQL's own operators compare its values: those of enums and arrays are its own."""
+        return self.parameter.startswith("pg_catalog.") or bool(self.enum) or self.is_list
+
+    @property
     def numeric(self) -> bool:
         """Whether ``sum`` and ``avg`` apply."""
         return not self.is_list and self.kind in ("Int", "BigInt", "Float", "BigFloat")

@@ -66,11 +66,13 @@ class RelatedAggregateOf:
     """An aggregate over the rows that a to-many relationship leads to.
 
     :ivar expression: None for ``count(*)``.
+    :ivar builtin: as of ``AggregateOf``.
     """
 
     rows: Rows
     function: AggregateFunction
     expression: Expression | None
+    builtin: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,16 @@ class JsonMemberOf:
 
 @dataclass(frozen=True, slots=True)
 class AggregateOf:
-    """An aggregate over the rows of the group in scope; ``count(*)`` without an expression."""
+    """An aggregate over the rows of the group in scope; ``count(*)`` without an expression.
+
+    :ivar builtin: PostgreSQL's own aggregate is meant, whatever the schemas of the search path hold;
+        a type that is not PostgreSQL's may bring its own.
+    """
 
     function: AggregateFunction
     expression: Expression | None = None
     distinct: bool = False
+    builtin: bool = True
 
 
 Expression = (
@@ -139,11 +146,15 @@ class Operator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``left operator right``."""
+    """``left operator right``.
+
+    :ivar builtin: PostgreSQL's own operator is meant, whatever the schemas of the search path hold.
+    """
 
     left: Expression
     operator: Operator
     right: Parameter
+    builtin: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from dataapi.query.algebra import (
     Text,
     Value,
 )
+from dataapi.query.expressions import is_builtin, operator_sql
 from dataapi.query.forms import build_object
 from dataapi.query.kept import keep_rows
 from dataapi.query.modifications import Delete, Insert, Update, modify_sql
@@ -75,12 +76,12 @@ def compile_changes(steps: tuple[tuple[Key, Step], ...]) -> tuple[Compiled, ...]
     for number, (_, step) in enumerate(steps):
         *before, answer = _step_statements(number, step)
         statements += before
-        json = f"coalesce(to_json({answer.text})::text, 'null')"
-        kept = f"select set_config({quote_literal(_result(number))}, {json}, true)"
+        json = f"coalesce(pg_catalog.to_json({answer.text})::text, 'null')"
+        kept = f"select pg_catalog.set_config({quote_literal(_result(number))}, {json}, true)"
         statements.append(_compiled(answer.prefix + kept, answer.writer))
     writer = Writer()
     members = [
-        (key_sql(writer, key), f"current_setting({quote_literal(_result(number))})::json")
+        (key_sql(writer, key), f"pg_catalog.current_setting({quote_literal(_result(number))})::json")
         for number, (key, _) in enumerate(steps)
     ]
     statements.append(_compiled(f"select {build_object(members)}::text", writer))
@@ -147,13 +148,14 @@ def _in_one(change: Change) -> _Pending:
     writer = Writer()
     changed = writer.alias()
     row = Row(writer.alias(), derived=True)
-    count = f"(select count(*) from {changed})"
+    count = f"(select pg_catalog.count(*) from {changed})"
     affected = _Affected(row, f"{changed} as {row.alias}", "", count)
     answer = _answer_sql(writer, change.output, affected)
     prefix = f"with {_changing_queries(writer, change.change, changed, row)} "
     if change.at_most is not None:
         limit = writer.slot(change.at_most)
-        answer = f"case when {count} > {limit} then to_json({_refusal_sql(change, count)}) else {answer} end"
+        refusal = f"pg_catalog.to_json({_refusal_sql(change, count)})"
+        answer = f"case when {count} > {limit} then {refusal} else {answer} end"
     return _Pending(writer, prefix, answer)
 
 
@@ -193,7 +195,7 @@ def _answer_sql(writer: Writer, output: Output, affected: _Affected) -> str:
                 [(key_sql(writer, key), _answer_sql(writer, value, affected)) for key, value in members]
             )
         case Records(inner):
-            listed = f"json_agg({output_sql(writer, inner, affected.row)}{affected.order})"
+            listed = f"pg_catalog.json_agg({output_sql(writer, inner, affected.row)}{affected.order})"
             return f"(select coalesce({listed}, '[]'::json) from {affected.source})"
         case AffectedCount():
             return affected.count
@@ -216,16 +218,17 @@ def _modify_and_keep(change: Change, keys: str, count: str) -> Compiled:
     for name, _ in change.key:
         row.column(name)
     queries = _changing_queries(writer, change.change, changed, row)
-    counted = "count(*)"
+    counted = "pg_catalog.count(*)"
     if change.at_most is not None:
         limit = writer.slot(change.at_most)
-        counted = f"case when count(*) > {limit} then {_refusal_sql(change, 'count(*)')} else count(*) end"
+        refusal = _refusal_sql(change, counted)
+        counted = f"case when {counted} > {limit} then {refusal} else {counted} end"
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in change.key)
-    listed = f"json_agg(json_build_array({values}))"
+    listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"
     text = (
         f"with {queries} "
-        f"select set_config({quote_literal(count)}, ({counted})::text, true), "
-        f"set_config({quote_literal(keys)}, coalesce({listed}, '[]')::text, true) "
+        f"select pg_catalog.set_config({quote_literal(count)}, ({counted})::text, true), "
+        f"pg_catalog.set_config({quote_literal(keys)}, coalesce({listed}, '[]')::text, true) "
         f"from {changed}"
     )
     return _compiled(text, writer)
@@ -241,12 +244,12 @@ def _read_again(change: Change, keys: str, count: str) -> _Pending:
         if type_ == "unknown":
             matches.append(f"{row.column(name)}::text = {value}")
         else:
-            matches.append(f"{row.column(name)} = {value}::{type_}")
+            matches.append(f"{row.column(name)} {operator_sql('=', is_builtin(type_))} {value}::{type_}")
     source = (
-        f"json_array_elements(current_setting({quote_literal(keys)})::json) "
+        f"pg_catalog.json_array_elements(pg_catalog.current_setting({quote_literal(keys)})::json) "
         f"with ordinality as {kept}(key, place) "
         f"join {qualified(change.change.table)} as {row.alias} on {' and '.join(matches)}"
     )
-    counted = f"current_setting({quote_literal(count)})::int"
+    counted = f"pg_catalog.current_setting({quote_literal(count)})::int"
     affected = _Affected(row, source, f" order by {kept}.place", counted)
     return _Pending(writer, "", _answer_sql(writer, change.output, affected))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.query.algebra import (
     After,
+    AggregateFunction,
     AggregateOf,
     And,
     Call,
@@ -48,18 +49,38 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
             return f"({expression_sql(writer, inner, row)})::jsonb"
         case JsonMemberOf(inner, path, kind):
             return _json_member_sql(expression_sql(writer, inner, row), writer.slot(path), kind)
-        case AggregateOf(function, operand, distinct):
+        case AggregateOf(function, operand, distinct, builtin):
             argument = "*" if operand is None else expression_sql(writer, operand, row)
-            return f"{function.value}({'distinct ' if distinct else ''}{argument})"
+            name = aggregate_sql(function, builtin)
+            return f"{name}({'distinct ' if distinct else ''}{argument})"
         case RelatedOf(rows, inner):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
             return f"(select {expression_sql(writer, inner, related)} from {source} limit 1)"
-        case RelatedAggregateOf(rows, function, operand):
+        case RelatedAggregateOf(rows, function, operand, builtin):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
             argument = "*" if operand is None else expression_sql(writer, operand, related)
-            return f"(select {function.value}({argument}) from {source})"
+            return f"(select {aggregate_sql(function, builtin)}({argument}) from {source})"
+
+
+def operator_sql(operator: str, builtin: bool) -> str:
+    """Return an operator; a built-in one by its schema.
+
+    PostgreSQL takes the operator (and the function) whose argument types fit best from all schemas
+    of the search path, so that whoever may create one there could have it run by other roles.
+    """
+    return f"operator(pg_catalog.{operator})" if builtin else operator
+
+
+def aggregate_sql(function: AggregateFunction, builtin: bool) -> str:
+    """Return an aggregate's name; see ``operator_sql``."""
+    return f"pg_catalog.{function.value}" if builtin else function.value
+
+
+def is_builtin(type_: str) -> bool:
+    """Whether a slot's type is PostgreSQL's own."""
+    return type_.startswith("pg_catalog.")
 
 
 def _json_member_sql(value: str, path: str, kind: JsonKind) -> str:
@@ -67,21 +88,25 @@ def _json_member_sql(value: str, path: str, kind: JsonKind) -> str:
     if kind is JsonKind.TEXT:
         return member
     word = "number" if kind is JsonKind.NUMBER else "boolean"
-    return f"(case when jsonb_typeof({value} #> {path}) = '{word}' then {member}::{kind.value} end)"
+    type_ = f"pg_catalog.jsonb_typeof({value} #> {path})"
+    return f"(case when {type_} = '{word}' then {member}::{kind.value} end)"
 
 
 def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
     """Return the SQL of a condition over a row, safe to stand beside ``and`` and ``or``."""
     match condition:
-        case Compare(left, Operator.IN, right):
-            return f"{expression_sql(writer, left, row)} = any({writer.slot(right)})"
-        case Compare(left, operator, right):
-            return f"{expression_sql(writer, left, row)} {operator.value} {writer.slot(right)}"
+        case Compare(left, Operator.IN, right, builtin):
+            return (
+                f"{expression_sql(writer, left, row)} {operator_sql('=', builtin)} any({writer.slot(right)})"
+            )
+        case Compare(left, operator, right, builtin):
+            word = operator_sql(operator.value, builtin)
+            return f"{expression_sql(writer, left, row)} {word} {writer.slot(right)}"
         case TextSearch(left, query, language):
             text = expression_sql(writer, left, row)
             configuration = "" if language is None else f"{writer.slot(language)}, "
-            words = f"websearch_to_tsquery({configuration}{writer.slot(query)})"
-            return f"to_tsvector({configuration}{text}) @@ {words}"
+            words = f"pg_catalog.websearch_to_tsquery({configuration}{writer.slot(query)})"
+            return f"pg_catalog.to_tsvector({configuration}{text}) @@ {words}"
         case IsNull(left, negated):
             return f"{expression_sql(writer, left, row)} is {'not ' if negated else ''}null"
         case And(conditions):
@@ -119,25 +144,28 @@ def _after_sql(
     slots = [None if value is None else writer.slot(value) for value in values]
     directions = {term.descending for term in order}
     if len(directions) == 1 and not any(term.nullable for term in order) and None not in slots:
-        operator = "<" if directions.pop() else ">"
+        builtin = all(value is not None and is_builtin(value.type) for value in values)
+        operator = operator_sql("<" if directions.pop() else ">", builtin)
         if len(order) == 1:
             return f"{expressions[0]} {operator} {slots[0]}"
         return f"({', '.join(expressions)}) {operator} ({', '.join(slot or '' for slot in slots)})"
     alternatives: list[str] = []
     equal: list[str] = []
-    for term, expression, slot in zip(order, expressions, slots, strict=True):
-        beyond = _beyond(term, expression, slot)
+    for term, expression, slot, value in zip(order, expressions, slots, values, strict=True):
+        builtin = value is not None and is_builtin(value.type)
+        beyond = _beyond(term, expression, slot, builtin)
         if beyond is not None:
             alternatives.append("(" + " and ".join([*equal, beyond]) + ")")
-        equal.append(f"{expression} is null" if slot is None else f"{expression} = {slot}")
+        is_equal = f"{expression} {operator_sql('=', builtin)} {slot}"
+        equal.append(f"{expression} is null" if slot is None else is_equal)
     return "(" + " or ".join(alternatives) + ")" if alternatives else "false"
 
 
-def _beyond(term: OrderTerm, expression: str, slot: str | None) -> str | None:
+def _beyond(term: OrderTerm, expression: str, slot: str | None, builtin: bool) -> str | None:
     """Return the condition that one term lies strictly beyond a value, None when nothing can."""
     if slot is None:
         return f"{expression} is not null" if term.nulls_first else None
-    beyond = f"{expression} {'<' if term.descending else '>'} {slot}"
+    beyond = f"{expression} {operator_sql('<' if term.descending else '>', builtin)} {slot}"
     if term.nullable and not term.nulls_first:
         return f"({beyond} or {expression} is null)"
     return beyond
@@ -164,7 +192,7 @@ def call_sql(writer: Writer, call: Call, parent: Row | None) -> str:
     for argument in call.arguments:
         value = "null" if argument.value is None else writer.slot(argument.value)
         if argument.composite is not None and argument.value is not None:
-            value = f"json_populate_record(null::{qualified(argument.composite)}, {value})"
+            value = f"pg_catalog.json_populate_record(null::{qualified(argument.composite)}, {value})"
         arguments.append(f"{quote_identifier(argument.name)} => {value}")
     return f"{qualified(call.function)}({', '.join(arguments)})"
 
@@ -175,8 +203,8 @@ def relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> st
         return f"{call_sql(writer, rows.call, parent)} as {row.alias}"
     assert rows.table is not None, "rows are of a table or of a call"
     if rows.kept is not None:
-        kept = f"current_setting({quote_literal(rows.kept)})"
-        return f"unnest({kept}::{qualified(rows.table)}[]) as {row.alias}"
+        kept = f"pg_catalog.current_setting({quote_literal(rows.kept)})"
+        return f"pg_catalog.unnest({kept}::{qualified(rows.table)}[]) as {row.alias}"
     return f"{qualified(rows.table)} as {row.alias}"
 
 

@@ -17,14 +17,14 @@ def build_object(members: list[tuple[str, str]]) -> str:
         _object_call(members[at : at + MEMBERS_PER_CALL]) for at in range(0, len(members), MEMBERS_PER_CALL)
     ]
     if len(chunks) <= 1:
-        return chunks[0] if chunks else "json_build_object()"
+        return chunks[0] if chunks else "pg_catalog.json_build_object()"
     # Each chunk stands once in the text, else nested objects would double it at every level.
-    texts = [f"substr(left({chunk}::text, -1), 2)" for chunk in chunks]
+    texts = [f"pg_catalog.substr(pg_catalog.left({chunk}::text, -1), 2)" for chunk in chunks]
     return "('{' || " + " || ', ' || ".join(texts) + " || '}')::json"
 
 
 def _object_call(members: list[tuple[str, str]]) -> str:
-    return "json_build_object(" + ", ".join(f"{key}, {value}" for key, value in members) + ")"
+    return "pg_catalog.json_build_object(" + ", ".join(f"{key}, {value}" for key, value in members) + ")"
 
 
 def form_sql(value: str, form: Form, labels: Labels = ()) -> str:
@@ -40,8 +40,8 @@ def form_sql(value: str, form: Form, labels: Labels = ()) -> str:
             return _label_sql(value, labels)
         case Form.ENUM_ARRAY:
             shown = _label_sql("label", labels)
-            labels_in_order = f"unnest({value}) with ordinality as u(label, place)"
-            listed = f"select array_agg({shown} order by place) from {labels_in_order}"
+            labels_in_order = f"pg_catalog.unnest({value}) with ordinality as u(label, place)"
+            listed = f"select pg_catalog.array_agg({shown} order by place) from {labels_in_order}"
             return f"case when ({value}) is not null then coalesce(({listed}), '{{}}') end"
 
 
@@ -54,5 +54,6 @@ def _label_sql(value: str, labels: Labels) -> str:
 
 def base64_sql(values: list[str]) -> str:
     """Return the base64 of a JSON array's text, without the line breaks that ``encode`` adds."""
-    array = f"jsonb_build_array({', '.join(values)})"
-    return f"translate(encode(convert_to({array}::text, 'UTF8'), 'base64'), E'\\n', '')"
+    array = f"pg_catalog.jsonb_build_array({', '.join(values)})"
+    encoded = f"pg_catalog.encode(pg_catalog.convert_to({array}::text, 'UTF8'), 'base64')"
+    return f"pg_catalog.translate({encoded}, E'\\n', '')"

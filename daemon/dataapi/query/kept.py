@@ -57,6 +57,6 @@ def _keeping(rows: Rows, setting: str) -> Compiled:
     writer = Writer()
     row = Row(writer.alias())
     source = source_sql(writer, Rows(rows.table, call=rows.call), row, None)
-    kept = f"coalesce(array_agg({row.whole()})::text, '{{}}')"
-    text = f"select set_config({quote_literal(setting)}, {kept}, true) from {source}"
+    kept = f"coalesce(pg_catalog.array_agg({row.whole()})::text, '{{}}')"
+    text = f"select pg_catalog.set_config({quote_literal(setting)}, {kept}, true) from {source}"
     return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))

@@ -123,7 +123,7 @@ def _rows_sql(writer: Writer, rows: tuple[tuple[Cell | Default, ...], ...] | Rec
         for place, type_ in enumerate(rows.types)
     )
     types = ", ".join(f'"{place}" {type_.type}' for place, type_ in enumerate(rows.types))
-    return f"select {cells} from json_to_recordset({writer.slot(rows.values)}) as {alias}({types})"
+    return f"select {cells} from pg_catalog.json_to_recordset({writer.slot(rows.values)}) as {alias}({types})"
 
 
 def _cell_sql(writer: Writer, cell: Cell | Default) -> str:

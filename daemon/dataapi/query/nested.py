@@ -118,7 +118,7 @@ class _Writing:
         PostgreSQL runs queries that nothing reads in any order; reading one another, they run,
         and generated keys grow, in the order in which the rows are given.
         """
-        return f" where (select count(*) from {self._last_child}) >= 0" if self._last_child else ""
+        return f" where (select pg_catalog.count(*) from {self._last_child}) >= 0" if self._last_child else ""
 
 
 def _returned(column: str) -> str:

@@ -59,13 +59,13 @@ def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
             alias = writer.alias()
             value = form_sql(f"{alias}.value", form, labels)
             source = f"{call_sql(writer, call, row)} as {alias}(value)"
-            return f"(select coalesce(json_agg({value}), '[]'::json) from {source})"
+            return f"(select coalesce(pg_catalog.json_agg({value}), '[]'::json) from {source})"
         case FunctionVoid(call):
             return f"(select null::json from {call_sql(writer, call, row)})"
         case JsonText(parameter):
             return writer.slot(parameter)
         case Instant():
-            return "now()"
+            return "pg_catalog.now()"
         case NodeId(schema, table, key):
             names = [f"{quote_literal(schema)}::text", f"{quote_literal(table)}::text"]
             return base64_sql([*names, *(_in_scope(row).column(name) for name in key)])
@@ -97,7 +97,7 @@ def row_sql(writer: Writer, output: Output, row: Row) -> str:
         for key, value in output.members
         if isinstance(key, Text)
     ]
-    return f"(select row_to_json({alias}) from (select {', '.join(columns)}) as {alias})"
+    return f"(select pg_catalog.row_to_json({alias}) from (select {', '.join(columns)}) as {alias})"
 
 
 def _fits_columns(output: Object) -> bool:
@@ -146,7 +146,7 @@ def page_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> 
     selection = outer.selection_from(inner)
     limit = _limit_sql(writer, rows)
     page = f"(select {selection} from {source}{order}{limit}) as {outer.alias}"
-    return f"coalesce(json_agg({picked}), '[]'::json)", page
+    return f"coalesce(pg_catalog.json_agg({picked}), '[]'::json)", page
 
 
 def _limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:
@@ -214,9 +214,9 @@ class _ConnectionWriter:
         if not self.numbered:
             return picked
         alias = self.writer.alias()
-        numbers = f"row_number() over () as {self.NUMBER}"
+        numbers = f"pg_catalog.row_number() over () as {self.NUMBER}"
         if self.counted:
-            numbers += f", count(*) over () as {self.COUNT}"
+            numbers += f", pg_catalog.count(*) over () as {self.COUNT}"
         return f"(select {alias}.*, {numbers} from {picked} as {alias})"
 
     def _traversal(self) -> tuple[OrderTerm, ...]:
@@ -244,7 +244,7 @@ class _ConnectionWriter:
         edge_sql = row_sql(self.writer, edge, self.page)
         order = f" order by {self._number()} desc" if self.connection.backward else ""
         within = f" filter (where {self._number()} <= {self._limit()})" if self.lookahead else ""
-        return f"coalesce(json_agg({edge_sql}{order}){within}, '[]'::json)"
+        return f"coalesce(pg_catalog.json_agg({edge_sql}{order}){within}, '[]'::json)"
 
     def _fact_sql(self, fact: Fact) -> str:
         backward = self.connection.backward
@@ -255,14 +255,14 @@ class _ConnectionWriter:
                 )
                 last = (fact is Fact.START_CURSOR) == backward
                 number = self._last_number() if last else self._first_number()
-                return f"max({cursor}) filter (where {self._number()} = {number})"
+                return f"pg_catalog.max({cursor}) filter (where {self._number()} = {number})"
             case Fact.HAS_NEXT_PAGE:
                 return self._behind_sql() if backward else self._ahead_sql()
             case Fact.HAS_PREVIOUS_PAGE:
                 return self._ahead_sql() if backward else self._behind_sql()
 
     def _ahead_sql(self) -> str:
-        return "false" if self.rows.limit is None else f"count(*) > {self._limit()}"
+        return "false" if self.rows.limit is None else f"pg_catalog.count(*) > {self._limit()}"
 
     def _behind_sql(self) -> str:
         """Return whether rows exist on the side that the page came from."""
@@ -300,7 +300,8 @@ class _ConnectionWriter:
         grouped = (
             f"select {inner} as value from {source} group by {listed}{having} order by {listed} limit {limit}"
         )
-        return f"(select coalesce(json_agg({alias}.value), '[]'::json) from ({grouped}) as {alias})"
+        listed = f"coalesce(pg_catalog.json_agg({alias}.value), '[]'::json)"
+        return f"(select {listed} from ({grouped}) as {alias})"
 
     def _number(self) -> str:
         return f"{self.page.alias}.{self.NUMBER}"

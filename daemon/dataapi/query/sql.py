@@ -40,6 +40,6 @@ def compile_rows(rows: Rows, output: Output, *, counted: bool = False) -> Compil
     array, page = page_sql(writer, rows, output, None)
     total = "null::bigint"
     if counted:
-        total = f"(select count(*) from {source_sql(writer, rows, Row(writer.alias()), None)})"
-    text = f"select {array}, count(*), {total} from {page}"
+        total = f"(select pg_catalog.count(*) from {source_sql(writer, rows, Row(writer.alias()), None)})"
+    text = f"select {array}, pg_catalog.count(*), {total} from {page}"
     return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))
