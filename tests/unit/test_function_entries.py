@@ -19,7 +19,7 @@ from dataapi.catalog.names import Names
 from dataapi.catalog.relationships import Relationships
 from dataapi.graphql.defaults import shown_default
 from dataapi.graphql.functions import FunctionEntry, FunctionViews, arguments_error
-from dataapi.graphql.views import RoleView
+from dataapi.graphql.role_view import RoleView
 from dataapi.graphql.wire import wire_of
 
 if TYPE_CHECKING:

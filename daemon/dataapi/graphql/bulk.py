@@ -15,8 +15,9 @@ from typing import Any
 from graphql import GraphQLError
 
 from dataapi.graphql.arguments import ObjectList
+from dataapi.graphql.fields import ColumnField
 from dataapi.graphql.sources import Leaf, Variables
-from dataapi.graphql.views import ColumnField, TableView
+from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire, encode_value, encoder
 from dataapi.query.algebra import Parameter
 from dataapi.query.modifications import Recordset, RecordType

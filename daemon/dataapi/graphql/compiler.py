@@ -14,13 +14,14 @@ from dataapi.graphql.arguments import Tree, argument_trees
 from dataapi.graphql.conditions import equality, key_condition
 from dataapi.graphql.cost import Cost, PageSize
 from dataapi.graphql.document import Rejected
+from dataapi.graphql.fields import ColumnField, ComputedField, RelatedField
 from dataapi.graphql.identifiers import decode_node_id
 from dataapi.graphql.paging import read_paging
 from dataapi.graphql.relations import related_rows
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.selection import Fields, Selector
 from dataapi.graphql.sources import Fixed, Leaf, Variables
-from dataapi.graphql.views import ColumnField, ComputedField, RelatedField, TableView
+from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import encode_value
 from dataapi.query.algebra import (
     AggregateFunction,

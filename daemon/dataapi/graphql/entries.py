@@ -12,8 +12,8 @@ from dataapi.graphql.common import NODE
 from dataapi.graphql.defaults import shown_default
 from dataapi.graphql.functions import FunctionEntry, FunctionViews, Shape
 from dataapi.graphql.scalars import DATETIME, OPAQUE
+from dataapi.graphql.table_view import TableView
 from dataapi.graphql.types import TableTypes
-from dataapi.graphql.views import TableView
 from dataapi.graphql.wrappers import list_of, required
 
 

@@ -26,8 +26,9 @@ from graphql import (
 
 from dataapi.catalog.directives import is_enum_value
 from dataapi.graphql.common import COMMON_TYPES, FILTER_IS, FILTER_OPERATORS, ORDER_BY_DIRECTION, filter_type
+from dataapi.graphql.fields import ColumnField
 from dataapi.graphql.scalars import JSON
-from dataapi.graphql.views import ColumnField, TableView
+from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wrappers import list_of, required
 
 if TYPE_CHECKING:

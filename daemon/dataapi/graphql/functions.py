@@ -15,8 +15,9 @@ from enum import Enum
 from dataapi.catalog.directives import is_graphql_name
 from dataapi.catalog.model import Argument, Function, Type, TypeKind, Volatility
 from dataapi.catalog.names import inflect, lower_first
+from dataapi.graphql.role_view import RoleView
 from dataapi.graphql.scalars import OPAQUE
-from dataapi.graphql.views import RoleView, TableView
+from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire, wire_of
 from dataapi.query.algebra import Form
 from dataapi.query.writer import qualified

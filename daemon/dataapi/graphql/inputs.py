@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from graphql import GraphQLInputField, GraphQLInputObjectType, GraphQLList, GraphQLNamedType
 
 from dataapi.graphql.common import ORDER_BY_DIRECTION, scalar_filter_name
-from dataapi.graphql.views import ColumnField, TableView
+from dataapi.graphql.fields import ColumnField
+from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
 from dataapi.graphql.wrappers import required
 

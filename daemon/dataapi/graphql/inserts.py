@@ -8,7 +8,8 @@ from graphql import GraphQLError
 
 from dataapi.graphql.arguments import ObjectList, Tree
 from dataapi.graphql.bulk import read_rows
-from dataapi.graphql.views import ColumnField, RelatedField, TableView
+from dataapi.graphql.fields import ColumnField, RelatedField
+from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import encoder
 from dataapi.query.algebra import Parameter
 from dataapi.query.modifications import DEFAULT, Cell, Conflict, Default, Insert

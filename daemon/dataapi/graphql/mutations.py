@@ -16,7 +16,7 @@ from dataapi.graphql.entries import DeleteEntry, InsertEntry, MutationEntry, Upd
 from dataapi.graphql.functions import FunctionEntry
 from dataapi.graphql.inserts import cell, read_insert
 from dataapi.graphql.sources import Bounded
-from dataapi.graphql.views import TableView
+from dataapi.graphql.table_view import TableView
 from dataapi.query.algebra import AffectedCount, Condition, Output, Parameter, Records
 from dataapi.query.changes import Answer, Change, Modification, Step
 from dataapi.query.modifications import Cell, Delete, Insert, Recordset, Update

@@ -12,7 +12,7 @@ from dataapi.graphql.conditions import filter_condition
 from dataapi.graphql.identifiers import decode_cursor
 from dataapi.graphql.ordering import Order, read_order
 from dataapi.graphql.sources import Bounded, CursorPart, Leaf
-from dataapi.graphql.views import TableView
+from dataapi.graphql.table_view import TableView
 from dataapi.query.algebra import After, Condition, OrderTerm, Parameter
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataapi.graphql.views import RelatedField, TableView
+from dataapi.graphql.fields import RelatedField
+from dataapi.graphql.table_view import TableView
 from dataapi.query.algebra import Call, Condition, Join, Rows
 
 

@@ -19,8 +19,8 @@ from dataapi.catalog.names import Names
 from dataapi.graphql.entries import MutationEntries, QueryEntries
 from dataapi.graphql.functions import FunctionViews
 from dataapi.graphql.lazy import LazyMap, LazyObjectType
+from dataapi.graphql.role_view import RoleView
 from dataapi.graphql.types import TableTypes
-from dataapi.graphql.views import RoleView
 from dataapi.settings import Project
 
 

@@ -35,10 +35,12 @@ from dataapi.graphql.common import (
     paging_arguments,
 )
 from dataapi.graphql.features import FeatureTypes
+from dataapi.graphql.fields import RelatedField
 from dataapi.graphql.inputs import InputTypes
 from dataapi.graphql.lazy import LazyMap
+from dataapi.graphql.role_view import RoleView
 from dataapi.graphql.scalars import BIG_FLOAT, BIG_INT
-from dataapi.graphql.views import RelatedField, RoleView, TableView
+from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
 from dataapi.graphql.wrappers import list_of, required
 

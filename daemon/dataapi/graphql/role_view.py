@@ -1,0 +1,123 @@
+"""What one role sees of the catalog in GraphQL terms, found when it is asked for."""
+
+from __future__ import annotations
+
+from dataapi.catalog.model import Catalog, Type
+from dataapi.catalog.names import Names
+from dataapi.catalog.privileges import Privileges
+from dataapi.catalog.relationships import Relationships
+from dataapi.graphql.table_view import TableView
+from dataapi.graphql.wire import Wire
+
+
+class RoleView:
+    """A catalog as one role sees it.
+
+    :ivar non_null: a many-to-one relationship over NOT NULL columns is non-null
+        (``graphql-non-null-relationships``).
+    :ivar max_rows: the configured page cap (``db-max-rows``), None without one.
+    :ivar features: what ``graphql-features`` turns on for every table.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        names: Names,
+        role: str,
+        *,
+        non_null: bool = False,
+        max_rows: int | None = None,
+        features: frozenset[str] = frozenset(),
+        schemas: frozenset[str] | None = None,
+    ) -> None:
+        self.catalog = catalog
+        self.names = names
+        self.role = role
+        self.privileges = Privileges(catalog, role)
+        self.non_null = non_null
+        self.max_rows = max_rows
+        self.features = features
+        self._schemas = frozenset(catalog.search_path) if schemas is None else schemas
+        self._tables: dict[int, TableView | None] = {}
+
+    def introspectable(self) -> RoleView | None:
+        """Return the view of the schemas that allow introspection, None when none does."""
+        annotations = self.catalog.annotations
+        usable = frozenset(
+            name
+            for name in self._schemas
+            if annotations.schema(name).introspection and self.shows_schema(name)
+        )
+        if not usable:
+            return None
+        return self if usable == self._schemas else self._with(self.names, usable)
+
+    def apart(self) -> RoleView:
+        """Return the same view with nothing shared that is worked out on demand, for another thread."""
+        return self._with(Names(self.catalog, Relationships(self.catalog)), self._schemas)
+
+    def _with(self, names: Names, schemas: frozenset[str]) -> RoleView:
+        return RoleView(
+            self.catalog,
+            names,
+            self.role,
+            non_null=self.non_null,
+            max_rows=self.max_rows,
+            features=self.features,
+            schemas=schemas,
+        )
+
+    def uses(self, feature: str) -> bool:
+        """Whether a feature is on for any table."""
+        if feature in self.features:
+            return True
+        return any(feature in table.features for table in self.catalog.annotations.tables.values())
+
+    def table(self, oid: int) -> TableView | None:
+        """Return the view of a table, None when the role does not see it."""
+        if oid not in self._tables:
+            self._tables[oid] = self._view_of(oid)
+        return self._tables[oid]
+
+    def _view_of(self, oid: int) -> TableView | None:
+        table, name = self.catalog.tables.get(oid), self.catalog.base_names.get(oid)
+        if table is None or name is None or not self.shows_schema(table.schema):
+            return None
+        if not self.privileges.columns(table, "SELECT"):
+            return None
+        view = TableView(self, table, name)
+        # An object type needs a field.
+        return view if view.has_node_id or view.columns else None
+
+    def table_named(self, schema: str, name: str) -> TableView | None:
+        """Return the view of a table by its SQL name."""
+        oid = self.names.tables_by_name.get((schema, name))
+        return None if oid is None else self.table(oid)
+
+    def table_of_type(self, oid: int) -> TableView | None:
+        """Return the view of the table whose row type that is."""
+        found = self.catalog.types.get(oid)
+        return self.table(found.relation) if found is not None and found.relation else None
+
+    def table_by_type(self, name: str) -> TableView | None:
+        """Return the view of the table whose type has that name."""
+        oid = self.names.tables_by_type.get(name)
+        return None if oid is None else self.table(oid)
+
+    def table_by_field(self, name: str) -> TableView | None:
+        """Return the view of the table whose entry points begin with that name."""
+        oid = self.names.tables_by_field.get(name)
+        return None if oid is None else self.table(oid)
+
+    def enum(self, oid: int) -> Type | None:
+        """Return an enum type, None when the role does not see its schema."""
+        found = self.catalog.types[oid]
+        return found if self.shows_schema(found.schema) else None
+
+    def shows_schema(self, name: str) -> bool:
+        """Whether the view shows a schema and the role may use it."""
+        return name in self._schemas and self.privileges.can_use_schema(name)
+
+    def shows(self, wire: Wire) -> bool:
+        """Whether the type of a value is in a schema that this view shows."""
+        return not wire.enum or self.enum(wire.enum) is not None
