@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.query.algebra import ColumnOf, Join, Many, Object, One, Output, Parameter, Rows, Text, Value
+from dataapi.query.algebra import ColumnOf, Join, Parameter, Rows
+from dataapi.query.results import Many, Object, One, Output, Text, Value
 from dataapi.query.sql import Compiled, compile_rows
 from support.catalog import load_catalog, table_named
 

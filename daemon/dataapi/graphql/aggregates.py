@@ -14,19 +14,8 @@ from dataapi.graphql.scalars import BIG_FLOAT, BIG_INT
 from dataapi.graphql.sources import Bounded
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
-from dataapi.query.algebra import (
-    AggregateFunction,
-    AggregateOf,
-    AggregateValue,
-    ColumnOf,
-    Condition,
-    Expression,
-    Form,
-    Null,
-    Output,
-    Parameter,
-    Value,
-)
+from dataapi.query.algebra import AggregateFunction, AggregateOf, ColumnOf, Condition, Expression, Parameter
+from dataapi.query.results import AggregateValue, Form, Null, Output, Value
 
 _FUNCTIONS = {
     "sum": AggregateFunction.SUM,

@@ -10,16 +10,8 @@ from dataapi.graphql.arguments import Tree
 from dataapi.graphql.compiler import Compiler
 from dataapi.graphql.functions import Candidate, FunctionArgument, FunctionEntry, Shape, arguments_error
 from dataapi.graphql.wire import encoder
-from dataapi.query.algebra import (
-    Call,
-    CallArgument,
-    FunctionValue,
-    FunctionValues,
-    FunctionVoid,
-    Output,
-    Parameter,
-    Rows,
-)
+from dataapi.query.algebra import Call, CallArgument, Parameter, Rows
+from dataapi.query.results import FunctionValue, FunctionValues, FunctionVoid, Output
 
 
 def function_output(

@@ -26,10 +26,15 @@ from dataapi.graphql.wire import encode_value
 from dataapi.query.algebra import (
     AggregateFunction,
     AggregateOf,
-    AggregateValue,
     And,
     ColumnOf,
     ComputedOf,
+    OrderTerm,
+    Parameter,
+    Rows,
+)
+from dataapi.query.results import (
+    AggregateValue,
     Connection,
     Cursor,
     Edges,
@@ -40,11 +45,8 @@ from dataapi.query.algebra import (
     Null,
     Object,
     One,
-    OrderTerm,
     Output,
     PageFact,
-    Parameter,
-    Rows,
     Summary,
     Text,
     Value,

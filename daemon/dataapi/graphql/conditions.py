@@ -25,7 +25,6 @@ from dataapi.query.algebra import (
     Condition,
     Exists,
     Expression,
-    Form,
     IsNull,
     JsonbOf,
     JsonKind,
@@ -38,6 +37,7 @@ from dataapi.query.algebra import (
     TextSearch,
 )
 from dataapi.query.expressions import is_builtin
+from dataapi.query.results import Form
 
 _PATTERNS = frozenset({Operator.LIKE, Operator.ILIKE, Operator.REGEX, Operator.IREGEX, Operator.STARTS_WITH})
 

@@ -19,7 +19,7 @@ from dataapi.graphql.role_view import RoleView
 from dataapi.graphql.scalars import OPAQUE
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire, wire_of
-from dataapi.query.algebra import Form
+from dataapi.query.results import Form
 from dataapi.query.writer import qualified
 
 COLLECTION_ARGUMENTS = frozenset({"first", "last", "before", "after", "offset", "filter", "orderBy"})

@@ -19,8 +19,9 @@ from dataapi.graphql.functions import FunctionEntry
 from dataapi.graphql.mutations import ROOT, mutation_step
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.sources import Fixed, Variables
-from dataapi.query.algebra import Instant, JsonText, Key, Object, Output, Parameter, Rows, Text
+from dataapi.query.algebra import Parameter, Rows
 from dataapi.query.changes import Answer, Step, compile_changes
+from dataapi.query.results import Instant, JsonText, Key, Object, Output, Text
 from dataapi.query.sql import Compiled, compile_query
 
 INTROSPECTION = frozenset({"__schema", "__type"})

@@ -16,7 +16,7 @@ from dataapi.catalog.model import Catalog, Type, TypeKind
 from dataapi.catalog.names import enum_values
 from dataapi.database.quoting import quote_identifier
 from dataapi.graphql import scalars
-from dataapi.query.algebra import Form
+from dataapi.query.results import Form
 
 Labels = tuple[tuple[str, str], ...]
 

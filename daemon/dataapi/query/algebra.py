@@ -1,8 +1,9 @@
-"""The algebra that both APIs compile to: what to read or change, and how to answer it.
+"""The algebra that both APIs compile to: which rows, in which order, under which conditions.
 
-A front end (GraphQL, REST) turns a request into these values; ``sql`` turns them into one
-statement.  They hold catalog objects, fixed words and ``Parameter``s; a value of a request
-appears only behind a ``Parameter``, whose source the front end resolves when it binds.
+A front end (GraphQL, REST) turns a request into these values and says by ``results`` what is
+answered; ``sql`` turns them into one statement.  They hold catalog objects, fixed words and
+``Parameter``s; a value of a request appears only behind a ``Parameter``, whose source the front
+end resolves when it binds.
 """
 
 from __future__ import annotations
@@ -100,6 +101,18 @@ class JsonMemberOf:
     expression: Expression
     path: Parameter
     kind: JsonKind
+
+
+class AggregateFunction(Enum):
+    """An aggregate; its value is the SQL function."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+    EVERY = "bool_and"
+    SOME = "bool_or"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,242 +316,3 @@ class Rows:
     offset: Parameter | None = None
     unique: bool = False
     kept: str | None = None
-
-
-# ---------------------------------------------------------------- output
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A fixed text, such as a type's name; never a request's."""
-
-    text: str
-
-
-Key = Text | Parameter
-"""An output member's name: a name of the schema, or a client's alias behind a parameter."""
-
-
-class Form(Enum):
-    """How a value is written to JSON."""
-
-    JSON = "json"
-    """As PostgreSQL's ``to_json`` writes it."""
-    TEXT = "text"
-    """Its text form, as a JSON string."""
-    TEXT_ARRAY = "text[]"
-    """A list of its elements' text forms."""
-    ENUM = "enum"
-    """An enum label, renamed."""
-    ENUM_ARRAY = "enum[]"
-    """A list of enum labels, renamed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An expression of the current row.
-
-    :ivar labels: for the enum forms, ``(label, shown)`` where they differ.
-    """
-
-    expression: Expression
-    form: Form = Form.JSON
-    labels: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionValue:
-    """The scalar or array result of a function call."""
-
-    call: Call
-    form: Form = Form.JSON
-    labels: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionValues:
-    """The results of a function that returns a set of scalars, as a list."""
-
-    call: Call
-    form: Form = Form.JSON
-    labels: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionVoid:
-    """Null, after calling a function for what it does."""
-
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class JsonText:
-    """JSON that was made elsewhere, behind a ``json`` parameter."""
-
-    parameter: Parameter
-
-
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """The transaction's time."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeId:
-    """The current row's node id (reference/graphql.md 1.4)."""
-
-    schema: str
-    table: str
-    key: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """The current row's position in an order (reference/graphql.md 1.4)."""
-
-    order: tuple[OrderTerm, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Object:
-    """A JSON object, its members in order."""
-
-    members: tuple[tuple[Key, Output], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Null:
-    """JSON null."""
-
-
-@dataclass(frozen=True, slots=True)
-class One:
-    """An output of the one row, null when there is none."""
-
-    rows: Rows
-    output: Output
-
-
-@dataclass(frozen=True, slots=True)
-class Many:
-    """A JSON array with an output of each row."""
-
-    rows: Rows
-    output: Output
-
-
-class AggregateFunction(Enum):
-    """An aggregate; its value is the SQL function."""
-
-    COUNT = "count"
-    SUM = "sum"
-    AVG = "avg"
-    MIN = "min"
-    MAX = "max"
-    EVERY = "bool_and"
-    SOME = "bool_or"
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateValue:
-    """An aggregate as a value."""
-
-    aggregate: AggregateOf
-    form: Form = Form.JSON
-    labels: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PageFact:
-    """A fact about a page, of which ``pageInfo`` is made."""
-
-    which: Fact
-
-
-class Fact(Enum):
-    """What a ``PageFact`` tells."""
-
-    START_CURSOR = "startCursor"
-    END_CURSOR = "endCursor"
-    HAS_NEXT_PAGE = "hasNextPage"
-    HAS_PREVIOUS_PAGE = "hasPreviousPage"
-
-
-@dataclass(frozen=True, slots=True)
-class Edges:
-    """The page's rows, each as the output says, in the page's order."""
-
-    output: Output
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Outputs made of aggregates over all rows that match, whatever the page."""
-
-    output: Output
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """A page of rows with what surrounds it; ``Edges``, ``PageFact`` and ``Summary`` live only inside one.
-
-    :ivar rows: ``where`` without the page's position; ``order`` in the forward direction.
-    :ivar position: the position behind which the page begins, in the direction of paging
-        (with reversed terms when the page is taken backward).
-    :ivar backward: the page is the last rows of the order (``last``/``before``).
-    """
-
-    rows: Rows
-    output: Object
-    position: After | None = None
-    backward: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """A list with an output of each group of the matching rows; lives only inside a connection.
-
-    :ivar keys: what the rows are grouped and the groups ordered by.
-    """
-
-    keys: tuple[Expression, ...]
-    having: Condition | None
-    limit: Parameter | int
-    output: Output
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The rows that a change affected; lives only inside a change's output."""
-
-    output: Output
-
-
-@dataclass(frozen=True, slots=True)
-class AffectedCount:
-    """How many rows a change affected; lives only inside a change's output."""
-
-
-Output = (
-    Text
-    | Value
-    | FunctionValue
-    | FunctionValues
-    | FunctionVoid
-    | JsonText
-    | Instant
-    | NodeId
-    | Cursor
-    | Object
-    | Null
-    | One
-    | Many
-    | AggregateValue
-    | PageFact
-    | Edges
-    | Summary
-    | Connection
-    | Groups
-    | Records
-    | AffectedCount
-)

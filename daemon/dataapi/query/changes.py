@@ -12,24 +12,14 @@ from dataclasses import dataclass
 
 from dataapi.database.message import Statement
 from dataapi.database.quoting import quote_identifier, quote_literal
-from dataapi.query.algebra import (
-    AffectedCount,
-    ColumnOf,
-    Key,
-    NodeId,
-    Object,
-    Output,
-    Parameter,
-    Records,
-    Text,
-    Value,
-)
+from dataapi.query.algebra import ColumnOf, Parameter
 from dataapi.query.expressions import is_builtin, operator_sql
 from dataapi.query.forms import build_object
 from dataapi.query.kept import keep_rows
 from dataapi.query.modifications import Delete, Insert, Update, modify_sql
 from dataapi.query.nested import NestedInsert, nested_queries
 from dataapi.query.outputs import key_sql, output_sql
+from dataapi.query.results import AffectedCount, Key, NodeId, Object, Output, Records, Text, Value
 from dataapi.query.sql import Compiled
 from dataapi.query.writer import Row, Writer, qualified
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataapi.database.quoting import quote_literal
-from dataapi.query.algebra import Form
+from dataapi.query.results import Form
 
 MEMBERS_PER_CALL = 50
 """A function takes 100 arguments, so ``json_build_object`` makes at most 50 members."""

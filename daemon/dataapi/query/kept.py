@@ -12,8 +12,9 @@ from dataclasses import replace
 from dataapi.catalog.model import Volatility
 from dataapi.database.message import Statement
 from dataapi.database.quoting import quote_literal
-from dataapi.query.algebra import ColumnOf, Connection, NodeId, Object, One, Output, Rows, Text, Value
+from dataapi.query.algebra import ColumnOf, Rows
 from dataapi.query.expressions import source_sql
+from dataapi.query.results import Connection, NodeId, Object, One, Output, Text, Value
 from dataapi.query.sql import Compiled
 from dataapi.query.writer import Row, Writer
 

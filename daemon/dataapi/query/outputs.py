@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataapi.database.quoting import quote_identifier, quote_literal
-from dataapi.query.algebra import (
+from dataapi.query.algebra import OrderTerm, Parameter, Rows
+from dataapi.query.expressions import call_sql, condition_sql, expression_sql, order_sql, source_sql
+from dataapi.query.forms import Labels, base64_sql, build_object, form_sql
+from dataapi.query.results import (
     AggregateValue,
     Connection,
     Cursor,
@@ -22,17 +25,12 @@ from dataapi.query.algebra import (
     Null,
     Object,
     One,
-    OrderTerm,
     Output,
     PageFact,
-    Parameter,
-    Rows,
     Summary,
     Text,
     Value,
 )
-from dataapi.query.expressions import call_sql, condition_sql, expression_sql, order_sql, source_sql
-from dataapi.query.forms import Labels, base64_sql, build_object, form_sql
 from dataapi.query.writer import Row, Writer
 
 MOST_COLUMNS = 1600

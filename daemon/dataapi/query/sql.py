@@ -6,9 +6,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 from dataapi.database.message import Statement
-from dataapi.query.algebra import Output, Rows
+from dataapi.query.algebra import Rows
 from dataapi.query.expressions import source_sql
 from dataapi.query.outputs import output_sql, page_sql
+from dataapi.query.results import Output
 from dataapi.query.writer import Row, Writer
 
 

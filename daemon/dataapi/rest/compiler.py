@@ -7,20 +7,8 @@ from dataclasses import dataclass
 
 from dataapi.catalog.model import Column, Table
 from dataapi.errors import ApiError
-from dataapi.query.algebra import (
-    ColumnOf,
-    Join,
-    Key,
-    Many,
-    Object,
-    One,
-    OrderTerm,
-    Output,
-    Parameter,
-    Rows,
-    Text,
-    Value,
-)
+from dataapi.query.algebra import ColumnOf, Join, OrderTerm, Parameter, Rows
+from dataapi.query.results import Key, Many, Object, One, Output, Text, Value
 from dataapi.query.sql import Compiled, compile_rows
 from dataapi.rest.grammar import parse_order, parse_select
 from dataapi.rest.ranges import Window
