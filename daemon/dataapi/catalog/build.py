@@ -30,6 +30,7 @@ from dataapi.catalog.model import (
     UniqueKey,
     Volatility,
 )
+from dataapi.database.render import may_travel
 
 Document = Mapping[str, Sequence[Any]]
 
@@ -258,7 +259,7 @@ def _role(row: Any) -> Role:
         name=name,
         superuser=superuser,
         grantees=frozenset({0, int(oid), *map(int, memberships)}),
-        settings=tuple(dict(_pairs(settings)).items()),
+        settings=tuple({name: value for name, value in _pairs(settings) if may_travel(name)}.items()),
     )
 
 

@@ -186,15 +186,17 @@ assumable as (
     where pg_has_role(session_user, r.oid,
         case when current_setting('server_version_num')::int >= 160000 then 'SET' else 'MEMBER' end)
 ),
--- A setting that only a superuser may make would fail every request of the role.
+-- A setting that the role may not make itself would fail every request of it: superusers' settings, and
+-- what pg_settings hides (a custom setting, which it need not know, has a period in its name).
 setting as (
     select s.setrole, s.setdatabase, pair.value, pair.position
     from pg_db_role_setting s
     cross join lateral unnest(s.setconfig) with ordinality as pair(value, position)
     left join pg_settings known on lower(known.name) = lower(split_part(pair.value, '=', 1))
     where s.setdatabase in (0, (select oid from pg_database where datname = current_database()))
-      and (known.context is null or known.context = 'user'
-           or known.context = 'superuser' and (select rolsuper from pg_roles where rolname = session_user))
+      and (known.context is null and strpos(pair.value, '.') between 2 and strpos(pair.value, '=')
+           or known.context = 'user'
+           or known.context = 'superuser' and (select rolsuper from pg_roles where pg_roles.oid = s.setrole))
 ),
 roles as (
     select json_build_array(

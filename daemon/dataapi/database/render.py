@@ -12,7 +12,8 @@ from functools import lru_cache
 from dataapi.database.quoting import quote_identifier
 
 _SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
-_IDENTITY = frozenset({"role", "session_authorization", "transaction_read_only"})
+# The identity just taken on, what a message promises, and the encoding that answers are read in.
+_OURS = frozenset({"role", "session_authorization", "transaction_read_only", "client_encoding"})
 # What may hold a ``$1`` that is no slot comes first: strings, quoted names, dollar quotes, comments, names.
 _TOKEN = re.compile(
     r"""
@@ -45,16 +46,21 @@ class Template:
         return [values[index] for index in self.order]
 
 
+def may_travel(name: str) -> bool:
+    """Whether a setting of this name may be made for a caller's transaction."""
+    return _SETTING.fullmatch(name) is not None and name.lower() not in _OURS
+
+
 @lru_cache(maxsize=1024)
 def opening(names: tuple[str, ...], read_only: bool) -> str:
     """Return the statement that takes on a role and makes settings for its transaction alone.
 
     Its places take the role and then each setting's value.  Raises ``ValueError`` for a name
-    that is no setting's, and for one that would change the identity just taken on.
+    that may not travel.
     """
     calls = ["set_config('role',%s,true)"]
     for name in names:
-        if not _SETTING.fullmatch(name) or name.lower() in _IDENTITY:
+        if not may_travel(name):
             raise ValueError(f"Not a setting that may travel with a statement: {name!r}")
         calls.append(f"set_config('{name}',%s,true)")
     if read_only:

@@ -39,9 +39,12 @@ class Writer:
         return slot
 
     def alias(self) -> str:
-        """Return an alias that this statement has not used yet."""
+        """Return an alias that this statement has not used yet, in quotes.
+
+        No column is called so: a bare alias means the whole row only where no column has its name.
+        """
         self._aliases += 1
-        return f"t{self._aliases}"
+        return f'"t~{self._aliases}"'
 
 
 class Row:
