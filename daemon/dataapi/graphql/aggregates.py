@@ -15,7 +15,7 @@ from dataapi.graphql.sources import Bounded
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
 from dataapi.query.algebra import AggregateFunction, AggregateOf, ColumnOf, Condition, Expression, Parameter
-from dataapi.query.results import AggregateValue, Form, Null, Output, Value
+from dataapi.query.results import Form, Null, Output, Value
 
 _FUNCTIONS = {
     "sum": AggregateFunction.SUM,
@@ -41,10 +41,10 @@ def aggregate_value(name: str, field: ColumnField) -> Output:
     """Return the output of a column's aggregate (specification, Aggregates: result types)."""
     aggregate = aggregate_of(name, field)
     if name in ("sum", "avg"):
-        return AggregateValue(aggregate, Form.TEXT)
+        return Value(aggregate, Form.TEXT)
     if name == "countDistinct":
-        return AggregateValue(aggregate)
-    return AggregateValue(aggregate, field.wire.form, field.wire.labels)
+        return Value(aggregate)
+    return Value(aggregate, field.wire.form, field.wire.labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ from dataapi.query.algebra import (
     Rows,
 )
 from dataapi.query.results import (
-    AggregateValue,
     Connection,
     Cursor,
     Edges,
@@ -223,7 +222,7 @@ class Compiler:
             case "pageInfo":
                 return self.members("PageInfo", nodes, lambda n: PageFact(Fact(n[0].name.value)))
             case "totalCount":
-                return Summary(AggregateValue(COUNT))
+                return Summary(Value(COUNT))
             case "groupBy":
                 return self._groups(view, nodes)
             case _:
@@ -237,7 +236,7 @@ class Compiler:
     def _aggregate(self, view: TableView, nodes: list[FieldNode]) -> Output:
         name = nodes[0].name.value
         if name == "count":
-            return AggregateValue(COUNT)
+            return Value(COUNT)
         type_name = f"{view.name}{name[0].upper()}{name[1:]}AggregateResult"
         return self.members(
             type_name, nodes, lambda n: aggregate_value(name, view.columns_by_name[n[0].name.value])

@@ -5,7 +5,6 @@ The table is reference/graphql.md 1.3; composite types have no GraphQL type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -16,9 +15,9 @@ from dataapi.catalog.model import Catalog, Type, TypeKind
 from dataapi.catalog.names import enum_values
 from dataapi.database.quoting import quote_identifier
 from dataapi.graphql import scalars
-from dataapi.query.results import Form
-
-Labels = tuple[tuple[str, str], ...]
+from dataapi.graphql.sources import Encode
+from dataapi.query.results import Form, Labels
+from dataapi.query.writer import qualified
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def wire_of(catalog: Catalog, oid: int, typmod: int = -1) -> Wire | None:
         wire = wire_of(catalog, found.base, typmod)
         if wire is None or wire.is_list or not wire.enum:
             return wire
-        return replace(wire, compare_as=_qualified(catalog.types[found.base]))
+        return replace(wire, compare_as=qualified(catalog.types[found.base]))
     if found.kind is not TypeKind.ARRAY or found.name in _VECTORS:
         return _single(catalog, found, typmod)
     element = wire_of(catalog, found.element, typmod)
@@ -169,13 +168,6 @@ def _parameter(found: Type) -> str:
     The name of another type could be in a schema that the role may not use.
     """
     return f"pg_catalog.{quote_identifier(found.name)}" if found.schema == "pg_catalog" else "unknown"
-
-
-def _qualified(found: Type) -> str:
-    return f"{quote_identifier(found.schema)}.{quote_identifier(found.name)}"
-
-
-Encode = Callable[[Any], str]
 
 
 def encode_value(value: Any) -> str:

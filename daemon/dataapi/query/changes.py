@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataapi.database.message import Statement
 from dataapi.database.quoting import quote_identifier, quote_literal
-from dataapi.query.algebra import ColumnOf, Parameter
+from dataapi.query.algebra import Parameter
 from dataapi.query.expressions import is_builtin, operator_sql
 from dataapi.query.forms import build_object
-from dataapi.query.kept import keep_rows
+from dataapi.query.kept import keep_rows, shows_only_itself
 from dataapi.query.modifications import Delete, Insert, Update, modify_sql
 from dataapi.query.nested import NestedInsert, nested_queries
 from dataapi.query.outputs import key_sql, output_sql
-from dataapi.query.results import AffectedCount, Key, NodeId, Object, Output, Records, Text, Value
-from dataapi.query.sql import Compiled
+from dataapi.query.results import AffectedCount, Key, Object, Output, Records
+from dataapi.query.sql import Compiled, compiled
 from dataapi.query.writer import Row, Writer, qualified
 
 RAISED = "~dataapi~"
@@ -68,20 +67,20 @@ def compile_changes(steps: tuple[tuple[Key, Step], ...]) -> tuple[Compiled, ...]
         statements += before
         json = f"coalesce(pg_catalog.to_json({answer.text})::text, 'null')"
         kept = f"select pg_catalog.set_config({quote_literal(_result(number))}, {json}, true)"
-        statements.append(_compiled(answer.prefix + kept, answer.writer))
+        statements.append(compiled(answer.prefix + kept, answer.writer))
     writer = Writer()
     members = [
         (key_sql(writer, key), f"pg_catalog.current_setting({quote_literal(_result(number))})::json")
         for number, (key, _) in enumerate(steps)
     ]
-    statements.append(_compiled(f"select {build_object(members)}::text", writer))
+    statements.append(compiled(f"select {build_object(members)}::text", writer))
     return tuple(statements)
 
 
 def _single(key: Key, step: Step) -> tuple[Compiled, ...]:
     *before, answer = _step_statements(0, step)
     member = build_object([(key_sql(answer.writer, key), answer.text)])
-    return (*before, _compiled(f"{answer.prefix}select {member}::text", answer.writer))
+    return (*before, compiled(f"{answer.prefix}select {member}::text", answer.writer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +96,6 @@ class _Pending:
     text: str
 
 
-def _compiled(text: str, writer: Writer) -> Compiled:
-    return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))
-
-
 def _result(number: int) -> str:
     return f"dataapi.result{number}"
 
@@ -113,22 +108,9 @@ def _step_statements(number: int, step: Step) -> tuple[*tuple[Compiled, ...], _P
             return (_Pending(writer, "", output_sql(writer, step.output, None)),)
         calling, output = kept
         return calling, _Pending(writer, "", output_sql(writer, output, None))
-    if step.key and not isinstance(step.change, Delete) and not _shows_only_itself(step.output):
+    if step.key and not isinstance(step.change, Delete) and not shows_only_itself(step.output):
         return _in_two(number, step)
     return (_in_one(step),)
-
-
-def _shows_only_itself(output: Output) -> bool:
-    """Whether an output needs nothing but the changed row's own columns."""
-    match output:
-        case Object(members):
-            return all(_shows_only_itself(value) for _, value in members)
-        case Records(inner):
-            return _shows_only_itself(inner)
-        case Value(ColumnOf()) | Text() | NodeId() | AffectedCount():
-            return True
-        case _:
-            return False
 
 
 # ---------------------------------------------------------------- in one statement
@@ -221,7 +203,7 @@ def _modify_and_keep(change: Change, keys: str, count: str) -> Compiled:
         f"pg_catalog.set_config({quote_literal(keys)}, coalesce({listed}, '[]')::text, true) "
         f"from {changed}"
     )
-    return _compiled(text, writer)
+    return compiled(text, writer)
 
 
 def _read_again(change: Change, keys: str, count: str) -> _Pending:

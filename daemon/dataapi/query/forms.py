@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataapi.database.quoting import quote_literal
-from dataapi.query.results import Form
+from dataapi.query.results import Form, Labels
 
 MEMBERS_PER_CALL = 50
 """A function takes 100 arguments, so ``json_build_object`` makes at most 50 members."""
-
-Labels = tuple[tuple[str, str], ...]
 
 
 def build_object(members: list[tuple[str, str]]) -> str:

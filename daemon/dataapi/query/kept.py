@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dataapi.catalog.model import Volatility
-from dataapi.database.message import Statement
 from dataapi.database.quoting import quote_literal
 from dataapi.query.algebra import ColumnOf, Rows
 from dataapi.query.expressions import source_sql
-from dataapi.query.results import Connection, NodeId, Object, One, Output, Text, Value
-from dataapi.query.sql import Compiled
+from dataapi.query.results import AffectedCount, Connection, NodeId, Object, One, Output, Records, Text, Value
+from dataapi.query.sql import Compiled, compiled
 from dataapi.query.writer import Row, Writer
 
 
@@ -28,7 +27,7 @@ def keep_rows(output: Output, setting: str) -> tuple[Compiled, Output] | None:
     :param setting: the name of the transaction's setting that holds the rows.
     """
     match output:
-        case One(rows, inner) if _changes(rows) and not _shows_only_itself(inner):
+        case One(rows, inner) if _changes(rows) and not shows_only_itself(inner):
             return _keeping(rows, setting), replace(output, rows=_kept(rows, setting))
         case Connection(rows) if _changes(rows):
             return _keeping(rows, setting), replace(output, rows=_kept(rows, setting))
@@ -40,11 +39,14 @@ def _changes(rows: Rows) -> bool:
     return rows.call is not None and rows.call.function.volatility is Volatility.VOLATILE
 
 
-def _shows_only_itself(output: Output) -> bool:
+def shows_only_itself(output: Output) -> bool:
+    """Whether an output needs nothing but the row's own columns."""
     match output:
         case Object(members):
-            return all(_shows_only_itself(value) for _, value in members)
-        case Value(ColumnOf()) | Text() | NodeId():
+            return all(shows_only_itself(value) for _, value in members)
+        case Records(inner):
+            return shows_only_itself(inner)
+        case Value(ColumnOf()) | Text() | NodeId() | AffectedCount():
             return True
         case _:
             return False
@@ -60,4 +62,4 @@ def _keeping(rows: Rows, setting: str) -> Compiled:
     source = source_sql(writer, Rows(rows.table, call=rows.call), row, None)
     kept = f"coalesce(pg_catalog.array_agg({row.whole()})::text, '{{}}')"
     text = f"select pg_catalog.set_config({quote_literal(setting)}, {kept}, true) from {source}"
-    return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))
+    return compiled(text, writer)

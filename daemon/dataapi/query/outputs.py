@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.query.algebra import OrderTerm, Parameter, Rows
 from dataapi.query.expressions import call_sql, condition_sql, expression_sql, order_sql, source_sql
-from dataapi.query.forms import Labels, base64_sql, build_object, form_sql
+from dataapi.query.forms import base64_sql, build_object, form_sql
 from dataapi.query.results import (
-    AggregateValue,
     Connection,
     Cursor,
     Edges,
@@ -20,6 +19,7 @@ from dataapi.query.results import (
     Instant,
     JsonText,
     Key,
+    Labels,
     Many,
     NodeId,
     Null,
@@ -73,8 +73,6 @@ def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
             return _one_sql(writer, rows, inner, row)
         case Many(rows, inner):
             return _many_sql(writer, rows, inner, row)
-        case AggregateValue(aggregate, form, labels):
-            return form_sql(expression_sql(writer, aggregate, _in_scope(row)), form, labels)
         case Connection():
             return _ConnectionWriter(writer, output, row).sql()
         case _:

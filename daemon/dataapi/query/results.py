@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from dataapi.query.algebra import After, AggregateOf, Call, Condition, Expression, OrderTerm, Parameter, Rows
+from dataapi.query.algebra import After, Call, Condition, Expression, OrderTerm, Parameter, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,17 @@ class Form(Enum):
     """A list of enum labels, renamed."""
 
 
+Labels = tuple[tuple[str, str], ...]
+"""For the enum forms, ``(label, shown)`` where they differ."""
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An expression of the current row.
-
-    :ivar labels: for the enum forms, ``(label, shown)`` where they differ.
-    """
+    """An expression of the current row, or of the group in scope."""
 
     expression: Expression
     form: Form = Form.JSON
-    labels: tuple[tuple[str, str], ...] = ()
+    labels: Labels = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class FunctionValue:
 
     call: Call
     form: Form = Form.JSON
-    labels: tuple[tuple[str, str], ...] = ()
+    labels: Labels = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class FunctionValues:
 
     call: Call
     form: Form = Form.JSON
-    labels: tuple[tuple[str, str], ...] = ()
+    labels: Labels = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +129,6 @@ class Many:
 
     rows: Rows
     output: Output
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateValue:
-    """An aggregate as a value."""
-
-    aggregate: AggregateOf
-    form: Form = Form.JSON
-    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +216,6 @@ Output = (
     | Null
     | One
     | Many
-    | AggregateValue
     | PageFact
     | Edges
     | Summary

@@ -25,11 +25,15 @@ class Compiled:
         return replace(self, statement=replace(self.statement, prepared=False))
 
 
+def compiled(text: str, writer: Writer) -> Compiled:
+    """Return the statement of a text with the slots that were written into it."""
+    return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))
+
+
 def compile_query(output: Output) -> Compiled:
     """Return the statement whose single row and column is the output's JSON text."""
     writer = Writer()
-    text = f"select {output_sql(writer, output, None)}::text"
-    return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))
+    return compiled(f"select {output_sql(writer, output, None)}::text", writer)
 
 
 def compile_rows(rows: Rows, output: Output, *, counted: bool = False) -> Compiled:
@@ -42,5 +46,4 @@ def compile_rows(rows: Rows, output: Output, *, counted: bool = False) -> Compil
     total = "null::bigint"
     if counted:
         total = f"(select pg_catalog.count(*) from {source_sql(writer, rows, Row(writer.alias()), None)})"
-    text = f"select {array}, pg_catalog.count(*), {total} from {page}"
-    return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))
+    return compiled(f"select {array}, pg_catalog.count(*), {total} from {page}", writer)

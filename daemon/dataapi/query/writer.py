@@ -1,4 +1,4 @@
-"""The ground of the SQL generator: quoting, slots and the rows in scope."""
+"""The ground of the SQL generator: qualified names, slots and the rows in scope."""
 
 from __future__ import annotations
 
