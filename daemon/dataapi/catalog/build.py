@@ -80,7 +80,7 @@ class _Builder:
         for text, grants in document.get("acls", ()):
             self._acls[text] = tuple((int(grantee), frozenset(words)) for grantee, words in grants)
         self._schemas = {int(oid): name for oid, name, *_ in document.get("schemas", ())}
-        # type oid -> (kind, base type oid, typmod, not null, name)
+        # By oid: the base type, the type modifier, and whether NULL is forbidden.
         self._domains = {
             int(row[0]): (int(row[5]), row[6], row[7]) for row in document.get("types", ()) if row[3] == "d"
         }
@@ -165,10 +165,10 @@ class _Builder:
         return oid, typmod, not_null
 
     def _table(self, row: Any) -> Table:
-        (oid, schema, name, kind, type_, row_security, events, rows, parent, comment, owner, acl) = row[:12]
-        columns = tuple(self._column(column) for column in row[12])
+        (oid, schema, name, kind, type_, row_security, events, parent, comment, owner, acl) = row[:11]
+        columns = tuple(self._column(column) for column in row[11])
         numbers = {column.number: column.name for column in columns}
-        keys = tuple(row[13])
+        keys = tuple(row[12])
         if kind == TableKind.MATERIALIZED_VIEW.value:
             events = 0
         elif kind in (TableKind.ORDINARY.value, TableKind.PARTITIONED.value):
@@ -186,8 +186,7 @@ class _Builder:
             insertable=bool(events & _INSERT),
             updatable=bool(events & _UPDATE),
             deletable=bool(events & _DELETE),
-            updatable_columns=_updatable_columns(row[12]),
-            estimated_rows=float(rows),
+            updatable_columns=_updatable_columns(row[11]),
             comment=comment,
             owner=int(owner),
             acl=self._acls[acl],

@@ -135,7 +135,6 @@ class Table:
     :ivar insertable, updatable, deletable: what ``pg_relation_is_updatable`` allows (always
         True for ordinary and partitioned tables).
     :ivar updatable_columns: for views, the columns that take writes; None when all do.
-    :ivar estimated_rows: ``reltuples``, -1 when never analyzed.
     :ivar partition_of: the partitioned parent's oid for a partition, else 0; the parent need not be exposed.
     """
 
@@ -152,7 +151,6 @@ class Table:
     updatable: bool
     deletable: bool
     updatable_columns: frozenset[str] | None
-    estimated_rows: float
     comment: str | None
     owner: int
     acl: Acl
@@ -289,7 +287,7 @@ class Catalog:
     roles: Mapping[str, Role]
     read_all: int = 0
     write_all: int = 0
-    problems: tuple[Problem, ...] = field(default=())
+    problems: tuple[Problem, ...] = ()
     annotations: Annotations = field(default_factory=Annotations)
     base_names: Mapping[int, str] = field(default_factory=dict)
 

@@ -175,10 +175,6 @@ class Names:
         """The oids of tables by their schema's and their own SQL name."""
         return {(table.schema, table.name): oid for oid, table in self._catalog.tables.items()}
 
-    def base_type(self, oid: int) -> str | None:
-        """Return the type name of a table or enum; None when it has no key or no valid name."""
-        return self._catalog.base_names.get(oid)
-
     def fields(self, table: int) -> FieldNames:
         """Return the field names of a table's object type."""
         found = self._fields.get(table)

@@ -21,7 +21,7 @@ path as materialized (
 ),
 relation as materialized (
     select c.oid, c.relname, c.relkind, c.relnamespace, c.reltype, c.relowner, c.relrowsecurity,
-           c.reltuples, c.relispartition, path.position,
+           c.relispartition, path.position,
            coalesce(c.relacl, acldefault('r', c.relowner)) as acl,
            case when c.relkind in ('v', 'f') then pg_relation_is_updatable(c.oid, true) end as events
     from pg_class c
@@ -72,7 +72,7 @@ keys as (
 tables as (
     select json_build_array(
                r.oid, r.relnamespace, r.relname, r.relkind, r.reltype, r.relrowsecurity, r.events,
-               r.reltuples, coalesce(h.inhparent, 0), d.description, r.relowner, r.acl::text,
+               coalesce(h.inhparent, 0), d.description, r.relowner, r.acl::text,
                coalesce(columns.body, '[]'), coalesce(keys.body, '[]')
            ) as item,
            row_number() over (order by r.position, r.relname) as number
