@@ -51,9 +51,7 @@ def filter_condition(view: TableView, tree: Tree) -> Condition | None:
         condition = _member_condition(view, name, member)
         if condition is not None:
             conditions.append(condition)
-    if not conditions:
-        return None
-    return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
+    return all_of(conditions)
 
 
 def _member_condition(view: TableView, name: str, member: Tree) -> Condition | None:

@@ -14,7 +14,6 @@ from graphql import (
     FragmentDefinitionNode,
     GraphQLError,
     GraphQLNonNull,
-    GraphQLSyntaxError,
     OperationDefinitionNode,
     OperationType,
     Undefined,
@@ -236,8 +235,6 @@ def _parse(text: str, limits: Limits) -> DocumentNode:
     try:
         check_length(text)
         return parse(text, max_lexical_tokens=limits.tokens)
-    except GraphQLSyntaxError as error:
-        raise Rejected(Stage.PARSE, error) from None
     except GraphQLError as error:
         raise Rejected(Stage.PARSE, error) from None
     except RecursionError:

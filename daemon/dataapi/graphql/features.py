@@ -25,6 +25,7 @@ from graphql import (
 )
 
 from dataapi.catalog.directives import is_enum_value
+from dataapi.catalog.names import lower_first
 from dataapi.graphql.common import COMMON_TYPES, FILTER_IS, FILTER_OPERATORS, ORDER_BY_DIRECTION, filter_type
 from dataapi.graphql.fields import ColumnField
 from dataapi.graphql.scalars import JSON
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 _COMMON: dict[str, Any] = COMMON_TYPES
 
-AGGREGATES = ("count", "sum", "avg", "min", "max", "countDistinct")
+_AGGREGATES = ("Sum", "Avg", "Min", "Max", "CountDistinct")
 
 
 class FeatureTypes:
@@ -60,10 +61,7 @@ class FeatureTypes:
             "GroupKeys": self._group_keys,
             "CountDistinctAggregateResult": self._count_distinct,
             "Having": self._having,
-            **{
-                f"{name}Having": partial(self._having_part, name)
-                for name in ("Sum", "Avg", "Min", "Max", "CountDistinct")
-            },
+            **{f"{name}Having": partial(self._having_part, name) for name in _AGGREGATES},
         }
 
     def shared(self) -> Mapping[str, Callable[[], GraphQLNamedType | None]]:
@@ -76,7 +74,7 @@ class FeatureTypes:
         }
 
     def _when_used(self, feature: str, make: Callable[[], GraphQLNamedType]) -> GraphQLNamedType | None:
-        return make() if self._types.view.uses(feature) else None
+        return make() if self._used(feature) else None
 
     def _used(self, feature: str) -> bool:
         return self._types.view.uses(feature)
@@ -271,10 +269,10 @@ class FeatureTypes:
 
         def fields() -> dict[str, GraphQLInputField]:
             found = {"count": GraphQLInputField(_COMMON["BigIntFilter"])}
-            for name in AGGREGATES[1:]:
-                type_ = self._types.types.get(f"{view.name}{name[0].upper()}{name[1:]}Having")
+            for name in _AGGREGATES:
+                type_ = self._types.types.get(f"{view.name}{name}Having")
                 if type_ is not None:
-                    found[name] = GraphQLInputField(type_)
+                    found[lower_first(name)] = GraphQLInputField(type_)
             return found
 
         return GraphQLInputObjectType(f"{view.name}Having", fields, description="Which groups to show.")

@@ -14,7 +14,7 @@ from enum import Enum
 
 from dataapi.catalog.directives import is_graphql_name
 from dataapi.catalog.model import Argument, Function, Type, TypeKind, Volatility
-from dataapi.catalog.names import inflect, lower_first
+from dataapi.catalog.names import inflects, lower_first, pascal_case
 from dataapi.graphql.role_view import RoleView
 from dataapi.graphql.scalars import OPAQUE
 from dataapi.graphql.table_view import TableView
@@ -147,8 +147,7 @@ class FunctionViews:
         return override or self._inflected(function, function.name)
 
     def _inflected(self, function: Function, name: str) -> str:
-        inflection = self._catalog.annotations.schema(function.schema).inflect_names
-        return lower_first(inflect(name, inflection)) if inflection else name
+        return lower_first(pascal_case(name)) if inflects(self._catalog, function.schema) else name
 
     def _arguments(self, function: Function) -> tuple[FunctionArgument, ...] | None:
         if len(function.arguments) == 1 and self._is_row(function.arguments[0].type):
@@ -217,20 +216,12 @@ def _merged(entries: list[FunctionEntry]) -> Iterator[FunctionEntry]:
     shared = entries[0]
     for entry in entries[1:]:
         if _agree(shared, entry):
-            shared = FunctionEntry(
-                shared.name,
-                shared.shape,
-                shared.wire,
-                shared.view,
-                (*shared.candidates, *entry.candidates),
-                shared.description or entry.description,
-            )
+            candidates = (*shared.candidates, *entry.candidates)
+            description = shared.description or entry.description
+            shared = replace(shared, candidates=candidates, description=description)
         else:
             names = [item.name[:1].upper() + item.name[1:] for item in entry.candidates[0].arguments]
-            name = f"{entry.name}By{'And'.join(names)}"
-            yield FunctionEntry(
-                name, entry.shape, entry.wire, entry.view, entry.candidates, entry.description
-            )
+            yield replace(entry, name=f"{entry.name}By{'And'.join(names)}")
     yield shared
 
 

@@ -32,7 +32,7 @@ class InputTypes:
             "Filter": self._filter,
             "OrderBy": self._order_by,
             "InsertInput": self._insert,
-            "UpdateInput": partial(self._columns, "UpdateInput"),
+            "UpdateInput": self._update,
         }
 
     # ------------------------------------------------------------ filters
@@ -128,10 +128,10 @@ class InputTypes:
                 )
         return fields
 
-    def _columns(self, suffix: str, view: TableView) -> GraphQLNamedType | None:
+    def _update(self, view: TableView) -> GraphQLNamedType | None:
         if not view.updatable:
             return None
-        return GraphQLInputObjectType(view.name + suffix, lambda: self._column_fields(view.updatable))
+        return GraphQLInputObjectType(f"{view.name}UpdateInput", lambda: self._column_fields(view.updatable))
 
     def _column_fields(self, columns: tuple[ColumnField, ...]) -> Fields:
         return {

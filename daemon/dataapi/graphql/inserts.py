@@ -79,26 +79,18 @@ def _nested_row(view: TableView, given: Given) -> NestedRow:
             continue
         items = [tree] if related.to_one else tree
         rows = [Related(_nested_row(target, item), related.pairs) for item in items]
-        (parents if related.outgoing else children).extend(rows)
-        _check_keys(view, given, related)
-        if not related.outgoing:
+        if related.outgoing:
+            parents += rows
+            _refuse(view, given, {own for _, own in related.pairs}, related)
+        else:
+            children += rows
             for item in items:
-                _check_child(target, item, related)
+                _refuse(target, item, {column for column, _ in related.pairs}, related)
     return NestedRow(view.table, tuple(values), tuple(parents), tuple(children))
 
 
-def _check_keys(view: TableView, given: Given, related: RelatedField) -> None:
-    """Refuse a row that names both its parent and the column that points at it."""
-    if related.outgoing:
-        _refuse(view, given, {own for _, own in related.pairs}, related)
-
-
-def _check_child(target: TableView, item: Given, related: RelatedField) -> None:
-    """Refuse a child that names the column that will point at its parent."""
-    _refuse(target, item, {column for column, _ in related.pairs}, related)
-
-
 def _refuse(view: TableView, given: Given, columns: set[str], related: RelatedField) -> None:
+    """Refuse a row that names a column which its relationship to another row of the insert sets."""
     for field in view.insertable:
         if field.column.name in columns and field.name in given:
             raise GraphQLError(f"{field.name} can't be given together with {related.name}, which sets it")

@@ -38,11 +38,11 @@ def mutation_step(compiler: Compiler, entry: MutationEntry, nodes: list[FieldNod
         case InsertEntry(view):
             return _change(compiler, view, "Insert", nodes, read_insert(view, arguments))
         case UpdateEntry(view):
-            change = Update(view.table, _assignments(view, arguments["set"]), _where(view, arguments))
-            return _change(compiler, view, "Update", nodes, change, arguments["atMost"])
+            update = Update(view.table, _assignments(view, arguments["set"]), _where(view, arguments))
+            return _change(compiler, view, "Update", nodes, update, arguments["atMost"])
         case DeleteEntry(view):
-            change_rows = Delete(view.table, _where(view, arguments))
-            return _change(compiler, view, "Delete", nodes, change_rows, arguments["atMost"])
+            delete = Delete(view.table, _where(view, arguments))
+            return _change(compiler, view, "Delete", nodes, delete, arguments["atMost"])
 
 
 def _where(view: TableView, arguments: Mapping[str, Tree]) -> Condition | None:

@@ -77,7 +77,7 @@ def introspection_fields(
 ) -> dict[str, list[FieldNode]]:
     """Return the operation's introspection fields by response key."""
     compiler = Compiler(schema, operation.fragments, variables)
-    root = "Mutation" if operation.is_mutation else "Query"
+    root = ROOT if operation.is_mutation else "Query"
     fields = compiler.selector.fields((operation.node.selection_set,), frozenset({root}))
     return {key: nodes for key, nodes in fields.items() if nodes[0].name.value in INTROSPECTION}
 
@@ -126,12 +126,8 @@ def plan_mutation(operation: Operation, schema: RoleSchema, variables: Variables
         name = nodes[0].name.value
         with compiler.at(key, nodes[0]):
             entry = schema.changes.find(name)
-            if entry is None:
-                step: Step = Answer(
-                    Text(ROOT)
-                )  # __typename, the only other field that validation lets through
-            else:
-                step = mutation_step(compiler, entry, nodes)
+            # No entry is __typename, the only other field that validation lets through.
+            step: Step = Answer(Text(ROOT)) if entry is None else mutation_step(compiler, entry, nodes)
             steps.append((compiler.key(key, nodes[0]), step))
     costs = compiler.costs()
     return Plan(compile_changes(tuple(steps)), "{}", costs, sum(cost.most() for cost in costs))

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dataapi.catalog.model import Column, Function, Table, TypeKind
-from dataapi.catalog.names import lower_first
 from dataapi.catalog.relationships import Relationship
 from dataapi.graphql.fields import ColumnField, ComputedField, RelatedField
 from dataapi.graphql.wire import wire_of
@@ -39,11 +38,6 @@ class TableView:
     def aggregates(self) -> bool:
         """Whether the table's types of aggregates exist."""
         return self.directives.aggregate or "groupBy" in self.features
-
-    @property
-    def field_base(self) -> str:
-        """Return the name's form at the start of a field name."""
-        return lower_first(self.name)
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -93,7 +87,7 @@ class TableView:
     @cached_property
     def deletable(self) -> bool:
         """Whether the role may delete rows."""
-        return self.table.deletable and self._role.privileges.can(self.table, "DELETE")
+        return self.table.deletable and self._role.privileges.can_whole(self.table, "DELETE")
 
     def _writable(self, column: Column) -> bool:
         if column.generated or column.identity == "a":
