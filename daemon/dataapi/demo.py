@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dataapi.api_keys import new_publishable_key, new_secret, new_secret_key, sign
+from dataapi.catalog.directives import FEATURES
 from dataapi.database.embedded import EmbeddedServer, EmbeddedServerError
 from dataapi.database.script import ScriptError, run_script
 from dataapi.settings import Project, Settings
@@ -92,16 +93,15 @@ def _keys(directory: Path | None) -> Keys:
 
 
 def demo_project(uri: str, keys: Keys) -> Project:
-    """Return the demo's only project, with every feature on."""
+    """Return the demo's only project, with every GraphQL feature on."""
     return Project(
         ref=REF,
         organization="demo",
         db_uri=uri,
-        db_aggregates_enabled=True,
-        db_plan_enabled=True,
         jwt_secret=keys.jwt_secret,
         publishable_keys=(keys.publishable,),
         secret_keys=(keys.secret,),
+        graphql_features=frozenset(FEATURES),
     )
 
 

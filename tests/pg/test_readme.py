@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.catalog.directives import FEATURES
+from dataapi.demo import Keys, demo_project
 from support.service import Service, serving
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ def test_every_feature_is_documented() -> None:
     """Each feature has a paragraph; those that the demo's data can show have an example."""
     assert set(re.findall(r"^\*\*`(\w+)`\*\*", README, re.MULTILINE)) == set(FEATURES)
     assert {name for name, _ in EXAMPLES} == {*FEATURES} - {"jsonFilters"}
+
+
+def test_the_demo_has_every_feature_on() -> None:
+    """The examples work on the demo as it is started."""
+    assert demo_project("", Keys("", "", "")).graphql_features == frozenset(FEATURES)
 
 
 EXPECTED: dict[str, Any] = {
