@@ -1,1 +1,1 @@
-"""A daemon that serves a PostgreSQL database as GraphQL, REST and signed webhooks."""
+"""A daemon that serves a PostgreSQL database as GraphQL and REST APIs."""
