@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus
 from dataapi.access import keys, rolepath
 from dataapi.access.cache import TokenCache
 from dataapi.access.caller import Caller
-from dataapi.access.jwt import Verifier
+from dataapi.access.jwt import Verifier, anonymous_disabled
 from dataapi.errors import GatewayError, TokenError
 from dataapi.settings import Project
 from dataapi.web.messages import Request
@@ -126,9 +126,7 @@ def _opaque_caller(role: str) -> Caller:
 
 def _named(caller: Caller) -> Caller:
     if not caller.role:
-        raise TokenError(
-            401, "PGRST302", "Anonymous access is disabled", headers=(("WWW-Authenticate", "Bearer"),)
-        )
+        raise anonymous_disabled()
     return caller
 
 

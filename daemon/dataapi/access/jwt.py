@@ -60,7 +60,8 @@ class Verifier:
         """Check a token's signature and claims.
 
         :param now: Unix seconds.
-        :raises TokenError: PGRST300 without a configured key, else PGRST301 (token) or PGRST303 (claims).
+        :raises TokenError: PGRST300 without a configured key, else PGRST301 (token), PGRST302 (no role) or
+            PGRST303 (claims).
         """
         if not self.keys:
             raise TokenError(500, "PGRST300", "Server lacks JWT secret")
@@ -71,12 +72,7 @@ class Verifier:
         found = rolepath.walk(self.role_path, claims)
         role = self.anon_role if found is None else _role(found)
         if not role:
-            raise TokenError(
-                401,
-                "PGRST302",
-                "Anonymous access is disabled",
-                headers=(("WWW-Authenticate", "Bearer"),),
-            )
+            raise anonymous_disabled()
         if claims.get("role") != role:
             text = json.dumps({**claims, "role": role}, separators=(",", ":"))
         return Verified(Caller(role, text), found is not None, usable_from, usable_until)
@@ -122,6 +118,12 @@ class Verifier:
                 refuse("PGRST303", "The JWT 'aud' claim must be a string or an array of strings")
         if self.audience is not None and named and self.audience not in named:
             refuse("PGRST303", "JWT not in audience")
+
+
+def anonymous_disabled() -> TokenError:
+    """Return the error of a caller without a role where ``db-anon-role`` is empty."""
+    headers = (("WWW-Authenticate", "Bearer"),)
+    return TokenError(401, "PGRST302", "Anonymous access is disabled", headers=headers)
 
 
 def refuse(code: str, message: str, details: str | None = None) -> NoReturn:
