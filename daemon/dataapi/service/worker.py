@@ -86,12 +86,13 @@ class Worker(LineOnlyReceiver):
         self._say({"event": "failed", "reason": failure.getErrorMessage()})
         self.stop()
 
-    async def _answer(self, serving: Serving, what: str) -> Mapping[str, Any]:
+    @staticmethod
+    async def _answer(front: Serving, what: str) -> Mapping[str, Any]:
         if what == "state":
-            return {"answer": (await serving.state()).as_json()}
+            return {"answer": (await front.state()).as_json()}
         if what == "snapshot":
-            return {"answer": to_json(await serving.snapshot())}
-        return {"answer": (await serving.reload()).as_json()}
+            return {"answer": to_json(await front.snapshot())}
+        return {"answer": (await front.reload()).as_json()}
 
     @staticmethod
     def _error(failure: Failure) -> Mapping[str, Any]:
