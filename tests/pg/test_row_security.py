@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from support.postgres import Server
 
 COLUMNS = ("id", "owner", "word", "secret")
-WRITES = ("insert", "update", "delete")
 OWN, OTHERS = 1, 2
 
 

