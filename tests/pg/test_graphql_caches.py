@@ -188,13 +188,16 @@ OPERATIONS = [
             pageInfo { startCursor hasPreviousPage } edges { node { id @skip(if: $off) part } } } }""",
     """($after: Cursor, $order: [itemOrderBy!] = [{name: DescNullsLast}], $first: Int = 2,
             $offset: Int) {
-        itemCollection(first: $first, after: $after, orderBy: $order, offset: $offset) { edges { cursor } } }""",
+        itemCollection(first: $first, after: $after, orderBy: $order, offset: $offset) {
+            edges { cursor } } }""",
     "($node: ID!) { node(nodeId: $node) { nodeId ... on item { name } ... on note { text } } }",
     "($id: Int!, $part: BigInt! = 1) { itemByPk(id: $id, part: $part) { name } }",
     """($id: Int!, $node: ID, $mood: mood!, $filter: itemFilter! = {},
             $direction: OrderByDirection) {
         itemCollection(orderBy: [{name: $direction}], filter: {
-            id: {eq: $id, in: [1, $id]}, nodeId: {eq: $node}, mood: {in: [$mood]}, or: [$filter, {not: $filter}]}) { edges { node { id } } } }""",
+            id: {eq: $id, in: [1, $id]}, nodeId: {eq: $node}, mood: {in: [$mood]},
+            or: [$filter, {not: $filter}]}) {
+            edges { node { id } } } }""",
     """($by: [itemGroupColumn!]!, $having: itemHaving, $first: Int) {
         itemCollection { groupBy(by: $by, having: $having, first: $first) {
             keys { id name } aggregate { count } } } }""",

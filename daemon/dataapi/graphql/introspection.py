@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from graphql import (
     DocumentNode,
     FieldNode,
     FragmentDefinitionNode,
+    GraphQLError,
     GraphQLSchema,
     ListTypeNode,
     NamedTypeNode,
@@ -21,14 +23,25 @@ from graphql import (
     VariableDefinitionNode,
     execute_sync,
 )
-from twisted.internet.defer import DeferredLock
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.threads import deferToThread
+from twisted.python.failure import Failure
 
 from dataapi.cache import BoundedCache
 from dataapi.graphql.document import Operation
 
+Answers = dict[str, str]
+
 ANSWERS = 16
 """Answers that are kept per role; clients and tools send few different introspection queries."""
+ANSWER_CHARACTERS = 50_000_000
+"""Characters of the answers that are kept per role."""
+FIELDS_PER_TYPE = 1_000
+"""Fields that one request may have told, for each type there is.
+
+A code generator's query takes a tenth of it; a few aliases and detours over interfaces would take
+minutes and gigabytes.
+"""
 
 
 class Introspection:
@@ -44,7 +57,8 @@ class Introspection:
         self._make_schema = make_schema
         self._schema: GraphQLSchema | None = None
         self._lock = DeferredLock()
-        self._answers: BoundedCache[str, dict[str, str]] = BoundedCache(ANSWERS)
+        self._answers: BoundedCache[str, Answers] = BoundedCache(ANSWERS, ANSWER_CHARACTERS)
+        self._waiting: dict[str, list[Deferred[Answers]]] = {}
 
     async def answer(
         self,
@@ -52,26 +66,70 @@ class Introspection:
         fields: Mapping[str, list[FieldNode]],
         variables: Mapping[str, Any],
         text: str,
-    ) -> dict[str, str]:
-        """Return the fields' answers as JSON text by response key, empty when introspection is off."""
+    ) -> Answers:
+        """Return the fields' answers as JSON text by response key, empty when introspection is off.
+
+        :raises GraphQLError: too much is asked.
+        """
         definitions = _own_variables(operation.node)
         names = {definition.variable.name.value for definition in definitions}
         own = {name: value for name, value in variables.items() if name in names}
         key = json.dumps([text, own], sort_keys=True)
         known = self._answers.get(key)
-        if known is None:
-            document = _document(definitions, fields, operation.fragments)
-            known = await self._lock.run(deferToThread, self._execute, document, own)
-            self._answers.put(key, known)
-        return known
+        if known is not None:
+            return known
+        document = _document(definitions, fields, operation.fragments)
+        return await self._wait(key, lambda: self._execute(document, own))
 
-    def _execute(self, document: DocumentNode, variables: Mapping[str, Any]) -> dict[str, str]:
+    def _wait(self, key: str, work: Callable[[], Answers]) -> Deferred[Answers]:
+        """Wait for an answer, together with all who asked the same.
+
+        Who goes away only waits no longer: a thread cannot be stopped, and the next must not begin
+        while it runs.
+        """
+        begun = key in self._waiting
+        waiting = self._waiting.setdefault(key, [])
+        mine: Deferred[Answers] = Deferred(waiting.remove)
+        waiting.append(mine)
+        if not begun:
+            done = self._lock.run(self._start, key, work)
+            done.addBoth(lambda outcome: self._tell(key, outcome))
+        return mine
+
+    def _start(self, key: str, work: Callable[[], Answers]) -> Deferred[Answers] | Answers:
+        return deferToThread(work) if self._waiting[key] else {}  # nobody waits any more
+
+    def _tell(self, key: str, outcome: Answers | Failure) -> None:
+        waiting = self._waiting.pop(key)
+        if isinstance(outcome, dict) and (outcome or waiting):
+            self._answers.put(key, outcome, sum(map(len, outcome.values())))
+        for one in waiting:
+            one.callback(outcome)  # a failure as an errback does
+
+    def _execute(self, document: DocumentNode, variables: Mapping[str, Any]) -> Answers:
         if self._schema is None:
             self._schema = self._make_schema()
         if self._schema is None:
             return {}
-        result = execute_sync(self._schema, document, variable_values=dict(variables))
+        most = FIELDS_PER_TYPE * len(self._schema.type_map)
+        told = itertools.count(1)
+
+        def counted(resolve: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+            if next(told) > most:
+                raise _TooMuch
+            return resolve(*arguments, **named)
+
+        try:
+            result = execute_sync(
+                self._schema, document, variable_values=dict(variables), middleware=[counted]
+            )
+        except _TooMuch:
+            raise GraphQLError("Too much is asked of introspection at once.") from None
         return {name: json.dumps(value) for name, value in (result.data or {}).items()}
+
+
+class _TooMuch(BaseException):
+    """Ends an execution at once: graphql-core makes a field's error of every ``Exception``."""
 
 
 def _own_variables(operation: OperationDefinitionNode) -> tuple[VariableDefinitionNode, ...]:
