@@ -114,6 +114,14 @@ async def test_schemas_that_did_not_opt_in_are_hidden(api: Service) -> None:
     assert (await api.data("{ bookByPk(id: 1) { title author { name } } }"))["bookByPk"]["title"] == "A"
 
 
+async def test_errors_do_not_tell_the_names_of_hidden_schemas(api: Service, closed: Service) -> None:
+    """Similar names are told only where introspection shows every name there is."""
+    assert "book" not in (await api.ask("{ bokCollection { __typename } }")).error
+    await closed.execute("""comment on schema public is '@graphql({"introspection": true})'""")
+    assert "Did you mean 'aCollection'?" in (await closed.ask("{ abCollection { __typename } }")).error
+    await closed.execute("comment on schema public is null")
+
+
 async def test_what_is_shown_is_what_is_served(server: Server, reactor: Any) -> None:
     """With every schema open, introspection shows exactly the role's schema."""
     sql = SCHEMA + """comment on schema public is '@graphql({"introspection": true})'"""

@@ -180,7 +180,7 @@ class Document:
                 node,
                 _rules(schema),
                 max_errors=MOST_ERRORS,
-                hide_suggestions=not schema.allows_introspection,
+                hide_suggestions=not schema.suggests_names,
             )
         except GraphQLError as error:
             raise Rejected(Stage.VALIDATION, error) from None

@@ -50,7 +50,8 @@ class RoleView:
         )
         if not usable:
             return None
-        return self if usable == self._schemas else self._with(self.names, usable)
+        shown = frozenset(name for name in self._schemas if self.shows_schema(name))
+        return self if usable == shown else self._with(self.names, usable)
 
     def apart(self) -> RoleView:
         """Return the same view with nothing shared that is worked out on demand, for another thread."""

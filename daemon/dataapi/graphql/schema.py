@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from graphql import (
@@ -85,10 +86,10 @@ class RoleSchema:
         """Return the object type of that name."""
         return self.types.named(name)
 
-    @property
-    def allows_introspection(self) -> bool:
-        """Whether some schema that the role sees allows introspection."""
-        return self.view.introspectable() is not None
+    @cached_property
+    def suggests_names(self) -> bool:
+        """Whether errors may tell similar names: introspection is allowed for all that the role sees."""
+        return self.view.introspectable() is self.view
 
 
 def role_view(catalog: Catalog, names: Names, role: str, project: Project) -> RoleView:
