@@ -14,7 +14,7 @@ from dataapi.graphql.scalars import BIG_FLOAT, BIG_INT
 from dataapi.graphql.sources import Bounded
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
-from dataapi.query.algebra import AggregateFunction, AggregateOf, ColumnOf, Condition, Expression, Parameter
+from dataapi.query.algebra import AggregateFunction, AggregateOf, ColumnOf, Condition, Expression
 from dataapi.query.results import Form, Null, Output, Value
 
 _FUNCTIONS = {
@@ -57,11 +57,6 @@ class Grouping:
     keys: tuple[Expression, ...]
     having: Condition | None
     page: Bounded | int
-
-    @property
-    def limit(self) -> Parameter | int:
-        """Return the most groups for the statement."""
-        return self.page if isinstance(self.page, int) else Parameter(self.page, "bigint")
 
     def key_value(self, view: TableView, name: str) -> Output:
         """Return a key's output; null for a column that the rows are not grouped by."""

@@ -20,7 +20,7 @@ from dataapi.graphql.paging import read_paging
 from dataapi.graphql.relations import related_rows
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.selection import Fields, Selector
-from dataapi.graphql.sources import Fixed, Leaf, Variables
+from dataapi.graphql.sources import Fixed, Leaf, Variables, limit_of
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import encode_value
 from dataapi.query.algebra import (
@@ -197,7 +197,7 @@ class Compiler:
             join=rows.join,
             where=paging.where,
             order=paging.order,
-            limit=paging.limit,
+            limit=limit_of(paging.page),
             offset=paging.offset,
         )
         return Connection(page, members, paging.position, paging.backward)
@@ -247,7 +247,7 @@ class Compiler:
         grouping = read_grouping(view, arguments)
         with self.costing(grouping.page):
             output = self.members(f"{view.name}Group", nodes, lambda n: self._group_field(view, grouping, n))
-        return Groups(grouping.keys, grouping.having, grouping.limit, output)
+        return Groups(grouping.keys, grouping.having, limit_of(grouping.page), output)
 
     def _group_field(self, view: TableView, grouping: Grouping, nodes: list[FieldNode]) -> Output:
         if nodes[0].name.value == "aggregate":

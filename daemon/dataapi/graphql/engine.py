@@ -157,7 +157,7 @@ class Engine:
         try:
             text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
             wanted.check(caller)
-            ready = await self._ready(role, request, text, told)
+            ready = await self._ready(role, request, text, told if wanted.cost else None)
             if wanted.explain:
                 told["explain"] = await self._transactions.explain(catalog, http, caller, ready.statements)
             data = ready.plan.constant
@@ -187,9 +187,9 @@ class Engine:
         return state
 
     async def _ready(
-        self, role: _RoleState, request: GraphQLRequest, text: str, told: dict[str, Any]
+        self, role: _RoleState, request: GraphQLRequest, text: str, told: dict[str, Any] | None
     ) -> _Ready:
-        """Return what the request runs, and tell its cost.
+        """Return what the request runs, and tell its cost where that is wanted.
 
         An error of a document that shares its compiled form with another text is found again
         in the exact document, so that it tells its place in the client's own text.
@@ -208,15 +208,14 @@ class Engine:
         request: GraphQLRequest,
         prepared: Prepared,
         text: str,
-        told: dict[str, Any],
+        told: dict[str, Any] | None,
     ) -> _Ready:
-        wanted = Wanted.of(request.extensions)
         operation = prepared.document.operation(request.operation_name)
         if request.read_only and operation.is_mutation:
             raise Rejected(Stage.METHOD, GraphQLError("A mutation must be sent by POST, not by GET."))
         variables = {**operation.coerce(request.variables or {}), **prepared.literals}
         plan = await self._plan(role, operation, variables, text)
-        if wanted.cost:
+        if told is not None:
             told["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
         check_cost(plan, variables, self._limits.cost)
         return _Ready(plan, plan.bind(variables), not operation.is_mutation)

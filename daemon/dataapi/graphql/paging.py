@@ -31,11 +31,6 @@ class Paging:
     position: After | None
     backward: bool
 
-    @property
-    def limit(self) -> Parameter | int:
-        """Return the page's size for the statement."""
-        return self.page if isinstance(self.page, int) else Parameter(self.page, "bigint")
-
 
 def read_paging(view: TableView, arguments: Mapping[str, Tree]) -> Paging:
     """Return what the arguments of a collection ask for.

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from graphql import GraphQLError, Node
 
 from dataapi.graphql.identifiers import decode_cursor, decode_node_id
+from dataapi.query.algebra import Parameter
 
 Variables = Mapping[str, Any]
 Encode = Callable[[Any], str]
@@ -169,3 +170,8 @@ class Bounded:
     def bind(self, variables: Variables) -> str | None:
         """Return the count's text."""
         return str(self.count(variables))
+
+
+def limit_of(page: Bounded | int) -> Parameter | int:
+    """Return a page's size as the statement takes it."""
+    return page if isinstance(page, int) else Parameter(page, "bigint")

@@ -18,13 +18,16 @@ def declare(app: Klein) -> None:
 
     @route(app, "/rest/v1", REST)
     async def root(backend: Backend, request: Request) -> Reply:
-        caller = backend.gate.admit(request)
-        return await backend.rest.answer(_without_key(request), caller)
+        return await _answer(backend, request)
 
     @route(app, "/rest/v1/<path:_resource>", REST)
     async def resource(backend: Backend, request: Request, _resource: str) -> Reply:
-        caller = backend.gate.admit(request)
-        return await backend.rest.answer(_without_key(request), caller)
+        return await _answer(backend, request)
+
+
+async def _answer(backend: Backend, request: Request) -> Reply:
+    caller = backend.gate.admit(request)
+    return await backend.rest.answer(_without_key(request), caller)
 
 
 def _without_key(request: Request) -> Request:
