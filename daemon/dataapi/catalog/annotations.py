@@ -1,4 +1,4 @@
-"""What ``@graphql(…)`` directives in comments say, as values: names, limits, declared keys.
+"""What ``@graphql(…)`` and ``@rest(…)`` directives in comments say, as values: names, limits, declared keys.
 
 They are read from comments by ``directives`` and gathered for a whole catalog by
 ``annotate``; an object without a directive has the defaults here.
@@ -42,6 +42,8 @@ class TableDirectives:
     :ivar primary_key_columns: the declared key; empty when none was declared or it could not be used.
     :ivar foreign_keys: as declared; those that resolve are in ``Catalog.foreign_keys``.
     :ivar features: keys beyond the reference that are enabled, such as ``upsert``.
+    :ivar rest_max_rows: how many rows a REST answer has at most, by ``@rest({"max_rows": …})``; None
+        for the project's limit.
     """
 
     name: str | None = None
@@ -52,6 +54,7 @@ class TableDirectives:
     primary_key_columns: tuple[str, ...] = ()
     foreign_keys: tuple[DeclaredForeignKey, ...] = ()
     features: frozenset[str] = frozenset()
+    rest_max_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

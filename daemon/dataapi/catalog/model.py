@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dataapi.catalog.annotations import Annotations
+from dataapi.catalog.formats import MediaHandler, QualifiedName
 
 Acl = tuple[tuple[int, frozenset[str]], ...]
 """Grants of one object: pairs of a grantee's oid (0 for PUBLIC) and privilege words such as ``SELECT``."""
@@ -69,6 +70,9 @@ class Type:
     :ivar category: ``typcategory``, such as ``N`` for numbers or ``S`` for texts; a domain has its base's.
     :ivar members: the attributes of a composite whose relation is not among the catalog's tables.
     :ivar subtype: the element type's oid for a range, else 0.
+    :ivar sql_name: as ``format_type`` writes it without a modifier, such as ``character varying[]`` or
+        ``api.mood``; schemas other than ``pg_catalog`` are always named.
+    :ivar default: a domain's own default as SQL text, or None.
     """
 
     oid: int
@@ -84,6 +88,8 @@ class Type:
     category: str = ""
     members: tuple[ResultColumn, ...] = ()
     subtype: int = 0
+    sql_name: str = ""
+    default: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +279,13 @@ class Catalog:
     :ivar roles: by name.
     :ivar base_names: GraphQL base type names by oid of a table with a key or of an enum (see ``names``);
         those without a valid name are absent.
+    :ivar view_keys: foreign keys that views have by the tables under them, between views or between a view
+        and a table (see ``views``); ``unique`` is the constraint's own.
+    :ivar view_primary_keys: by view oid, the columns that show the primary keys of the tables under it.
+    :ivar representations: by the oids of source and target, the function of an implicit cast from a domain to
+        json or text or the other way.
+    :ivar media_handlers: in the order of schemas and names.
+    :ivar timezones: names that ``set timezone`` knows.
     :ivar read_all, write_all: oids of ``pg_read_all_data`` and ``pg_write_all_data``, 0 before PostgreSQL 14.
     """
 
@@ -290,6 +303,11 @@ class Catalog:
     problems: tuple[Problem, ...] = ()
     annotations: Annotations = field(default_factory=Annotations)
     base_names: Mapping[int, str] = field(default_factory=dict)
+    view_keys: tuple[ForeignKey, ...] = ()
+    view_primary_keys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    representations: Mapping[tuple[int, int], QualifiedName] = field(default_factory=dict)
+    media_handlers: tuple[MediaHandler, ...] = ()
+    timezones: frozenset[str] = frozenset()
 
     def primary_key(self, table: Table) -> tuple[str, ...]:
         """Return the names of the table's key columns, its own or the declared one; empty without either."""

@@ -1,0 +1,54 @@
+"""How a database itself wants values and rows written: domains' own casts and media types; pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dataapi.catalog.model import Acl, Type
+
+ANY_MEDIA_TYPE = "*/*"
+"""The name of a domain whose values answer whatever a request accepts."""
+
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9.+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class QualifiedName:
+    """A name in a schema."""
+
+    schema: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MediaHandler:
+    """An aggregate of an exposed schema that turns rows into a media type.
+
+    Its result is a domain that is named like the media type.
+
+    :ivar media_type: in small letters; ``*/*`` for any.
+    :ivar schema, name: the aggregate's.
+    :ivar table: the oid of the table whose rows it takes, or 0 for rows of any.
+    :ivar type: the result's oid.
+    """
+
+    media_type: str
+    schema: str
+    name: str
+    table: int
+    type: int
+    acl: Acl
+
+
+def media_type_of(type_: Type) -> str | None:
+    """Return the media type that a domain is named like, in small letters; None for any other type.
+
+    ``*/*`` is the domain of functions and aggregates that choose the media type themselves.
+    """
+    # Only a domain has a base.
+    if type_.base and (type_.name == ANY_MEDIA_TYPE or _MEDIA_TYPE.fullmatch(type_.name)):
+        return type_.name.lower()
+    return None
