@@ -7,6 +7,11 @@ request id and the client learns nothing but that it happened.
 
 from __future__ import annotations
 
+from typing import Any
+
+Details = str | list[Any] | None
+"""More about an occurrence: a text, or a list of what JSON can hold (PGRST201)."""
+
 
 class ApiError(Exception):
     """A refusal or failure that a client may read.
@@ -17,6 +22,7 @@ class ApiError(Exception):
     :ivar details: more about this occurrence, or None.
     :ivar hint: what to do about it, or None.
     :ivar headers: extra response headers such as ``Retry-After``.
+    :ivar reason: the reason phrase of the status line, None for the status's own.
     """
 
     def __init__(
@@ -25,9 +31,10 @@ class ApiError(Exception):
         code: str,
         message: str,
         *,
-        details: str | None = None,
+        details: Details = None,
         hint: str | None = None,
         headers: tuple[tuple[str, str], ...] = (),
+        reason: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -36,6 +43,7 @@ class ApiError(Exception):
         self.details = details
         self.hint = hint
         self.headers = headers
+        self.reason = reason
 
 
 class DatabaseError(ApiError):

@@ -61,9 +61,11 @@ PROJECT = {
     "db-prepared-statements": _SWITCH,
     "db-channel-enabled": _SWITCH,
     "db-tx-end": Key(parsers.transaction_end),
+    "db-hoisted-tx-settings": _list(parsers.setting_names),
     "db-plan-enabled": _SWITCH,
     "db-aggregates-enabled": _SWITCH,
     "jwt-secret": Key(parsers.jwt_secret, secret=True),
+    "jwt-secret-is-base64": _SWITCH,
     "jwt-aud": _TEXT,
     "jwt-role-claim-key": Key(parsers.claim_path),
     "jwt-cache-max-entries": Key(parsers.whole(0)),
@@ -79,6 +81,10 @@ PROJECT = {
     "graphql-documents-only": _SWITCH,
     "graphql-non-null-relationships": _SWITCH,
     "graphql-features": _list(parsers.features),
+    "client-error-verbosity": Key(parsers.one_of("verbose", "minimal")),
+    "server-timing-enabled": _SWITCH,
+    "server-trace-header": Key(parsers.header_name),
+    "server-cors-allowed-origins": _list(parsers.origins),
     "max-body": _POSITIVE,
 }
 

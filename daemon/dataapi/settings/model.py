@@ -51,9 +51,15 @@ class Project:
     db_prepared_statements: bool = True
     db_channel_enabled: bool = True
     db_tx_end: TransactionEnd = TransactionEnd.COMMIT
+    db_hoisted_tx_settings: tuple[str, ...] = (
+        "statement_timeout",
+        "plan_filter.statement_cost_limit",
+        "default_transaction_isolation",
+    )
     db_plan_enabled: bool = False
     db_aggregates_enabled: bool = False
     jwt_secret: str | None = field(default=None, repr=False)
+    jwt_secret_is_base64: bool = False
     jwt_aud: str | None = None
     jwt_role_claim_key: str = ".role"
     jwt_cache_max_entries: int = 1000
@@ -69,6 +75,10 @@ class Project:
     graphql_documents_only: bool = False
     graphql_non_null_relationships: bool = False
     graphql_features: frozenset[str] = frozenset()
+    client_error_verbosity: str = "verbose"
+    server_timing_enabled: bool = False
+    server_trace_header: str | None = None
+    server_cors_allowed_origins: tuple[str, ...] = ()
     max_body: int = 1_048_576
 
 

@@ -35,6 +35,11 @@ _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _REF = re.compile("[a-z]{20}")
 _SLUG = re.compile(r"[\w-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
+_SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_ORIGIN = re.compile(
+    r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-9+.-]*://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?"
+)
 _SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema"})
 
 
@@ -209,6 +214,29 @@ def api_keys(value: str) -> tuple[str, ...]:
     if len(set(keys)) < len(keys):
         raise Rejected("expected each key only once")
     return keys
+
+
+def setting_names(value: str) -> tuple[str, ...]:
+    """Read names of PostgreSQL's settings, in lower case as it compares them."""
+    names = tuple(name.lower() for name in listed(value))
+    if not all(_SETTING.fullmatch(name) for name in names):
+        raise Rejected("expected names of PostgreSQL's settings, such as statement_timeout")
+    return names
+
+
+def header_name(value: str) -> str:
+    """Read the name of a header."""
+    if _HEADER.fullmatch(value) is None:
+        raise Rejected("expected the name of a header, such as X-Request-Id")
+    return value
+
+
+def origins(value: str) -> tuple[str, ...]:
+    """Read origins as browsers name them."""
+    found = listed(value)
+    if not all(_ORIGIN.fullmatch(origin) for origin in found):
+        raise Rejected("expected origins without path, such as https://app.example.org")
+    return found
 
 
 def networks(value: str) -> tuple[str, ...]:
