@@ -12,6 +12,9 @@ from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
 from dataapi.web.messages import Request
 
+_NO_ANSWER = (("response.headers", ""), ("response.status", ""))
+"""What SQL may say of a REST answer: nothing yet, whatever was set on the connection's session."""
+
 
 def settings_for(request: Request, caller: Caller) -> tuple[tuple[str, str], ...]:
     """Return the transaction-local settings of a request, ``(name, value)``.
@@ -19,18 +22,18 @@ def settings_for(request: Request, caller: Caller) -> tuple[tuple[str, str], ...
     All of them are always there: a setting that an earlier transaction of the connection
     made reads as an empty text afterwards, which is no JSON.
     """
-    return (
+    path, rest = request.path, request.path.startswith(REST_PREFIX)
+    if rest:
+        # Functions written for PostgREST know no gateway's prefix: theirs is /items or /rpc/f.
+        path = path[len(REST_PREFIX) :] or "/"
+    told = (
         ("request.jwt.claims", caller.claims),
         ("request.method", request.method),
-        ("request.path", _path(request.path)),
+        ("request.path", path),
         ("request.headers", _object(request.headers)),
         ("request.cookies", _cookies(request.headers.get("cookie"))),
     )
-
-
-def _path(path: str) -> str:
-    # Functions written for PostgREST know no gateway's prefix: theirs is /items or /rpc/f.
-    return path[len(REST_PREFIX) :] or "/" if path.startswith(REST_PREFIX) else path
+    return told + _NO_ANSWER if rest else told
 
 
 def _object(members: Mapping[str, str]) -> str:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from dataapi.access.caller import Caller
 from dataapi.access.envelope import settings_for
-from dataapi.catalog.model import Catalog
+from dataapi.catalog.model import Catalog, Function
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.database.quoting import quote_identifier
+from dataapi.database.render import ISOLATION_LEVELS
 from dataapi.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.settings import Project
 from dataapi.web.messages import Request
 
+Settings = tuple[tuple[str, str], ...]
+"""Settings of a transaction, ``(name, value)``; of a name that comes twice the last one holds."""
+
+_ISOLATION = "default_transaction_isolation"
 _EXPLAIN = "explain (format json) "
 
 RETRIES = 3
@@ -47,17 +52,18 @@ class Transactions:
         statements: Sequence[Bound],
         *,
         read_only: bool,
+        settings: Settings = (),
     ) -> list[tuple[Any, ...]]:
         """Run the statements as the caller and return the last one's rows.
 
+        :param settings: what holds for this transaction beside the request's and the role's own, such as
+            what a called function brings (see ``hoisted``).
         A transaction that lost to a concurrent one (a serialization failure or a deadlock) has
         changed nothing, so it is run again a few times.
 
         :raises ApiError: what the database refuses, as the pool says it.
         """
-        settings = _settings(catalog, request, caller)
-        rollback = not read_only and self._end.rolls_back(request.headers.get("prefer", ""))
-        message = Message(caller.role, settings, (*self._before, *statements), read_only, rollback)
+        message = self.message(catalog, request, caller, statements, read_only=read_only, settings=settings)
         for _ in range(RETRIES):
             try:
                 return await self._runner.run(message)
@@ -65,6 +71,27 @@ class Transactions:
                 if not error.serializable_retry:
                     raise
         return await self._runner.run(message)
+
+    def message(
+        self,
+        catalog: Catalog,
+        request: Request,
+        caller: Caller,
+        statements: Sequence[Bound],
+        *,
+        read_only: bool,
+        settings: Settings = (),
+    ) -> Message:
+        """Return what is sent to run the statements as the caller; see ``run``."""
+        travelling = settings_for(request, caller) + catalog.roles[caller.role].settings + settings
+        return Message(
+            caller.role,
+            travelling,
+            (*self._before, *statements),
+            read_only,
+            rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
+            isolation=_isolation(travelling),
+        )
 
     async def explain(
         self, catalog: Catalog, request: Request, caller: Caller, statements: Sequence[Bound]
@@ -76,7 +103,7 @@ class Transactions:
 
         :raises ApiError: what the database refuses.
         """
-        settings = _settings(catalog, request, caller)
+        settings = settings_for(request, caller) + catalog.roles[caller.role].settings
         plans = []
         for bound in statements:
             statement = Statement(f"{_EXPLAIN}{bound.statement.text}", bound.statement.types, prepared=False)
@@ -86,8 +113,21 @@ class Transactions:
         return plans
 
 
-def _settings(catalog: Catalog, request: Request, caller: Caller) -> tuple[tuple[str, str], ...]:
-    return settings_for(request, caller) + catalog.roles[caller.role].settings
+def hoisted(function: Function, names: Collection[str]) -> Settings:
+    """Return those of a function's settings that hold for the whole transaction in which it is called.
+
+    :param names: the settings that do (``db-hoisted-tx-settings``), in lower case.
+    """
+    return tuple(setting for setting in function.settings if setting[0].lower() in names)
+
+
+def _isolation(settings: Settings) -> str | None:
+    """Return the isolation level that the settings ask for; as a setting alone it would come too late."""
+    level = None
+    for name, value in settings:
+        if name.lower() == _ISOLATION:
+            level = value.upper()
+    return level if level in ISOLATION_LEVELS else None
 
 
 def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:

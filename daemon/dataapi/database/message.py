@@ -41,6 +41,8 @@ class Message:
     :ivar settings: further transaction-local settings, ``(name, value)``, set after the role.
     :ivar statements: run in order; the last one's rows are the answer.
     :ivar read_only: whether the transaction refuses to write.
+    :ivar isolation: the transaction's isolation level in upper case, such as ``SERIALIZABLE``; None leaves it
+        to the login role's ``default_transaction_isolation``.
     :ivar rollback: undo everything once the answer is there, which takes a second round trip.
     """
 
@@ -49,3 +51,4 @@ class Message:
     statements: tuple[Bound, ...]
     read_only: bool = True
     rollback: bool = False
+    isolation: str | None = None

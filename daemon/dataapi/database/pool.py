@@ -8,6 +8,7 @@ cancel request is on its way to it, and it is known what is prepared on it; else
 from __future__ import annotations
 
 import random as _random
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -19,17 +20,23 @@ from dataapi.database.background import Background
 from dataapi.database.backoff import Retry
 from dataapi.database.cancel import Canceller, ControlConnection, ProtocolCancel, end_statement
 from dataapi.database.connection import ConnectionDied
+from dataapi.database.conversation import FIRST_FETCH, next_fetch
 from dataapi.database.figures import Figures
 from dataapi.database.line import WaitingLine
 from dataapi.database.prepared import Prepared
 from dataapi.database.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from dataapi.database.connection import Rows
+    from dataapi.database.conversation import Conversation
     from dataapi.database.message import Message
     from dataapi.errors import ApiError
+
+
+BATCH = 65_536
+"""Bytes of a stream's batch, about as many as Twisted keeps for a slow reader before it pauses."""
 
 
 class Pool:
@@ -67,6 +74,8 @@ class Pool:
         self._anonymous_role = anonymous_role
         self._connect_timeout = address.connect_timeout(self._parameters)
         self._line: WaitingLine[Session] = WaitingLine(reactor, acquisition_timeout, failures.timed_out)
+        self._long_line: WaitingLine[None] = WaitingLine(reactor, acquisition_timeout, failures.timed_out)
+        self._long = 0
         self._canceller: Canceller = (
             ControlConnection(reactor, self._parameters, self._connect_timeout)
             if prepared_statements
@@ -96,6 +105,7 @@ class Pool:
         self._stopped = True
         self._retry.cancel()
         self._line.fail_all(self._unavailable)
+        self._long_line.fail_all(self._unavailable)
         while self._idle:
             self._discard(self._idle[-1])
         if self._sessions:
@@ -154,6 +164,47 @@ class Pool:
             raise failures.died() from error
         finally:
             self._release(session)
+
+    async def stream(self, message: Message, batch: int = BATCH) -> AsyncGenerator[Rows, None]:
+        """Run a message that only reads, and give its last statement's rows in batches of ``batch`` bytes.
+
+        The next batch is fetched when it is asked for.  Whoever does not read on to the end closes the
+        generator, which closes the connection.  Raises like ``run``.  At most half of the connections
+        serve streams, as each waits for its reader.
+        """
+        async with self._conversation(message) as talk:
+            rows, asked = await talk.open_cursor(message), FIRST_FETCH
+            while len(rows) == asked:
+                asked = next_fetch(asked, sum(len(row[0] or "") for row in rows), batch)
+                yield rows
+                rows = await talk.fetch(asked)
+            await talk.close_cursor()
+        # The connection serves others already.
+        if rows:
+            yield rows
+
+    @asynccontextmanager
+    async def _conversation(self, message: Message) -> AsyncGenerator[Conversation, None]:
+        """Give a transaction of several messages; what was not ended costs the connection."""
+        if self._long >= max(1, self._size // 2):
+            await self._long_line.join()
+        else:
+            self._long += 1
+        try:
+            session = self._idle.pop() if self._idle else await self._wait()
+            try:
+                yield session.conversation()
+            except psycopg2.Error as error:
+                raise failures.refused(error, anonymous=message.role == self._anonymous_role) from error
+            except ConnectionDied as error:
+                raise failures.died() from error
+            finally:
+                self._release(session)
+        finally:
+            if self._long_line:
+                self._long_line.serve(None)
+            else:
+                self._long -= 1
 
     async def _wait(self) -> Session:
         if self._stopped or (self._retry.failures and not self._sessions):

@@ -11,7 +11,7 @@ from dataapi.database import render
 from dataapi.errors import DatabaseError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from dataapi.database.message import Bound, Message, Statement
 
@@ -58,7 +58,7 @@ class Prepared:
 
     def compose(self, message: Message) -> Composed:
         """Return the message's text, preparing what is not yet and deallocating what is too much."""
-        _check_values(message)
+        _check_values(message.statements)
         parts, values = open_message(message, ())
         parts.extend(f"deallocate {name};" for name in self._surplus)
         changes, reuses = bool(self._surplus), False
@@ -110,13 +110,30 @@ class Prepared:
         return f"deallocate {entry.name};"
 
 
-def compose_inlined(message: Message, search_path: tuple[str, ...]) -> Composed:
-    """Return the text of a message that prepares nothing and relies on nothing set on the session."""
-    _check_values(message)
+def compose_inlined(message: Message, search_path: tuple[str, ...], *, cursor: bool = False) -> Composed:
+    """Return the text of a message that prepares nothing and relies on nothing set on the session.
+
+    :param cursor: whether the last statement's rows are for a cursor to give.
+    """
+    _check_values(message.statements)
     parts, values = open_message(message, search_path)
     for bound in message.statements:
+        if cursor and bound is message.statements[-1]:
+            parts.append(f"declare {render.CURSOR} no scroll cursor for ")
         _inline(bound, parts, values)
     return Composed("".join(parts), values, changes=False, reuses=False)
+
+
+def compose_onward(
+    settings: tuple[tuple[str, str], ...], statements: Sequence[Bound], defaults: Sequence[str]
+) -> tuple[str, list[object]]:
+    """Return text and values of a message that goes on in a transaction begun before."""
+    _check_values(statements)
+    parts = [render.further(tuple([name for name, _ in settings]), tuple(defaults))]
+    values: list[object] = [value for _, value in settings]
+    for bound in statements:
+        _inline(bound, parts, values)
+    return "".join(parts), values
 
 
 def _inline(bound: Bound, parts: list[str], values: list[object]) -> None:
@@ -125,9 +142,9 @@ def _inline(bound: Bound, parts: list[str], values: list[object]) -> None:
     values.extend(template.arrange(bound.values))
 
 
-def _check_values(message: Message) -> None:
+def _check_values(statements: Sequence[Bound]) -> None:
     """Raise ``ValueError`` when a statement has another number of values than of slots."""
-    for bound in message.statements:
+    for bound in statements:
         if len(bound.values) != len(bound.statement.types):
             raise ValueError(f"{len(bound.values)} values for {len(bound.statement.types)} slots")
 
@@ -147,4 +164,7 @@ def open_message(message: Message, search_path: tuple[str, ...]) -> tuple[list[s
     values: list[object] = [role]
     values.extend([value for _, value in settings])
     opening = render.opening(tuple([name for name, _ in settings]), message.read_only)
-    return ["begin;", opening] if message.rollback else [opening], values
+    parts = ["begin;"] if message.rollback else []
+    if message.isolation is not None:
+        parts.append(render.isolation(message.isolation))
+    return [*parts, opening], values

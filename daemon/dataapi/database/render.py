@@ -31,6 +31,12 @@ _TOKEN = re.compile(
 )
 
 
+CURSOR = "dataapi_rows"
+"""The one cursor of a transaction that reads its rows piece by piece."""
+
+ISOLATION_LEVELS = frozenset({"SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED", "READ UNCOMMITTED"})
+
+
 @dataclass(frozen=True, slots=True)
 class Template:
     """SQL text with ``%s`` places.
@@ -58,14 +64,40 @@ def opening(names: tuple[str, ...], read_only: bool) -> str:
     Its places take the role and then each setting's value.  Raises ``ValueError`` for a name
     that may not travel.
     """
-    calls = ["set_config('role',%s,true)"]
-    for name in names:
-        if not may_travel(name):
-            raise ValueError(f"Not a setting that may travel with a statement: {name!r}")
-        calls.append(f"set_config('{name}',%s,true)")
+    calls = ["set_config('role',%s,true)", *_setting_calls(names)]
     if read_only:
         calls.append("set_config('transaction_read_only','on',true)")
     return f"select {','.join(calls)};"
+
+
+@lru_cache(maxsize=256)
+def further(names: tuple[str, ...], defaults: tuple[str, ...]) -> str:
+    """Return the statements that make settings within a transaction that has its role.
+
+    Its places take the settings' values.  Raises ``ValueError`` for a name that may not travel.
+
+    :param defaults: settings that take their session's value again before.
+    """
+    _setting_calls(defaults)
+    again = "".join(f"set local {name} to default;" for name in defaults)
+    return f"{again}select {','.join(_setting_calls(names))};" if names else again
+
+
+def _setting_calls(names: tuple[str, ...]) -> list[str]:
+    for name in names:
+        if not may_travel(name):
+            raise ValueError(f"Not a setting that may travel with a statement: {name!r}")
+    return [f"set_config('{name}',%s,true)" for name in names]
+
+
+def isolation(level: str) -> str:
+    """Return the statement that sets a transaction's isolation level, to come before any query of it.
+
+    Raises ``ValueError`` for what is no level.
+    """
+    if level not in ISOLATION_LEVELS:
+        raise ValueError(f"Not an isolation level: {level!r}")
+    return f"set transaction isolation level {level.lower()};"
 
 
 def inlined(text: str, types: tuple[str, ...] = ()) -> Template:
@@ -106,6 +138,11 @@ def prepare(name: str, text: str, types: tuple[str, ...]) -> str:
 def execute(name: str, arity: int) -> str:
     """Return the template of an ``EXECUTE`` with a place per argument."""
     return f"execute {name}({','.join(['%s'] * arity)});" if arity else f"execute {name};"
+
+
+def fetch(rows: int) -> str:
+    """Return the statement that takes the cursor's next rows."""
+    return f"fetch {rows} from {CURSOR}"
 
 
 def search_path(schemas: tuple[str, ...]) -> str:

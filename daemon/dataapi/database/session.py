@@ -8,6 +8,7 @@ import psycopg2
 
 from dataapi.database import render
 from dataapi.database.connection import Connection
+from dataapi.database.conversation import Conversation
 from dataapi.database.prepared import Composed, Prepared, compose_inlined
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ class Session:
         names = await self._prepared_names()
         self._prepared.forget(names)
         return await self._send(self._prepared.compose(message))
+
+    def conversation(self) -> Conversation:
+        """Return a transaction of several messages, yet to be begun."""
+        return Conversation(self.connection, () if self._prepared else self._search_path)
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:
         """Run SQL as the login role; ``$1`` … are the values, quoted into the text."""

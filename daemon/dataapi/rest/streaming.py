@@ -1,0 +1,51 @@
+"""Results that are sent while they are read: the rows' bytes, one after the other."""
+
+from __future__ import annotations
+
+from dataapi.access.long import Batches
+from dataapi.web.messages import Stream
+
+NDJSON = "application/x-ndjson"
+
+
+async def stream_rows(batches: Batches, *, prefix: bytes = b"", ending: bytes = b"\n") -> Stream:
+    """Give the bytes of rows of one text column each, a piece per batch; closing it ends the transaction.
+
+    :param prefix: what comes before the first row, such as a header line.
+    :param ending: what comes after each row.
+    :raises ApiError: what the database refuses; before the first piece it can still be told.
+    """
+    try:
+        async for rows in batches:
+            yield prefix + b"".join([_bytes(value) + ending for (value,) in rows])
+            prefix = b""
+        if prefix:
+            yield prefix
+    finally:
+        await batches.aclose()
+
+
+async def stream_json_lines(batches: Batches) -> Stream:
+    """Give rows of one JSON value each as lines.
+
+    A line end within such a value is white space between its tokens, as PostgreSQL keeps it in
+    columns of type ``json``; within strings it is escaped.
+    """
+    try:
+        async for rows in batches:
+            yield b"".join([_line(_bytes(value)) for (value,) in rows])
+    finally:
+        await batches.aclose()
+
+
+def _line(value: bytes) -> bytes:
+    if b"\n" in value or b"\r" in value:
+        value = value.replace(b"\r", b" ").replace(b"\n", b" ")
+    return value + b"\n"
+
+
+def _bytes(value: bytes | str | None) -> bytes:
+    # Columns of type json come as bytes, others as text.
+    if isinstance(value, bytes):
+        return value
+    return value.encode() if value else b""
