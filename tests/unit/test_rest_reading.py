@@ -18,7 +18,7 @@ def reading(target: str, most: int | None = None, **headers: str) -> Reading:
     """Read a GET request."""
     path, _, query = target.partition("?")
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return read(Request("1", "GET", f"/rest/v1/{path}", query, named, b""), ("public", "other"), most)
+    return read(Request("1", "GET", f"/rest/v1/{path}", query, named, b""), "public", path, most)
 
 
 def chosen(window: Window, rows: range) -> list[int]:

@@ -48,6 +48,17 @@ class CastOf:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionOf:
+    """An expression passed through a function of one argument, such as a domain's representation.
+
+    :ivar function: the function's SQL name, quoted and qualified.
+    """
+
+    function: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class ComputedOf:
     """A computed field: a function of the current row."""
 
@@ -81,6 +92,22 @@ class JsonbOf:
     """A ``json`` or ``jsonb`` value as ``jsonb``."""
 
     expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPathOf:
+    """A member of a JSON value as ``->`` and ``->>`` find it; NULL where there is none.
+
+    :ivar expression: of any type; what is neither ``json`` nor ``jsonb`` is made ``jsonb`` first.
+    :ivar json: whether the expression is ``json`` or ``jsonb`` already.
+    :ivar steps: ``text`` parameters for members, ``integer`` ones for places in arrays.
+    :ivar as_text: whether the last step gives text (``->>``).
+    """
+
+    expression: Expression
+    json: bool
+    steps: tuple[Parameter, ...]
+    as_text: bool
 
 
 class JsonKind(Enum):
@@ -130,7 +157,16 @@ class AggregateOf:
 
 
 Expression = (
-    ColumnOf | CastOf | ComputedOf | RelatedOf | RelatedAggregateOf | JsonbOf | JsonMemberOf | AggregateOf
+    ColumnOf
+    | CastOf
+    | FunctionOf
+    | ComputedOf
+    | RelatedOf
+    | RelatedAggregateOf
+    | JsonbOf
+    | JsonPathOf
+    | JsonMemberOf
+    | AggregateOf
 )
 
 # ---------------------------------------------------------------- conditions
@@ -155,6 +191,30 @@ class Operator(Enum):
     OVERLAPS = "&&"
     HAS_KEY = "?"
     IN = "= any"
+    STRICTLY_LEFT = "<<"
+    STRICTLY_RIGHT = ">>"
+    NOT_RIGHT = "&<"
+    NOT_LEFT = "&>"
+    ADJACENT = "-|-"
+
+
+class Quantifier(Enum):
+    """How a comparison with an array of values is meant; its value is the SQL word."""
+
+    ANY = "any"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A value made by a function of its text, such as a domain's ``cast (text as …)``.
+
+    :ivar function: the function's SQL name, quoted and qualified.
+    :ivar parameter: a ``text`` parameter, or a ``text[]`` one of values that are converted one by one.
+    """
+
+    function: str
+    parameter: Parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,24 +222,62 @@ class Compare:
     """``left operator right``.
 
     :ivar builtin: PostgreSQL's own operator is meant, whatever the schemas of the search path hold.
+    :ivar quantifier: compare with any, or with all, of the values of an array.
     """
 
     left: Expression
     operator: Operator
-    right: Parameter
+    right: Parameter | Converted
     builtin: bool = False
+    quantifier: Quantifier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """``left is distinct from right``."""
+
+    left: Expression
+    right: Parameter | Converted
+
+
+class Truth(Enum):
+    """What a boolean is tested for; its value is the SQL word."""
+
+    TRUE = "true"
+    FALSE = "false"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Is:
+    """``is true``, ``is false`` or ``is unknown``."""
+
+    left: Expression
+    truth: Truth
+
+
+class QueryParser(Enum):
+    """How the words of a full-text search are read; its value is PostgreSQL's function."""
+
+    PLAIN = "plainto_tsquery"
+    PHRASE = "phraseto_tsquery"
+    WEB = "websearch_to_tsquery"
+    SYNTAX = "to_tsquery"
 
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
-    """Full-text search of an expression by a query in web search syntax.
+    """Full-text search of an expression.
 
     :ivar language: a ``regconfig`` parameter, None for the database's default.
+    :ivar vector: whether the expression is a ``tsvector`` already.
     """
 
     left: Expression
     query: Parameter
     language: Parameter | None = None
+    parser: QueryParser = QueryParser.WEB
+    vector: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +340,7 @@ class After:
         return After(self.order, self.values, not self.inclusive_before)
 
 
-Condition = Compare | TextSearch | IsNull | And | Or | Not | NotTrue | Exists | After
+Condition = Compare | Distinct | Is | TextSearch | IsNull | And | Or | Not | NotTrue | Exists | After
 
 # ---------------------------------------------------------------- rows
 
@@ -273,16 +371,32 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class CallArgument:
-    """A named argument.
+class Through:
+    """A table in between, by whose rows many rows on either side belong together.
 
+    :ivar near: pairs of a column of the table in between and the equal one of the enclosing row.
+    :ivar far: pairs of a column of the table in between and the equal one of the current row.
+    """
+
+    table: Table
+    near: tuple[tuple[str, str], ...]
+    far: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallArgument:
+    """An argument of a call.
+
+    :ivar name: "" for the one argument of a function that has a single nameless one.
     :ivar value: None for NULL.
     :ivar composite: the composite type that the value, JSON text, is made into; None for other types.
+    :ivar variadic: the value is an array of what a variadic function takes one by one.
     """
 
     name: str
     value: Parameter | None
     composite: Type | None = None
+    variadic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +417,7 @@ class Rows:
 
     :ivar table: what the rows are of; None for a function of its own result columns.
     :ivar call: the function to call instead of reading the table.
+    :ivar through: a table in between, instead of ``join``.
     :ivar kept: the transaction's setting that holds the rows, to take them from there instead.
     :ivar unique: at most one row can match, so that no limit is needed.
     """
@@ -316,3 +431,4 @@ class Rows:
     offset: Parameter | None = None
     unique: bool = False
     kept: str | None = None
+    through: Through | None = None

@@ -111,6 +111,31 @@ class Object:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """Members of related rows among the members of the row itself.
+
+    :ivar many: each member is an array with the values of all related rows, in their order;
+        else there is at most one related row, and null stands for those of none.
+    """
+
+    rows: Rows
+    record: Record
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A row as REST shows it: members in order, of the row itself and of spread relationships.
+
+    :ivar grouped: some of the values are aggregates (also behind spreads of one row); the rows are grouped
+        by all others.
+    """
+
+    members: tuple[tuple[Key, Output] | Spread, ...]
+    grouped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Null:
     """JSON null."""
 
@@ -213,6 +238,7 @@ Output = (
     | NodeId
     | Cursor
     | Object
+    | Record
     | Null
     | One
     | Many

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from dataapi.catalog.model import Column, Table
 from dataapi.errors import ApiError
 from dataapi.query.algebra import ColumnOf, Join, OrderTerm, Parameter, Rows
+from dataapi.query.answers import Form, Total, compile_answer
 from dataapi.query.results import Key, Many, Object, One, Output, Text, Value
-from dataapi.query.sql import Compiled, compile_rows
+from dataapi.query.sql import Compiled
 from dataapi.rest.grammar import parse_order, parse_select
 from dataapi.rest.ranges import Window
-from dataapi.rest.reading import Shape
+from dataapi.rest.shape import Shape
 from dataapi.rest.syntax import Embed, Field, Item, Star, Term
 from dataapi.rest.tables import ReadableTables
 from dataapi.rest.unsupported import unsupported
@@ -67,7 +68,8 @@ def compile_read(tables: ReadableTables, shape: Shape, most: int | None) -> Comp
     table = tables.find(shape.schema, shape.table)
     compiler = _Compiler(tables, shape, most)
     output = compiler.members(table, items, "")
-    compiled = compile_rows(compiler.rows(table, "", None), output, counted=shape.counted)
+    total = Total.EXACT if shape.counted else Total.NONE
+    compiled = compile_answer(compiler.rows(table, "", None), output, Form.ARRAY, total)
     compiler.check_used()
     return compiled
 

@@ -1,122 +1,123 @@
-"""Answers REST requests of one project: request to read, read to one message, its row to an answer."""
+"""Answers REST requests of one project: finds what a request is about, plans it and runs the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from dataapi.access.caller import Caller
+from dataapi.access.gate import REST_PREFIX
 from dataapi.access.transaction import Runner, Transactions, catalog_for
-from dataapi.cache import BoundedCache
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound
 from dataapi.errors import ApiError
-from dataapi.query.sql import Compiled
-from dataapi.rest import media
-from dataapi.rest.compiler import Source, compile_read
-from dataapi.rest.ranges import content_range, status_of
-from dataapi.rest.reading import Reading, Shape, read, schema_of, table_of
-from dataapi.rest.tables import ReadableTables, Tables
+from dataapi.query.answers import Answered
+from dataapi.rest import calling, preferences, reading, root, writing
+from dataapi.rest.context import Context, Planned
+from dataapi.rest.role import Figures, RoleView
+from dataapi.rest.tables import Tables
 from dataapi.settings import Project
 from dataapi.web.messages import Reply, Request
 
-SHAPES_PER_ROLE = 500
-"""Reads that are kept compiled for one role."""
-LONGEST_KEPT = 8000
-"""Characters of ``select`` and ``order`` beyond which a compiled read is not kept, to bound the memory."""
-
-_ALLOW = ("Allow", "OPTIONS, GET, HEAD")
-
-
-class _RoleState:
-    """A role's tables and compiled reads at one catalog generation."""
-
-    def __init__(self, tables: Tables, role: str) -> None:
-        self.tables = ReadableTables(tables, role)
-        self.reads: BoundedCache[Shape, Compiled] = BoundedCache(SHAPES_PER_ROLE)
+FUNCTIONS = "rpc/"
+"""What the paths of functions begin with."""
 
 
 class RestHandler:
     """Answers REST requests.
 
     :param catalog: returns the snapshot that serves now, None while there is none.
-    :ivar hits, misses: reads that were compiled already, and that were not.
+    :ivar figures: how often plans were there already.
     """
 
     def __init__(self, project: Project, runner: Runner, catalog: Callable[[], Catalog | None]) -> None:
-        self._schemas = project.db_schemas
-        self._most = project.db_max_rows
+        self._project = project
         self._catalog = catalog
         self._transactions = Transactions(project, runner)
         self._tables: Tables | None = None
-        self._roles: dict[str, _RoleState] = {}
-        self.hits = 0
-        self.misses = 0
+        self._roles: dict[str, RoleView] = {}
+        self.figures = Figures()
 
     async def answer(self, request: Request, caller: Caller) -> Reply:
         """Answer a request; raises ``ApiError`` for whatever a client may read of a failure."""
         catalog = catalog_for(self._catalog(), caller)
-        role = self._role(catalog, caller.role)
-        if request.method == "OPTIONS":
-            role.tables.find(schema_of(request, self._schemas), table_of(request.path))
-            return Reply(200, (_ALLOW,), b"")
-        if request.method not in ("GET", "HEAD"):
-            details = f"{request.method} on tables is not available yet."
-            raise ApiError(405, "PGRST127", "Feature not implemented", details=details, headers=(_ALLOW,))
-        reading = read(request, self._schemas, self._most)
-        compiled = self._compiled(role, reading.shape)
-        rows = await self._transactions.run(
-            catalog, request, caller, (_bound(compiled, reading),), read_only=True
-        )
-        return self._reply(reading, *rows[0])
+        context = self._context(request, caller, catalog)
+        if not context.target:
+            return await root.answer(context)
+        planned = _plan(context)
+        if isinstance(planned, Reply):
+            return planned
+        return await self._run(context, planned)
 
-    def _role(self, catalog: Catalog, role: str) -> _RoleState:
+    def _context(self, request: Request, caller: Caller, catalog: Catalog) -> Context:
+        schema = schema_of(request, self._project.db_schemas)
+        target = target_of(request.path)
+        preferred = preferences.read(request.headers.get("prefer"))
+        role = self._role(catalog, caller.role)
+        return Context(request, caller, catalog, role, self._project, target, schema, preferred)
+
+    def _role(self, catalog: Catalog, name: str) -> RoleView:
         if self._tables is None or self._tables.catalog is not catalog:
             self._tables = Tables(catalog)
             self._roles.clear()
-        state = self._roles.get(role)
-        if state is None:
-            state = self._roles[role] = _RoleState(self._tables, role)
-        return state
+        view = self._roles.get(name)
+        if view is None:
+            view = self._roles[name] = RoleView(self._tables, name, self.figures)
+        return view
 
-    def _compiled(self, role: _RoleState, shape: Shape) -> Compiled:
-        compiled = role.reads.get(shape)
-        if compiled is not None:
-            self.hits += 1
-            return compiled
-        self.misses += 1
-        compiled = compile_read(role.tables, shape, self._most)
-        if len(shape.select) + sum(len(order) for _, order in shape.orders) <= LONGEST_KEPT:
-            role.reads.put(shape, compiled)
-        return compiled
+    async def _run(self, context: Context, planned: Planned) -> Reply:
+        [row] = await self._transactions.run(
+            context.catalog,
+            context.request,
+            context.caller,
+            planned.statements,
+            read_only=planned.read_only,
+        )
+        answered = Answered(*row)
+        beyond = planned.estimated_beyond
+        if planned.estimated is not None and (
+            answered.total is None or (beyond is not None and answered.total > beyond)
+        ):
+            answered = replace(answered, total=await self._estimate(context, planned.estimated))
+        return planned.finish(answered)
 
-    def _reply(self, reading: Reading, body: bytes, count: int, total: int | None) -> Reply:
-        offset = reading.windows[0][1].offset
-        status = status_of(offset, count, total)
-        headers = [
-            ("Content-Type", media.OBJECT if reading.single else media.JSON),
-            ("Content-Range", content_range(offset, count, total)),
-            ("Vary", "Accept, Prefer, Range"),
-        ]
-        if len(self._schemas) > 1:
-            headers.append(("Content-Profile", reading.shape.schema))
-        if reading.applied:
-            headers.append(("Preference-Applied", reading.applied))
-        if reading.single:
-            if count != 1:
-                raise ApiError(
-                    406,
-                    "PGRST116",
-                    "Cannot coerce the result to a single JSON object",
-                    details=f"The result contains {count} rows",
-                )
-            body = body[1:-1]  # without the array's brackets
-        return Reply(status, tuple(headers), body)
+    async def _estimate(self, context: Context, statement: Bound) -> int:
+        """Return how many rows the planner expects of a statement."""
+        [explained] = await self._transactions.explain(
+            context.catalog, context.request, context.caller, (statement,)
+        )
+        return int(explained["plan"][0]["Plan"]["Plan Rows"])
 
 
-def _bound(compiled: Compiled, reading: Reading) -> Bound:
-    windows = dict(reading.windows)
-    values = []
-    for source in compiled.sources:
-        assert isinstance(source, Source)
-        values.append(source.bind(windows))
-    return Bound(compiled.statement, tuple(values))
+def _plan(context: Context) -> Planned | Reply:
+    if context.target.startswith(FUNCTIONS):
+        return calling.plan(replace(context, target=context.target[len(FUNCTIONS) :]))
+    if context.reading or context.request.method == "OPTIONS":
+        return reading.plan(context)
+    return writing.plan(context)
+
+
+def target_of(path: str) -> str:
+    """Return the table, or the function behind ``rpc/``, that a path names; "" for the root.
+
+    :raises ApiError: PGRST125 (404), the path can be neither.
+    """
+    name = path[len(REST_PREFIX) :].strip("/") if path.startswith(REST_PREFIX) else path
+    if "/" in name.removeprefix(FUNCTIONS) or name == FUNCTIONS:
+        raise ApiError(404, "PGRST125", "Invalid path specified in request URL")
+    return name
+
+
+def schema_of(request: Request, schemas: tuple[str, ...]) -> str:
+    """Return the exposed schema that a request asks for, the first one when it asks for none.
+
+    :raises ApiError: PGRST106 (406), the schema is not exposed.
+    """
+    header = "accept-profile" if request.method in ("GET", "HEAD", "OPTIONS") else "content-profile"
+    asked = request.headers.get(header)
+    if asked is None:
+        return schemas[0]
+    if asked not in schemas:
+        hint = f"Only the following schemas are exposed: {', '.join(schemas)}"
+        raise ApiError(406, "PGRST106", f"Invalid schema: {asked}", hint=hint)
+    return asked

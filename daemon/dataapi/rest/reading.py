@@ -5,37 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dataapi.access.gate import REST_PREFIX
 from dataapi.errors import ApiError
+from dataapi.query.answers import Answered
 from dataapi.rest import media, preferences
-from dataapi.rest.ranges import Window, count_of, window_of_header
+from dataapi.rest.compiler import compile_read
+from dataapi.rest.context import Context, Planned, bind
+from dataapi.rest.ranges import Window, content_range, count_of, status_of, window_of_header
+from dataapi.rest.reply import make_reply
+from dataapi.rest.shape import Shape
 from dataapi.rest.unsupported import unsupported
 from dataapi.web import querystring
-from dataapi.web.messages import Request
+from dataapi.web.messages import Reply, Request
 
 LONGEST_REMEMBERED = 1000
 """Characters of a request that is remembered once it was understood: clients repeat themselves."""
 
 Windows = tuple[tuple[str, Window], ...]
 """Windows by the resource they are for: "" for the table, else the path of an embedded one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What of a read decides its statement.
-
-    :ivar orders: ``order`` values by resource, as in ``Windows``.
-    :ivar limited, moved: the resources with a limit, and with an offset; how much is a value.
-    :ivar counted: whether all matching rows are counted.
-    """
-
-    schema: str
-    table: str
-    select: str
-    orders: tuple[tuple[str, str], ...]
-    limited: tuple[str, ...]
-    moved: tuple[str, ...]
-    counted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,44 +39,55 @@ class Reading:
     applied: str
 
 
-def table_of(path: str) -> str:
-    """Return the table that a path below the API's prefix names.
-
-    :raises ApiError: the path names none (PGRST125), or what is not there yet (PGRST127).
-    """
-    name = path[len(REST_PREFIX) :].strip("/") if path.startswith(REST_PREFIX) else path
-    if not name:
-        raise unsupported("The API's description at its root is not available yet.")
-    if name.startswith("rpc/"):
-        raise unsupported("Functions below /rpc/ are not available yet.")
-    if "/" in name:
-        raise ApiError(404, "PGRST125", "Invalid path specified in request URL")
-    return name
+_ALLOW = ("Allow", "OPTIONS, GET, HEAD")
 
 
-def schema_of(request: Request, schemas: tuple[str, ...]) -> str:
-    """Return the exposed schema that a request asks for, the first one when it asks for none.
+def plan(context: Context) -> Planned | Reply:
+    """Plan a read of a table, or answer what may be done with the table."""
+    if context.request.method == "OPTIONS":
+        context.role.tables.find(context.schema, context.target)
+        return Reply(200, (_ALLOW,), b"")
+    most = context.project.db_max_rows
+    asked = read(context.request, context.schema, context.target, most)
+    shape = asked.shape
+    size = len(shape.select) + sum(len(order) for _, order in shape.orders)
+    compiled = context.role.plan(shape, size, lambda: (compile_read(context.role.tables, shape, most),))
+    statements = tuple(bind(each, dict(asked.windows)) for each in compiled)
+    return Planned(statements, True, lambda row: _finish(context, asked, row))
 
-    :raises ApiError: PGRST106 (406), the schema is not exposed.
-    """
-    header = "accept-profile" if request.method in ("GET", "HEAD", "OPTIONS") else "content-profile"
-    asked = request.headers.get(header)
-    if asked is None:
-        return schemas[0]
-    if asked not in schemas:
-        hint = f"Only the following schemas are exposed: {', '.join(schemas)}"
-        raise ApiError(406, "PGRST106", f"Invalid schema: {asked}", hint=hint)
-    return asked
+
+def _finish(context: Context, asked: Reading, row: Answered) -> Reply:
+    offset = asked.windows[0][1].offset
+    status = status_of(offset, row.count, row.total)
+    body = row.body or b""
+    if asked.single:
+        if row.count != 1:
+            raise ApiError(
+                406,
+                "PGRST116",
+                "Cannot coerce the result to a single JSON object",
+                details=f"The result contains {row.count} rows",
+            )
+        body = body[1:-1]  # without the array's brackets
+    return make_reply(
+        context,
+        row,
+        status,
+        media.OBJECT if asked.single else media.JSON,
+        ("Content-Range", content_range(offset, row.count, row.total)),
+        applied=asked.applied,
+        body=body,
+    )
 
 
-def read(request: Request, schemas: tuple[str, ...], most: int | None) -> Reading:
+def read(request: Request, schema: str, table: str, most: int | None) -> Reading:
     """Return the read that a request asks for.
 
     :param most: the most rows that any resource gives (``db-max-rows``).
     :raises ApiError: what cannot be understood, or is not available.
     """
     header = request.headers.get
-    place = (schema_of(request, schemas), table_of(request.path), request.query)
+    place = (schema, table, request.query)
     wishes = (header("range"), header("prefer"), header("accept"))
     size = len(request.query) + sum(len(wish) for wish in wishes if wish)
     understand = _remembered if size <= LONGEST_REMEMBERED else _read
@@ -117,9 +114,11 @@ def _read(
         tuple(orders.items()),
         tuple(path for path, window in asked.items() if window.limit is not None),
         tuple(path for path, window in asked.items() if window.offset),
-        preferred.counted,
+        preferred.count is preferences.Count.EXACT,
     )
-    return Reading(shape, tuple(asked.items()), media.wants_object(accept), preferred.applied)
+    applied = [part.strip() for part in prefer.split(",")] if prefer else []
+    kept = [part for part in applied if part in ("count=exact", "handling=strict", "handling=lenient")]
+    return Reading(shape, tuple(asked.items()), media.wants_object(accept), ", ".join(kept))
 
 
 _remembered = lru_cache(maxsize=1024)(_read)

@@ -138,8 +138,8 @@ class ProjectPart:
             "dataapi_cache_lookups_total": {
                 (ref, "tokens", "hit"): float(tokens.hits),
                 (ref, "tokens", "miss"): float(tokens.misses),
-                (ref, "plans", "hit"): float(self._engine.hits + self._rest.hits),
-                (ref, "plans", "miss"): float(self._engine.misses + self._rest.misses),
+                (ref, "plans", "hit"): float(self._engine.hits + self._rest.figures.hits),
+                (ref, "plans", "miss"): float(self._engine.misses + self._rest.figures.misses),
             },
         }
 

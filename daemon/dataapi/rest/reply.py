@@ -1,0 +1,71 @@
+"""An answered row as a reply: status and headers, with what functions set over what is usual."""
+
+from __future__ import annotations
+
+import json
+
+from dataapi.errors import ApiError
+from dataapi.query.answers import Answered
+from dataapi.rest.context import Context
+from dataapi.web.messages import Reply
+
+VARY = ("Vary", "Accept, Prefer, Range")
+
+
+def make_reply(
+    context: Context,
+    row: Answered,
+    status: int,
+    media_type: str | None,
+    *headers: tuple[str, str],
+    applied: str = "",
+    body: bytes | None = None,
+) -> Reply:
+    """Return the reply of a row.
+
+    :param media_type: None for an answer without a body.
+    :param applied: what ``Preference-Applied`` says.
+    :param body: the body where it is not the row's own.
+    :raises ApiError: PGRST111 or PGRST112 (500), functions set headers or a status that are none.
+    """
+    given = list(headers)
+    if media_type is not None:
+        given.append(("Content-Type", media_type))
+        if len(context.project.db_schemas) > 1:
+            given.append(("Content-Profile", context.schema))
+    given.append(VARY)
+    if applied:
+        given.append(("Preference-Applied", applied))
+    if row.response_headers is not None:
+        given = _overridden(given, _headers(row.response_headers))
+    if row.response_status is not None:
+        status = _status(row.response_status)
+    content = (row.body or b"") if body is None else body
+    return Reply(status, tuple(given), content if media_type is not None else b"")
+
+
+def _overridden(usual: list[tuple[str, str]], own: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    names = {name.lower() for name, _ in own}
+    return [header for header in usual if header[0].lower() not in names] + own
+
+
+def _headers(text: str) -> list[tuple[str, str]]:
+    try:
+        given = json.loads(text)
+        headers = [pair for part in given for pair in part.items()]
+    except (ValueError, AttributeError, TypeError):
+        headers = None
+    if headers is None or not all(isinstance(value, str) for _, value in headers):
+        raise ApiError(
+            500,
+            "PGRST111",
+            "response.headers guc must be a JSON array composed of objects with a single key and a string "
+            "value",
+        )
+    return headers
+
+
+def _status(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 100 <= int(text[:4]) <= 599):
+        raise ApiError(500, "PGRST112", "response.status guc must be a valid status code")
+    return int(text)
