@@ -1,0 +1,1 @@
+"""Webhooks: signed notifications about organizations and projects, from publishing to delivery."""

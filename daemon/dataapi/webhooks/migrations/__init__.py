@@ -1,0 +1,1 @@
+"""The numbered migrations of the schema ``webhooks``, applied in order by ``dataapi.webhooks.migrate``."""
