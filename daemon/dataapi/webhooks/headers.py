@@ -17,8 +17,19 @@ USER_AGENT = "dataapi-webhooks/1"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 _RESERVED = frozenset(
-    "host content-length content-type transfer-encoding connection te trailer upgrade keep-alive expect"
-    " user-agent".split()
+    {
+        "connection",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+    }
 )
 _RESERVED_PREFIXES = ("proxy-", "webhook-")
 

@@ -7,8 +7,9 @@ changes nothing (reference/webhooks.md section 3).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from dataapi.webhooks.model import Status, Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,23 +19,6 @@ WAITS = (10.0, 30.0, 90.0, 270.0)
 """Seconds before attempts 2, 3, 4 and 5."""
 
 _DAY = 86_400.0
-
-
-class Trigger(StrEnum):
-    """Why an attempt is made."""
-
-    AUTOMATIC = "automatic"
-    MANUAL = "manual"
-    TEST = "test"
-
-
-class Status(StrEnum):
-    """How the record of an attempt stands."""
-
-    PENDING = "pending"
-    SUCCESS = "success"
-    FAILED = "failed"
-    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)

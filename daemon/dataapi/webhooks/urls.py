@@ -137,7 +137,7 @@ def parse(url: str, *, require_https: bool = False, allowed: Sequence[Network] =
 
 
 def _is_trap(character: str) -> bool:
-    """Tell whether programs disagree about the character: blank, control, invisible, unassigned, backslash."""
+    """Tell whether programs disagree about the character: blank, control, invisible, backslash."""
     return character == "\\" or unicodedata.category(character)[0] in "CZ"
 
 
@@ -183,7 +183,7 @@ def _checked_host(host: str, allowed: Sequence[Network]) -> str:
 
 
 def _ascii_label(label: str) -> str:
-    """Return the label in ASCII.  Without mapping: full-width digits and the like are refused, not translated.
+    """Return the label in ASCII; full-width digits and the like are refused, not translated.
 
     Raises ``UnicodeError``, which ``idna.IDNAError`` is.
     """
