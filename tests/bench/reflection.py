@@ -91,9 +91,9 @@ def show(name: str, value: str) -> None:
 
 async def measure_query(pool: Pool) -> None:
     """Time the query alone."""
-    await pool.fetch(REFLECTION, (["public"],))
+    await pool.fetch(REFLECTION, (["public"], False))
     began = time.perf_counter()
-    rows = await pool.fetch(REFLECTION, (["public"],))
+    rows = await pool.fetch(REFLECTION, (["public"], False))
     size = sum(len(body or "") for _, body in rows)
     show("query", f"{(time.perf_counter() - began) * 1e3:.0f} ms, {size / 1e6:.2f} MB in {len(rows)} rows")
 

@@ -95,7 +95,7 @@ class MadeUp:
         oid = self._next()
         rows = [
             [column, number, "20" if column.endswith(("id", "Id")) else "25", -1, column in key, None,
-             False, "", (comments or {}).get(column), None, None]
+             False, "", (comments or {}).get(column), None, None, None]
             for number, column in enumerate(columns, 1)
         ]  # fmt: skip
         keys = [
@@ -150,4 +150,22 @@ class MadeUp:
 
 
 def _type(oid: str, name: str, kind: str, category: str, schema: str = "pg_catalog") -> list[Any]:
-    return [oid, schema, name, kind, "0", "0", -1, False, "0", category, None, None, None, None, None]
+    return [
+        oid,
+        schema,
+        name,
+        kind,
+        "0",
+        "0",
+        -1,
+        False,
+        "0",
+        category,
+        None,
+        None,
+        None,
+        None,
+        None,
+        name,
+        None,
+    ]

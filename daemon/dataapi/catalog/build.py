@@ -6,7 +6,7 @@ order of that query.  Object identifiers arrive as texts there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -14,31 +14,26 @@ from dataapi.catalog.annotate import annotate
 from dataapi.catalog.base_names import assign_base_names
 from dataapi.catalog.model import (
     Acl,
-    Argument,
     Catalog,
     Column,
     ForeignKey,
-    Function,
     Problem,
     ResultColumn,
-    Role,
     Schema,
     Table,
     TableKind,
     Type,
     TypeKind,
     UniqueKey,
-    Volatility,
 )
-from dataapi.database.render import may_travel
+from dataapi.catalog.routines import build_function, build_handlers, build_representation, build_role
+from dataapi.catalog.views import Views
 
 Document = Mapping[str, Sequence[Any]]
 
 # Bits of pg_relation_is_updatable.
 _UPDATE, _INSERT, _DELETE = 4, 8, 16
 _WRITABLE = _UPDATE | _INSERT | _DELETE
-_INPUT_MODES = ("i", "b", "v")
-_OUTPUT_MODES = ("o", "b", "t")
 _PAUSE_EVERY = 10
 
 Item = TypeVar("Item")
@@ -89,6 +84,7 @@ class _Builder:
         """Build everything but the directives."""
         version, read_all, write_all = self._document["server"][0]
         tables = {table.oid: table for table in self._each("tables", self._table)}
+        views = Views(self._document.get("surfaces", ()), tables)
         names = tuple(self._schemas.values())
         missing = [name for name in search_path if name not in names]
         return Catalog(
@@ -99,8 +95,17 @@ class _Builder:
             types={type_.oid: type_ for type_ in self._each("types", self._type)},
             tables=tables,
             foreign_keys=tuple(self._each("foreign_keys", lambda row: _foreign_key(row, tables))),
-            functions=tuple(self._each("functions", self._function)),
-            roles={role.name: role for role in self._each("roles", _role)},
+            functions=tuple(
+                self._each("functions", lambda row: build_function(row, self._schemas, self._acls))
+            ),
+            roles={role.name: role for role in self._each("roles", build_role)},
+            view_keys=tuple(views.keys(self._document.get("view_references", ()), self._pause)),
+            view_primary_keys=views.primary_keys(self._document.get("beneath_keys", ())),
+            representations=dict(self._each("representations", build_representation)),
+            media_handlers=tuple(
+                build_handlers(self._document.get("media_handlers", ()), tables.values(), self._acls)
+            ),
+            timezones=frozenset(self._document.get("timezones", ())),
             read_all=int(read_all),
             write_all=int(write_all),
             problems=tuple(
@@ -138,6 +143,8 @@ class _Builder:
             subtype,
             comment,
             acl,
+            sql_name,
+            default,
         ) = row
         return Type(
             oid=int(oid),
@@ -153,6 +160,8 @@ class _Builder:
             category=category,
             members=tuple(ResultColumn(member, int(type_)) for member, type_ in members or ()),
             subtype=int(subtype or 0),
+            sql_name=sql_name,
+            default=default,
         )
 
     def _base(self, oid: int) -> tuple[int, int, bool]:
@@ -194,7 +203,7 @@ class _Builder:
         )
 
     def _column(self, row: Any) -> Column:
-        name, number, type_, typmod, not_null, default, generated, identity, comment, acl, _ = row
+        name, number, type_, typmod, not_null, default, generated, identity, comment, acl, _, sql_name = row
         oid = int(type_)
         if oid in self._domains:
             _, typmod, strict = self._base(oid)
@@ -210,56 +219,8 @@ class _Builder:
             identity=identity.strip(),
             comment=comment,
             acl=self._acls[acl],
+            sql_name=sql_name,
         )
-
-    def _function(self, row: Any) -> Function:
-        (oid, schema, name, types, modes, names, defaults, variadic, returns, returns_set) = row[:10]
-        rows, volatility, settings, comment, acl = row[10:]
-        modes = modes or ["i"] * len(types)
-        names = names or [""] * len(types)
-        defaults = defaults or [None] * len(types)
-        inputs = [
-            Argument(argument, int(type_), default, mode == "v" and variadic)
-            for argument, type_, mode, default in zip(names, types, modes, defaults, strict=True)
-            if mode in _INPUT_MODES
-        ]
-        outputs = [
-            ResultColumn(column, int(type_))
-            for column, type_, mode in zip(names, types, modes, strict=True)
-            if mode in _OUTPUT_MODES
-        ]
-        return Function(
-            oid=int(oid),
-            schema=self._schemas[int(schema)],
-            name=name,
-            arguments=tuple(inputs),
-            returns=int(returns),
-            returns_set=returns_set,
-            rows=float(rows),
-            columns=tuple(outputs),
-            volatility=Volatility(volatility),
-            settings=tuple(_pairs(settings or ())),
-            comment=comment,
-            acl=self._acls[acl],
-        )
-
-
-def _pairs(settings: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for setting in settings:
-        name, _, value = setting.partition("=")
-        yield name, value
-
-
-def _role(row: Any) -> Role:
-    oid, name, superuser, memberships, settings = row
-    # The same setting for this database alone comes later and wins.
-    return Role(
-        oid=int(oid),
-        name=name,
-        superuser=superuser,
-        grantees=frozenset({0, int(oid), *map(int, memberships)}),
-        settings=tuple({name: value for name, value in _pairs(settings) if may_travel(name)}.items()),
-    )
 
 
 def _key_columns(key: Any, numbers: Mapping[int, str]) -> tuple[str, ...]:

@@ -49,6 +49,9 @@ def media_type_of(type_: Type) -> str | None:
     ``*/*`` is the domain of functions and aggregates that choose the media type themselves.
     """
     # Only a domain has a base.
-    if type_.base and (type_.name == ANY_MEDIA_TYPE or _MEDIA_TYPE.fullmatch(type_.name)):
-        return type_.name.lower()
-    return None
+    return media_type_named(type_.name) if type_.base else None
+
+
+def media_type_named(name: str) -> str | None:
+    """Return the media type that the name of a domain spells, in small letters; None when it spells none."""
+    return name.lower() if name == ANY_MEDIA_TYPE or _MEDIA_TYPE.fullmatch(name) else None

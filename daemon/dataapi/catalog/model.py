@@ -103,6 +103,8 @@ class Column:
     :ivar default: the default's SQL text, or None; also None for generated columns.
     :ivar generated: ``generated always as (…)``.
     :ivar identity: "" for none, "a" for ALWAYS, "d" for BY DEFAULT.
+    :ivar sql_name: the type with its modifier, such as ``public.geometry(Point,4326)``, where that type is
+        not PostgreSQL's own and has one; else None.
     """
 
     name: str
@@ -115,6 +117,7 @@ class Column:
     identity: str
     comment: str | None
     acl: Acl
+    sql_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,3 +315,7 @@ class Catalog:
     def primary_key(self, table: Table) -> tuple[str, ...]:
         """Return the names of the table's key columns, its own or the declared one; empty without either."""
         return table.primary_key or self.annotations.table(table.oid).primary_key_columns
+
+    def row_key(self, table: Table) -> tuple[str, ...]:
+        """Return the key columns as ``primary_key`` does, for a view without one those that it shows."""
+        return self.primary_key(table) or self.view_primary_keys.get(table.oid, ())

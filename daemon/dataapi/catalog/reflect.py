@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -29,16 +30,21 @@ would wait that long after every event; asleep, the thread does not hold it.
 
 
 async def reflect(
-    fetch: Fetch, search_path: Sequence[str], generation: int, in_thread: InThread = deferToThread
+    fetch: Fetch,
+    search_path: Sequence[str],
+    generation: int,
+    in_thread: InThread = deferToThread,
+    timezones: frozenset[str] = frozenset(),
 ) -> Catalog:
     """Read what the database holds in the schemas of the search path.
 
     :param in_thread: runs a function off the reactor, like ``deferToThread``.
+    :param timezones: those of an earlier snapshot; without, the server is asked, whom it takes long.
     :raises ApiError: whatever ``fetch`` raises when the database can't be asked.
     """
-    rows = await fetch(REFLECTION, (list(search_path),))
+    rows = await fetch(REFLECTION, (list(search_path), not timezones))
     catalog: Catalog = await in_thread(_build, rows, tuple(search_path), generation)
-    return catalog
+    return replace(catalog, timezones=timezones) if timezones else catalog
 
 
 def _build(rows: Iterable[tuple[Any, ...]], search_path: tuple[str, ...], generation: int) -> Catalog:

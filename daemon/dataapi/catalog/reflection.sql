@@ -1,6 +1,7 @@
 -- Everything that the APIs need to know of a database, in one query.
 --
--- The one parameter is the exposed schemas (db-schemas) in their order.
+-- Parameters: the exposed schemas (db-schemas) in their order; whether to read the names of time zones,
+-- which are files on the server and do not change while it runs.
 -- Returns rows (part, body): body is a JSON array of at most 50 objects of that part, so
 -- that no single piece takes long to parse.  The objects are arrays in the order that
 -- build.py unpacks.  Access control lists are sent once per distinct list, under their text.
@@ -46,7 +47,10 @@ columns as (
                a.attnotnull and u.attnum is null,
                pg_get_expr(d.adbin, d.adrelid),
                a.attgenerated <> '', a.attidentity, c.description, a.attacl::text,
-               case when a.events > 0 then pg_column_is_updatable(a.attrelid, a.attnum, true) end
+               case when a.events > 0 then pg_column_is_updatable(a.attrelid, a.attnum, true) end,
+               -- Types from 16384 on are not PostgreSQL's own.
+               case when a.atttypmod >= 0 and a.atttypid::bigint >= 16384
+                   then format_type(a.atttypid, a.atttypmod) end
            ) order by a.attnum) as body
     from attribute a
     left join pg_attrdef d
@@ -100,6 +104,115 @@ reference as (
       -- A temporal key (PERIOD, PostgreSQL 18) does not match by equality.
       and coalesce(to_jsonb(k) ->> 'conperiod', 'false') = 'false'
 ),
+-- What exposed views show, and what those show in turn, in whatever schema.
+beneath(oid, relkind) as (
+    select r.oid, r.relkind from relation r where r.relkind in ('v', 'm')
+    union
+    select c.oid, c.relkind
+    from beneath b
+    join pg_rewrite w on w.ev_class = b.oid and w.rulename = '_RETURN'
+    join pg_depend d
+        on d.classid = 'pg_rewrite'::regclass and d.objid = w.oid
+        and d.refclassid = 'pg_class'::regclass and d.refobjid <> b.oid
+    join pg_class c on c.oid = d.refobjid and c.relkind in ('r', 'p', 'v', 'm')
+),
+-- A view's rule is a tree of nodes in braces, a query with the entries of its target list in it.  An
+-- entry that is a plain column says which one.  What is escaped by a backslash is part of a name.
+entry as (
+    select w.ev_class, part.text, part.number,
+           sum(octet_length(replace(part.text, '}', '')) - octet_length(replace(part.text, '{', '')))
+               over (partition by w.ev_class order by part.number) as depth
+    from beneath b
+    join pg_rewrite w on w.ev_class = b.oid and w.rulename = '_RETURN'
+    cross join lateral unnest(string_to_array(
+        replace(replace(replace(
+            w.ev_action::text, chr(92) || chr(92), ''), chr(92) || '{', ''), chr(92) || '}', ''),
+        '{TARGETENTRY :expr ')
+    ) with ordinality as part(text, number)
+    where b.relkind in ('v', 'm')
+),
+direct as materialized (
+    select e.ev_class as view,
+           split_part(e.tail, ' ', 3)::int2 as number,
+           split_part(split_part(e.tail, ' :resorigtbl ', 2), ' ', 1)::oid as origin,
+           split_part(split_part(e.tail, ' :resorigcol ', 2), ' ', 1)::int2 as origin_number
+    from (
+        -- The number of braces open where the entry begins: those of the parts before it, and one for
+        -- the brace of each entry that was cut off.  A column is a node without others in it, which the
+        -- entry's own members follow: " :resno 1 :resname … :resorigtbl 16385 :resorigcol 1 :resjunk false".
+        select ev_class, text, split_part(text, '}', 2) as tail,
+               lag(depth) over (partition by ev_class order by number) + number - 2 as open
+        from entry
+    ) as e
+    where e.open = 1 and left(e.text, 5) = '{VAR ' and strpos(e.tail, ' :resjunk false') > 0
+),
+surfacing(view, number, origin, origin_number) as (
+    select d.view, d.number, d.origin, d.origin_number
+    from direct d
+    join relation r on r.oid = d.view
+    where d.origin <> 0
+    -- Not all: views that were replaced so as to read one another would go on for ever.
+    union
+    select s.view, s.number, d.origin, d.origin_number
+    from surfacing s
+    join direct d on d.view = s.origin and d.number = s.origin_number
+    where d.origin <> 0
+),
+view_reference as materialized (
+    select k.oid, k.conname, k.conrelid, k.conkey, k.confrelid, k.confkey
+    from pg_constraint k
+    left join pg_constraint p on p.oid = k.conparentid
+    where k.contype = 'f'
+      and k.conrelid in (select oid from relation union all select oid from beneath)
+      and k.confrelid in (select oid from relation union all select oid from beneath)
+      and (k.conrelid in (select oid from beneath) or k.confrelid in (select oid from beneath))
+      and (p.oid is null
+           or p.confrelid = k.confrelid
+              and p.conrelid not in (select oid from relation union all select oid from beneath))
+      and coalesce(to_jsonb(k) ->> 'conperiod', 'false') = 'false'
+),
+view_references as (
+    select json_build_array(
+               k.conname, k.conrelid, k.conkey, k.confrelid, k.confkey, d.description,
+               exists (
+                   select from pg_index i
+                   where i.indrelid = k.conrelid and i.indisunique and i.indisvalid and i.indislive
+                     and i.indpred is null and i.indexprs is null
+                     and (string_to_array(i.indkey::text, ' ')::int2[])[1:i.indnkeyatts] <@ k.conkey
+               )
+           ) as item,
+           row_number() over (order by c.relname, k.conname, k.oid) as number
+    from view_reference k
+    join pg_class c on c.oid = k.conrelid
+    left join pg_description d
+        on d.classoid = 'pg_constraint'::regclass and d.objoid = k.oid and d.objsubid = 0
+),
+beneath_key as materialized (
+    select k.conrelid, k.conkey
+    from pg_constraint k
+    where k.contype = 'p' and k.conrelid in (select oid from beneath)
+),
+key_column as (
+    select conrelid, unnest(conkey) from beneath_key
+    union
+    select conrelid, unnest(conkey) from view_reference
+    union
+    select confrelid, unnest(confkey) from view_reference
+),
+surfaces as (
+    select json_build_array(
+               s.view, json_agg(json_build_array(s.number, s.origin, s.origin_number) order by s.number, s.origin)
+           ) as item,
+           row_number() over (order by s.view) as number
+    from surfacing s
+    -- Tested so, the key columns are hashed, however few of them the planner expects.
+    where ((s.origin, s.origin_number) in (select * from key_column)) is true
+    group by s.view
+),
+beneath_keys as (
+    select json_build_array(conrelid, conkey) as item, row_number() over (order by conrelid) as number
+    from beneath_key
+),
 routine as materialized (
     select p.oid, p.proname, p.pronamespace, p.provariadic, p.prorettype, p.proretset, p.prorows, p.provolatile,
            p.pronargs, p.pronargdefaults, p.proargmodes, p.proargnames, p.proconfig, path.position,
@@ -127,6 +240,34 @@ functions as (
     left join pg_description d
         on d.classoid = 'pg_proc'::regclass and d.objoid = f.oid and d.objsubid = 0
 ),
+handler as materialized (
+    select p.oid, p.proname, n.nspname, path.position, t.oid as type, p.proargtypes[0] as argument,
+           coalesce(p.proacl, acldefault('f', p.proowner)) as acl,
+           t.typname
+    from pg_proc p
+    join path on path.oid = p.pronamespace
+    join pg_namespace n on n.oid = p.pronamespace
+    join pg_type t on t.oid = p.prorettype and t.typtype = 'd' and strpos(t.typname, '/') > 1
+    join pg_aggregate a on a.aggfnoid = p.oid and a.aggkind = 'n'
+    where p.prokind = 'a' and p.pronargs = 1
+),
+media_handlers as (
+    select json_build_array(h.typname, h.nspname, h.proname, h.type, h.argument, h.acl::text) as item,
+           row_number() over (order by h.position, h.proname, h.oid) as number
+    from handler h
+),
+representations as (
+    select json_build_array(c.castsource, c.casttarget, n.nspname, p.proname) as item,
+           row_number() over (order by c.oid) as number
+    from pg_cast c
+    join pg_type s on s.oid = c.castsource
+    join pg_type t on t.oid = c.casttarget
+    join pg_proc p on p.oid = c.castfunc
+    join pg_namespace n on n.oid = p.pronamespace
+    where c.castcontext = 'i' and c.castmethod = 'f'
+      and (s.typtype = 'd' and t.oid in ('json'::regtype, 'text'::regtype)
+           or t.typtype = 'd' and s.oid in ('json'::regtype, 'text'::regtype))
+),
 used(oid) as (
     (
         select atttypid from attribute
@@ -134,6 +275,8 @@ used(oid) as (
         select unnest(types) from routine
         union
         select prorettype from routine
+        union
+        select type from handler
     )
     union
     select part.oid
@@ -153,7 +296,7 @@ used(oid) as (
 ),
 type as materialized (
     select t.oid, t.typname, t.typnamespace, t.typtype, t.typcategory, t.typelem, t.typbasetype, t.typtypmod,
-           t.typnotnull, t.typrelid, coalesce(t.typacl, acldefault('T', t.typowner)) as acl
+           t.typnotnull, t.typrelid, t.typdefault, coalesce(t.typacl, acldefault('T', t.typowner)) as acl
     from pg_type t
     where t.oid in (select used.oid from used)
 ),
@@ -170,7 +313,8 @@ types as (
                    select json_agg(json_build_array(m.attname, m.atttypid) order by m.attnum)
                    from pg_attribute m where m.attrelid = t.typrelid and m.attnum > 0 and not m.attisdropped
                ) end,
-               g.rngsubtype, d.description, t.acl::text
+               g.rngsubtype, d.description, t.acl::text,
+               format_type(t.oid, null), case when t.typtype = 'd' then t.typdefault end
            ) as item,
            row_number() over (order by t.oid) as number
     from type t
@@ -229,6 +373,7 @@ acl as (
         union all select acl from relation
         union all select attacl from attribute where attacl is not null
         union all select acl from routine
+        union all select acl from handler
         union all select acl from type
     ) as lists(list)
 ),
@@ -261,3 +406,15 @@ union all
 (select 'functions', json_agg(item order by number)::text from functions group by (number - 1) / 50 order by (number - 1) / 50)
 union all
 (select 'roles', json_agg(item order by number)::text from roles group by (number - 1) / 50 order by (number - 1) / 50)
+union all
+(select 'surfaces', json_agg(item order by number)::text from surfaces group by (number - 1) / 50 order by (number - 1) / 50)
+union all
+(select 'view_references', json_agg(item order by number)::text from view_references group by (number - 1) / 50 order by (number - 1) / 50)
+union all
+(select 'beneath_keys', json_agg(item order by number)::text from beneath_keys group by (number - 1) / 50 order by (number - 1) / 50)
+union all
+(select 'media_handlers', json_agg(item order by number)::text from media_handlers group by (number - 1) / 50 order by (number - 1) / 50)
+union all
+(select 'representations', json_agg(item order by number)::text from representations group by (number - 1) / 50 order by (number - 1) / 50)
+union all
+(select 'timezones', json_agg(name)::text from pg_timezone_names where $2::boolean)

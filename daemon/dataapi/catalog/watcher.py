@@ -203,8 +203,9 @@ class CatalogWatcher:
         in_thread = self._in_thread or partial(
             deferToThreadPool, self._reactor, self._reactor.getThreadPool()
         )
+        timezones = self.current.timezones if self.current else frozenset()
         began = self._reactor.seconds()
-        catalog = await reflect(self._fetch, self._search_path, generation, in_thread)
+        catalog = await reflect(self._fetch, self._search_path, generation, in_thread, timezones)
         _log.info(
             "Loaded catalog {generation}: {tables} tables, {functions} functions in {seconds:.3f} s.",
             generation=generation,
