@@ -15,6 +15,7 @@ from dataapi.catalog.annotations import (
     SchemaDirectives,
     TableDirectives,
 )
+from dataapi.catalog.comments import without_directives
 from dataapi.catalog.directives import (
     column_directives,
     enum_directives,
@@ -140,6 +141,49 @@ def test_of_several_directives_in_a_comment_the_first_one_counts() -> None:
     found, problems = table('@graphql({"name": "A"}) @graphql({"name": "B"})')
     assert found == TableDirectives(name="A")
     assert "several directives" in problems[0]
+
+
+def test_a_table_says_how_many_rows_rest_answers() -> None:
+    """Beside what it says to GraphQL, or alone."""
+    text = 'A @rest({"max_rows": 100}) b @graphql({"max_rows": 5}) c'
+    assert table(text) == (TableDirectives(max_rows=5, rest_max_rows=100), [])
+    assert table('@rest({"max_rows": 7})') == (TableDirectives(rest_max_rows=7), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ('@rest({"max_rows": 0})', "@rest: max_rows must be a whole number"),
+        ('@rest({"max_rows": "9"})', "@rest: max_rows must be a whole number"),
+        ('@rest({"name": "x"})', "@rest: unknown key 'name'"),
+        ("@rest(max_rows)", "@rest: the directive is no JSON"),
+        ('@rest(["max_rows"])', "@rest: the directive must be a JSON object"),
+        ('@rest({"max_rows": 9} x)', "follows the JSON"),
+    ],
+)
+def test_a_rest_directive_that_cannot_be_used_is_a_problem(text: str, mistake: str) -> None:
+    """It is named and the table has the limit of all."""
+    directives, problems = table(text)
+    assert directives is None
+    assert len(problems) == 1
+    assert mistake in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, None),
+        ("", None),
+        ("Plain (words)", "Plain (words)"),
+        ('@graphql({"name": "a)"})', None),
+        ('Title\n\nMore. @rest( {"max_rows": 1} )\n@graphql({"a": {}})', "Title\n\nMore."),
+        ('One @rest({}) two @rest({"x": ")"}) three', "One two three"),
+        ("Broken @graphql({ left) alone", "Broken @graphql({ left) alone"),
+    ],
+)
+def test_people_read_comments_without_directives(text: str | None, words: str | None) -> None:
+    """What cannot be read stays, so that somebody sees it."""
+    assert without_directives(text) == words
 
 
 @pytest.mark.parametrize(

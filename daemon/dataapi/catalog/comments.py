@@ -1,4 +1,4 @@
-"""Finding the ``@graphql(…)`` directive in a comment and taking its members one by one; pure."""
+"""Finding directives in comments and taking their members one by one; pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any, NoReturn
 
 from dataapi.catalog.model import Problem
 
-_DIRECTIVE = re.compile(r"@graphql\((.+)\)", re.DOTALL)
+GRAPHQL = "@graphql"
+REST = "@rest"
+
+_DIRECTIVES = {name: re.compile(rf"{name}\((.+)\)", re.DOTALL) for name in (GRAPHQL, REST)}
 _LARGEST_PAGE = 2**31 - 1
 
 
@@ -24,9 +27,15 @@ class Members:
     """The members of one directive, taken one by one; what can't be used is noted."""
 
     def __init__(
-        self, place: str, members: Mapping[str, Any], problems: list[Problem], prefix: str = ""
+        self,
+        place: str,
+        members: Mapping[str, Any],
+        problems: list[Problem],
+        prefix: str = "",
+        directive: str = GRAPHQL,
     ) -> None:
         self._place = place
+        self._directive = directive
         self._left = dict(members)
         self._problems = problems
         self._prefix = prefix
@@ -42,7 +51,7 @@ class Members:
         value = self._left.pop(key)
         if accept(value):
             return value
-        self.problem(f"@graphql: {self._prefix}{key} must be {expected}; it is ignored")
+        self.problem(f"{self._directive}: {self._prefix}{key} must be {expected}; it is ignored")
         return None
 
     def flag(self, key: str) -> bool:
@@ -75,7 +84,9 @@ class Members:
         if value is None:
             return False
         for extra in value.keys() - {"enabled"}:
-            self.problem(f"@graphql: {self._prefix}{key} has an unknown key {extra!r}; that key is ignored")
+            self.problem(
+                f"{self._directive}: {self._prefix}{key} has an unknown key {extra!r}; that key is ignored"
+            )
         return value["enabled"] is True
 
     def strings(self, key: str) -> tuple[str, ...]:
@@ -90,7 +101,7 @@ class Members:
     def finish(self) -> None:
         """Note every member that was not taken."""
         for key in self._left:
-            self.problem(f"@graphql: unknown key {self._prefix + key!r}; it is ignored")
+            self.problem(f"{self._directive}: unknown key {self._prefix + key!r}; it is ignored")
 
 
 def is_text(value: Any) -> bool:
@@ -99,12 +110,15 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
-def find_members(place: str, comment: str | None, problems: list[Problem]) -> Members | None:
-    """Find the directive in a comment; None when there is none that can be used."""
-    if comment is None or "@graphql(" not in comment:
-        return None
-    found = _DIRECTIVE.search(comment)
-    if found is None:
+def find_members(
+    place: str, comment: str | None, problems: list[Problem], directive: str = GRAPHQL
+) -> Members | None:
+    """Find the directive in a comment; None when there is none that can be used.
+
+    :param directive: ``GRAPHQL`` or ``REST``.
+    """
+    found = _DIRECTIVES[directive].search(comment) if comment and f"{directive}(" in comment else None
+    if comment is None or found is None:
         return None
     start = found.start(1)
     while comment[start : start + 1].isspace():
@@ -113,17 +127,43 @@ def find_members(place: str, comment: str | None, problems: list[Problem]) -> Me
         value, end = _DECODER.raw_decode(comment, start)
     except (ValueError, RecursionError) as error:
         reason = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON ({error})"
-        problems.append(Problem(place, f"@graphql: the directive {reason}; it is ignored"))
+        problems.append(Problem(place, f"{directive}: the directive {reason}; it is ignored"))
         return None
     rest = comment[end:].lstrip()
     if not rest.startswith(")"):
-        problems.append(Problem(place, f"@graphql: {rest[:20]!r} follows the JSON; the directive is ignored"))
+        problems.append(
+            Problem(place, f"{directive}: {rest[:20]!r} follows the JSON; the directive is ignored")
+        )
         return None
     if not isinstance(value, dict):
-        problems.append(Problem(place, "@graphql: the directive must be a JSON object; it is ignored"))
+        problems.append(Problem(place, f"{directive}: the directive must be a JSON object; it is ignored"))
         return None
-    if "@graphql(" in rest:
+    if f"{directive}(" in rest:
         problems.append(
-            Problem(place, "@graphql: the comment has several directives; only the first one is used")
+            Problem(place, f"{directive}: the comment has several directives; only the first one is used")
         )
-    return Members(place, value, problems)
+    return Members(place, value, problems, directive=directive)
+
+
+def without_directives(comment: str | None) -> str | None:
+    """Return what a comment says to people: directives that can be read are cut out; None for nothing."""
+    for pattern in _DIRECTIVES.values():
+        while comment and (found := pattern.search(comment)):
+            end = _end_of(comment, found.start(1))
+            if end is None:
+                break
+            comment = comment[: found.start()].rstrip() + comment[end:]
+    return comment.strip() or None if comment else None
+
+
+def _end_of(comment: str, start: int) -> int | None:
+    """Return where the directive ends whose members begin after white space at ``start``."""
+    while comment[start : start + 1].isspace():
+        start += 1
+    try:
+        _, end = _DECODER.raw_decode(comment, start)
+    except (ValueError, RecursionError):
+        return None
+    while comment[end : end + 1].isspace():
+        end += 1
+    return end + 1 if comment[end : end + 1] == ")" else None

@@ -1,7 +1,8 @@
-"""Reading ``@graphql({…})`` directives from comments, strictly: a bad member is named and left out.
+"""Reading directives from comments, strictly: a bad member is named and left out.
 
-The keys are the reference's (``graphql.md`` 1.2), plus those of ``FEATURES``.  A reader never
-fails: whatever can't be used becomes a ``Problem`` that says what was done instead.
+The keys of ``@graphql({…})`` are the reference's (``graphql.md`` 1.2), plus those of ``FEATURES``; a table's
+``@rest({…})`` has ``max_rows``.  A reader never fails: whatever can't be used becomes a ``Problem`` that
+says what was done instead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataapi.catalog.annotations import (
     SchemaDirectives,
     TableDirectives,
 )
-from dataapi.catalog.comments import Members, find_members
+from dataapi.catalog.comments import REST, Members, find_members
 from dataapi.catalog.model import Problem
 
 FEATURES = (
@@ -66,14 +67,15 @@ def schema_directives(place: str, comment: str | None, problems: list[Problem]) 
 def table_directives(
     place: str, comment: str | None, columns: Collection[str], problems: list[Problem]
 ) -> TableDirectives | None:
-    """Read the comment of a table with those columns; None when it has no directive.
+    """Read the comment of a table with those columns; None when it has no directive of either API.
 
     Foreign keys come back with their local side checked; the foreign side is for the caller, who
     knows the other tables.
     """
+    rest_max_rows = _rest_max_rows(place, comment, problems)
     members = find_members(place, comment, problems)
     if members is None:
-        return None
+        return TableDirectives(rest_max_rows=rest_max_rows) if rest_max_rows else None
     result = TableDirectives(
         name=_name(members, "name"),
         description=members.text("description"),
@@ -83,9 +85,19 @@ def table_directives(
         primary_key_columns=_primary_key(members, columns),
         foreign_keys=_foreign_keys(place, members, columns, problems),
         features=frozenset(feature for feature in FEATURES if members.enabled(feature)),
+        rest_max_rows=rest_max_rows,
     )
     members.finish()
     return result
+
+
+def _rest_max_rows(place: str, comment: str | None, problems: list[Problem]) -> int | None:
+    members = find_members(place, comment, problems, REST)
+    if members is None:
+        return None
+    rows = members.rows("max_rows")
+    members.finish()
+    return rows
 
 
 def _primary_key(members: Members, columns: Collection[str]) -> tuple[str, ...]:
