@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from dataapi.errors import ApiError
 from dataapi.web import render
 from dataapi.web.messages import Reply, Request
+
+
+class Refuse(Protocol):
+    """Renders an error in a protocol's form."""
+
+    def __call__(self, error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:
+        """Return the answer; ``minimal`` verbosity leaves details and hint out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,7 @@ class Area:
     prefix: str
     methods: tuple[str, ...]
     own_options: bool
-    refuse: Callable[[ApiError, Request], Reply]
+    refuse: Refuse
 
 
 GRAPHQL = Area("graphql", "/graphql/", ("GET", "POST", "HEAD", "OPTIONS"), False, render.graphql)

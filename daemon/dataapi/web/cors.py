@@ -1,7 +1,7 @@
 """Cross-origin requests: what a browser's script of another origin may send and read.
 
-Any origin may call: nobody is known by a cookie here, so there is nothing that a foreign
-page could make use of.  The names are those that clients send and read (reference/clients.md).
+Any origin may call unless some are named: nobody is known by a cookie here, so there is nothing that
+a foreign page could make use of.  The names are those that clients send and read (reference/clients.md).
 """
 
 from __future__ import annotations
@@ -33,22 +33,45 @@ _ACCEPTED = (
 )
 _EXPOSED = (
     "Content-Encoding, Content-Location, Content-Range, Content-Type, Date, Location, Preference-Applied, "
-    "Range-Unit, Retry-After, Server, Transfer-Encoding, WWW-Authenticate, X-Request-Id"
+    "Proxy-Status, Range-Unit, Retry-After, Server, Transfer-Encoding, WWW-Authenticate, X-Request-Id"
 )
+Headers = tuple[tuple[str, str], ...]
+
 _NAME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}")
 
-READABLE = (
-    ("Access-Control-Allow-Origin", "*"),
-    ("Access-Control-Expose-Headers", _EXPOSED),
-)
-"""Headers of every answer to a request that names its ``Origin``, errors included."""
+_READABLE = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", _EXPOSED))
+_VARIES = (("Vary", "Origin"),)
+"""Caches are to keep the answers of different origins apart; this adds to an answer's own ``Vary``."""
 
 
-def preflight(request: Request, methods: Sequence[str]) -> Reply | None:
-    """Return the answer to a browser's question whether it may send a request, or None if it asks none."""
+def readable(request: Request, origins: Sequence[str]) -> Headers:
+    """Return the headers by which scripts of the request's origin may read its answer, errors included.
+
+    :param origins: those that may call; any, when there are none.
+    """
+    if not origins:
+        return _READABLE
+    origin = request.headers.get("origin")
+    if origin is None or origin not in origins:
+        return _VARIES
+    return (
+        ("Access-Control-Allow-Origin", origin),
+        ("Access-Control-Allow-Credentials", "true"),
+        ("Access-Control-Expose-Headers", _EXPOSED),
+        *_VARIES,
+    )
+
+
+def preflight(request: Request, methods: Sequence[str], origins: Sequence[str] = ()) -> Reply | None:
+    """Return the answer to a browser's question whether it may send a request, or None if it asks none.
+
+    :param origins: those that may call; any, when there are none.
+    """
     headers = request.headers
     if request.method != "OPTIONS" or not {"origin", "access-control-request-method"} <= headers.keys():
         return None
+    if origins and headers["origin"] not in origins:
+        return Reply(204, (), b"")
     asked = (name.strip().lower() for name in headers.get("access-control-request-headers", "").split(","))
     names = dict.fromkeys((*_ACCEPTED, *(name for name in asked if _NAME.fullmatch(name))))
     return Reply(

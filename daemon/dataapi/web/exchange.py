@@ -9,7 +9,8 @@ from twisted.python.failure import Failure
 from twisted.web import http
 
 from dataapi.web import wire
-from dataapi.web.messages import Reply
+from dataapi.web.messages import Reply, Stream
+from dataapi.web.streaming import chunk, send_stream
 
 if TYPE_CHECKING:
     from dataapi.web.site import ApiSite, Channel
@@ -85,11 +86,34 @@ class Exchange(http.Request):
             self.channel.persistent = False
         if not self.channel.persistent:
             headers = (*headers, ("Connection", "close"))
-        head = wire.head(reply.status, (*headers, *reply.headers), len(reply.body))
+        head = wire.head(reply.status, (*headers, *reply.headers), len(reply.body), reply.reason)
         self.code = reply.status
         self.startedWriting = 1
         sends_body = self.method != b"HEAD" and wire.has_body(reply.status)
         self.channel.send(head + reply.body if sends_body else head)
+
+    async def send_stream(self, reply: Reply, stream: Stream, headers: tuple[tuple[str, str], ...]) -> int:
+        """Write an answer whose body is made meanwhile, as the client takes it; return the body's bytes.
+
+        Raises what the stream raises, and ``Stalled`` for a client that does not read.
+        """
+        chunked = self.clientproto != b"HTTP/1.0"
+        if not chunked or self.site.draining:
+            self.channel.persistent = False
+        if chunked:
+            headers = (*headers, ("Transfer-Encoding", "chunked"))
+        if not self.channel.persistent:
+            headers = (*headers, ("Connection", "close"))
+        head = wire.head(reply.status, (*headers, *reply.headers), None, reply.reason)
+        self.code = reply.status
+        self.startedWriting = 1
+        if self.method == b"HEAD":
+            self.channel.send(head)
+            return 0
+        first = chunk(reply.body) if chunked and reply.body else reply.body
+        self.channel.send(head + first)
+        clock = self.site.reactor
+        return len(reply.body) + await send_stream(self.channel, stream, chunked=chunked, clock=clock)
 
     @property
     def gone(self) -> bool:

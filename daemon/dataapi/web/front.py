@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from twisted.internet.defer import CancelledError
-from twisted.logger import Logger
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
 from dataapi.errors import ApiError
 from dataapi.web import cors, querystring, render, wire
 from dataapi.web.areas import area_of
-from dataapi.web.backend import Backends
+from dataapi.web.backend import Backend, Backends
 from dataapi.web.exchange import Exchange
-from dataapi.web.messages import Reply, Request
+from dataapi.web.messages import Reply, Request, Stream
 from dataapi.web.routing import Call, Route, Routes, no_route
+from dataapi.web.streaming import Stalled
+from dataapi.web.timing import Timing
 
 _log = Logger(namespace="dataapi.web")
 
@@ -42,6 +44,24 @@ class Served(NamedTuple):
     status: int
     seconds: float
     size: int
+
+
+class Asked(NamedTuple):
+    """A request on its way to its answer.
+
+    :ivar backend: the project that is asked, None when none is served at that host name.
+    :ivar started: when its last byte was read, in seconds.
+    """
+
+    route: Route
+    request: Request
+    backend: Backend | None
+    started: float
+
+    def refuse(self, error: ApiError) -> Reply:
+        """Return the answer that tells an error."""
+        verbosity = "verbose" if self.backend is None else self.backend.project.client_error_verbosity
+        return self.route.area.refuse(error, self.request, verbosity)
 
 
 Observe = Callable[[Served], object]
@@ -76,45 +96,72 @@ class Front:
 
     def refuse_body(self, exchange: Exchange) -> None:
         """Answer a request whose body is beyond the limit with 413."""
-        started = self._seconds()
-        route, request, _ = self._read(exchange, b"")
+        asked, _ = self._read(exchange, b"")
         error = ApiError(413, "CONTENT_TOO_LARGE", f"The request body is larger than {exchange.limit} bytes")
-        self._send(exchange, route, request, route.area.refuse(error, request), started)
+        self._send(exchange, asked, asked.refuse(error))
 
     def handle(self, exchange: Exchange) -> None:
         """Answer a request that was read."""
-        started = self._seconds()
         assert isinstance(exchange.body, bytes)
-        route, request, error = self._read(exchange, exchange.body)
-        decision = route.area.refuse(error, request) if error else self._decide(route, request)
+        asked, error = self._read(exchange, exchange.body)
+        decision = asked.refuse(error) if error else _decide(asked)
         if isinstance(decision, Reply):
-            self._send(exchange, route, request, decision, started)
+            self._send(exchange, asked, decision)
             exchange.finish()
             return
         site = exchange.site
         site.in_flight += 1
-        exchange.answering = running = self._routes.run(route, decision)
+        exchange.answering = running = self._routes.run(asked.route, decision)
 
-        def answered(outcome: Reply | Failure) -> None:
+        def answered(outcome: Reply | Failure) -> Deferred[None] | None:
+            if isinstance(outcome, Reply) and outcome.stream is not None:
+                streaming = Deferred.fromCoroutine(self._stream(exchange, asked, outcome, outcome.stream))
+                exchange.answering = None if streaming.called else streaming
+                return streaming
             exchange.answering = None
             site.in_flight -= 1
             if exchange.gone:
-                self._tell(route, request, _CLIENT_CLOSED_REQUEST, 0, started)
+                self._tell(asked, _CLIENT_CLOSED_REQUEST, 0)
                 site.settle()
-                return
-            reply = outcome if isinstance(outcome, Reply) else self._failed(outcome, route, request)
-            self._send(exchange, route, request, reply, started)
+                return None
+            self._send(exchange, asked, outcome if isinstance(outcome, Reply) else _failed(outcome, asked))
             exchange.finish()
+            return None
 
         def broken(failure: Failure) -> None:
-            _log.failure("the answer could not be written", failure, request_id=request.id)
+            _log.failure("the answer could not be written", failure, request_id=asked.request.id)
             if not exchange.gone:
                 exchange.channel.abort()
 
         running.addBoth(answered).addErrback(broken)
 
-    def _read(self, exchange: Exchange, body: bytes) -> tuple[Route, Request, ApiError | None]:
+    async def _stream(self, exchange: Exchange, asked: Asked, reply: Reply, stream: Stream) -> None:
+        """Send an answer that is made meanwhile; cut it off when that fails, so that its end is missing."""
+        site, status, size = exchange.site, reply.status, 0
+        try:
+            if exchange.gone:
+                await stream.aclose()
+                status = _CLIENT_CLOSED_REQUEST
+                return
+            size = await exchange.send_stream(reply, stream, self._headers(exchange, asked))
+        except CancelledError:
+            status = _CLIENT_CLOSED_REQUEST
+        except Exception as error:
+            told = isinstance(error, ApiError | Stalled)
+            _log.failure("the answer was cut off", level=LogLevel.info if told else LogLevel.critical)
+            if not exchange.gone:
+                exchange.channel.abort()
+        else:
+            exchange.finish()
+        finally:
+            exchange.answering = None
+            site.in_flight -= 1
+            self._tell(asked, status, size)
+            site.settle()
+
+    def _read(self, exchange: Exchange, body: bytes) -> tuple[Asked, ApiError | None]:
         """Make a value of what was received, and say what of it cannot be read."""
+        started = self._seconds()
         raw_path, _, raw_query = exchange.uri.partition(b"?")
         error = None
         try:
@@ -126,61 +173,88 @@ class Front:
         headers = wire.header_texts(exchange.requestHeaders.getAllRawHeaders())
         request_id = wire.sane_request_id(headers.get("x-request-id")) or self._ids()
         method = exchange.method.decode("ascii")
-        return route, Request(request_id, method, route.path, query, headers, body), error
+        backend = self._backends.choose(headers.get("host"))
+        timed = backend is not None and backend.project.server_timing_enabled
+        timing = Timing(self._seconds) if timed else None
+        request = Request(request_id, method, route.path, query, headers, body, timing)
+        return Asked(route, request, backend, started), error
 
-    def _decide(self, route: Route, request: Request) -> Call | Reply:
-        """Return the call that answers a request, or at once its answer."""
-        area = route.area
-        if request.method == "OPTIONS":
-            reply = cors.preflight(request, area.methods)
-            if reply is not None:
-                return reply
-        if route.endpoint is None:
-            return area.refuse(no_route(route), request)
-        allow = ("Allow", ", ".join(area.methods))
-        if request.method not in area.methods:
-            message = f"Unsupported HTTP method: {request.method}"
-            return area.refuse(ApiError(405, "PGRST117", message, headers=(allow,)), request)
-        if request.method == "OPTIONS" and not area.own_options:
-            return Reply(204, (allow,), b"")
-        encoding = request.headers.get("content-encoding", "identity")
-        if encoding.lower() != "identity":
-            message = f"The Content-Encoding {encoding[:60]} is not supported; send the body as it is"
-            return area.refuse(ApiError(415, "UNSUPPORTED_MEDIA_TYPE", message), request)
-        backend = self._backends.choose(request.headers.get("host"))
-        if backend is None:
-            return area.refuse(ApiError(404, "PGRST125", "No project is served at this host name"), request)
-        return Call(backend, request)
-
-    def _failed(self, failure: Failure, route: Route, request: Request) -> Reply:
-        """Answer for a handler that was cancelled, or failed where nothing should fail."""
-        if failure.check(CancelledError):
-            error = ApiError(503, "57P01", "The request was cancelled", headers=(("Retry-After", "1"),))
-            return route.area.refuse(error, request)
-        _log.failure("{path} failed", failure, path=request.path, request_id=request.id)
-        return route.area.refuse(render.unknown(request.id), request)
-
-    def _send(self, exchange: Exchange, route: Route, request: Request, reply: Reply, started: float) -> None:
+    def _headers(self, exchange: Exchange, asked: Asked) -> tuple[tuple[str, str], ...]:
+        """Return what every answer says beside its own headers."""
+        request = asked.request
         headers: tuple[tuple[str, str], ...] = (
             ("Server", SERVER),
             ("Date", exchange.site.date()),
             ("X-Request-Id", request.id),
         )
-        if "origin" in request.headers:
-            headers += cors.READABLE
-        exchange.send(reply, headers)
-        self._tell(route, request, reply.status, len(reply.body), started)
+        project = None if asked.backend is None else asked.backend.project
+        origins = project.server_cors_allowed_origins if project else ()
+        if "origin" in request.headers or origins:
+            headers += cors.readable(request, origins)
+        if project and project.server_trace_header:
+            headers += _traced(request, project.server_trace_header)
+        if request.timing is not None:
+            request.timing.mark("response")
+            headers += (("Server-Timing", request.timing.header()),)
+        return headers
+
+    def _send(self, exchange: Exchange, asked: Asked, reply: Reply) -> None:
+        exchange.send(reply, self._headers(exchange, asked))
+        self._tell(asked, reply.status, len(reply.body))
 
     def tell_unreadable(self, status: int, size: int) -> None:
         """Note that what came over a connection was no request, and was answered so."""
         self._note(Served("other", "", "-", "-", status, 0.0, size))
 
-    def _tell(self, route: Route, request: Request, status: int, size: int, started: float) -> None:
-        seconds = self._seconds() - started
-        self._note(Served(route.area.name, request.id, request.method, request.path, status, seconds, size))
+    def _tell(self, asked: Asked, status: int, size: int) -> None:
+        seconds, request = self._seconds() - asked.started, asked.request
+        area = asked.route.area.name
+        self._note(Served(area, request.id, request.method, request.path, status, seconds, size))
 
     def _note(self, served: Served) -> None:
         try:
             self._observe(served)
         except Exception:
             _log.failure("a request could not be noted", request_id=served.request_id)
+
+
+def _decide(asked: Asked) -> Call | Reply:
+    """Return the call that answers a request, or at once its answer."""
+    route, request, backend = asked.route, asked.request, asked.backend
+    area = route.area
+    if request.method == "OPTIONS":
+        origins = backend.project.server_cors_allowed_origins if backend else ()
+        reply = cors.preflight(request, area.methods, origins)
+        if reply is not None:
+            return reply
+    if route.endpoint is None:
+        return asked.refuse(no_route(route))
+    allow = ("Allow", ", ".join(area.methods))
+    if request.method not in area.methods:
+        message = f"Unsupported HTTP method: {request.method}"
+        return asked.refuse(ApiError(405, "PGRST117", message, headers=(allow,)))
+    if request.method == "OPTIONS" and not area.own_options:
+        return Reply(204, (allow,), b"")
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        message = f"The Content-Encoding {encoding[:60]} is not supported; send the body as it is"
+        return asked.refuse(ApiError(415, "UNSUPPORTED_MEDIA_TYPE", message))
+    if backend is None:
+        return asked.refuse(ApiError(404, "PGRST125", "No project is served at this host name"))
+    return Call(backend, request)
+
+
+def _failed(failure: Failure, asked: Asked) -> Reply:
+    """Answer for a handler that was cancelled, or failed where nothing should fail."""
+    if failure.check(CancelledError):
+        headers = (("Retry-After", "1"),)
+        return asked.refuse(ApiError(503, "57P01", "The request was cancelled", headers=headers))
+    request = asked.request
+    _log.failure("{path} failed", failure, path=request.path, request_id=request.id)
+    return asked.refuse(render.unknown(request.id))
+
+
+def _traced(request: Request, name: str) -> tuple[tuple[str, str], ...]:
+    """Return the header by which requests are traced, as it came; the request id is told anyway."""
+    value = request.headers.get(name.lower())
+    return ((name, value),) if value is not None and name.lower() != "x-request-id" else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,27 +11,29 @@ from dataapi.errors import ApiError, GatewayError
 from dataapi.graphql.transport import media_type_of
 from dataapi.web.messages import Reply, Request
 
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""Codes that may stand in a header; SQL can raise any."""
+
 JSON = "application/json; charset=utf-8"
 
 
-def rest(error: ApiError, request: Request) -> Reply:  # noqa: ARG001 - every renderer is given both
-    """Write an error as PostgREST does: always with all four members."""
+def rest(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:  # noqa: ARG001 - a Refuse
+    """Write an error as PostgREST does: always with all four members, or with two when told so."""
     if isinstance(error, GatewayError):
-        return _gateway(error)
-    members = {
-        "code": error.code,
-        "details": error.details,
-        "hint": error.hint,
-        "message": error.message,
-    }
+        return _gateway(error, verbosity)
+    members: dict[str, Any] = {"code": error.code, "message": error.message}
+    if verbosity != "minimal":
+        members = {"code": error.code, "details": error.details, "hint": error.hint, "message": error.message}
     return _reply(error, JSON, members)
 
 
-def graphql(error: ApiError, request: Request) -> Reply:
+def graphql(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:
     """Write an error as a GraphQL response without ``data``: the operation was not executed."""
     if isinstance(error, GatewayError):
-        return _gateway(error)
-    extensions = {"code": error.code, "details": error.details, "hint": error.hint}
+        return _gateway(error, verbosity)
+    extensions: dict[str, Any] = {"code": error.code}
+    if verbosity != "minimal":
+        extensions |= {"details": error.details, "hint": error.hint}
     present = {name: value for name, value in extensions.items() if value is not None}
     members = {"errors": [{"message": error.message, "extensions": present}]}
     return _reply(error, media_type_of(request), members)
@@ -46,11 +49,15 @@ def unknown(request_id: str) -> ApiError:
     )
 
 
-def _gateway(error: GatewayError) -> Reply:
-    return _reply(error, JSON, {"message": error.message, "hint": error.hint})
+def _gateway(error: GatewayError, verbosity: str) -> Reply:
+    members = {"message": error.message, "hint": error.hint}
+    return _reply(error, JSON, {"message": error.message} if verbosity == "minimal" else members)
 
 
 def _reply(error: ApiError, media_type: str, members: Mapping[str, Any]) -> Reply:
     # ASCII only: a message may quote half a surrogate pair, which UTF-8 cannot hold.
     body = json.dumps(members, separators=(",", ":"), default=str).encode()
-    return Reply(error.status, (("Content-Type", media_type), *error.headers), body)
+    headers = [("Content-Type", media_type), *error.headers]
+    if _TOKEN.fullmatch(error.code):
+        headers.append(("Proxy-Status", f"dataapi; error={error.code}"))
+    return Reply(error.status, tuple(headers), body, reason=error.reason)

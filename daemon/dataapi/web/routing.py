@@ -7,6 +7,7 @@ the rest of a small one.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, NamedTuple, cast
 
@@ -59,19 +60,27 @@ def route(app: Klein, rule: str, area: Area) -> Callable[[Handler], Handler]:
         async def answered(call: Call, **arguments: Any) -> Reply:
             request_id.set(call.request.id)
             try:
-                return await handler(call.backend, call.request, **arguments)
+                return await _begun(await handler(call.backend, call.request, **arguments), call.request)
             except ApiError as error:
-                return area.refuse(error, call.request)
+                return area.refuse(error, call.request, call.backend.project.client_error_verbosity)
             except CancelledError:
                 raise
             except Exception:
                 _log.failure("{method} {path} failed", method=call.request.method, path=call.request.path)
-                return area.refuse(render.unknown(call.request.id), call.request)
+                verbosity = call.backend.project.client_error_verbosity
+                return area.refuse(render.unknown(call.request.id), call.request, verbosity)
 
         app.route(rule, strict_slashes=False)(cast("Any", answered))
         return handler
 
     return declare
+
+
+async def _begun(reply: Reply, request: Request) -> Reply:
+    """Make the first piece of an answer that is made while it is sent, as long as errors can be told."""
+    if reply.stream is None or request.method == "HEAD":
+        return reply
+    return replace(reply, body=reply.body + await anext(reply.stream, b""))
 
 
 class Routes:

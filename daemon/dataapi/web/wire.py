@@ -17,17 +17,26 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _KNOWN_NAMES: dict[bytes, str] = {}
 
 
-def head(status: int, headers: Iterable[tuple[str, str]], length: int) -> bytes:
+def head(
+    status: int, headers: Iterable[tuple[str, str]], length: int | None, reason: str | None = None
+) -> bytes:
     """Write the status line and the headers, with ``Content-Length`` where the status has a body.
 
     A line end within a value, which could begin another header, becomes a space.
+
+    :param length: of the body; None when it is yet unknown.
+    :param reason: the reason phrase, None for the status's own.
     """
-    lines = [_STATUS_LINES.get(status) or f"HTTP/1.1 {status} Unknown Status\r\n"]
+    if reason is None:
+        lines = [_STATUS_LINES.get(status) or f"HTTP/1.1 {status} Unknown Status\r\n"]
+    else:
+        lines = [f"HTTP/1.1 {status} {_FORBIDDEN.sub(' ', reason)}\r\n"]
     for name, value in headers:
         if "\n" in value or "\r" in value or "\0" in value:
             value = _FORBIDDEN.sub(" ", value)  # noqa: PLW2901 - the safe form replaces it for good
         lines.append(f"{name}: {value}\r\n")
-    lines.append("\r\n" if status in _BODILESS else f"Content-Length: {length}\r\n\r\n")
+    has_length = length is not None and status not in _BODILESS
+    lines.append(f"Content-Length: {length}\r\n\r\n" if has_length else "\r\n")
     return "".join(lines).encode("utf-8", "replace")
 
 
