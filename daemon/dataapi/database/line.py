@@ -64,3 +64,29 @@ class WaitingLine(Generic[T]):
             self._waiting.popleft()[1].errback(self._expired())
         if self._waiting and self._timer is None:
             self._timer = self._clock.callLater(self._waiting[0][0] - now, self._expire)
+
+
+class Turns:
+    """So many places, for who takes long; the others wait their turn in a line."""
+
+    def __init__(self, places: int, line: WaitingLine[None]) -> None:
+        self._free = places
+        self._line = line
+
+    async def take(self) -> None:
+        """Wait for a place; raises what the line does for who waited in vain."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._line.join()
+
+    def give_back(self) -> None:
+        """Leave the place to who waited longest."""
+        if self._line:
+            self._line.serve(None)
+        else:
+            self._free += 1
+
+    def fail_all(self, make: Callable[[], Exception]) -> None:
+        """Send everyone away who waits."""
+        self._line.fail_all(make)

@@ -22,7 +22,7 @@ from dataapi.database.cancel import Canceller, ControlConnection, ProtocolCancel
 from dataapi.database.connection import ConnectionDied
 from dataapi.database.conversation import FIRST_FETCH, next_fetch
 from dataapi.database.figures import Figures
-from dataapi.database.line import WaitingLine
+from dataapi.database.line import Turns, WaitingLine
 from dataapi.database.prepared import Prepared
 from dataapi.database.session import Session
 
@@ -74,8 +74,7 @@ class Pool:
         self._anonymous_role = anonymous_role
         self._connect_timeout = address.connect_timeout(self._parameters)
         self._line: WaitingLine[Session] = WaitingLine(reactor, acquisition_timeout, failures.timed_out)
-        self._long_line: WaitingLine[None] = WaitingLine(reactor, acquisition_timeout, failures.timed_out)
-        self._long = 0
+        self._turns = Turns(max(1, size // 2), WaitingLine(reactor, acquisition_timeout, failures.timed_out))
         self._canceller: Canceller = (
             ControlConnection(reactor, self._parameters, self._connect_timeout)
             if prepared_statements
@@ -105,7 +104,7 @@ class Pool:
         self._stopped = True
         self._retry.cancel()
         self._line.fail_all(self._unavailable)
-        self._long_line.fail_all(self._unavailable)
+        self._turns.fail_all(self._unavailable)
         while self._idle:
             self._discard(self._idle[-1])
         if self._sessions:
@@ -186,10 +185,7 @@ class Pool:
     @asynccontextmanager
     async def _conversation(self, message: Message) -> AsyncGenerator[Conversation, None]:
         """Give a transaction of several messages; what was not ended costs the connection."""
-        if self._long >= max(1, self._size // 2):
-            await self._long_line.join()
-        else:
-            self._long += 1
+        await self._turns.take()
         try:
             session = self._idle.pop() if self._idle else await self._wait()
             try:
@@ -201,10 +197,7 @@ class Pool:
             finally:
                 self._release(session)
         finally:
-            if self._long_line:
-                self._long_line.serve(None)
-            else:
-                self._long -= 1
+            self._turns.give_back()
 
     async def _wait(self) -> Session:
         if self._stopped or (self._retry.failures and not self._sessions):
