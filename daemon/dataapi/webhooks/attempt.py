@@ -1,0 +1,166 @@
+"""One attempt of a delivery: sign, resolve and check, POST, and say what came of it.
+
+One deadline covers all of it, the answer's body too (specification, "States and transitions"; reference
+/webhooks.md section 3).  treq sends the request through an agent that is bound to one checked connection, so
+neither redirects nor proxies nor cookies nor compressed bodies lead anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.web.client import BrowserLikePolicyForHTTPS, HostnameCachingHTTPSPolicy
+
+from dataapi.webhooks import urls
+from dataapi.webhooks.connection import Connections
+from dataapi.webhooks.exchange import Exchange
+from dataapi.webhooks.failures import ErrorWord, error_word, is_cancelled, is_unanswered
+from dataapi.webhooks.headers import delivery_headers
+from dataapi.webhooks.response import body_text, header_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from twisted.internet.interfaces import IReactorTime
+    from twisted.web.iweb import IPolicyForHTTPS
+
+    from dataapi.webhooks.resolver import Vetting
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What is to be sent.
+
+    :ivar event_id: the value of ``webhook-id``, the same on every retry.
+    :ivar body: the bytes to sign and send.
+    :ivar custom_headers: the endpoint's own, already checked.
+    """
+
+    url: str
+    secret: str = field(repr=False)
+    event_id: str
+    body: bytes = field(repr=False)
+    custom_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an attempt.
+
+    :ivar response_code: 0 when no status line came.  An answer that breaks off, or is not over at the
+        deadline, has its code, headers and first bytes here and its ``error`` beside them.
+    :ivar response_headers: names in lower case, each once.
+    :ivar response_body: the first 16 KiB as text; None when no status line came.
+    :ivar error: why no complete answer came, None when one did.
+    """
+
+    response_code: int
+    response_headers: tuple[tuple[str, str], ...]
+    response_body: str | None
+    error: ErrorWord | None
+    duration_ms: int
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the delivery is done: a complete 2xx answer within the deadline."""
+        return self.error is None and 200 <= self.response_code < 300
+
+
+class Sender:
+    """Makes attempts.
+
+    :param reactor: connects.
+    :param vetting: looks up and checks receivers' addresses.
+    :param now: the wall clock, for ``webhook-timestamp``.
+    :param timeout: seconds that an attempt may take, from the look-up to the last byte.
+    :param clock: keeps the deadline; the reactor when left out.
+    :param tls: checks receivers' certificates; by the system's authorities when left out.
+    """
+
+    def __init__(
+        self,
+        reactor: IReactorTime,
+        vetting: Vetting,
+        now: Callable[[], float],
+        *,
+        timeout: float = 20.0,
+        require_https: bool = False,
+        clock: IReactorTime | None = None,
+        tls: IPolicyForHTTPS | None = None,
+    ) -> None:
+        self._vetting = vetting
+        self._now = now
+        self._timeout = timeout
+        self._require_https = require_https
+        self._clock = clock or reactor
+        # Reading the system's authorities takes milliseconds: not for every connection.
+        policy = tls or HostnameCachingHTTPSPolicy(BrowserLikePolicyForHTTPS(), cacheSize=64)
+        self._connections = Connections(reactor, policy)
+
+    async def send(self, attempt: Attempt) -> Outcome:
+        """Make one attempt.  Cancelling it drops the connection and raises ``CancelledError``."""
+        exchange = Exchange()
+        started = self._clock.seconds()
+        work: Deferred[None] = Deferred.fromCoroutine(self._exchange(attempt, exchange))
+        expired: list[bool] = []
+
+        def expire() -> None:
+            expired.append(True)
+            work.cancel()
+
+        timer = self._clock.callLater(self._timeout, expire)
+        error: ErrorWord | None = None
+        try:
+            await work
+        except Exception as problem:
+            error = ErrorWord.TIMEOUT if expired else _word(problem)
+        finally:
+            if timer.active():
+                timer.cancel()
+            exchange.finish()
+        return _outcome(exchange, error, self._clock.seconds() - started)
+
+    async def _exchange(self, attempt: Attempt, exchange: Exchange) -> None:
+        """Do all that the deadline covers, and leave what comes in ``exchange``."""
+        target = urls.parse(attempt.url, require_https=self._require_https, allowed=self._vetting.allowed)
+        addresses = await self._vetting.addresses(target)
+        connection = await self._connections.get(target, addresses)
+        timestamp = int(self._now())
+        headers = delivery_headers(
+            attempt.secret, attempt.event_id, timestamp, attempt.body, attempt.custom_headers
+        )
+        try:
+            await exchange.post(connection, target, headers, attempt.body)
+        except Exception as problem:
+            # The receiver closed a connection that was kept just when it was to be used again.
+            if not connection.used or not is_unanswered(problem):
+                raise
+            connection = await self._connections.get(target, addresses, fresh=True)
+            await exchange.post(connection, target, headers, attempt.body)
+
+    def close(self) -> None:
+        """Drop every connection; attempts under way fail."""
+        self._connections.close()
+
+
+def _word(problem: Exception) -> ErrorWord:
+    """Return the word for what a receiver did, or raise what none can bring about."""
+    if is_cancelled(problem):
+        raise CancelledError from problem
+    word = error_word(problem)
+    if word is None:
+        raise problem
+    return word
+
+
+def _outcome(exchange: Exchange, error: ErrorWord | None, seconds: float) -> Outcome:
+    """Say what an exchange came to; a clock that was set back makes no negative duration."""
+    return Outcome(
+        exchange.code,
+        header_texts(exchange.headers),
+        body_text(exchange.body) if exchange.code else None,
+        error,
+        max(0, round(seconds * 1000)),
+    )

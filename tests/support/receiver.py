@@ -1,0 +1,153 @@
+"""A receiver of deliveries over real sockets that answers as it is told, and one that a test lets misbehave."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest_twisted
+from dataapi.webhooks.addresses import Address, networks
+from dataapi.webhooks.attempt import Attempt, Sender
+from dataapi.webhooks.resolver import Vetting
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.python.failure import Failure
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+NAME = "hooks.example.com"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request as it came over the wire."""
+
+    line: str
+    headers: dict[str, str]
+    body: bytes
+    connection: Talk
+
+
+class Talk(Protocol):
+    """One connection: reads whole requests and has each answered."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._data = b""
+        self.lost: Deferred[None] = Deferred()
+
+    def connectionMade(self) -> None:  # noqa: N802 - twisted's name
+        """Count it."""
+        self._receiver.connections.append(self)
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
+        """Take requests out of what came."""
+        self._data += data
+        while b"\r\n\r\n" in self._data:
+            head, _, rest = self._data.partition(b"\r\n\r\n")
+            line, *lines = head.decode("latin-1").split("\r\n")
+            pairs = [one.partition(": ")[::2] for one in lines]
+            headers = {name.lower(): value for name, value in pairs}
+            assert len(headers) == len(pairs), "a header is there twice"
+            length = int(headers.get("content-length", "0"))
+            if len(rest) < length:
+                return
+            self._data = rest[length:]
+            self._receiver.take(Received(line, headers, rest[:length], self))
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's name
+        """Tell that the sender went."""
+        self.lost.callback(None)
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        assert self.transport is not None
+        self.transport.write(data)
+
+
+@dataclass
+class Receiver:
+    """Listens, notes requests, and answers them by ``answer``."""
+
+    answer: Callable[[Received], None] = lambda request: request.connection.write(OK)
+    received: list[Received] = field(default_factory=list)
+    connections: list[Talk] = field(default_factory=list)
+
+    def take(self, request: Received) -> None:
+        """Note and answer a request."""
+        self.received.append(request)
+        self.answer(request)
+
+    def sends(self, data: bytes, *, close: bool = False) -> None:
+        """Answer every request with these bytes."""
+
+        def answer(request: Received) -> None:
+            request.connection.write(data)
+            if close:
+                transport: Any = request.connection.transport
+                transport.loseConnection()
+
+        self.answer = answer
+
+    def factory(self) -> Factory:
+        """Make what listens."""
+        return Factory.forProtocol(lambda: Talk(self))
+
+
+class Names:
+    """A resolver that knows what it is told; each look-up takes the next answer, the last one for ever."""
+
+    def __init__(self, *answers: Sequence[str]) -> None:
+        self._answers = list(answers)
+        self.asked: list[str] = []
+
+    async def addresses(self, name: str) -> Sequence[Address]:
+        """Return the next answer; no address at all is an ``OSError``."""
+        self.asked.append(name)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if not answer:
+            raise OSError("no such name")
+        return [ipaddress.ip_address(address) for address in answer]
+
+
+class World:
+    """Receivers, senders and their end."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._ports: list[Any] = []
+        self._senders: list[Sender] = []
+
+    def listen(self, receiver: Receiver, interface: str = "127.0.0.1", *, tls: Any = None) -> int:
+        """Let the receiver listen; return its port."""
+        if tls is None:
+            port = self._reactor.listenTCP(0, receiver.factory(), interface=interface)
+        else:
+            port = self._reactor.listenSSL(0, receiver.factory(), tls, interface=interface)
+        self._ports.append(port)
+        return int(port.getHost().port)
+
+    def sender(
+        self, names: Any = None, allowed: Sequence[str] = ("127.0.0.0/8", "::1/128"), **options: Any
+    ) -> Sender:
+        """Make a sender that finds every name on this machine, unless told otherwise."""
+        vetting = Vetting(names or Names(["127.0.0.1"]), networks(allowed))
+        options = {"timeout": 5.0, **options}
+        sender = Sender(self._reactor, vetting, lambda: 1_614_265_330.9, **options)
+        self._senders.append(sender)
+        return sender
+
+    def end(self) -> None:
+        """Close everything."""
+        for sender in self._senders:
+            sender.close()
+        for port in self._ports:
+            pytest_twisted.blockon(port.stopListening())
+
+
+def attempt(port: int, path: str = "/", scheme: str = "http", **values: Any) -> Attempt:
+    """Make an attempt to send a small event to a receiver."""
+    url = f"{scheme}://{NAME}:{port}{path}"
+    return Attempt(**{"url": url, "secret": SECRET, "event_id": "evt", "body": b'{"a": 1}', **values})
