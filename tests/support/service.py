@@ -30,7 +30,7 @@ from twisted.internet import defer, task
 from twisted.web.client import Agent, HTTPConnectionPool
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 
     from dataapi.catalog.model import Catalog
     from dataapi.database.message import Message
@@ -90,6 +90,10 @@ class _Recorder:
     async def run(self, message: Message) -> list[tuple[Any, ...]]:
         self.messages.append(message)
         return await self._pool.run(message)
+
+    def stream(self, message: Message) -> AsyncGenerator[list[tuple[Any, ...]], None]:
+        self.messages.append(message)
+        return self._pool.stream(message)
 
 
 class Service:

@@ -7,14 +7,16 @@ from dataclasses import replace
 
 from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
-from dataapi.access.transaction import Runner, Transactions, catalog_for
+from dataapi.access.long import LongRunner, LongTransactions
+from dataapi.access.transaction import catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound
 from dataapi.errors import ApiError
 from dataapi.query.answers import Answered
 from dataapi.rest import calling, preferences, reading, root, writing
-from dataapi.rest.context import Context, Planned
+from dataapi.rest.context import Context, Planned, Streamed
 from dataapi.rest.role import Figures, RoleView
+from dataapi.rest.streaming import stream
 from dataapi.rest.tables import Tables
 from dataapi.settings import Project
 from dataapi.web.messages import Reply, Request
@@ -30,10 +32,10 @@ class RestHandler:
     :ivar figures: how often plans were there already.
     """
 
-    def __init__(self, project: Project, runner: Runner, catalog: Callable[[], Catalog | None]) -> None:
+    def __init__(self, project: Project, runner: LongRunner, catalog: Callable[[], Catalog | None]) -> None:
         self._project = project
         self._catalog = catalog
-        self._transactions = Transactions(project, runner)
+        self._transactions = LongTransactions(project, runner)
         self._tables: Tables | None = None
         self._roles: dict[str, RoleView] = {}
         self.figures = Figures()
@@ -42,12 +44,17 @@ class RestHandler:
         """Answer a request; raises ``ApiError`` for whatever a client may read of a failure."""
         catalog = catalog_for(self._catalog(), caller)
         context = self._context(request, caller, catalog)
+        request.mark("parse")
         if not context.target:
             return await root.answer(context)
         planned = _plan(context)
-        if isinstance(planned, Reply):
-            return planned
-        return await self._run(context, planned)
+        request.mark("plan")
+        match planned:
+            case Planned():
+                return await self._run(context, planned)
+            case Streamed():
+                return stream(self._transactions, context, planned)
+        return planned
 
     def _context(self, request: Request, caller: Caller, catalog: Catalog) -> Context:
         schema = schema_of(request, self._project.db_schemas)
@@ -72,7 +79,9 @@ class RestHandler:
             context.caller,
             planned.statements,
             read_only=planned.read_only,
+            settings=planned.settings,
         )
+        context.request.mark("transaction")
         answered = Answered(*row)
         beyond = planned.estimated_beyond
         if planned.estimated is not None and (
@@ -89,7 +98,7 @@ class RestHandler:
         return int(explained["plan"][0]["Plan"]["Plan Rows"])
 
 
-def _plan(context: Context) -> Planned | Reply:
+def _plan(context: Context) -> Planned | Streamed | Reply:
     if context.target.startswith(FUNCTIONS):
         return calling.plan(replace(context, target=context.target[len(FUNCTIONS) :]))
     if context.reading or context.request.method == "OPTIONS":

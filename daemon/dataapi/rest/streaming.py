@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from dataapi.access.long import Batches
-from dataapi.web.messages import Stream
+from dataclasses import replace
+
+from dataapi.access.long import Batches, LongTransactions
+from dataapi.rest.context import Context, Streamed
+from dataapi.web.messages import Reply, Stream
 
 NDJSON = "application/x-ndjson"
+
+
+def stream(transactions: LongTransactions, context: Context, planned: Streamed) -> Reply:
+    """Return the reply whose body is the rows of a read, sent while they come."""
+    batches = transactions.stream(
+        context.catalog, context.request, context.caller, planned.statement, planned.settings
+    )
+    is_json = any(name == "Content-Type" and value.startswith(NDJSON) for name, value in planned.head.headers)
+    pieces = stream_json_lines(batches) if is_json else stream_rows(batches, prefix=planned.prefix)
+    return replace(planned.head, stream=pieces)
 
 
 async def stream_rows(batches: Batches, *, prefix: bytes = b"", ending: bytes = b"\n") -> Stream:
