@@ -59,6 +59,31 @@ def test_sql_may_choose_the_whole_answer() -> None:
     assert (error.status, error.code, error.message) == (402, "123", "Payment Required")
     assert (error.details, error.hint) == ("Quota exceeded", "Upgrade")
     assert error.headers == (("X-Powered-By", "Nerd Rage"),)
+    assert error.reason is None
+
+
+def test_sql_may_choose_the_reason_phrase_too() -> None:
+    """``status_text`` is what the status line says; statuses without a name of their own need it."""
+    answer = {"status": 419, "status_text": "Page Expired", "headers": {}}
+    body = json.dumps({"code": "1", "message": "m", "details": None})
+    error = to_error(Diagnostics("PGRST", body, json.dumps(answer)), anonymous=True)
+    assert (error.status, error.reason, error.details, error.hint) == (419, "Page Expired", None, None)
+
+
+def test_a_name_that_no_header_can_have_is_left_out() -> None:
+    """It could end the header and begin another, or the body."""
+    answer = {"status": 400, "headers": {"X-Good": "1", "X-Bad: 1\r\nX-Worse": "2", "": "3"}}
+    error = to_error(
+        Diagnostics("PGRST", '{"code": "1", "message": "m"}', json.dumps(answer)), anonymous=True
+    )
+    assert error.headers == (("X-Good", "1"),)
+
+
+def test_a_raised_status_keeps_message_details_and_hint() -> None:
+    """``RAISE SQLSTATE 'PT402'`` chooses the status alone."""
+    error = to_error(Diagnostics("PT402", "Payment Required", "Quota exceeded", "Upgrade"), anonymous=True)
+    assert (error.status, error.code, error.message) == (402, "PT402", "Payment Required")
+    assert (error.details, error.hint) == ("Quota exceeded", "Upgrade")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +96,8 @@ def test_sql_may_choose_the_whole_answer() -> None:
         ('{"code": "1", "message": "m"}', '{"status": 7, "headers": {}}', "DETAIL"),
         ('{"code": "1", "message": "m"}', '{"status": 400, "headers": {"a": 1}}', "DETAIL"),
         ('{"code": "1", "message": "m"}', '{"status": 400}', "DETAIL"),
+        ('{"code": "1", "message": "m"}', '{"status": true, "headers": {}}', "DETAIL"),
+        ('{"code": "1", "message": "m"}', '{"status": 400, "headers": {}, "status_text": 7}', "DETAIL"),
     ],
 )
 def test_a_malformed_choice_is_pgrst121(message: str, detail: str | None, at_fault: str) -> None:

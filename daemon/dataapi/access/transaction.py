@@ -83,14 +83,14 @@ class Transactions:
         settings: Settings = (),
     ) -> Message:
         """Return what is sent to run the statements as the caller; see ``run``."""
-        travelling = settings_for(request, caller) + catalog.roles[caller.role].settings + settings
+        brought = catalog.roles[caller.role].settings + settings
         return Message(
             caller.role,
-            travelling,
+            settings_for(request, caller) + brought,
             (*self._before, *statements),
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
-            isolation=_isolation(travelling),
+            isolation=_isolation(brought),
         )
 
     async def explain(

@@ -6,6 +6,7 @@ The table is PostgREST's, so that its clients meet the statuses they know.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,9 @@ _CLASSES = {
     "3B": 500, "40": 500, "53": 503, "54": 500, "55": 500, "57": 500, "58": 500, "F0": 500, "HV": 500,
     "P0": 500, "XX": 500,
 }  # fmt: skip
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""What a header may be called; SQL can raise any name."""
+
 _UNAUTHENTICATED = (("WWW-Authenticate", "Bearer"),)
 
 
@@ -91,8 +95,11 @@ def _raised(diagnostics: Diagnostics) -> ApiError:
     answer = _json_object(diagnostics.detail)
     status = None if answer is None else answer.get("status")
     headers = None if answer is None else answer.get("headers")
+    reason = None if answer is None else answer.get("status_text")
     if (
         not isinstance(status, int)
+        or isinstance(status, bool)
+        or not isinstance(reason, str | None)
         or not 200 <= status <= 599
         or not isinstance(headers, dict)
         or not all(isinstance(value, str) for value in headers.values())
@@ -108,7 +115,8 @@ def _raised(diagnostics: Diagnostics) -> ApiError:
         body["message"],
         details=_text(body.get("details")),
         hint=_text(body.get("hint")),
-        headers=tuple(headers.items()),
+        headers=tuple((name, value) for name, value in headers.items() if HEADER_NAME.fullmatch(name)),
+        reason=reason,
     )
 
 
