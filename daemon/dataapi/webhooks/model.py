@@ -246,6 +246,17 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovery:
+    """A recovery that was taken on.
+
+    :ivar matched: how many events are tried again.
+    """
+
+    id: UUID
+    matched: int
+
+
+@dataclass(frozen=True, slots=True)
 class NewEvent:
     """An event to be published.
 

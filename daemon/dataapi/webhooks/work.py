@@ -28,7 +28,8 @@ class DueWork:
 
     :ivar attempt_number: from 1.
     :ivar due_at: when it was to be made.
-    :ivar published_at: when the event was raised, the test sent or the retry asked for.
+    :ivar created_at: when the attempt was planned; of a first one, when the event was raised, the test sent
+        or the retry asked for.
     :ivar body: the bytes to sign and send; None while an older version of an event is not yet
         rendered: then ``rendered_from`` and ``payload`` say from what, and ``Queue.rendered``
         keeps the outcome.
@@ -42,7 +43,7 @@ class DueWork:
     attempt_number: int
     trigger: Trigger
     due_at: datetime
-    published_at: datetime
+    created_at: datetime
     url: str
     signing_secret: str = field(repr=False)
     custom_headers: Mapping[str, str] = field(repr=False)

@@ -146,7 +146,7 @@ create table webhooks.due (
     endpoint_id uuid not null,
     epoch integer not null,
     trigger text not null check (trigger in ('automatic', 'manual', 'test')),
-    attempt_number smallint not null default 1 check (attempt_number between 1 and 5),
+    attempt_number smallint not null default 1 check (attempt_number > 0),
     due_at timestamptz not null,
     claimable_at timestamptz not null,
     leased boolean not null default false,
@@ -184,6 +184,15 @@ create index delivery_endpoint on webhooks.delivery (endpoint_id, id);
 create index delivery_event on webhooks.delivery (event_id);
 create index delivery_failed on webhooks.delivery (endpoint_id, id)
     where status = 'failed' and next_attempt_at is null;
+
+-- Each attempt's record by its identifier, made or still to be made.  For lists read the two tables: a page of
+-- each comes from its index, a page of both would be sorted out of all.
+create view webhooks.record as
+select * from webhooks.delivery
+union all
+select d.delivery_id, d.event_id, d.endpoint_id, e.type, 'pending', d.attempt_number, d.trigger, 0::smallint,
+       null, null, null, null, null, d.due_at
+from webhooks.due d join webhooks.event e on e.id = d.event_id;
 
 -- Makes the partitions of the days that have due work, of today and of some days ahead; drops those past
 -- retention that no due work needs any more.  Attaching takes no lock that readers or writers wait for.

@@ -1,0 +1,54 @@
+"""Identifiers of endpoints, events and deliveries: UUIDs of version 7, which sort by when they were made.
+
+The functions of the same names in the schema ``webhooks`` make them alike.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+EARLIEST = UUID(int=0)
+LATEST = UUID(int=2**128 - 1)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RANDOM_BITS = 62
+
+
+def uuid_v7(microseconds: int | None = None, random: int | None = None) -> UUID:
+    """Return an identifier made now (RFC 9562, method 3: 12 bits tell the fraction of the millisecond).
+
+    :param microseconds: since 1970, when it is not made now.
+    :param random: the 62 random bits.
+    """
+    now = time.time_ns() // 1000 if microseconds is None else microseconds
+    milliseconds, rest = divmod(now, 1000)
+    low = secrets.randbits(_RANDOM_BITS) if random is None else random
+    return UUID(int=milliseconds << 80 | 7 << 76 | (rest * 4096 // 1000) << 64 | 2 << 62 | low)
+
+
+def uuid_floor(moment: datetime) -> UUID:
+    """Return what all identifiers made from ``moment`` on are at least, and all made before are less than."""
+    milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
+    return UUID(int=min(max(milliseconds, 0), 2**48 - 1) << 80)
+
+
+def uuid_time(identifier: UUID) -> datetime:
+    """Return when an identifier was made, to the millisecond."""
+    return _EPOCH + timedelta(milliseconds=identifier.int >> 80)
+
+
+def following(identifier: UUID) -> UUID:
+    """Return the identifier right after one, where there is any."""
+    return UUID(int=min(identifier.int + 1, LATEST.int))
+
+
+def parse(text: str) -> UUID | None:
+    """Read an identifier in its usual form, with hyphens; None for anything else."""
+    try:
+        found = UUID(text)
+    except ValueError:
+        return None
+    return found if str(found) == text.lower() else None

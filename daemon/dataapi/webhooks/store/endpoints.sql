@@ -1,0 +1,80 @@
+-- name: create
+-- Endpoints of one organization are created one after the other, so that the limit holds.
+select 1 from webhooks.organization where slug = $2 for no key update;
+insert into webhooks.endpoint (
+    id, organization_slug, project_ref, url, event_types, signing_secret, custom_headers, description, enabled,
+    created_by
+)
+select $1::uuid, $2, $3, $4, $5::text[], $6, $7, $8, $9, $10
+where (
+    select count(*) from webhooks.endpoint
+    where organization_slug = $2 and project_ref is not distinct from $3::text
+) < $11
+returning id::text, organization_slug, project_ref, url, event_types, custom_headers, description, enabled,
+          created_by, created_at, updated_at;
+
+-- name: list
+select count(*) over () as total, id::text, organization_slug, project_ref, url, event_types, custom_headers,
+       description, enabled, created_by, created_at, updated_at
+from webhooks.endpoint
+where organization_slug = $1 and project_ref is not distinct from $2::text
+order by endpoint.id
+limit $3 offset $4;
+
+-- name: count
+select count(*) from webhooks.endpoint
+where organization_slug = $1 and project_ref is not distinct from $2::text;
+
+-- name: read
+select id::text, organization_slug, project_ref, url, event_types, custom_headers, description, enabled,
+       created_by, created_at, updated_at
+from webhooks.endpoint
+where organization_slug = $1 and project_ref is not distinct from $2::text and id = $3::uuid;
+
+-- name: change
+update webhooks.endpoint set
+    url = coalesce($4, url),
+    event_types = coalesce($5::text[], event_types),
+    signing_secret = coalesce($6::bytea, signing_secret),
+    custom_headers = coalesce($7::bytea, custom_headers),
+    description = case when $8 then $9 else description end,
+    enabled = coalesce($10::boolean, enabled),
+    epoch = epoch + (enabled and not coalesce($10::boolean, true))::integer,
+    updated_at = now()
+where organization_slug = $1 and project_ref is not distinct from $2::text and id = $3::uuid
+returning id::text, organization_slug, project_ref, url, event_types, custom_headers, description, enabled,
+          created_by, created_at, updated_at;
+
+-- name: delete
+-- Without $3 all of the scope.  Each statement sees what was committed before it: an outcome that is written
+-- while due rows are waited for is deleted with the history, and one that comes later finds no due row and does
+-- nothing.
+select 1 from webhooks.endpoint
+where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)
+for update;
+with gone as (
+    delete from webhooks.due
+    where endpoint_id in (
+        select id from webhooks.endpoint
+        where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)
+    )
+    returning event_id
+)
+delete from webhooks.event where id in (select event_id from gone);
+with gone as (
+    delete from webhooks.delivery
+    where endpoint_id in (
+        select id from webhooks.endpoint
+        where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)
+    )
+    returning event_id
+)
+delete from webhooks.event where id in (select event_id from gone);
+with gone as (
+    delete from webhooks.endpoint
+    where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)
+    returning *
+)
+select id::text, organization_slug, project_ref, url, event_types, custom_headers, description, enabled,
+       created_by, created_at, updated_at
+from gone order by gone.id;

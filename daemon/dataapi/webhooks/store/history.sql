@@ -1,0 +1,45 @@
+-- name: list
+-- $1, $2 and $3 say whose; identifiers from $4 on and before $5, none past retention ($6 days).  Each endpoint
+-- gives as many as the page takes, from its own index.  Read towards the newer end, "desc" is "asc".
+select r.id::text, r.event_id::text, r.endpoint_id::text, r.event_type, r.status, r.attempt_number, r.trigger,
+       r.response_code, r.response_headers::text, r.response_body, r.error, r.duration_ms, r.attempt_timestamp,
+       r.next_attempt_at, webhooks.uuid_time(r.id) + $6 * interval '1 day', webhooks.uuid_time(r.id)
+from webhooks.endpoint e
+cross join lateral (
+    (
+        select d.* from webhooks.delivery d
+        where d.endpoint_id = e.id
+            and d.id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid) and d.id < $5::uuid
+            and ($7::text is null or d.status = $7)
+            and ($8::uuid is null or d.event_id = $8::uuid)
+            and ($9::text is null or d.event_type = $9)
+        order by d.id desc limit $10
+    )
+    union all
+    (
+        select w.delivery_id, w.event_id, w.endpoint_id, v.type, 'pending', w.attempt_number, w.trigger, 0, null,
+               null, null, null, null, w.due_at
+        from webhooks.due w join webhooks.event v on v.id = w.event_id
+        where w.endpoint_id = e.id
+            and w.delivery_id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid)
+            and w.delivery_id < $5::uuid
+            and ($7::text is null or $7 = 'pending')
+            and ($8::uuid is null or w.event_id = $8::uuid)
+            and ($9::text is null or v.type = $9)
+        order by w.delivery_id desc limit $10
+    )
+) r
+where e.organization_slug = $1 and e.project_ref is not distinct from $2::text and e.id = coalesce($3::uuid, e.id)
+order by r.id desc
+limit $10;
+
+-- name: read
+select r.id::text, r.event_id::text, r.endpoint_id::text, r.event_type, r.status, r.attempt_number, r.trigger,
+       r.response_code, r.response_headers::text, r.response_body, r.error, r.duration_ms, r.attempt_timestamp,
+       r.next_attempt_at, webhooks.uuid_time(r.id) + $4 * interval '1 day', webhooks.uuid_time(r.id),
+       v.type, v.happened_at, coalesce(v.payload, v.body::jsonb -> 'payload')::text
+from webhooks.record r
+join webhooks.endpoint e on e.id = r.endpoint_id
+join webhooks.event v on v.id = r.event_id
+where r.id = $3::uuid and e.organization_slug = $1 and e.project_ref is not distinct from $2::text
+    and r.id >= webhooks.uuid_floor(now() - $4 * interval '1 day');

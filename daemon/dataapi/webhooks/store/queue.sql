@@ -1,0 +1,117 @@
+-- name: claim
+-- Two walks over the endpoints that have due rows, from the one after $4 to the last and from the first to $4,
+-- so that each endpoint has its turn however long another one's queue is.
+with recursive walk (endpoint_id, stop, found) as (
+    select * from (values
+        ($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid, false),
+        ('00000000-0000-0000-0000-000000000000'::uuid, $4::uuid, false)
+    ) as ends (endpoint_id, stop, found)
+    union all
+    select next.endpoint_id, walk.stop, true
+    from walk cross join lateral (
+        select d.endpoint_id from webhooks.due d
+        where d.endpoint_id > walk.endpoint_id and d.endpoint_id <= walk.stop
+        order by d.endpoint_id limit 1
+    ) next
+), picked as materialized (
+    select one.*
+    from walk cross join lateral (
+        select d.delivery_id, d.event_id, d.endpoint_id, d.epoch
+        from webhooks.due d
+        where d.endpoint_id = walk.endpoint_id and d.claimable_at <= now()
+        order by d.claimable_at
+        limit $3
+        for update skip locked
+    ) one
+    where walk.found and walk.endpoint_id <> all ($5::uuid[])
+    limit $1
+), judged as materialized (
+    select p.delivery_id, e.id as endpoint, v.id as event, e.enabled and e.epoch = p.epoch as live,
+           e.url, e.signing_secret, e.custom_headers, v.type, v.happened_at, v.body, v.rendered_from, v.payload
+    from picked p
+    left join webhooks.endpoint e on e.id = p.endpoint_id
+    left join webhooks.event v on v.id = p.event_id
+), settled as (
+    delete from webhooks.due d using judged j
+    where d.delivery_id = j.delivery_id and (j.endpoint is null or j.event is null or not j.live)
+    returning d.*, j.endpoint, j.event, j.type
+), skipped as (
+    insert into webhooks.delivery (id, event_id, endpoint_id, event_type, status, attempt_number, trigger)
+    select delivery_id, event_id, endpoint_id, type, 'skipped', attempt_number, trigger
+    from settled where endpoint is not null and event is not null
+), claimed as (
+    update webhooks.due d
+    set leased = true, claimable_at = now() + $2 * interval '1 second', fence = d.fence + 1
+    from judged j
+    where d.delivery_id = j.delivery_id and j.live and j.event is not null
+    returning d.*
+)
+select (select count(*) from settled), c.delivery_id::text, c.fence, c.event_id::text, c.endpoint_id::text,
+       c.attempt_number, c.trigger, c.due_at, webhooks.uuid_time(c.delivery_id), j.url, j.signing_secret,
+       j.custom_headers, j.type, j.happened_at, j.body, j.rendered_from, j.payload::text
+from (select 1) as always
+left join (claimed c join judged j on j.delivery_id = c.delivery_id) on true
+order by c.due_at;
+
+-- name: finish
+-- Only rows whose fence still matches are taken: their holder is the one who says how the attempt ended.
+with outcome as materialized (
+    select * from json_to_recordset($1::json) as o (
+        delivery_id uuid, fence bigint, retry_in float8, status text, response_code smallint,
+        response_headers jsonb, response_body text, error text, duration_ms integer, signed_at timestamptz
+    )
+), ended as (
+    delete from webhooks.due d using outcome o
+    where d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased and o.retry_in is null
+    returning o.delivery_id, d.event_id, d.endpoint_id, d.attempt_number, d.trigger,
+              null::timestamptz as next_attempt_at
+), again as (
+    update webhooks.due d
+    set delivery_id = webhooks.uuid_v7(), attempt_number = d.attempt_number + 1,
+        due_at = now() + o.retry_in * interval '1 second', claimable_at = now() + o.retry_in * interval '1 second',
+        leased = false, fence = d.fence + 1
+    from outcome o
+    where d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased and o.retry_in is not null
+    returning o.delivery_id, d.event_id, d.endpoint_id, (d.attempt_number - 1)::smallint, d.trigger, d.due_at
+), taken as (
+    select * from ended union all select * from again
+), recorded as (
+    insert into webhooks.delivery (
+        id, event_id, endpoint_id, event_type, status, attempt_number, trigger, response_code, response_headers,
+        response_body, error, duration_ms, attempt_timestamp, next_attempt_at
+    )
+    select t.delivery_id, t.event_id, t.endpoint_id, v.type, o.status, t.attempt_number, t.trigger,
+           o.response_code, o.response_headers, o.response_body, o.error, o.duration_ms, o.signed_at,
+           t.next_attempt_at
+    from taken t
+    join outcome o on o.delivery_id = t.delivery_id
+    join webhooks.event v on v.id = t.event_id
+), kept as (
+    -- A later attempt of an old event, after a long outage, must not outlive it.
+    update webhooks.event v set kept_until = now() + ($2 + 1) * interval '1 day'
+    from again a
+    where v.id = a.event_id and v.id < webhooks.uuid_floor(now() - interval '12 hours')
+)
+select delivery_id::text from taken;
+
+-- name: release
+update webhooks.due d
+set leased = false, claimable_at = greatest(d.due_at, now() + $3 * interval '1 second'), fence = d.fence + 1
+from unnest($1::uuid[], $2::bigint[]) as held (delivery_id, fence)
+where d.delivery_id = held.delivery_id and d.fence = held.fence and d.leased
+returning d.delivery_id::text;
+
+-- name: next_due
+select extract(epoch from min(claimable_at) - now())::float8 from webhooks.due;
+
+-- name: rendered
+-- Who renders second gets what the first one made, so that every attempt sends the same bytes.
+update webhooks.event
+set body = webhooks.envelope(id, type, happened_at, $2::jsonb), payload = null
+where id = $1::uuid and body is null;
+select body from webhooks.event where id = $1::uuid;
+
+-- name: figures
+select count(*), count(*) filter (where claimable_at <= now()), count(*) filter (where leased and claimable_at > now()),
+       coalesce(extract(epoch from now() - min(due_at) filter (where due_at <= now())), 0)::float8
+from webhooks.due;

@@ -1,0 +1,70 @@
+"""A store of webhooks in a database of the tests' own, with an organization and a project in it."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from dataapi.webhooks.migrate import migrate
+from dataapi.webhooks.model import Endpoint, NewEndpoint, NewEvent, Scope
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import Store, make_store
+from dataapi.webhooks.work import DueWork, Finished, Outcome
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from dataapi.webhooks.migrate import Fetches
+    from support.postgres import Database
+
+KEY = base64.b64encode(bytes(range(32))).decode()
+REF = "abcdefghijklmnopqrst"
+ACME = Scope("acme")
+PROJECT = Scope("acme", REF)
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+PAUSED = "v1.project.paused"
+
+
+def allow_migrations(database: Database) -> None:
+    """Give the login role a schema ``webhooks`` of its own, as an administrator would."""
+    database.execute("create schema webhooks authorization authenticator")
+
+
+async def migrated(database: Database, fetches: Fetches, *, retention_days: int = 14) -> Store:
+    """Migrate a database and return its store, with organization acme, allowed, and its project."""
+    allow_migrations(database)
+    await migrate(fetches)
+    store = make_store(fetches, Cipher([KEY]), retention_days)
+    await store.directory.create_organization(ACME.organization, early_access=True)
+    await store.directory.create_project(REF, ACME.organization)
+    return store
+
+
+async def add_endpoint(store: Store, scope: Scope = ACME, **named: Any) -> Endpoint:
+    """Add an endpoint that takes every event, unless it is said otherwise."""
+    given = {"url": "https://receiver.example/", "event_types": ("*",), "signing_secret": SECRET, **named}
+    return await store.endpoints.create(scope, NewEndpoint(**given))
+
+
+async def publish(store: Store, scope: Scope = PROJECT, event_type: str = PAUSED, **payload: Any) -> UUID:
+    """Publish an event with an idempotency key of its own."""
+    return await store.publisher.publish(NewEvent(event_type, scope, payload, str(uuid4())))
+
+
+async def claim(store: Store, most: int = 100, lease: float = 30.0, **named: Any) -> tuple[DueWork, ...]:
+    """Claim what is due."""
+    return (await store.queue.claim(most, lease, **{"per_endpoint": most, **named})).work
+
+
+def success(work: DueWork, **named: Any) -> Finished:
+    """Say that an attempt succeeded."""
+    return Finished(work.claim, Outcome(True, datetime.now(UTC), 12, 200, **named))
+
+
+def failure(work: DueWork, retry_in: float | None = None, **named: Any) -> Finished:
+    """Say that an attempt failed without a response, and whether there is another one."""
+    return Finished(
+        work.claim, Outcome(False, datetime.now(UTC), 12, **{"error": "timeout", **named}), retry_in
+    )
