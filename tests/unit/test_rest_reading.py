@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dataapi.errors import ApiError
-from dataapi.rest import media, preferences
+from dataapi.rest import media
 from dataapi.rest.ranges import MOST, Window, content_range, count_of, status_of, window_of_header
 from dataapi.rest.reading import Reading, read
 from dataapi.web.messages import Request
@@ -131,15 +131,6 @@ def test_forms_that_are_not_available_are_refused(accept: str) -> None:
         media.wants_object(accept)
     assert (caught.value.status, caught.value.code) == (406, "PGRST107")
     assert caught.value.message == f"None of these media types are available: {accept}"
-
-
-def test_preferences_without_effect_are_ignored_and_unknown_ones_only_when_lenient() -> None:
-    """``handling=strict`` refuses what nobody knows."""
-    assert preferences.read("return=minimal, what=ever, count=exact").applied == "count=exact"
-    assert preferences.read("handling=strict,return=minimal").applied == "handling=strict"
-    with pytest.raises(ApiError) as caught:
-        preferences.read("handling=strict, what=ever, more")
-    assert (caught.value.code, caught.value.details) == ("PGRST122", "Invalid preferences: what=ever, more")
 
 
 def test_requests_of_one_shape_share_it_and_others_do_not() -> None:

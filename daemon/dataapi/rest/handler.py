@@ -11,9 +11,9 @@ from dataapi.access.long import LongRunner, LongTransactions
 from dataapi.access.transaction import catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound
-from dataapi.errors import ApiError
+from dataapi.errors import ApiError, DatabaseError
 from dataapi.query.answers import Answered
-from dataapi.rest import calling, preferences, reading, root, writing
+from dataapi.rest import calling, preferences, reading, refusals, root, writing
 from dataapi.rest.context import Context, Planned, Streamed
 from dataapi.rest.role import Figures, RoleView
 from dataapi.rest.streaming import stream
@@ -47,7 +47,7 @@ class RestHandler:
         request.mark("parse")
         if not context.target:
             return await root.answer(context)
-        planned = _plan(context)
+        planned = _with_preferred(context, _plan(context))
         request.mark("plan")
         match planned:
             case Planned():
@@ -59,7 +59,11 @@ class RestHandler:
     def _context(self, request: Request, caller: Caller, catalog: Catalog) -> Context:
         schema = schema_of(request, self._project.db_schemas)
         target = target_of(request.path)
-        preferred = preferences.read(request.headers.get("prefer"))
+        preferred = preferences.read(
+            request.headers.get("prefer"),
+            catalog.timezones,
+            overrides_end=self._project.db_tx_end.allows_override,
+        )
         role = self._role(catalog, caller.role)
         return Context(request, caller, catalog, role, self._project, target, schema, preferred)
 
@@ -73,14 +77,17 @@ class RestHandler:
         return view
 
     async def _run(self, context: Context, planned: Planned) -> Reply:
-        [row] = await self._transactions.run(
-            context.catalog,
-            context.request,
-            context.caller,
-            planned.statements,
-            read_only=planned.read_only,
-            settings=planned.settings,
-        )
+        try:
+            [row] = await self._transactions.run(
+                context.catalog,
+                context.request,
+                context.caller,
+                planned.statements,
+                read_only=planned.read_only,
+                settings=planned.settings,
+            )
+        except DatabaseError as error:
+            raise refusals.told(error) from None
         context.request.mark("transaction")
         answered = Answered(*row)
         beyond = planned.estimated_beyond
@@ -104,6 +111,14 @@ def _plan(context: Context) -> Planned | Streamed | Reply:
     if context.reading or context.request.method == "OPTIONS":
         return reading.plan(context)
     return writing.plan(context)
+
+
+def _with_preferred(context: Context, planned: Planned | Streamed | Reply) -> Planned | Streamed | Reply:
+    """Return the plan with the settings that the client prefers beside its own."""
+    preferred = context.preferences.settings
+    if not preferred or isinstance(planned, Reply):
+        return planned
+    return replace(planned, settings=planned.settings + preferred)
 
 
 def target_of(path: str) -> str:

@@ -1,10 +1,12 @@
 """The ``Prefer`` header: what a client would like of the answer and of the change; pure.
 
-Names, values and rules are PostgREST's (reference/rest.md 1.2), on the ground of RFC 7240.
+Names, values and rules are PostgREST's (reference/rest.md 1.2), on the ground of RFC 7240.  Beyond it
+are ``resolution=match`` (see ``writing``) and time zones given as offsets.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -29,14 +31,18 @@ class Return(Enum):
 
 
 class Resolution(Enum):
-    """What an insert does with rows that are there already."""
+    """What becomes of rows that are there already."""
 
     MERGE = "merge-duplicates"
+    """An insert updates them."""
     IGNORE = "ignore-duplicates"
+    """An insert leaves them as they are."""
+    MATCH = "match"
+    """An update takes one object per row and finds each row by the object's key."""
 
 
 class Missing(Enum):
-    """What stands for members that an inserted object lacks."""
+    """What stands for members that an object lacks."""
 
     DEFAULT = "default"
     NULL = "null"
@@ -51,7 +57,10 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What a client prefers, None where it says nothing."""
+    """What a client prefers, None where it says nothing.
+
+    :ivar timezone: as the client wrote it: a name that the server knows, or an offset from UTC.
+    """
 
     count: Count | None = None
     returned: Return | None = None
@@ -62,11 +71,55 @@ class Preferences:
     max_affected: int | None = None
     timezone: str | None = None
 
+    @property
+    def most(self) -> int | None:
+        """How many rows a change may affect; ``max-affected`` holds under ``handling=strict`` alone."""
+        return self.max_affected if self.strict else None
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """The settings that the transaction takes from them."""
+        return () if self.timezone is None else (("timezone", _zone(self.timezone)),)
+
+
+class Action(Enum):
+    """What a request does; its value are the kinds of preferences that it follows."""
+
+    READ = frozenset({"count", "tx", "handling", "timezone"})
+    INSERT = frozenset({"resolution", "missing", "return", "count", "tx", "handling", "timezone"})
+    UPDATE = frozenset({"missing", "return", "count", "tx", "handling", "timezone", "max-affected"})
+    BULK_UPDATE = UPDATE | {"resolution"}
+    UPSERT = frozenset({"return", "count", "tx", "handling", "timezone"})
+    DELETE = UPSERT | {"max-affected"}
+    CALL = READ | {"max-affected"}
+
+
+def applied(preferences: Preferences, action: Action) -> str:
+    """Return what ``Preference-Applied`` says: what is followed, in PostgREST's order; "" for nothing."""
+    given = {
+        "resolution": preferences.resolution and preferences.resolution.value,
+        "missing": preferences.missing and preferences.missing.value,
+        "return": preferences.returned and preferences.returned.value,
+        "count": preferences.count and preferences.count.value,
+        "tx": preferences.end and preferences.end.value,
+        "handling": None if preferences.strict is None else _HANDLING[preferences.strict],
+        "timezone": preferences.timezone,
+        "max-affected": preferences.most,
+    }
+    followed = action.value
+    return ", ".join(
+        [f"{kind}={value}" for kind, value in given.items() if value is not None and kind in followed]
+    )
+
 
 @lru_cache(maxsize=256)
-def read(header: str | None) -> Preferences:
+def read(
+    header: str | None, timezones: frozenset[str] = frozenset(), *, overrides_end: bool = False
+) -> Preferences:
     """Return the preferences; the first of a kind counts, unknown ones are ignored unless handling is strict.
 
+    :param timezones: the names that the server knows.
+    :param overrides_end: whether the client may say how the transaction ends.
     :raises ApiError: PGRST122 (400) for unknown ones under ``handling=strict``.
     """
     found: dict[str, str] = {}
@@ -74,9 +127,9 @@ def read(header: str | None) -> Preferences:
     for part in header.split(",") if header else ():
         preference = part.strip()
         name, _, value = preference.partition("=")
-        if _known(name, value):
+        if _known(name, value, timezones):
             found.setdefault(name, value)
-        elif preference:
+        elif preference and name != "max-affected":
             unknown.append(preference)
     if unknown and found.get("handling") == "strict":
         raise ApiError(
@@ -90,24 +143,37 @@ def read(header: str | None) -> Preferences:
         Return(found["return"]) if "return" in found else None,
         Resolution(found["resolution"]) if "resolution" in found else None,
         Missing(found["missing"]) if "missing" in found else None,
-        End(found["tx"]) if "tx" in found else None,
+        End(found["tx"]) if "tx" in found and overrides_end else None,
         found["handling"] == "strict" if "handling" in found else None,
         int(found["max-affected"]) if "max-affected" in found else None,
         found.get("timezone"),
     )
 
 
+_HANDLING = {True: "strict", False: "lenient"}
 _VALUES = {
     "count": frozenset(count.value for count in Count),
     "return": frozenset(returned.value for returned in Return),
     "resolution": frozenset(resolution.value for resolution in Resolution),
     "missing": frozenset(missing.value for missing in Missing),
     "tx": frozenset(end.value for end in End),
-    "handling": frozenset({"strict", "lenient"}),
+    "handling": frozenset(_HANDLING.values()),
 }
+_OFFSET = re.compile(r"([+-])(0?[0-9]|1[0-5])(?::([0-5][0-9]))?", re.ASCII)
 
 
-def _known(name: str, value: str) -> bool:
+def _known(name: str, value: str, timezones: frozenset[str]) -> bool:
     if name == "max-affected":
         return value.isascii() and value.isdigit() and len(value) <= 18
-    return name == "timezone" or value in _VALUES.get(name, ())
+    if name == "timezone":
+        return value in timezones or _OFFSET.fullmatch(value) is not None
+    return value in _VALUES.get(name, ())
+
+
+def _zone(timezone: str) -> str:
+    """Return a time zone as the setting takes it, which counts bare offsets westward, as POSIX does."""
+    match = _OFFSET.fullmatch(timezone)
+    if match is None:
+        return timezone
+    sign, hours, minutes = match[1], int(match[2]), match[3] or "00"
+    return f"<{sign}{hours:02}:{minutes}>{'-' if sign == '+' else '+'}{hours:02}:{minutes}"

@@ -21,15 +21,22 @@ class TransactionEnd(Enum):
     COMMIT_ALLOW_OVERRIDE = "commit-allow-override"
     ROLLBACK_ALLOW_OVERRIDE = "rollback-allow-override"
 
+    @property
+    def allows_override(self) -> bool:
+        """Whether the client may say how its transaction ends."""
+        return self.value.endswith("allow-override")
+
     def rolls_back(self, prefer: str) -> bool:
         """Whether a transaction is undone, where the ``Prefer`` header may ask for the other end.
 
-        :param prefer: the header's value, with ``tx=commit`` or ``tx=rollback`` among its preferences.
+        :param prefer: the header's value, with ``tx=commit`` or ``tx=rollback`` among its preferences, of
+            which the first one counts.
         """
-        if self.value.endswith("allow-override") and "tx=" in prefer:
+        if self.allows_override and "tx=" in prefer:
             asked = [part.strip() for part in prefer.split(",")]
-            if "tx=rollback" in asked or "tx=commit" in asked:
-                return "tx=rollback" in asked
+            ends = [part for part in asked if part in ("tx=rollback", "tx=commit")]
+            if ends:
+                return ends[0] == "tx=rollback"
         return self.value.startswith("rollback")
 
 

@@ -1,0 +1,38 @@
+"""What a statement itself refuses, so that nothing of it happens: as the client reads it; pure.
+
+A statement raises by casting a text to an integer (see ``query.changes.RAISED``); the text is the code
+of the error and the number of rows that it is about.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dataapi.errors import ApiError
+from dataapi.query.changes import RAISED
+
+NOT_SINGLE = "PGRST116"
+TOO_MANY = "PGRST124"
+
+_INVALID_TEXT = "22P02"
+_RAISED = re.compile(f"{RAISED}({NOT_SINGLE}|{TOO_MANY}){RAISED}([0-9]+)")
+
+
+def not_single(rows: int) -> ApiError:
+    """Return the error for another number of rows than the one that was asked for."""
+    message = "Cannot coerce the result to a single JSON object"
+    return ApiError(406, NOT_SINGLE, message, details=f"The result contains {rows} rows")
+
+
+def too_many(rows: int) -> ApiError:
+    """Return the error for more rows than ``max-affected`` allows."""
+    message = "Query result exceeds max-affected preference constraint"
+    return ApiError(400, TOO_MANY, message, details=f"The query affects {rows} rows")
+
+
+def told(error: ApiError) -> ApiError:
+    """Return what a client is to read of a database's error: itself, or what it stands for."""
+    match = _RAISED.search(error.message) if error.code == _INVALID_TEXT else None
+    if match is None:
+        return error
+    return (not_single if match[1] == NOT_SINGLE else too_many)(int(match[2]))
