@@ -36,7 +36,7 @@ from dataapi.query.algebra import (
     Parameter,
     TextSearch,
 )
-from dataapi.query.expressions import is_builtin
+from dataapi.query.comparisons import is_builtin
 from dataapi.query.results import Form
 
 _PATTERNS = frozenset({Operator.LIKE, Operator.ILIKE, Operator.REGEX, Operator.IREGEX, Operator.STARTS_WITH})

@@ -399,16 +399,23 @@ class CallArgument:
     variadic: bool = False
 
 
+SCALAR = "pgrst_scalar"
+"""The column of rows that are single values of a function; clients know it by this name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call of a function.
 
     :ivar of_row: pass the enclosing row first (computed fields and relationships).
+    :ivar scalar: as rows, its results are single values (also ``void``, and records without known columns):
+        rows of the one column ``SCALAR``, a single NULL being a row too.
     """
 
     function: Function
     arguments: tuple[CallArgument, ...] = ()
     of_row: bool = False
+    scalar: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.query.algebra import Parameter
-from dataapi.query.expressions import is_builtin, operator_sql
+from dataapi.query.comparisons import is_builtin, operator_sql
 from dataapi.query.forms import build_object
 from dataapi.query.kept import keep_rows, shows_only_itself
 from dataapi.query.modifications import Delete, Insert, Update, modify_sql

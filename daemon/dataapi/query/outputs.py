@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.query.algebra import OrderTerm, Parameter, Rows
-from dataapi.query.expressions import call_sql, condition_sql, expression_sql, order_sql, source_sql
+from dataapi.query.expressions import condition_sql, expression_sql, order_sql, source_sql
 from dataapi.query.forms import base64_sql, build_object, form_sql
+from dataapi.query.relations import call_sql
 from dataapi.query.results import (
     Connection,
     Cursor,
