@@ -1,0 +1,223 @@
+"""What answers say beside their content: how long they took, whom they may be read by, what went wrong."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.errors import ApiError
+from dataapi.web.messages import Reply, Request
+from dataapi.web.timing import Timing
+from support.memory_http import PROJECT, Response, Web, empty_list, typename
+
+if TYPE_CHECKING:
+    pass
+
+APP = "https://app.example.org"
+NARROW = replace(PROJECT, server_cors_allowed_origins=(APP, "http://localhost:3000"))
+REFUSAL = ApiError(
+    400, "PGRST200", "Could not find a relationship", details=[{"embedding": "a with b"}], hint="Look again"
+)
+
+
+async def refused(_request: Request, _caller: Any) -> Reply:
+    """Refuse whatever is asked."""
+    raise REFUSAL
+
+
+def rest(web: Web, *headers: tuple[str, str], method: str = "GET") -> Response:
+    """Ask REST for something."""
+    return web.request(method, "/rest/v1/blog", headers=headers)
+
+
+# ---------------------------------------------------------------- Server-Timing
+
+
+def test_stages_are_timed_one_after_the_other_and_add_up() -> None:
+    seconds = iter([0.0, 0.001, 0.0035, 0.0035, 0.1, 0.1005])
+    timing = Timing(lambda: next(seconds))
+    for stage in ("jwt", "parse", "plan", "transaction", "plan"):
+        timing.mark(stage)
+    assert timing.header() == "jwt;dur=1.000, parse;dur=2.500, plan;dur=0.500, transaction;dur=96.500"
+
+
+def test_an_answer_says_how_long_its_stages_took_when_that_is_on() -> None:
+    async def handler(request: Request, _caller: Any) -> Reply:
+        for stage in ("parse", "plan", "transaction"):
+            request.mark(stage)
+        return Reply(200, (), b"[]")
+
+    web = Web(typename, handler, replace(PROJECT, server_timing_enabled=True))
+    value = rest(web).headers["server-timing"]
+    stages = re.findall(r"([a-z]+);dur=\d+\.\d{3}(?:, |$)", value)
+    assert stages == ["jwt", "parse", "plan", "transaction", "response"]
+
+
+def test_a_refused_request_is_timed_as_far_as_it_came() -> None:
+    web = Web(typename, refused, replace(PROJECT, server_timing_enabled=True))
+    assert re.fullmatch(r"jwt;dur=[\d.]+, response;dur=[\d.]+", rest(web).headers["server-timing"])
+
+
+def test_nothing_is_timed_by_default() -> None:
+    web = Web()
+    assert "server-timing" not in rest(web).headers
+    assert web.rest.asked[0][0].timing is None
+
+
+# ---------------------------------------------------------------- trace header
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_the_trace_header_comes_back_on_answers_and_errors(status: int) -> None:
+    project = replace(PROJECT, server_trace_header="X-Trace")
+    web = Web(typename, refused if status == 400 else empty_list, project)
+    answer = rest(web, ("x-trace", "abc 123"))
+    assert (answer.status, answer.headers["x-trace"]) == (status, "abc 123")
+    assert "x-trace" not in rest(web).headers
+
+
+def test_the_request_id_may_be_the_trace_header_and_stands_once() -> None:
+    web = Web(typename, empty_list, replace(PROJECT, server_trace_header="X-Request-Id"))
+    assert rest(web, ("X-Request-Id", "mine-1")).headers["x-request-id"] == "mine-1"
+
+
+# ---------------------------------------------------------------- origins
+
+
+@pytest.mark.parametrize("path", ["/rest/v1/blog", "/rest/v1/a/b/c?x", "/nowhere"])
+def test_a_named_origin_reads_every_answer_and_no_other_does(path: str) -> None:
+    web = Web(typename, empty_list, NARROW)
+    allowed = web.request("GET", path, headers=[("Origin", APP)], key=None)
+    assert allowed.headers["access-control-allow-origin"] == APP
+    assert allowed.headers["access-control-allow-credentials"] == "true"
+    assert "Content-Range" in allowed.headers["access-control-expose-headers"]
+    for headers in ([("Origin", "https://evil.example.org")], []):
+        other = web.request("GET", path, headers=headers, key=None)
+        assert not any(name.startswith("access-control") for name in other.headers)
+        assert other.headers["vary"] == allowed.headers["vary"] == "Origin"
+
+
+def test_a_preflight_of_another_origin_allows_nothing() -> None:
+    web = Web(typename, empty_list, NARROW)
+    asking = ("Access-Control-Request-Method", "POST")
+    allowed = rest(web, ("Origin", APP), asking, method="OPTIONS")
+    assert allowed.headers["access-control-allow-origin"] == APP
+    assert "POST" in allowed.headers["access-control-allow-methods"]
+    other = rest(web, ("Origin", "null"), asking, method="OPTIONS")
+    assert other.status == 204
+    assert not any(name.startswith("access-control") for name in other.headers)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "apikey",
+        "authorization",
+        "prefer",
+        "accept-profile",
+        "content-profile",
+        "x-client-info",
+        "content-type",
+        "range",
+        "accept",
+        "x-retry-count",
+        "traceparent",
+        "tracestate",
+        "baggage",
+    ],
+)
+@pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
+def test_a_preflight_allows_what_clients_send(path: str, name: str) -> None:
+    """reference/clients.md, "Transport and CORS"."""
+    headers = [("Origin", APP), ("Access-Control-Request-Method", "POST")]
+    answer = Web().request("OPTIONS", path, headers=headers, key=None)
+    assert name in answer.headers["access-control-allow-headers"].split(", ")
+    assert answer.headers["access-control-max-age"] == "86400"
+    assert answer.headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Content-Encoding",
+        "Content-Location",
+        "Content-Range",
+        "Content-Type",
+        "Date",
+        "Location",
+        "Server",
+        "Transfer-Encoding",
+        "Range-Unit",
+    ],
+)
+@pytest.mark.parametrize("key", ["sb_publishable_for_tests", "wrong", None])
+def test_scripts_may_read_the_headers_that_postgrest_exposes(name: str, key: str | None) -> None:
+    """reference/rest.md 1.5, row CORS; on refusals too."""
+    answer = Web().request("GET", "/rest/v1/blog", headers=[("Origin", APP)], key=key)
+    assert name in answer.headers["access-control-expose-headers"].split(", ")
+
+
+# ---------------------------------------------------------------- errors
+
+
+def test_an_error_names_its_code_in_proxy_status_and_may_have_a_list_of_details() -> None:
+    answer = rest(Web(rest=refused))
+    assert answer.headers["proxy-status"] == "dataapi; error=PGRST200"
+    assert answer.json() == {
+        "code": "PGRST200",
+        "message": "Could not find a relationship",
+        "details": [{"embedding": "a with b"}],
+        "hint": "Look again",
+    }
+
+
+def test_a_code_that_no_header_can_hold_stays_in_the_body() -> None:
+    async def odd(_request: Request, _caller: Any) -> Reply:
+        raise ApiError(400, "a code, with\r\neverything", "m")
+
+    answer = rest(Web(rest=odd))
+    assert "proxy-status" not in answer.headers
+    assert answer.json()["code"] == "a code, with\r\neverything"
+
+
+def test_minimal_errors_leave_out_details_and_hint() -> None:
+    web = Web(typename, refused, replace(PROJECT, client_error_verbosity="minimal"))
+    assert rest(web).json() == {"code": "PGRST200", "message": "Could not find a relationship"}
+    assert web.request("GET", "/rest/v1/blog", key=None).json() == {"message": "No API key found in request"}
+    assert web.request("GET", "/nowhere").json().keys() == {"code", "message"}
+    assert web.graphql([]).json()["errors"][0]["extensions"].keys() == {"code"}
+
+
+def test_minimal_errors_say_nothing_of_the_log() -> None:
+    async def broken(_request: Request, _caller: Any) -> Reply:
+        raise RuntimeError("a mistake")
+
+    web = Web(typename, broken, replace(PROJECT, client_error_verbosity="minimal"))
+    assert rest(web).json() == {"code": "PGRSTX00", "message": "Internal server error"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("Page Expired", "Page Expired"), (None, "Unknown Status"), ("a\r\nSet-Cookie: b", "a  Set-Cookie: b")],
+)
+def test_an_error_may_bring_its_own_reason_phrase(reason: str | None, told: str) -> None:
+    async def expired(_request: Request, _caller: Any) -> Reply:
+        raise ApiError(419, "1", "m", reason=reason)
+
+    answer = rest(Web(rest=expired))
+    assert (answer.status, answer.reason) == (419, told)
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("status", "phrase"), [(300, "Multiple Choices"), (406, "Not Acceptable"), (206, "Partial Content")]
+)
+def test_statuses_say_what_clients_show(status: int, phrase: str) -> None:
+    """reference/clients.md, "Transport and CORS"."""
+
+    async def handler(_request: Request, _caller: Any) -> Reply:
+        return Reply(status, (), b"[]")
+
+    assert rest(Web(rest=handler)).reason == phrase
