@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from dataapi.errors import ApiError
-from dataapi.rest import media
 from dataapi.rest.ranges import MOST, Window, content_range, count_of, status_of, window_of_header
 from dataapi.rest.reading import Reading, read
 from dataapi.web.messages import Request
@@ -101,36 +100,6 @@ def test_what_an_answer_says_of_its_rows(
     """``Content-Range`` has first and last row and the total; 206 says that there are more."""
     assert content_range(offset, rows, total) == header
     assert status_of(offset, rows, total) == status
-
-
-@pytest.mark.parametrize(
-    ("accept", "single"),
-    [
-        (None, False),
-        ("*/*", False),
-        ("application/json", False),
-        ("text/html, application/xhtml+xml, */*;q=0.8", False),
-        ("application/vnd.pgrst.object+json", True),
-        ("application/vnd.pgrst.object+json;charset=utf-8", True),
-        ("application/json;q=0.5, application/vnd.pgrst.object+json", True),
-        ("APPLICATION/JSON", False),
-    ],
-)
-def test_the_best_of_the_accepted_forms_is_given(accept: str | None, single: bool) -> None:
-    """An array, or a single object when that is liked better."""
-    assert media.wants_object(accept) is single
-
-
-@pytest.mark.parametrize(
-    "accept",
-    ["text/csv", "application/json;q=0", "application/vnd.pgrst.object+json;nulls=stripped", "", "a;q=x"],
-)
-def test_forms_that_are_not_available_are_refused(accept: str) -> None:
-    """It is 406 with PGRST107 and the forms that were asked for."""
-    with pytest.raises(ApiError) as caught:
-        media.wants_object(accept)
-    assert (caught.value.status, caught.value.code) == (406, "PGRST107")
-    assert caught.value.message == f"None of these media types are available: {accept}"
 
 
 def test_requests_of_one_shape_share_it_and_others_do_not() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dataapi.catalog.formats import MediaHandler
 from dataapi.catalog.model import Acl, Catalog, Function, Table, TypeKind
 
 _READ_ALL = frozenset({"SELECT"})
@@ -90,8 +91,8 @@ class Privileges:
             return frozenset(column.name for column in table.columns)
         return frozenset(name for name, words in grants.columns if privilege in words)
 
-    def can_execute(self, function: Function) -> bool:
-        """Whether the role may call the function."""
+    def can_execute(self, function: Function | MediaHandler) -> bool:
+        """Whether the role may call the function or aggregate."""
         return self._holds(function.acl, "EXECUTE")
 
     def can_use_type(self, oid: int) -> bool:

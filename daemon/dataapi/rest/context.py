@@ -15,6 +15,7 @@ from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound
 from dataapi.query.answers import Answered
 from dataapi.query.sql import Compiled
+from dataapi.rest.media import Media
 from dataapi.rest.preferences import Preferences
 from dataapi.rest.role import RoleView
 from dataapi.settings import Project
@@ -52,6 +53,7 @@ class Planned:
     :ivar statements: run in order in one transaction; the last one's row is an ``Answered``.
     :ivar finish: makes the reply; raises ``ApiError`` where the row is no answer (such as PGRST116).
     :ivar settings: further settings of the transaction, ``(name, value)``.
+    :ivar media: where its ``explain`` says so, the last statement's plan is the answer.
     :ivar estimated: a statement without its page, whose planned number of rows becomes the row's total
         when that is None or beyond ``estimated_beyond``.
     """
@@ -62,6 +64,7 @@ class Planned:
     settings: tuple[tuple[str, str], ...] = ()
     estimated: Bound | None = None
     estimated_beyond: int | None = None
+    media: Media | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 
 from dataapi.cache import BoundedCache
 from dataapi.query.sql import Compiled
+from dataapi.rest.functions import Functions
 from dataapi.rest.tables import ReadableTables, Tables
 
 PLANS_PER_ROLE = 500
@@ -29,6 +30,7 @@ class RoleView:
         self.name = role
         self.catalog = tables.catalog
         self.tables = ReadableTables(tables, role)
+        self.functions = Functions(tables.catalog, role)
         self._figures = figures
         self._plans: BoundedCache[Hashable, tuple[Compiled, ...]] = BoundedCache(PLANS_PER_ROLE)
 

@@ -1,0 +1,69 @@
+"""The functions and media type aggregates that one role may use; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dataapi.catalog.formats import MediaHandler
+from dataapi.catalog.model import Catalog, Function, Type
+from dataapi.catalog.privileges import Privileges
+from dataapi.database.quoting import quote_identifier
+from dataapi.rest.media import Producer
+
+BYTEA = "bytea"
+
+
+class Functions:
+    """What of a catalog's functions a role may call; the others are as if they were not there.
+
+    Found out at first use, so that roles that only read tables cost nothing.
+    """
+
+    def __init__(self, catalog: Catalog, role: str) -> None:
+        self._catalog = catalog
+        self._role = role
+        self._named: Mapping[tuple[str, str], Sequence[Function]] | None = None
+        self._producers: tuple[Producer, ...] | None = None
+
+    def named(self, schema: str, name: str) -> Sequence[Function]:
+        """Return the functions of a name, which share it when it is overloaded."""
+        return self._by_name().get((schema, name), ())
+
+    def names(self, schema: str) -> list[str]:
+        """Return the names of a schema's functions."""
+        return [name for place, name in self._by_name() if place == schema]
+
+    def _by_name(self) -> Mapping[tuple[str, str], Sequence[Function]]:
+        if self._named is None:
+            privileges = Privileges(self._catalog, self._role)
+            found: dict[tuple[str, str], list[Function]] = {}
+            for function in self._catalog.functions:
+                if privileges.can_use_schema(function.schema) and privileges.can_execute(function):
+                    found.setdefault((function.schema, function.name), []).append(function)
+            self._named = found
+        return self._named
+
+    @property
+    def producers(self) -> tuple[Producer, ...]:
+        """The aggregates that make media types of rows."""
+        if self._producers is None:
+            handlers = self._catalog.media_handlers
+            privileges = Privileges(self._catalog, self._role)
+            usable = [each for each in handlers if privileges.can_execute(each)]
+            self._producers = tuple(self._producer(each) for each in usable)
+        return self._producers
+
+    def _producer(self, handler: MediaHandler) -> Producer:
+        name = f"{quote_identifier(handler.schema)}.{quote_identifier(handler.name)}"
+        binary = is_binary(self._catalog, self._catalog.types.get(handler.type))
+        return Producer(handler.media_type, name, handler.table, binary)
+
+
+def is_binary(catalog: Catalog, type_: Type | None) -> bool:
+    """Whether values of a type are bytes: ``bytea`` or a domain over it."""
+    return type_ is not None and underlying(catalog, type_).name == BYTEA
+
+
+def underlying(catalog: Catalog, type_: Type) -> Type:
+    """Return the type that a domain is over, any other type itself."""
+    return catalog.types.get(type_.base, type_) if type_.base else type_
