@@ -182,16 +182,16 @@ def parse_accept(header: str) -> list[Accepted]:
 
 
 def _weighted(text: str) -> tuple[Accepted, float]:
-    name, *fields = [field.strip() for field in _FIELD.findall(text)]
+    name, _, fields = text.partition(";")
     parameters, weight = [], 1.0
-    for field in fields:
+    for field in _FIELD.findall(fields):
         key, _, value = field.partition("=")
         key = key.strip().lower()
         if key == "q":
             weight = _weight(value.strip())
         elif key:
             parameters.append((key, value.strip().strip('"')))
-    return Accepted(name.lower(), tuple(parameters)), weight
+    return Accepted(name.strip().lower(), tuple(parameters)), weight
 
 
 def _weight(text: str) -> float:
