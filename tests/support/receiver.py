@@ -1,4 +1,4 @@
-"""A receiver of deliveries over real sockets that answers as it is told, and one that a test lets misbehave."""
+"""A receiver of deliveries over real sockets that answers, or misbehaves, as it is told."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataapi.webhooks.attempt import Attempt, Sender
 from dataapi.webhooks.resolver import Vetting
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -39,8 +40,9 @@ class Talk(Protocol):
         self.lost: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
-        """Count it."""
+        """Count it, and say what is said first."""
         self._receiver.connections.append(self)
+        self.write(self._receiver.greeting)
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
         """Take requests out of what came."""
@@ -74,6 +76,7 @@ class Receiver:
     answer: Callable[[Received], None] = lambda request: request.connection.write(OK)
     received: list[Received] = field(default_factory=list)
     connections: list[Talk] = field(default_factory=list)
+    greeting: bytes = b""
 
     def take(self, request: Received) -> None:
         """Note and answer a request."""
@@ -129,6 +132,10 @@ class World:
         self._ports.append(port)
         return int(port.getHost().port)
 
+    def listen_at(self, receiver: Receiver, interface: str, port: int) -> None:
+        """Let the receiver listen on a given port of another address."""
+        self._ports.append(self._reactor.listenTCP(port, receiver.factory(), interface=interface))
+
     def sender(
         self, names: Any = None, allowed: Sequence[str] = ("127.0.0.0/8", "::1/128"), **options: Any
     ) -> Sender:
@@ -151,3 +158,10 @@ def attempt(port: int, path: str = "/", scheme: str = "http", **values: Any) -> 
     """Make an attempt to send a small event to a receiver."""
     url = f"{scheme}://{NAME}:{port}{path}"
     return Attempt(**{"url": url, "secret": SECRET, "event_id": "evt", "body": b'{"a": 1}', **values})
+
+
+async def pause(seconds: float = 0.005) -> None:
+    """Let the reactor run for a moment."""
+    from twisted.internet import reactor  # noqa: PLC0415 - pytest-twisted chooses it
+
+    await deferLater(reactor, seconds)

@@ -2,12 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gzip
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from dataapi.webhooks.attempt import Outcome, Sender
+from dataapi.webhooks.failures import ErrorWord
 from dataapi.webhooks.signature import sign
-from support.receiver import SECRET, Receiver, World, attempt
+from support.receiver import OK, SECRET, Received, Receiver, World, attempt, pause
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IPullProducer
+from twisted.internet.task import Clock
+from zope.interface import implementer
+
+
+def hang_up(request: Received) -> None:
+    """Close the connection instead of answering."""
+    transport: Any = request.connection.transport
+    transport.loseConnection()
+
+
+def say_nothing(_request: Received) -> None:
+    """Never answer."""
+
+
+@implementer(IPullProducer)
+class Endless:
+    """Writes the same bytes for as long as the connection takes them."""
+
+    def __init__(self, request: Received, chunk: bytes) -> None:
+        transport: Any = request.connection.transport
+        self._transport = transport
+        self._chunk = chunk
+        transport.registerProducer(self, False)
+
+    def resumeProducing(self) -> None:  # noqa: N802 - twisted's name
+        """Write once more."""
+        self._transport.write(self._chunk)
+
+    def stopProducing(self) -> None:  # noqa: N802 - twisted's name
+        """Do no more than not being asked again."""
+
+
+def pour(head: bytes, chunk: bytes) -> Callable[[Received], None]:
+    """Answer with a head and then the same bytes for ever."""
+
+    def answer(request: Received) -> None:
+        request.connection.write(head)
+        Endless(request, chunk)
+
+    return answer
+
+
+async def timed_out(sender: Sender, clock: Clock, port: int, until: Callable[[], bool]) -> Outcome:
+    """Send, and let 20 seconds pass as soon as the receiver is as far as ``until`` says."""
+    result = Deferred.fromCoroutine(sender.send(attempt(port)))
+    while not until():
+        assert not result.called
+        await pause()
+    clock.advance(19.9)
+    assert not result.called
+    clock.advance(0.1)
+    return await result
 
 
 @pytest.fixture
@@ -52,3 +109,269 @@ async def test_connections_are_used_again(world: World, receiver: Receiver) -> N
         assert (await sender.send(attempt(port))).succeeded
     assert len(receiver.received) == 3
     assert len(receiver.connections) == 1
+
+
+async def test_a_connection_that_the_receiver_closed_meanwhile_costs_no_attempt(
+    world: World, receiver: Receiver
+) -> None:
+    """The second request finds the kept connection reset and goes out again on a new one."""
+    port = world.listen(receiver)
+    sender = world.sender()
+    assert (await sender.send(attempt(port))).succeeded
+
+    def once(request: Received) -> None:
+        receiver.sends(OK)
+        hang_up(request)
+
+    receiver.answer = once
+    assert (await sender.send(attempt(port))).succeeded
+    assert [request.headers["webhook-id"] for request in receiver.received] == ["evt"] * 3
+    assert len(receiver.connections) == 2
+
+
+async def test_a_new_connection_that_is_closed_without_an_answer_fails_with_connect(
+    world: World, receiver: Receiver
+) -> None:
+    receiver.answer = hang_up
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert (outcome.response_code, outcome.response_body, outcome.error) == (0, None, ErrorWord.CONNECT)
+    assert len(receiver.received) == 1
+
+
+async def test_a_port_where_nobody_listens_fails_with_connect(world: World) -> None:
+    assert (await world.sender().send(attempt(1))).error is ErrorWord.CONNECT
+
+
+async def test_an_answer_after_which_the_receiver_closes_is_complete(
+    world: World, receiver: Receiver
+) -> None:
+    """Without a length the body ends with the connection, which is not used again."""
+    receiver.sends(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall of it", close=True)
+    sender = world.sender()
+    port = world.listen(receiver)
+    for _ in range(2):
+        outcome = await sender.send(attempt(port))
+        assert (outcome.succeeded, outcome.response_body) == (True, "all of it")
+    assert len(receiver.connections) == 2
+
+
+async def test_an_answer_shorter_than_its_length_fails_with_protocol(
+    world: World, receiver: Receiver
+) -> None:
+    receiver.sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", close=True)
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert (outcome.response_code, outcome.response_body, outcome.error) == (200, "half", ErrorWord.PROTOCOL)
+    assert not outcome.succeeded
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_never_followed_and_is_a_failure(
+    world: World, receiver: Receiver, status: int
+) -> None:
+    other = Receiver()
+    away = world.listen(other)
+    receiver.sends(
+        f"HTTP/1.1 {status} Away\r\nLocation: http://hooks.example.com:{away}/\r\n"
+        "Content-Length: 0\r\n\r\n".encode()
+    )
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert (outcome.response_code, outcome.succeeded, outcome.error) == (status, False, None)
+    assert ("location", f"http://hooks.example.com:{away}/") in outcome.response_headers
+    assert other.received == []
+
+
+@pytest.mark.parametrize(
+    ("status", "succeeded"), [(200, True), (201, True), (204, True), (299, True), (400, False), (500, False)]
+)
+async def test_only_2xx_is_a_success(world: World, receiver: Receiver, status: int, succeeded: bool) -> None:
+    receiver.sends(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode())
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert (outcome.response_code, outcome.succeeded, outcome.error) == (status, succeeded, None)
+
+
+async def test_interim_answers_are_ignored(world: World, receiver: Receiver) -> None:
+    receiver.sends(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + OK)
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert (outcome.response_code, outcome.response_body) == (200, "ok")
+    assert outcome.response_headers == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        b"220 mail.example.com ESMTP\r\n\r\n",
+        b"RTSP/1.0 200 OK\r\n\r\n",
+        b"HTTP/1.1 -5 Odd\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 1000 Odd\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 abc Odd\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x28\n\n",
+    ],
+)
+async def test_what_is_not_http_fails_with_protocol(world: World, receiver: Receiver, answer: bytes) -> None:
+    receiver.sends(answer)
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert outcome.error is ErrorWord.PROTOCOL
+    await receiver.connections[0].lost
+
+
+async def test_an_endless_body_is_cut_off_and_its_2xx_stands(world: World, receiver: Receiver) -> None:
+    """Past 16 KiB the connection is dropped: the receiver has answered, and no more is kept."""
+    receiver.answer = pour(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 10_000)
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert outcome.succeeded
+    assert outcome.response_body == "x" * 16_384
+    await receiver.connections[0].lost
+
+
+async def test_a_compressed_body_is_kept_as_it_came(world: World, receiver: Receiver) -> None:
+    """A few bytes that unpack to gigabytes stay a few bytes."""
+    packed = gzip.compress(b"0" * 1_000_000)
+    receiver.sends(
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed
+    )
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert outcome.response_body is not None
+    assert len(outcome.response_body) <= len(packed)
+    assert ("content-encoding", "gzip") in outcome.response_headers
+
+
+@pytest.mark.parametrize(
+    ("head", "chunk"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", b"X-More: " + b"x" * 1_000 + b"\r\n"),
+        (b"HTTP/1.1 200 OK\r\nX-Folded: a\r\n", b" " + b"x" * 1_000 + b"\r\n"),
+        (b"HTTP/1.1 200 OK\r\nX-Long: ", b"x" * 10_000),
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 100),
+        (b"", b"x" * 10_000),
+    ],
+    ids=["many", "folded", "one long line", "interim answers", "status line"],
+)
+async def test_endless_headers_fail_with_protocol(
+    world: World, receiver: Receiver, head: bytes, chunk: bytes
+) -> None:
+    receiver.answer = pour(head, chunk)
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert outcome.error is ErrorWord.PROTOCOL
+    assert (outcome.response_code, outcome.response_headers) == (0, ())
+    await receiver.connections[0].lost
+
+
+async def test_of_many_headers_only_some_are_kept(world: World, receiver: Receiver) -> None:
+    many = b"".join(b"X-%d: %s\r\n" % (number, b"v" * 100) for number in range(300))
+    receiver.sends(b"HTTP/1.1 200 OK\r\n" + many + b"Content-Length: 0\r\n\r\n")
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert outcome.succeeded
+    assert len(outcome.response_headers) == 64
+    assert outcome.response_headers[0] == ("x-0", "v" * 100)
+
+
+async def test_what_is_kept_is_text_that_the_database_holds(world: World, receiver: Receiver) -> None:
+    """No NUL and nothing that is no character; a character cut in two by the limit is left out."""
+    body = b"\0\xff" + "é".encode() * 10_000
+    receiver.sends(b"HTTP/1.1 200 OK\r\nX-A: \xe9\0\r\nX-A: 2\r\n\r\n" + body, close=True)
+    outcome = await world.sender().send(attempt(world.listen(receiver)))
+    assert outcome.response_body == "\ufffd\ufffd" + "é" * 8_191
+    assert outcome.response_headers == (("x-a", "é\ufffd, 2"),)
+
+
+async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next(
+    world: World, receiver: Receiver
+) -> None:
+    port = world.listen(receiver)
+    sender = world.sender()
+    assert (await sender.send(attempt(port))).succeeded
+    receiver.connections[0].write(b"HTTP/1.1 500 Old\r\nContent-Length: 0\r\n\r\n")
+    await receiver.connections[0].lost
+    assert (await sender.send(attempt(port))).succeeded
+
+
+async def test_a_receiver_that_says_nothing_times_out(world: World, receiver: Receiver) -> None:
+    receiver.answer = say_nothing
+    port, clock = world.listen(receiver), Clock()
+    outcome = await timed_out(
+        world.sender(clock=clock, timeout=20.0), clock, port, lambda: bool(receiver.received)
+    )
+    assert (outcome.error, outcome.response_code, outcome.duration_ms) == (ErrorWord.TIMEOUT, 0, 20_000)
+    await receiver.connections[0].lost
+
+
+async def test_headers_that_trickle_time_out(world: World, receiver: Receiver) -> None:
+    receiver.sends(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    port, clock = world.listen(receiver), Clock()
+    outcome = await timed_out(
+        world.sender(clock=clock, timeout=20.0), clock, port, lambda: bool(receiver.received)
+    )
+    assert (outcome.error, outcome.response_code) == (ErrorWord.TIMEOUT, 0)
+    await receiver.connections[0].lost
+
+
+async def test_a_body_that_trickles_times_out_although_its_status_is_2xx(
+    world: World, receiver: Receiver
+) -> None:
+    """The deadline is for the whole answer: who never ends it may not have taken the event."""
+    receiver.sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nslow")
+    port, clock = world.listen(receiver), Clock()
+    sender = world.sender(clock=clock, timeout=20.0)
+    result = Deferred.fromCoroutine(sender.send(attempt(port)))
+    while not receiver.received:
+        await pause()
+    await pause(0.05)
+    clock.advance(20)
+    outcome = await result
+    assert not outcome.succeeded
+    assert (outcome.error, outcome.response_code) == (ErrorWord.TIMEOUT, 200)
+    assert outcome.response_body == "slow"
+    await receiver.connections[0].lost
+
+
+async def test_a_name_server_that_says_nothing_times_out(world: World) -> None:
+    clock, asked = Clock(), []
+
+    class Silent:
+        async def addresses(self, name: str) -> Any:
+            asked.append(name)
+            await Deferred()
+
+    sender = world.sender(Silent(), clock=clock, timeout=20.0)
+    assert (await timed_out(sender, clock, 80, lambda: bool(asked))).error is ErrorWord.TIMEOUT
+
+
+async def test_cancelling_drops_the_connection(world: World, receiver: Receiver) -> None:
+    receiver.answer = say_nothing
+    result = Deferred.fromCoroutine(world.sender().send(attempt(world.listen(receiver))))
+    while not receiver.received:
+        await pause()
+    result.cancel()
+    with pytest.raises(CancelledError):
+        await result
+    await receiver.connections[0].lost
+
+
+async def test_cookies_are_not_kept(world: World, receiver: Receiver) -> None:
+    """What one receiver sets would reach another on the same name."""
+    receiver.sends(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n")
+    sender, port = world.sender(), world.listen(receiver)
+    await sender.send(attempt(port))
+    await sender.send(attempt(port))
+    assert all("cookie" not in request.headers for request in receiver.received)
+
+
+async def test_proxies_of_the_environment_are_not_used(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Receiver()
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{world.listen(proxy)}")
+    assert (await world.sender().send(attempt(world.listen(receiver)))).succeeded
+    assert proxy.received == []
+
+
+async def test_a_url_that_the_rules_refuse_now_fails_with_refused_address(world: World) -> None:
+    """``require-https`` and ``allow-addresses`` may have changed since the endpoint was made."""
+    sender = world.sender(require_https=True)
+    assert (await sender.send(attempt(80))).error is ErrorWord.REFUSED_ADDRESS

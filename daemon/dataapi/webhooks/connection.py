@@ -93,16 +93,14 @@ class Connection(HTTP11ClientProtocol):
         transport.abortConnection()
 
     def finish(self, *, complete: bool) -> None:
-        """End the current request: a connection that is not used again is closed.
+        """End the current request; a connection that may not be used again is closed.
 
         :param complete: whether the answer came whole, so that the receiver may be the one who closes.
         """
-        if self.state in ("QUIESCENT", "CONNECTION_LOST"):
-            return
-        if complete:
-            self.rest(self._pool.later(GRACE, self))
-        else:
+        if not complete:
             self.drop()
+        elif self.state not in ("QUIESCENT", "CONNECTION_LOST"):
+            self.rest(self._pool.later(GRACE, self))
 
 
 class _Factory(Factory):

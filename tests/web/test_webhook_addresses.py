@@ -1,0 +1,160 @@
+"""Where a delivery is sent to: what was checked and nothing else (reference/webhooks.md section 4)."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from dataapi.webhooks.addresses import networks
+from dataapi.webhooks.connection import Connections
+from dataapi.webhooks.failures import ErrorWord
+from dataapi.webhooks.resolver import AddressRefused, SystemResolver, Unresolvable, Vetting
+from dataapi.webhooks.urls import parse
+from support.receiver import NAME, Names, Receiver, World, attempt
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.web.client import BrowserLikePolicyForHTTPS
+
+
+@pytest.fixture
+def world(reactor: Any) -> Iterator[World]:
+    """Yield what makes receivers and senders, and ends them."""
+    made = World(reactor)
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ["127.0.0.1"],
+        ["93.184.215.14", "10.0.0.1"],
+        ["10.0.0.1", "93.184.215.14"],
+        ["93.184.215.14", "::ffff:127.0.0.1"],
+        ["2606:4700::1", "fe80::1"],
+        ["2606:4700::1", "64:ff9b::7f00:1"],
+        ["169.254.169.254"],
+        ["::1"],
+    ],
+)
+async def test_one_reserved_address_among_a_names_addresses_refuses_them_all(
+    world: World, answer: Sequence[str]
+) -> None:
+    """Nothing is connected to: a receiver listens on the port all the while."""
+    receiver = Receiver()
+    port = world.listen(receiver)
+    outcome = await world.sender(Names(answer), allowed=()).send(attempt(port))
+    assert (outcome.error, outcome.response_code) == (ErrorWord.REFUSED_ADDRESS, 0)
+    assert receiver.connections == []
+
+
+async def test_a_name_without_addresses_fails_with_dns(world: World) -> None:
+    assert (await world.sender(Names([])).send(attempt(80))).error is ErrorWord.DNS
+
+
+async def test_a_name_that_changes_between_check_and_connect_gains_nothing(world: World) -> None:
+    """It is asked once for each attempt, and what was checked is what is connected to."""
+    public, inside = Receiver(), Receiver()
+    port = world.listen(public, "127.0.0.1")
+    world.listen_at(inside, "127.0.0.2", port)
+    names = Names(["127.0.0.1"], ["127.0.0.2"])
+    sender = world.sender(names, allowed=["127.0.0.1/32"])
+    assert (await sender.send(attempt(port))).succeeded
+    assert names.asked == [NAME]
+    # Changed now: the second attempt sees it, although a connection to the first address is kept.
+    assert (await sender.send(attempt(port))).error is ErrorWord.REFUSED_ADDRESS
+    assert (len(public.received), len(inside.connections)) == (1, 0)
+
+
+async def test_a_kept_connection_is_not_used_for_a_name_that_moved(world: World) -> None:
+    old, new = Receiver(), Receiver()
+    port = world.listen(old, "127.0.0.1")
+    world.listen_at(new, "127.0.0.2", port)
+    sender = world.sender(Names(["127.0.0.1"], ["127.0.0.2"]))
+    for _ in range(2):
+        assert (await sender.send(attempt(port))).succeeded
+    assert (len(old.received), len(new.received)) == (1, 1)
+
+
+async def test_the_next_address_is_tried_when_one_does_not_answer(world: World) -> None:
+    receiver = Receiver()
+    port = world.listen(receiver)
+    assert (await world.sender(Names(["127.0.0.9", "127.0.0.1"])).send(attempt(port))).succeeded
+
+
+async def test_ipv6_receivers_are_delivered_to(world: World) -> None:
+    receiver = Receiver()
+    port = world.listen(receiver, "::1")
+    assert (await world.sender(Names(["::1"])).send(attempt(port))).succeeded
+    assert receiver.received[0].headers["host"] == f"{NAME}:{port}"
+
+
+async def test_an_allowed_address_may_stand_in_the_url(world: World) -> None:
+    receiver = Receiver()
+    port = world.listen(receiver)
+    url = f"http://127.0.0.1:{port}/"
+    assert (await world.sender().send(attempt(port, url=url))).succeeded
+    assert receiver.received[0].headers["host"] == f"127.0.0.1:{port}"
+    refused = await world.sender(allowed=["10.0.0.0/8"]).send(attempt(port, url=url))
+    assert refused.error is ErrorWord.REFUSED_ADDRESS
+    assert len(receiver.received) == 1
+
+
+async def test_a_connection_that_leads_elsewhere_is_dropped(reactor: Any, world: World) -> None:
+    """The peer is compared with what was checked, whatever routed the connection away."""
+    receiver = Receiver()
+    port = world.listen(receiver)
+
+    class Diverted:
+        """A reactor whose connections to one address end at another."""
+
+        def connectTCP(self, host: str, *arguments: Any, **named: Any) -> Any:  # noqa: N802 - twisted's name
+            assert host == "93.184.215.14"
+            return reactor.connectTCP("127.0.0.1", *arguments, **named)
+
+    connections = Connections(Diverted(), BrowserLikePolicyForHTTPS())
+    with pytest.raises(AddressRefused):
+        await connections.get(parse(f"http://{NAME}:{port}/"), [ipaddress.ip_address("93.184.215.14")])
+    assert receiver.received == []
+
+
+async def test_vetting_tells_what_an_endpoint_may_not_have() -> None:
+    target = parse("https://hooks.example.com/")
+    with pytest.raises(Unresolvable):
+        await Vetting(Names([])).addresses(target)
+    with pytest.raises(AddressRefused):
+        await Vetting(Names(["93.184.215.14", "192.168.0.1"])).addresses(target)
+    allowing = Vetting(Names(["93.184.215.14", "192.168.0.1"]), networks(["192.168.0.0/24"]))
+    assert [str(address) for address in await allowing.addresses(target)] == ["93.184.215.14", "192.168.0.1"]
+
+
+async def test_names_are_looked_up_in_threads_overlapping_look_ups_once(reactor: Any) -> None:
+    asked: list[tuple[str, bool]] = []
+    answered = threading.Event()
+    address = ipaddress.ip_address("93.184.215.14")
+
+    def look_up(name: str) -> Sequence[Any]:
+        asked.append((name, threading.current_thread() is threading.main_thread()))
+        answered.wait()
+        if name == "missing.example.com":
+            raise OSError("no such name")
+        return [address]
+
+    resolver = SystemResolver(reactor, look_up, threads=2)
+    looked = [Deferred.fromCoroutine(resolver.addresses(NAME)) for _ in range(3)]
+    missing = Deferred.fromCoroutine(resolver.addresses("missing.example.com"))
+    looked[0].addErrback(lambda failure: failure.trap(Exception) and None).cancel()
+    answered.set()
+    assert await gatherResults(looked) == [None, [address], [address]]
+    with pytest.raises(OSError, match="no such name"):
+        await missing
+    assert sorted(asked) == [(NAME, False), ("missing.example.com", False)]
+    resolver.stop()
+
+
+async def test_the_system_knows_its_own_host_names(reactor: Any) -> None:
+    resolver = SystemResolver(reactor)
+    assert ipaddress.ip_address("127.0.0.1") in await resolver.addresses("localhost")
+    resolver.stop()

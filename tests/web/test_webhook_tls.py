@@ -1,0 +1,179 @@
+"""TLS to receivers: names and certificates are checked, on the address that was checked (reference 4)."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from dataapi.webhooks.failures import ErrorWord
+from OpenSSL import SSL
+from support.receiver import NAME, Names, Received, Receiver, World, attempt
+from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
+from twisted.internet.ssl import Certificate, trustRootFromCertificates
+from twisted.web.client import BrowserLikePolicyForHTTPS
+from zope.interface import implementer
+
+NOW = datetime.datetime.now(datetime.UTC)
+DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Issues certificates."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @classmethod
+    def create(cls) -> Authority:
+        """Make an authority that signs itself."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _builder("authority", key.public_key(), "authority", NOW + DAY)
+        made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        return cls(key, made.sign(key, hashes.SHA256()))
+
+    @property
+    def policy(self) -> BrowserLikePolicyForHTTPS:
+        """What checks certificates by this authority alone."""
+        pem = self.certificate.public_bytes(serialization.Encoding.PEM)
+        return BrowserLikePolicyForHTTPS(trustRootFromCertificates([Certificate.loadPEM(pem)]))
+
+    def issue(self, name: x509.GeneralName, until: datetime.datetime = NOW + DAY) -> Any:
+        """Return what a server needs to speak TLS under a name."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _builder("authority", key.public_key(), "receiver", until)
+        made = made.add_extension(x509.SubjectAlternativeName([name]), critical=False)
+        return _Served(made.sign(self.key, hashes.SHA256()), key)
+
+
+def _builder(
+    issuer: str, key: ec.EllipticCurvePublicKey, subject: str, until: datetime.datetime
+) -> x509.CertificateBuilder:
+    def named(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    return x509.CertificateBuilder(
+        issuer_name=named(issuer),
+        subject_name=named(subject),
+        public_key=key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=NOW - 9 * DAY,
+        not_valid_after=until,
+    )
+
+
+@implementer(IOpenSSLServerConnectionCreator)
+class _Served:
+    """What listens with a certificate."""
+
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self._context = SSL.Context(SSL.TLS_SERVER_METHOD)
+        self._context.use_certificate(certificate)
+        self._context.use_privatekey(key)
+
+    def serverConnectionForTLS(self, tlsProtocol: object) -> SSL.Connection:  # noqa: ARG002, N802, N803
+        """Make the server's end of one connection; the names are twisted's."""
+        return SSL.Connection(self._context, None)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    """Make an authority for the module."""
+    return Authority.create()
+
+
+@pytest.fixture
+def world(reactor: Any) -> Iterator[World]:
+    """Yield what makes receivers and senders, and ends them."""
+    made = World(reactor)
+    yield made
+    made.end()
+
+
+async def test_the_name_is_checked_while_the_address_is_pinned(world: World, authority: Authority) -> None:
+    """SNI and Host carry the name, the certificate is for the name, and the connection is used again."""
+    receiver = Receiver()
+    asked: list[str] = []
+
+    def answer(request: Received) -> None:
+        transport: Any = request.connection.transport
+        asked.append(transport.getHandle().get_servername().decode())
+        request.connection.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    receiver.answer = answer
+    port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
+    sender = world.sender(tls=authority.policy)
+    for _ in range(2):
+        outcome = await sender.send(attempt(port, scheme="https"))
+        assert (outcome.succeeded, outcome.error) == (True, None)
+    assert asked == [NAME, NAME]
+    assert receiver.received[0].headers["host"] == f"{NAME}:{port}"
+    assert len(receiver.connections) == 1
+
+
+async def test_a_certificate_for_another_name_fails_with_tls(world: World, authority: Authority) -> None:
+    await refused(world, authority, authority.issue(x509.DNSName("other.example.com")))
+
+
+async def test_an_expired_certificate_fails_with_tls(world: World, authority: Authority) -> None:
+    await refused(world, authority, authority.issue(x509.DNSName(NAME), NOW - DAY))
+
+
+async def test_a_certificate_that_signs_itself_fails_with_tls(world: World, authority: Authority) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    own = _builder(NAME, key.public_key(), NAME, NOW + DAY)
+    own = own.add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+    await refused(world, authority, _Served(own.sign(key, hashes.SHA256()), key))
+
+
+async def test_a_certificate_of_an_unknown_authority_fails_with_tls(
+    world: World, authority: Authority
+) -> None:
+    await refused(world, authority, Authority.create().issue(x509.DNSName(NAME)))
+
+
+async def test_the_systems_authorities_are_asked_unless_told_otherwise(
+    world: World, authority: Authority
+) -> None:
+    receiver = Receiver()
+    port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
+    assert (await world.sender().send(attempt(port, scheme="https"))).error is ErrorWord.TLS
+    assert receiver.received == []
+
+
+async def test_a_receiver_that_does_not_speak_tls_fails_with_tls(world: World, authority: Authority) -> None:
+    receiver = Receiver(greeting=b"220 mail.example.com ESMTP\r\n")
+    port = world.listen(receiver)
+    outcome = await world.sender(tls=authority.policy).send(attempt(port, scheme="https"))
+    assert outcome.error is ErrorWord.TLS
+    assert receiver.received == []
+
+
+async def test_an_allowed_address_is_checked_against_an_address_in_the_certificate(
+    world: World, authority: Authority
+) -> None:
+    receiver = Receiver()
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    port = world.listen(receiver, tls=authority.issue(address))
+    outcome = await world.sender(tls=authority.policy).send(attempt(port, url=f"https://127.0.0.1:{port}/"))
+    assert outcome.succeeded
+
+
+async def refused(world: World, authority: Authority, options: Any) -> None:
+    """Deliver to a receiver with this certificate, and see that it learns nothing of the event."""
+    receiver = Receiver()
+    port = world.listen(receiver, tls=options)
+    outcome = await world.sender(Names(["127.0.0.1"]), tls=authority.policy).send(
+        attempt(port, scheme="https")
+    )
+    assert (outcome.error, outcome.response_code, outcome.response_body) == (ErrorWord.TLS, 0, None)
+    assert receiver.received == []
+    await receiver.connections[0].lost
