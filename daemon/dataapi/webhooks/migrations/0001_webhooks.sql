@@ -25,7 +25,7 @@ $$;
 create function webhooks.uuid_floor(at timestamptz) returns uuid
 language sql stable
 as $$
-    select (pg_catalog.lpad(pg_catalog.to_hex(pg_catalog.floor(extract(epoch from at) * 1000)::bigint), 12, '0')
+    select (pg_catalog.lpad(pg_catalog.to_hex((extract(epoch from at) * 1000000)::bigint / 1000), 12, '0')
             || '00000000000000000000')::uuid
 $$;
 
