@@ -61,7 +61,7 @@ async def test_a_name_that_changes_between_check_and_connect_gains_nothing(world
     world.listen_at(inside, "127.0.0.2", port)
     names = Names(["127.0.0.1"], ["127.0.0.2"])
     sender = world.sender(names, allowed=["127.0.0.1/32"])
-    assert (await sender.send(attempt(port))).succeeded
+    assert (await sender.send(attempt(port))).success
     assert names.asked == [NAME]
     # Changed now: the second attempt sees it, although a connection to the first address is kept.
     assert (await sender.send(attempt(port))).error is ErrorWord.REFUSED_ADDRESS
@@ -74,20 +74,20 @@ async def test_a_kept_connection_is_not_used_for_a_name_that_moved(world: World)
     world.listen_at(new, "127.0.0.2", port)
     sender = world.sender(Names(["127.0.0.1"], ["127.0.0.2"]))
     for _ in range(2):
-        assert (await sender.send(attempt(port))).succeeded
+        assert (await sender.send(attempt(port))).success
     assert (len(old.received), len(new.received)) == (1, 1)
 
 
 async def test_the_next_address_is_tried_when_one_does_not_answer(world: World) -> None:
     receiver = Receiver()
     port = world.listen(receiver)
-    assert (await world.sender(Names(["127.0.0.9", "127.0.0.1"])).send(attempt(port))).succeeded
+    assert (await world.sender(Names(["127.0.0.9", "127.0.0.1"])).send(attempt(port))).success
 
 
 async def test_ipv6_receivers_are_delivered_to(world: World) -> None:
     receiver = Receiver()
     port = world.listen(receiver, "::1")
-    assert (await world.sender(Names(["::1"])).send(attempt(port))).succeeded
+    assert (await world.sender(Names(["::1"])).send(attempt(port))).success
     assert receiver.received[0].headers["host"] == f"{NAME}:{port}"
 
 
@@ -95,7 +95,7 @@ async def test_an_allowed_address_may_stand_in_the_url(world: World) -> None:
     receiver = Receiver()
     port = world.listen(receiver)
     url = f"http://127.0.0.1:{port}/"
-    assert (await world.sender().send(attempt(port, url=url))).succeeded
+    assert (await world.sender().send(attempt(port, url=url))).success
     assert receiver.received[0].headers["host"] == f"127.0.0.1:{port}"
     refused = await world.sender(allowed=["10.0.0.0/8"]).send(attempt(port, url=url))
     assert refused.error is ErrorWord.REFUSED_ADDRESS

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from dataapi.webhooks.attempt import Outcome, Sender
+from dataapi.webhooks.attempt import Sender
 from dataapi.webhooks.failures import ErrorWord
 from dataapi.webhooks.signature import sign
+from dataapi.webhooks.work import Outcome
 from support.receiver import OK, SECRET, Received, Receiver, World, attempt, pause
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPullProducer
@@ -84,8 +85,9 @@ def receiver() -> Receiver:
 async def test_a_delivery_is_one_signed_post_of_the_very_bytes(world: World, receiver: Receiver) -> None:
     port = world.listen(receiver)
     outcome = await world.sender().send(attempt(port, "/hooks?a=%20b", custom_headers=(("X-Team", "blue"),)))
-    assert outcome.succeeded
+    assert outcome.success
     assert (outcome.response_code, outcome.response_body, outcome.error) == (200, "ok", None)
+    assert outcome.signed_at.timestamp() == 1_614_265_330.9
     [request] = receiver.received
     assert request.line == "POST /hooks?a=%20b HTTP/1.1"
     assert request.body == b'{"a": 1}'
@@ -106,7 +108,7 @@ async def test_connections_are_used_again(world: World, receiver: Receiver) -> N
     port = world.listen(receiver)
     sender = world.sender()
     for _ in range(3):
-        assert (await sender.send(attempt(port))).succeeded
+        assert (await sender.send(attempt(port))).success
     assert len(receiver.received) == 3
     assert len(receiver.connections) == 1
 
@@ -117,14 +119,14 @@ async def test_a_connection_that_the_receiver_closed_meanwhile_costs_no_attempt(
     """The second request finds the kept connection reset and goes out again on a new one."""
     port = world.listen(receiver)
     sender = world.sender()
-    assert (await sender.send(attempt(port))).succeeded
+    assert (await sender.send(attempt(port))).success
 
     def once(request: Received) -> None:
         receiver.sends(OK)
         hang_up(request)
 
     receiver.answer = once
-    assert (await sender.send(attempt(port))).succeeded
+    assert (await sender.send(attempt(port))).success
     assert [request.headers["webhook-id"] for request in receiver.received] == ["evt"] * 3
     assert len(receiver.connections) == 2
 
@@ -151,7 +153,7 @@ async def test_an_answer_after_which_the_receiver_closes_is_complete(
     port = world.listen(receiver)
     for _ in range(2):
         outcome = await sender.send(attempt(port))
-        assert (outcome.succeeded, outcome.response_body) == (True, "all of it")
+        assert (outcome.success, outcome.response_body) == (True, "all of it")
     assert len(receiver.connections) == 2
 
 
@@ -161,7 +163,7 @@ async def test_an_answer_shorter_than_its_length_fails_with_protocol(
     receiver.sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", close=True)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
     assert (outcome.response_code, outcome.response_body, outcome.error) == (200, "half", ErrorWord.PROTOCOL)
-    assert not outcome.succeeded
+    assert not outcome.success
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -175,7 +177,7 @@ async def test_a_redirect_is_never_followed_and_is_a_failure(
         "Content-Length: 0\r\n\r\n".encode()
     )
     outcome = await world.sender().send(attempt(world.listen(receiver)))
-    assert (outcome.response_code, outcome.succeeded, outcome.error) == (status, False, None)
+    assert (outcome.response_code, outcome.success, outcome.error) == (status, False, None)
     assert ("location", f"http://hooks.example.com:{away}/") in outcome.response_headers
     assert other.received == []
 
@@ -186,7 +188,7 @@ async def test_a_redirect_is_never_followed_and_is_a_failure(
 async def test_only_2xx_is_a_success(world: World, receiver: Receiver, status: int, succeeded: bool) -> None:
     receiver.sends(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode())
     outcome = await world.sender().send(attempt(world.listen(receiver)))
-    assert (outcome.response_code, outcome.succeeded, outcome.error) == (status, succeeded, None)
+    assert (outcome.response_code, outcome.success, outcome.error) == (status, succeeded, None)
 
 
 async def test_interim_answers_are_ignored(world: World, receiver: Receiver) -> None:
@@ -223,7 +225,7 @@ async def test_an_endless_body_is_cut_off_and_its_2xx_stands(world: World, recei
     """Past 16 KiB the connection is dropped: the receiver has answered, and no more is kept."""
     receiver.answer = pour(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 10_000)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
-    assert outcome.succeeded
+    assert outcome.success
     assert outcome.response_body == "x" * 16_384
     await receiver.connections[0].lost
 
@@ -265,7 +267,7 @@ async def test_of_many_headers_only_some_are_kept(world: World, receiver: Receiv
     many = b"".join(b"X-%d: %s\r\n" % (number, b"v" * 100) for number in range(300))
     receiver.sends(b"HTTP/1.1 200 OK\r\n" + many + b"Content-Length: 0\r\n\r\n")
     outcome = await world.sender().send(attempt(world.listen(receiver)))
-    assert outcome.succeeded
+    assert outcome.success
     assert len(outcome.response_headers) == 64
     assert outcome.response_headers[0] == ("x-0", "v" * 100)
 
@@ -284,10 +286,10 @@ async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next(
 ) -> None:
     port = world.listen(receiver)
     sender = world.sender()
-    assert (await sender.send(attempt(port))).succeeded
+    assert (await sender.send(attempt(port))).success
     receiver.connections[0].write(b"HTTP/1.1 500 Old\r\nContent-Length: 0\r\n\r\n")
     await receiver.connections[0].lost
-    assert (await sender.send(attempt(port))).succeeded
+    assert (await sender.send(attempt(port))).success
 
 
 async def test_a_receiver_that_says_nothing_times_out(world: World, receiver: Receiver) -> None:
@@ -323,7 +325,7 @@ async def test_a_body_that_trickles_times_out_although_its_status_is_2xx(
     await pause(0.05)
     clock.advance(20)
     outcome = await result
-    assert not outcome.succeeded
+    assert not outcome.success
     assert (outcome.error, outcome.response_code) == (ErrorWord.TIMEOUT, 200)
     assert outcome.response_body == "slow"
     await receiver.connections[0].lost
@@ -367,7 +369,7 @@ async def test_proxies_of_the_environment_are_not_used(
     proxy = Receiver()
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{world.listen(proxy)}")
-    assert (await world.sender().send(attempt(world.listen(receiver)))).succeeded
+    assert (await world.sender().send(attempt(world.listen(receiver)))).success
     assert proxy.received == []
 
 

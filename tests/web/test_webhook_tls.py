@@ -113,7 +113,7 @@ async def test_the_name_is_checked_while_the_address_is_pinned(world: World, aut
     sender = world.sender(tls=authority.policy)
     for _ in range(2):
         outcome = await sender.send(attempt(port, scheme="https"))
-        assert (outcome.succeeded, outcome.error) == (True, None)
+        assert (outcome.success, outcome.error) == (True, None)
     assert asked == [NAME, NAME]
     assert receiver.received[0].headers["host"] == f"{NAME}:{port}"
     assert len(receiver.connections) == 1
@@ -164,7 +164,7 @@ async def test_an_allowed_address_is_checked_against_an_address_in_the_certifica
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     port = world.listen(receiver, tls=authority.issue(address))
     outcome = await world.sender(tls=authority.policy).send(attempt(port, url=f"https://127.0.0.1:{port}/"))
-    assert outcome.succeeded
+    assert outcome.success
 
 
 async def refused(world: World, authority: Authority, options: Any) -> None:

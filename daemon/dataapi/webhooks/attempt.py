@@ -8,6 +8,7 @@ neither redirects nor proxies nor cookies nor compressed bodies lead anywhere.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -19,6 +20,7 @@ from dataapi.webhooks.exchange import Exchange
 from dataapi.webhooks.failures import ErrorWord, error_word, is_cancelled, is_unanswered
 from dataapi.webhooks.headers import delivery_headers
 from dataapi.webhooks.response import body_text, header_texts
+from dataapi.webhooks.work import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,29 +45,6 @@ class Attempt:
     event_id: str
     body: bytes = field(repr=False)
     custom_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of an attempt.
-
-    :ivar response_code: 0 when no status line came.  An answer that breaks off, or is not over at the
-        deadline, has its code, headers and first bytes here and its ``error`` beside them.
-    :ivar response_headers: names in lower case, each once.
-    :ivar response_body: the first 16 KiB as text; None when no status line came.
-    :ivar error: why no complete answer came, None when one did.
-    """
-
-    response_code: int
-    response_headers: tuple[tuple[str, str], ...]
-    response_body: str | None
-    error: ErrorWord | None
-    duration_ms: int
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether the delivery is done: a complete 2xx answer within the deadline."""
-        return self.error is None and 200 <= self.response_code < 300
 
 
 class Sender:
@@ -100,8 +79,13 @@ class Sender:
         self._connections = Connections(reactor, policy)
 
     async def send(self, attempt: Attempt) -> Outcome:
-        """Make one attempt.  Cancelling it drops the connection and raises ``CancelledError``."""
-        exchange = Exchange()
+        """Make one attempt.  Cancelling it drops the connection and raises ``CancelledError``.
+
+        It is a success when a complete 2xx answer came within the deadline, or more of its body than is kept.
+        An answer that breaks off, or is not over at the deadline, leaves its code, headers and first bytes in
+        the outcome, with the error beside them: whoever never ends an answer may not have taken the event.
+        """
+        exchange = Exchange(self._now())
         started = self._clock.seconds()
         work: Deferred[None] = Deferred.fromCoroutine(self._exchange(attempt, exchange))
         expired: list[bool] = []
@@ -127,9 +111,9 @@ class Sender:
         target = urls.parse(attempt.url, require_https=self._require_https, allowed=self._vetting.allowed)
         addresses = await self._vetting.addresses(target)
         connection = await self._connections.get(target, addresses)
-        timestamp = int(self._now())
+        exchange.signed = self._now()
         headers = delivery_headers(
-            attempt.secret, attempt.event_id, timestamp, attempt.body, attempt.custom_headers
+            attempt.secret, attempt.event_id, int(exchange.signed), attempt.body, attempt.custom_headers
         )
         try:
             await exchange.post(connection, target, headers, attempt.body)
@@ -158,9 +142,11 @@ def _word(problem: Exception) -> ErrorWord:
 def _outcome(exchange: Exchange, error: ErrorWord | None, seconds: float) -> Outcome:
     """Say what an exchange came to; a clock that was set back makes no negative duration."""
     return Outcome(
-        exchange.code,
-        header_texts(exchange.headers),
-        body_text(exchange.body) if exchange.code else None,
-        error,
-        max(0, round(seconds * 1000)),
+        success=error is None and 200 <= exchange.code < 300,
+        signed_at=datetime.fromtimestamp(exchange.signed, UTC),
+        duration_ms=max(0, round(seconds * 1000)),
+        response_code=exchange.code,
+        response_headers=header_texts(exchange.headers),
+        response_body=body_text(exchange.body) if exchange.code else None,
+        error=error,
     )

@@ -86,12 +86,14 @@ class _BoundAgent:
 class Exchange:
     """What is known of a request and its answer, while it goes on and after it broke off.
 
+    :ivar signed: Unix time when it was signed; when it was begun, where it never came to that.
     :ivar code: the status, 0 before one came.
     :ivar headers: raw names and values of the answer.
     :ivar body: as much of the answer's body as is read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begun: float) -> None:
+        self.signed = begun
         self.code = 0
         self.headers: list[tuple[bytes, list[bytes]]] = []
         self.body = b""
