@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jwt
 
+from dataapi.access.keys import decoded, is_address
 from dataapi.access.rolepath import Filter, Index, Key, parse, walk
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def sign(project: Project, role: str, now: int, lifetime: int = LIFETIME, **clai
     :param claims: further claims such as ``sub``.
     :raises CannotSign: when ``jwt-secret`` is missing or holds public keys only.
     """
-    key, algorithm, headers = _signing_key(project.jwt_secret)
+    key, algorithm, headers = _signing_key(project.jwt_secret, project.jwt_secret_is_base64)
     payload = {"iss": "dataapi", "ref": project.ref, "iat": now, "exp": now + lifetime, **claims}
     if project.jwt_aud is not None:
         payload["aud"] = project.jwt_aud
@@ -56,12 +57,14 @@ def sign(project: Project, role: str, now: int, lifetime: int = LIFETIME, **clai
     )
 
 
-def _signing_key(secret: str | None) -> tuple[Any, str, dict[str, str] | None]:
+def _signing_key(secret: str | None, is_base64: bool) -> tuple[Any, str, dict[str, str] | None]:
     """Return the key, its algorithm and the headers that name it."""
     if secret is None:
         raise CannotSign("no jwt-secret is configured")
+    if is_address(secret):
+        raise CannotSign("jwt-secret names where public keys are published; sign tokens at their issuer")
     if not secret.lstrip().startswith("{"):
-        return secret, "HS256", None
+        return decoded(secret) if is_base64 else secret, "HS256", None
     document = json.loads(secret)
     for key in document.get("keys", [document]):
         if "k" in key or "d" in key:

@@ -44,6 +44,18 @@ def test_signed_key_is_admitted_in_its_role(role: str) -> None:
         assert admitted_role(of, sign(of, role, NOW)) == role
 
 
+def test_a_secret_in_base64_signs_with_its_bytes() -> None:
+    """What the command line makes is what the gate takes, for binary secrets too."""
+    of = project(jwt_secret="_" * 44, jwt_secret_is_base64=True)
+    assert admitted_role(of, sign(of, "anon", NOW)) == "anon"
+
+
+def test_nothing_is_signed_where_keys_are_only_published() -> None:
+    """The issuer has the private keys."""
+    with pytest.raises(CannotSign, match="sign tokens at their issuer"):
+        sign(project(jwt_secret="https://issuer.example.org/jwks.json"), "anon", NOW)
+
+
 def test_signed_key_is_good_for_its_lifetime() -> None:
     """It names its project and ends when it was said to."""
     claims = jwt.decode(sign(project(), "anon", NOW), options={"verify_signature": False})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import replace
 from typing import Any
@@ -163,6 +164,39 @@ def test_without_the_key_check_our_own_keys_still_name_their_role() -> None:
     assert admit(None, SECRET_KEY, project=project) == SERVICE
     with pytest.raises(TokenError, match="Expected 3 parts in JWT; got 1"):
         admit(None, "sb_secret_guessed", project=project)
+
+
+@pytest.mark.parametrize("agent", ["Mozilla/5.0 (X11; Linux x86_64)", "Mozilla/5.0 (linux) jsdom/24.0"])
+@pytest.mark.parametrize("required", [True, False])
+def test_a_secret_key_from_a_browser_is_refused(agent: str, required: bool) -> None:
+    """reference/rest.md 2.1: whoever looks into the page has the key."""
+    gate = Gate(replace(PROJECT, require_api_key=required), lambda: NOW)
+    bearer = {"authorization": f"Bearer {SECRET_KEY}"}
+    presented = [{"apikey": SECRET_KEY}, {"apikey": SECRET_KEY, **bearer}] + ([] if required else [bearer])
+    for headers in presented:
+        with pytest.raises(GatewayError) as refused:
+            gate.admit(Request("id", "GET", "/rest/v1/t", "", {"user-agent": agent, **headers}, b""))
+        assert refused.value.status == 401
+        assert refused.value.message == "Forbidden use of secret API key in browser"
+    for agent_of_servers in ("node", "python-httpx/0.27", "not Mozilla/5.0"):
+        headers = {"user-agent": agent_of_servers, "apikey": SECRET_KEY}
+        assert gate.admit(Request("id", "GET", "/rest/v1/t", "", headers, b"")) == SERVICE
+    headers = {"user-agent": agent, "apikey": PUBLISHABLE}
+    assert gate.admit(Request("id", "GET", "/rest/v1/t", "", headers, b"")) == ANON
+
+
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_a_binary_secret_is_given_in_base64(encode: Any, ending: str) -> None:
+    """``jwt-secret-is-base64``: bytes that are no text sign and verify; the text itself does not."""
+    secret = bytes(range(200, 256))
+    for text in (encode(secret).decode(), encode(secret).decode().rstrip("=")):
+        project = replace(PROJECT, jwt_secret=text + ending, jwt_secret_is_base64=True)
+        assert admit(bearer=jwt.encode({"role": "authenticated"}, secret, "HS256"), project=project).role == (
+            "authenticated"
+        )
+        with pytest.raises(TokenError, match="No suitable key"):
+            admit(bearer=jwt.encode({"role": "authenticated"}, text, "HS256"), project=project)
 
 
 def test_an_empty_bearer_token_is_told_so() -> None:

@@ -136,6 +136,11 @@ def test_every_kind_of_value_is_read() -> None:
         jwt-role-claim-key = ."https://example.org/claims"[0].role
         jwt-cache-max-entries = 0
         require-api-key = No
+        server-cors-allowed-origins = https://app.example.org, http://[::1]:3000
+        db-hoisted-tx-settings = Work_Mem
+          a.b
+        server-trace-header = traceparent
+        server-timing-enabled = on
         publishable-keys = one,
           two
         graphql-features = upsert, groupBy
@@ -158,6 +163,9 @@ def test_every_kind_of_value_is_read() -> None:
     assert found.db_tx_end is TransactionEnd.ROLLBACK_ALLOW_OVERRIDE
     assert found.jwt_cache_max_entries == 0
     assert found.require_api_key is False
+    assert found.server_cors_allowed_origins == ("https://app.example.org", "http://[::1]:3000")
+    assert found.db_hoisted_tx_settings == ("work_mem", "a.b")
+    assert (found.server_trace_header, found.server_timing_enabled) == ("traceparent", True)
     assert found.publishable_keys == ("one", "two")
     assert found.graphql_features == {"upsert", "groupBy"}
     assert found.hosts == ("api.example.org", "[::1]")
@@ -314,6 +322,15 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
         ("jwt-role-claim-key = role", "no path of a claim from character 1 on"),
         ("jwt-role-claim-key = .a[x]", "no path of a claim from character 3 on"),
         ("jwt-cache-max-entries = -1", "expected a whole number of at least 0"),
+        (
+            "jwt-secret-is-base64 = yes",
+            "jwt-secret has 24 bytes, expected 32 or more",
+        ),
+        ("client-error-verbosity = terse", "expected one of verbose, minimal"),
+        ("server-trace-header = X Trace", "expected the name of a header"),
+        ("server-cors-allowed-origins = *", "expected origins without path"),
+        ("server-cors-allowed-origins = https://app.example.org/", "expected origins without path"),
+        ("db-hoisted-tx-settings = work_mem, a;b", "expected names of PostgreSQL's settings"),
         ("openapi-mode = on", "expected one of follow-privileges, ignore-privileges, disabled"),
         ("publishable-keys = k, k", "expected each key only once"),
         ("secret-keys = k\npublishable-keys = k", "expected other keys than in publishable-keys"),
@@ -382,12 +399,30 @@ GOOD_KEY = {"kty": "oct", "alg": "HS256", "k": _base64url(b"k" * 32)}
 
 @pytest.mark.parametrize(
     "secret",
-    [SECRET, "ä" * 32, json.dumps(GOOD_KEY), json.dumps({"keys": [GOOD_KEY, GOOD_KEY]})],
+    [
+        SECRET,
+        "ä" * 32,
+        json.dumps(GOOD_KEY),
+        json.dumps({"keys": [GOOD_KEY, GOOD_KEY]}),
+        "https://issuer.example.org/.well-known/jwks.json",
+    ],
 )
-def test_secret_may_be_text_or_jwk_or_jwks(secret: str) -> None:
-    """Each of the three forms is taken as it stands."""
+def test_secret_may_be_text_or_jwk_or_jwks_or_where_one_is(secret: str) -> None:
+    """Each of the forms is taken as it stands."""
     environ = {"DATAAPI_PROJECT_JWT_SECRET": secret}
     assert read(environ=environ).projects[0].jwt_secret == secret
+
+
+@pytest.mark.parametrize(("size", "good"), [(31, False), (32, True)])
+def test_secret_in_base64_is_measured_by_its_bytes(size: int, good: bool) -> None:
+    """The text is longer than what it stands for."""
+    text = _base64url(b"\xff" * size)
+    environ = {"DATAAPI_PROJECT_JWT_SECRET": text, "DATAAPI_PROJECT_JWT_SECRET_IS_BASE64": "yes"}
+    if good:
+        assert read(environ=environ).projects[0].jwt_secret_is_base64
+    else:
+        [message] = mistakes(environ=environ)
+        assert "jwt-secret has 31 bytes, expected 32 or more" in message
 
 
 @pytest.mark.parametrize(
@@ -401,6 +436,8 @@ def test_secret_may_be_text_or_jwk_or_jwks(secret: str) -> None:
         ('{"keys": []}', "the JWKS holds no key"),
         (json.dumps({"keys": [GOOD_KEY, {"kty": "EC"}]}), "key 2 needs a kty of"),
         ('{"keys": [1]}', "key 1 is no JSON object"),
+        ("http://issuer.example.org/jwks.json", "anybody on the way could replace the keys"),
+        ("https://user:password@issuer.example.org/", "is no URL with a host name alone"),
     ],
 )
 def test_unusable_secret_is_refused_without_showing_it(secret: str, expected: str) -> None:

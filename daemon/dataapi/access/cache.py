@@ -26,6 +26,11 @@ class TokenCache:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def renew(self, verify: Callable[[str, float], Verified]) -> None:
+        """Verify anew from now on, as the keys are others."""
+        self._verify = verify
+        self._kept.clear()
+
     def verified(self, token: str, now: float) -> Verified:
         """Return what a token says, from the cache or by verifying it.
 

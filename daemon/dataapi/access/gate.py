@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from urllib.parse import unquote_plus
 
 from dataapi.access import keys, rolepath
 from dataapi.access.cache import TokenCache
 from dataapi.access.caller import Caller
-from dataapi.access.jwt import Verifier, anonymous_disabled
+from dataapi.access.jwt import UnknownKey, Verifier, anonymous_disabled
 from dataapi.errors import GatewayError, TokenError
 from dataapi.settings import Project
 from dataapi.web.messages import Request
@@ -24,6 +25,10 @@ SERVICE_ROLE = "service_role"
 
 REST_PREFIX = "/rest/v1"
 """Only below this path may the key come as the query parameter ``apikey``."""
+
+_UNAVAILABLE = 503
+_BROWSER = "Mozilla/"
+"""How browsers begin their User-Agent, and hardly anything else does."""
 
 _OPAQUE = "sb_"
 """How the platform's opaque keys begin: as a bearer token, such a one is no JWT and names no user."""
@@ -38,41 +43,79 @@ class Gate:
     """
 
     def __init__(self, project: Project, now: Callable[[], float]) -> None:
-        verifier = Verifier(
-            keys.parse(project.jwt_secret) if project.jwt_secret else (),
-            project.jwt_aud,
-            rolepath.parse(project.jwt_role_claim_key),
-            project.db_anon_role,
-        )
-        self.tokens = TokenCache(verifier.verify, project.jwt_cache_max_entries)
+        secret = project.jwt_secret
+        published = secret is not None and keys.is_address(secret)
+        known = keys.parse(secret, is_base64=project.jwt_secret_is_base64) if secret and not published else ()
+        path = rolepath.parse(project.jwt_role_claim_key)
+        self._verifier = Verifier(known, project.jwt_aud, path, project.db_anon_role, published)
+        self.tokens = TokenCache(self._verifier.verify, project.jwt_cache_max_entries)
+        self._look_again: Callable[[], Awaitable[None]] | None = None
         self._required = project.require_api_key
         self._anonymous = _opaque_caller(project.db_anon_role)
         self._has_secret = bool(project.jwt_secret)
         service = _opaque_caller(SERVICE_ROLE)
         self._opaque = [(key.encode(), self._anonymous) for key in project.publishable_keys]
         self._opaque += [(key.encode(), service) for key in project.secret_keys]
+        self._secret = frozenset(key.encode() for key in project.secret_keys)
         self._now = now
+
+    def use(self, known: tuple[keys.VerifyingKey, ...]) -> None:
+        """Verify with these keys from now on; what others verified is forgotten."""
+        self._verifier = replace(self._verifier, keys=known)
+        self.tokens.renew(self._verifier.verify)
+
+    def ask_for_keys(self, look_again: Callable[[], Awaitable[None]]) -> None:
+        """Have somebody to ask when a token's key is not known; new ones come through ``use``."""
+        self._look_again = look_again
+
+    async def admitted(self, request: Request) -> Caller:
+        """Return the caller of a request, once the keys were looked for that its token needs.
+
+        :raises ApiError: as ``admit``.
+        """
+        if self._look_again is None:
+            return self.admit(request)
+        try:
+            return self._admit(request, patient=True)
+        except UnknownKey:
+            await self._look_again()
+        return self.admit(request)
 
     def admit(self, request: Request) -> Caller:
         """Return the caller of a request.
+
+        :raises GatewayError: 401, the API key is missing, wrong, or secret and sent by a browser.
+        :raises TokenError: the bearer token is unusable, or nobody may come without one.
+        """
+        return self._admit(request, patient=False)
+
+    def _admit(self, request: Request, *, patient: bool) -> Caller:
+        """Do what ``admit`` does; when patient, raise ``UnknownKey`` for an API key too.
 
         :raises GatewayError: 401, the API key is missing or wrong.
         :raises TokenError: the bearer token is unusable, or nobody may come without one.
         """
         presented = api_key(request)
-        keyholder = self._keyholder(presented)
+        keyholder = self._keyholder(presented, patient)
         if self._required and keyholder is None:
             raise _missing_key() if presented is None else _wrong_key()
         token = _bearer(request.headers.get("authorization"))
+        if self._is_exposed(presented or token, request):
+            raise _secret_in_browser()
         if token is None or (token == presented and keyholder is not None):
             return _named(keyholder or self._anonymous)
         if token.startswith(_OPAQUE):
-            known = keyholder or self._keyholder(token)
+            known = keyholder or self._keyholder(token, patient)
             if known is not None:
                 return _named(known)
         return self.tokens.verified(token, self._now()).caller
 
-    def _keyholder(self, key: str | None) -> Caller | None:
+    def _is_exposed(self, key: str | None, request: Request) -> bool:
+        """Whether a secret key comes from a browser, where others can read it."""
+        agent = request.headers.get("user-agent", "")
+        return agent.startswith(_BROWSER) and key is not None and key.encode() in self._secret
+
+    def _keyholder(self, key: str | None, patient: bool) -> Caller | None:
         """Return whose key this is, or None when it is nobody's."""
         if key is None:
             return None
@@ -85,7 +128,9 @@ class Gate:
             return holder
         try:
             verified = self.tokens.verified(key, self._now())
-        except TokenError:
+        except TokenError as error:
+            if isinstance(error, UnknownKey) and (patient or error.status == _UNAVAILABLE):
+                raise
             return None
         return verified.caller if verified.has_role else None
 
@@ -136,6 +181,15 @@ def _missing_key() -> GatewayError:
         "missing_api_key",
         "No API key found in request",
         hint="No `apikey` request header or url param was found.",
+    )
+
+
+def _secret_in_browser() -> GatewayError:
+    return GatewayError(
+        401,
+        "secret_key_in_browser",
+        "Forbidden use of secret API key in browser",
+        hint="Use a publishable key here. This secret key was seen by a browser: replace it.",
     )
 
 

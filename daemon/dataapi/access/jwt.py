@@ -23,6 +23,10 @@ _NO_KEY = "No suitable key or wrong key type"
 _BROKEN = "JWT cryptographic operation failed"
 
 
+class UnknownKey(TokenError):
+    """No key that is known can have signed the token; one that was published since then may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verified:
     """A token whose signature and claims were good.
@@ -46,7 +50,8 @@ class Verified:
 class Verifier:
     """What a project asks of a token.
 
-    :ivar keys: the keys of ``jwt-secret``; empty when none is configured.
+    :ivar keys: the keys of ``jwt-secret``; empty when none is configured, or none was read yet.
+    :ivar published: whether the keys are published somewhere, and may become others.
     :ivar audience: the value that ``aud`` must hold when the token has one, or None for any.
     :ivar anon_role: the role of a token without a role claim.
     """
@@ -55,6 +60,7 @@ class Verifier:
     audience: str | None
     role_path: rolepath.RolePath
     anon_role: str
+    published: bool = False
 
     def verify(self, token: str, now: float) -> Verified:
         """Check a token's signature and claims.
@@ -64,7 +70,9 @@ class Verifier:
             PGRST303 (claims).
         """
         if not self.keys:
-            raise TokenError(500, "PGRST300", "Server lacks JWT secret")
+            raise (
+                _keys_missing() if self.published else TokenError(500, "PGRST300", "Server lacks JWT secret")
+            )
         text = self._checked_payload(token)
         claims = _decoded(text)
         usable_from, usable_until = _times(claims, now)
@@ -97,7 +105,8 @@ class Verifier:
             refuse("PGRST301", "Wrong or unsupported encoding algorithm")
         suitable = [key for key in self.keys if key.suits(algorithm, kid)]
         if not suitable:
-            refuse("PGRST301", _NO_KEY, "No suitable key was found to decode the JWT")
+            details = "No suitable key was found to decode the JWT"
+            raise UnknownKey(401, "PGRST301", _NO_KEY, details=details, headers=_challenge(_NO_KEY))
         signed = token.rpartition(".")[0].encode()
         if not any(key.verifies(algorithm, signed, signature) for key in suitable):
             refuse("PGRST301", _NO_KEY, "None of the keys was able to decode the JWT")
@@ -128,8 +137,18 @@ def anonymous_disabled() -> TokenError:
 
 def refuse(code: str, message: str, details: str | None = None) -> NoReturn:
     """Raise the error of an unusable token, with the challenge of RFC 6750 section 3."""
-    challenge = f'Bearer error="invalid_token", error_description="{message}"'
-    raise TokenError(401, code, message, details=details, headers=(("WWW-Authenticate", challenge),))
+    raise TokenError(401, code, message, details=details, headers=_challenge(message))
+
+
+def _challenge(message: str) -> tuple[tuple[str, str], ...]:
+    return (("WWW-Authenticate", f'Bearer error="invalid_token", error_description="{message}"'),)
+
+
+def _keys_missing() -> UnknownKey:
+    """Return the error while the published keys could not be read."""
+    details = "The keys that jwt-secret names have not been read yet"
+    headers = (("Retry-After", "5"),)
+    return UnknownKey(503, "PGRST300", "Server lacks JWT secret", details=details, headers=headers)
 
 
 def _unbase64(part: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The keys that sign tokens, read from ``jwt-secret``: a secret text, a JWK or a JWKS.
+"""The keys that sign tokens, read from ``jwt-secret``: a text, a JWK, a JWKS, or where one is published.
 
 The kind of a key decides which algorithms it may verify, never the token: a secret takes
 HMAC only, an RSA key RSA only, and ``none`` is no algorithm here.
@@ -6,9 +6,12 @@ HMAC only, an RSA key RSA only, and ``none`` is no algorithm here.
 
 from __future__ import annotations
 
+import base64
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
+from urllib.parse import urlsplit
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from jwt.algorithms import Algorithm, get_default_algorithms
@@ -20,6 +23,7 @@ _ALGORITHMS: dict[str, Algorithm] = {
 _HMAC = ("HS256", "HS384", "HS512")
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "secp256k1": "ES256K"}
+_STANDARD = str.maketrans("-_", "+/")
 _OKP = ("Ed25519", "Ed448")
 
 _SHORTEST_SECRET = 32
@@ -53,14 +57,71 @@ def known_algorithm(name: object) -> TypeGuard[str]:
     return isinstance(name, str) and name in _ALGORITHMS
 
 
-def parse(secret: str) -> tuple[VerifyingKey, ...]:
+def is_address(secret: str) -> bool:
+    """Whether a ``jwt-secret`` is no key but the URL at which keys are published."""
+    return secret.startswith(("https://", "http://"))
+
+
+def check_address(url: str) -> None:
+    """See that keys may be read from a URL: over https, or from this machine.
+
+    :raises ValueError: they may not.
+    """
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        port = parts.port
+    except ValueError:
+        raise ValueError("is no URL") from None
+    if not host or port == 0 or parts.username is not None or not url.isascii():
+        raise ValueError("is no URL with a host name alone")
+    if parts.scheme != "https" and host not in ("localhost", "127.0.0.1", "::1"):
+        raise ValueError("is no https URL, so that anybody on the way could replace the keys")
+
+
+def parse_published(body: bytes) -> tuple[VerifyingKey, ...]:
+    """Read the public keys of a JWKS that an issuer publishes; what is of no use here is left out.
+
+    Keys that sign and verify alike are of no use: what is published, everybody can sign with.
+
+    :raises ValueError: it is no JWKS with a usable key; the message has nothing of its content.
+    """
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ValueError("the answer is no JSON") from None
+    members = document.get("keys") if isinstance(document, dict) else None
+    found = []
+    for member in members if isinstance(members, list) else ():
+        if isinstance(member, dict) and member.get("use", "sig") == "sig" and member.get("kty") != "oct":
+            with suppress(ValueError):
+                found.append(_key(member, "a key"))
+    if not found:
+        raise ValueError("the answer is no JWKS with a public key that is of use here")
+    return tuple(found)
+
+
+def decoded(secret: str) -> bytes:
+    """Return the bytes of a secret in base64, of either alphabet and with or without padding.
+
+    :raises ValueError: it is no base64.
+    """
+    text = secret.strip().rstrip("=.").translate(_STANDARD)
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        raise ValueError("is no base64") from None
+
+
+def parse(secret: str, *, is_base64: bool = False) -> tuple[VerifyingKey, ...]:
     """Read the keys of a ``jwt-secret``; those of a set that are not for signatures are left out.
 
+    :param is_base64: whether a secret text is the base64 of the secret's bytes.
     :raises ValueError: the text is too short or holds no usable key; the message says which.
     """
     document = _document(secret)
     if document is None:
-        material = secret.encode()
+        material = decoded(secret) if is_base64 else secret.encode()
         _check_length(material, "the secret")
         return (VerifyingKey(material, _HMAC, any_kid=True),)
     members = document.get("keys", [document])

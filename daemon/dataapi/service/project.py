@@ -10,7 +10,10 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from dataapi.access.fetching import fetcher
 from dataapi.access.gate import Gate
+from dataapi.access.keys import is_address
+from dataapi.access.published import PublishedKeys
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.listener import Listener
@@ -49,7 +52,11 @@ class ProjectPart:
         )
         listen = partial(Listener, reactor, project.db_uri) if project.db_channel_enabled else None
         self._watcher = CatalogWatcher(reactor, self._pool.fetch, project.db_schemas, listen)
-        self._gate = Gate(project, time.time)
+        self._gate = gate = Gate(project, time.time)
+        self._keys: PublishedKeys | None = None
+        if project.jwt_secret is not None and is_address(project.jwt_secret):
+            self._keys = PublishedKeys(project.jwt_secret, fetcher(reactor), gate.use, reactor)
+            gate.ask_for_keys(self._keys.look_again)
         self._folder = folder = DocumentFolder(project.graphql_documents)
         self._engine = engine = Engine(project, self._pool, self._catalog, lambda: folder.documents)
         self._rest = RestHandler(project, self._pool, self._catalog)
@@ -61,6 +68,8 @@ class ProjectPart:
     async def start(self) -> None:
         """Connect and load the first catalog; when that takes too long, go on while it is tried again."""
         await self._folder.load()
+        if self._keys is not None:
+            await self._keys.start()
         waited: Deferred[None] = Deferred()
         self._connecting = connecting = Deferred.fromCoroutine(self._connect())
         connecting.addErrback(_not_connected)
@@ -84,6 +93,8 @@ class ProjectPart:
 
     async def stop(self) -> None:
         """Let statements end and close every connection."""
+        if self._keys is not None:
+            self._keys.stop()
         if self._connecting is not None:
             self._connecting.cancel()
         await self._watcher.stop()

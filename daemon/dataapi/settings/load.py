@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dataapi.access.keys import is_address
+from dataapi.access.keys import parse as parse_keys
 from dataapi.settings.keys import keys_of
 from dataapi.settings.mistakes import ConfigurationError, Mistake, Rejected, suggestion
 from dataapi.settings.model import Project, Settings, Webhooks
@@ -202,6 +204,13 @@ def _project(reading: _Reading, section: str) -> dict[str, Any]:
 
 def _check_keys(values: Mapping[str, Any], wrong: Callable[[str, str], None]) -> None:
     """See that the project can be called, and that no key means two roles."""
+    signing = values.get("jwt_secret")
+    if signing and values.get("jwt_secret_is_base64") and not is_address(signing):
+        try:
+            parse_keys(signing, is_base64=True)
+        except ValueError as error:
+            wanted = f"jwt-secret {error}; expected the base64 of 32 bytes or more, or no"
+            wrong("jwt-secret-is-base64", wanted.replace("jwt-secret the secret", "jwt-secret"))
     publishable, secret = values.get("publishable_keys", ()), values.get("secret_keys", ())
     if set(publishable or ()) & set(secret or ()):
         wrong("secret-keys", "expected other keys than in publishable-keys")

@@ -55,6 +55,7 @@ class Project:
     db_pool_acquisition_timeout: float = 10.0
     db_max_rows: int | None = None
     db_pre_request: str | None = None
+    db_root_spec: str | None = None
     db_prepared_statements: bool = True
     db_channel_enabled: bool = True
     db_tx_end: TransactionEnd = TransactionEnd.COMMIT
@@ -74,6 +75,7 @@ class Project:
     publishable_keys: tuple[str, ...] = field(default=(), repr=False)
     secret_keys: tuple[str, ...] = field(default=(), repr=False)
     openapi_mode: str = "follow-privileges"
+    openapi_server_proxy_uri: str | None = None
     graphql_max_depth: int = 20
     graphql_max_aliases: int = 100
     graphql_max_tokens: int = 5_000

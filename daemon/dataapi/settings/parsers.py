@@ -8,7 +8,9 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from dataapi.access.keys import check_address, is_address
 from dataapi.access.keys import parse as parse_keys
 from dataapi.access.rolepath import parse as parse_role_path
 from dataapi.catalog.directives import FEATURES
@@ -172,11 +174,16 @@ def database_uri(value: str) -> str:
 
 
 def jwt_secret(value: str) -> str:
-    """Read what verifies tokens: a secret for HS256, a JWK or a JWKS."""
+    """Read what verifies tokens: a secret for HS256, a JWK, a JWKS or the URL of one."""
     try:
-        parse_keys(value)
+        if is_address(value):
+            check_address(value)
+        else:
+            parse_keys(value)
     except ValueError as error:
-        raise Rejected(f"{error}; expected a secret of 32 characters or more, a JWK, or a JWKS") from None
+        raise Rejected(
+            f"{error}; expected a secret of 32 characters or more, a JWK, a JWKS, or the https URL of one"
+        ) from None
     return value
 
 
@@ -228,6 +235,18 @@ def header_name(value: str) -> str:
     """Read the name of a header."""
     if _HEADER.fullmatch(value) is None:
         raise Rejected("expected the name of a header, such as X-Request-Id")
+    return value
+
+
+def web_address(value: str) -> str:
+    """Read the address under which others reach a service of ours."""
+    try:
+        address = urlsplit(value)
+        found = address.scheme in ("http", "https") and address.hostname and (address.port or 1)
+    except ValueError:
+        found = None
+    if not found or address.query or address.fragment or "@" in address.netloc:
+        raise Rejected("expected an http or https address, such as https://api.example.org/rest/v1")
     return value
 
 

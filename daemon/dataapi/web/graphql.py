@@ -19,6 +19,7 @@ def declare(app: Klein) -> None:
     async def graphql(backend: Backend, request: Request) -> Reply:
         if transport.wants_page(request):
             return console.PAGE
-        caller = backend.gate.admit(request)
+        caller = await backend.gate.admitted(request)
+        request.mark("jwt")
         answer = await backend.graphql.answer(transport.read(request), caller, request)
         return transport.reply(answer, request)

@@ -26,7 +26,7 @@ def declare(app: Klein) -> None:
 
 
 async def _answer(backend: Backend, request: Request) -> Reply:
-    caller = backend.gate.admit(request)
+    caller = await backend.gate.admitted(request)
     request.mark("jwt")
     return await backend.rest.answer(_without_key(request), caller)
 

@@ -1,0 +1,211 @@
+"""Keys from a real HTTP server: fetched, asked for again when a token needs it, bounded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jwt
+import pytest
+import pytest_twisted
+from cryptography.hazmat.primitives.asymmetric import ec
+from dataapi.access import fetching
+from dataapi.access.fetching import LONGEST_SET, fetcher
+from dataapi.access.gate import Gate
+from dataapi.access.published import PAUSE, FetchError, PublishedKeys
+from dataapi.errors import GatewayError, TokenError
+from dataapi.web.messages import Request
+from jwt.algorithms import ECAlgorithm
+from support.memory_http import KEY, PROJECT
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOW = 1_800_000_000.0
+PRIVATE = {kid: ec.generate_private_key(ec.SECP256R1()) for kid in ("old", "new")}
+
+
+def jwks(*kids: str) -> bytes:
+    members = [
+        {**ECAlgorithm.to_jwk(PRIVATE[kid].public_key(), as_dict=True), "kid": kid, "alg": "ES256"}
+        for kid in kids
+    ]
+    return json.dumps({"keys": members}).encode()
+
+
+def token(kid: str, **claims: Any) -> str:
+    return jwt.encode({"role": "authenticated", **claims}, PRIVATE[kid], "ES256", headers={"kid": kid})
+
+
+class Issuer(Resource):
+    """Publishes keys, as the test sets it."""
+
+    isLeaf = True  # noqa: N815 - twisted's name
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body: bytes | None = jwks("old")
+        self.status = 200
+        self.headers: dict[str, str] = {}
+        self.asked = 0
+
+    def render_GET(self, request: Any) -> Any:  # noqa: N802 - twisted's name
+        """Answer; without a body, begin to and never end."""
+        self.asked += 1
+        request.setResponseCode(self.status)
+        for name, value in self.headers.items():
+            request.setHeader(name, value)
+        etag = self.headers.get("ETag")
+        if etag is not None and request.getHeader("If-None-Match") == etag:
+            request.setResponseCode(304)
+            return b""
+        if self.body is None:
+            request.write(b"{")
+            return NOT_DONE_YET
+        return self.body
+
+
+class Place:
+    """An issuer on a port of this machine."""
+
+    def __init__(self, reactor: Any) -> None:
+        self.issuer = Issuer()
+        self.port = reactor.listenTCP(0, Site(self.issuer), interface="127.0.0.1")
+        self.url = f"http://127.0.0.1:{self.port.getHost().port}/jwks.json"
+
+
+@pytest.fixture
+def place(reactor: Any) -> Iterator[Place]:
+    """Give an issuer."""
+    made = Place(reactor)
+    yield made
+    pytest_twisted.blockon(made.port.stopListening())
+
+
+class Guarded:
+    """A gate with the keys of an issuer; time passes when the test says so."""
+
+    def __init__(self, reactor: Any, url: str) -> None:
+        self.clock = Clock()
+        self.gate = Gate(replace(PROJECT, jwt_secret=url), lambda: NOW)
+        self.keys = PublishedKeys(url, fetcher(reactor), self.gate.use, self.clock)
+        self.gate.ask_for_keys(self.keys.look_again)
+
+    async def role(self, bearer: str | None, apikey: str = KEY) -> str:
+        """Return the role of a request with this token."""
+        headers = {"apikey": apikey} | ({"authorization": f"Bearer {bearer}"} if bearer else {})
+        return (await self.gate.admitted(Request("id", "GET", "/rest/v1/t", "", headers, b""))).role
+
+
+async def test_a_token_of_a_published_key_is_good(reactor: Any, place: Place) -> None:
+    guarded = Guarded(reactor, place.url)
+    await guarded.keys.start()
+    assert await guarded.role(token("old")) == "authenticated"
+    assert await guarded.role(None, token("old", role="anon")) == "anon", "as an API key too"
+    assert await guarded.role(None) == "anon"
+    guarded.keys.stop()
+
+
+async def test_a_key_that_was_published_since_is_found_by_the_first_token_that_needs_it(
+    reactor: Any, place: Place
+) -> None:
+    guarded = Guarded(reactor, place.url)
+    await guarded.keys.start()
+    place.issuer.body = jwks("new")
+    for bearer, apikey in ((token("new"), KEY), (None, token("new"))):
+        with pytest.raises((TokenError, GatewayError)) as refused:
+            await guarded.role(bearer, apikey)
+        assert refused.value.status == 401, "the keys were read just now"
+    guarded.clock.advance(PAUSE)
+    assert await guarded.role(None, token("new")) == "authenticated"
+    assert place.issuer.asked == 2
+    with pytest.raises(TokenError, match="No suitable key"):
+        await guarded.role(token("old"))
+    guarded.keys.stop()
+
+
+async def test_tokens_of_a_withdrawn_key_are_refused_although_they_were_verified_before(
+    reactor: Any, place: Place
+) -> None:
+    guarded = Guarded(reactor, place.url)
+    await guarded.keys.start()
+    assert await guarded.role(token("old")) == "authenticated"
+    place.issuer.body = jwks("new")
+    guarded.clock.advance(PAUSE)
+    assert await guarded.role(token("new")) == "authenticated"
+    with pytest.raises(TokenError, match="No suitable key"):
+        await guarded.role(token("old"))
+    guarded.keys.stop()
+
+
+async def test_until_the_keys_were_read_tokens_are_503_and_opaque_keys_good(
+    reactor: Any, place: Place
+) -> None:
+    place.issuer.status = 500
+    guarded = Guarded(reactor, place.url)
+    await guarded.keys.start()
+    for bearer, apikey in ((token("old"), KEY), (None, token("old"))):
+        with pytest.raises(TokenError) as refused:
+            await guarded.role(bearer, apikey)
+        assert (refused.value.status, refused.value.code) == (503, "PGRST300")
+        assert dict(refused.value.headers) == {"Retry-After": "5"}
+    assert await guarded.role(None) == "anon"
+    place.issuer.status = 200
+    guarded.clock.advance(PAUSE)
+    assert await guarded.role(token("old")) == "authenticated"
+    guarded.keys.stop()
+
+
+async def test_an_unchanged_set_is_304(reactor: Any, place: Place) -> None:
+    place.issuer.headers = {"ETag": '"1"', "Cache-Control": "max-age=600"}
+    fetch = fetcher(reactor)
+    first = await fetch(place.url, None)
+    assert (first.body, first.etag, first.cache_control) == (jwks("old"), '"1"', "max-age=600")
+    again = await fetch(place.url, '"1"')
+    assert (again.body, again.etag) == (None, '"1"')
+
+
+@pytest.mark.parametrize("status", [204, 301, 304, 404, 500])
+async def test_another_status_than_200_is_a_failure(reactor: Any, place: Place, status: int) -> None:
+    """A redirection is one: where keys come from is the operator's word alone."""
+    place.issuer.status = status
+    place.issuer.headers = {"Location": place.url + "?elsewhere"}
+    with pytest.raises(FetchError, match=f"status is {status}"):
+        await fetcher(reactor)(place.url, None)
+    assert place.issuer.asked == 1
+
+
+async def test_a_body_without_measure_is_given_up(reactor: Any, place: Place) -> None:
+    place.issuer.body = b" " * (LONGEST_SET + 1)
+    with pytest.raises(FetchError, match="more than"):
+        await fetcher(reactor)(place.url, None)
+
+
+async def test_an_issuer_that_does_not_end_its_answer_is_given_up(
+    reactor: Any, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.issuer.body = None
+    monkeypatch.setattr(fetching, "TIME_LIMIT", 0.1)
+    with pytest.raises(FetchError, match="no whole answer came within"):
+        await fetcher(reactor)(place.url, None)
+
+
+async def test_a_server_that_is_not_there_is_a_failure(reactor: Any) -> None:
+    port = reactor.listenTCP(0, Site(Resource()), interface="127.0.0.1")
+    number = port.getHost().port
+    await port.stopListening()
+    with pytest.raises(FetchError, match="refused"):
+        await fetcher(reactor)(f"http://127.0.0.1:{number}/", None)
+
+
+async def test_a_fetch_that_is_cancelled_ends(reactor: Any, place: Place) -> None:
+    place.issuer.body = None
+    guarded = Guarded(reactor, place.url)
+    started = Deferred.fromCoroutine(guarded.keys.start())
+    guarded.keys.stop()
+    await started
