@@ -399,6 +399,20 @@ class CallArgument:
     variadic: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Unfolded:
+    """A JSON object whose members are the arguments of a call.
+
+    :ivar value: a ``json`` parameter.
+    :ivar many: whether it is an array of objects, of which the first one counts.
+    :ivar members: each argument's name, with the SQL type that the member is read as.
+    """
+
+    value: Parameter
+    many: bool
+    members: tuple[tuple[str, str], ...]
+
+
 SCALAR = "pgrst_scalar"
 """The column of rows that are single values of a function; clients know it by this name."""
 
@@ -410,12 +424,16 @@ class Call:
     :ivar of_row: pass the enclosing row first (computed fields and relationships).
     :ivar scalar: as rows, its results are single values (also ``void``, and records without known columns):
         rows of the one column ``SCALAR``, a single NULL being a row too.
+    :ivar unfolded: where the arguments come from that have a name and no value.
+    :ivar keeps_null: a single NULL of a composite type is a row of NULLs, and not no row.
     """
 
     function: Function
     arguments: tuple[CallArgument, ...] = ()
     of_row: bool = False
     scalar: bool = False
+    unfolded: Unfolded | None = None
+    keeps_null: bool = False
 
 
 @dataclass(frozen=True, slots=True)
