@@ -20,6 +20,7 @@ from dataapi.database.script import ScriptError
 from dataapi.graphql.schema import RoleSchema, role_view
 from dataapi.graphql.sdl import schema_text
 from dataapi.inspection import inspect, read_catalog
+from dataapi.rest.openapi.place import description_text
 from dataapi.settings import ConfigurationError, Project, Settings, load
 
 
@@ -67,7 +68,10 @@ def _parser() -> argparse.ArgumentParser:
         "--role", required=True, help="the role whose view of the database it is, such as anon"
     )
     schema.add_argument(
-        "--format", choices=["sdl"], default="sdl", help="GraphQL's schema definition language"
+        "--format",
+        choices=["sdl", "openapi"],
+        default="sdl",
+        help="GraphQL's schema definition language, or OpenAPI 3.1 of the first schema",
     )
     schema.add_argument("--project", metavar="REF", help="the project, when there are several")
     return parser
@@ -120,7 +124,7 @@ class Command:
         return 0
 
     def schema(self) -> int:
-        """Print the GraphQL schema of a role, all of it, whether or not introspection is on."""
+        """Print a role's GraphQL schema, whether or not introspection is on, or its OpenAPI description."""
         project = self._project()
         if project is None:
             return 1
@@ -131,6 +135,9 @@ class Command:
             return self._fail(project, f"the database cannot be read: {' '.join(str(error).split())}")
         if role not in catalog.roles:
             return self._fail(project, f"there is no role {role} that the login role of db-uri may become")
+        if self._options.format == "openapi":
+            self._say(description_text(project, catalog, role))
+            return 0
         names = Names(catalog, Relationships(catalog))
         self._output.write(schema_text(RoleSchema(role_view(catalog, names, role, project))))
         return 0

@@ -13,9 +13,10 @@ from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound
 from dataapi.errors import ApiError, DatabaseError
 from dataapi.query.answers import Answered
-from dataapi.rest import calling, preferences, reading, refusals, root, writing
+from dataapi.rest import calling, preferences, reading, refusals, writing
 from dataapi.rest.context import Context, Planned, Streamed
 from dataapi.rest.role import Figures, RoleView
+from dataapi.rest.root import Root, plan_function
 from dataapi.rest.streaming import stream
 from dataapi.rest.tables import Tables
 from dataapi.settings import Project
@@ -38,6 +39,7 @@ class RestHandler:
         self._transactions = LongTransactions(project, runner)
         self._tables: Tables | None = None
         self._roles: dict[str, RoleView] = {}
+        self._root = Root(project)
         self.figures = Figures()
 
     async def answer(self, request: Request, caller: Caller) -> Reply:
@@ -45,8 +47,8 @@ class RestHandler:
         catalog = catalog_for(self._catalog(), caller)
         context = self._context(request, caller, catalog)
         request.mark("parse")
-        if not context.target:
-            return await root.answer(context)
+        if not context.target and self._project.db_root_spec is None:
+            return await self._root.answer(context)
         planned = _with_preferred(context, _plan(context))
         request.mark("plan")
         match planned:
@@ -106,6 +108,8 @@ class RestHandler:
 
 
 def _plan(context: Context) -> Planned | Streamed | Reply:
+    if not context.target and context.project.db_root_spec is not None:
+        return plan_function(context, context.project.db_root_spec)
     if context.target.startswith(FUNCTIONS):
         return calling.plan(replace(context, target=context.target[len(FUNCTIONS) :]))
     if context.reading or context.request.method == "OPTIONS":

@@ -1,0 +1,176 @@
+"""What of a schema a description shows: what a role may do, or all there is; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dataapi.catalog.comments import without_directives
+from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Table, TableKind, TypeKind
+from dataapi.catalog.privileges import Privileges
+
+BODY_TYPES = frozenset({"json", "jsonb", "text", "xml", "bytea"})
+"""Types of the one nameless argument that takes a request's whole body."""
+
+RESERVED = frozenset({"select", "order", "offset", "limit", "on_conflict", "columns", "and", "or"})
+"""Names in a query string that are no columns there."""
+
+_VIEWS = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW})
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTable:
+    """A table with what may be done to it.
+
+    :ivar columns: those that may be read or written, in order.
+    :ivar read, insert, update: names of the columns of ``columns`` that may be; all three may be empty.
+    """
+
+    table: Table
+    columns: tuple[Column, ...]
+    read: frozenset[str]
+    insert: frozenset[str]
+    update: frozenset[str]
+    delete: bool
+
+    @property
+    def filterable(self) -> tuple[Column, ...]:
+        """The columns that a query string can have conditions on."""
+        return tuple(
+            column for column in self.columns if column.name in self.read and column.name not in RESERVED
+        )
+
+
+class Shown:
+    """The part of a schema that a description shows.
+
+    :param privileges: the role's, or None to show everything (``openapi-mode = ignore-privileges``).
+    :param pause: called between small pieces of work.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        schema: str,
+        privileges: Privileges | None,
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.catalog = catalog
+        self.pause = pause
+        self.schema = schema
+        self._privileges = privileges
+        self._open = schema in catalog.schemas and (privileges is None or privileges.can_use_schema(schema))
+
+    @cached_property
+    def tables(self) -> tuple[ShownTable, ...]:
+        """The tables by name, partitions of tables that are exposed themselves left out."""
+        if not self._open:
+            return ()
+        return tuple(self._tables())
+
+    def _tables(self) -> Iterator[ShownTable]:
+        for table in self.catalog.tables.values():
+            if table.schema == self.schema and table.partition_of not in self.catalog.tables:
+                shown = self._table(table)
+                if shown.columns or shown.delete:
+                    self.pause()
+                    yield shown
+
+    def _table(self, table: Table) -> ShownTable:
+        read = self._columns(table, "SELECT")
+        insert = self._writable(table, "INSERT") if table.insertable else frozenset()
+        update = self._writable(table, "UPDATE") if table.updatable else frozenset()
+        used = read | insert | update
+        return ShownTable(
+            table,
+            tuple(column for column in table.columns if column.name in used),
+            read,
+            insert,
+            update,
+            table.deletable and (self._privileges is None or self._privileges.can_whole(table, "DELETE")),
+        )
+
+    def _columns(self, table: Table, privilege: str) -> frozenset[str]:
+        if self._privileges is None:
+            return frozenset(column.name for column in table.columns)
+        return self._privileges.columns(table, privilege)
+
+    def _writable(self, table: Table, privilege: str) -> frozenset[str]:
+        columns = self._columns(table, privilege)
+        if table.updatable_columns is not None:
+            columns &= table.updatable_columns
+        return frozenset(column.name for column in table.columns if not column.generated) & columns
+
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions by name that can be called, overloads next to each other."""
+        if not self._open:
+            return ()
+        return tuple(
+            function
+            for function in self.catalog.functions
+            if function.schema == self.schema
+            and (self._privileges is None or self._privileges.can_execute(function))
+            and (takes_body(self.catalog, function) or all(part.name for part in function.arguments))
+        )
+
+    @cached_property
+    def references(self) -> dict[tuple[int, str], ForeignKey]:
+        """By table and column, the foreign key of that one column; to tables rather than to views."""
+        names = {shown.table.oid for shown in self.tables}
+        found: dict[tuple[int, str], ForeignKey] = {}
+        keys = [*self.catalog.foreign_keys, *self.catalog.view_keys]
+        keys.sort(key=lambda key: self.catalog.tables[key.foreign_table].kind in _VIEWS)
+        for key in keys:
+            if len(key.columns) == 1 and key.table in names and key.foreign_table in names:
+                found.setdefault((key.table, key.columns[0]), key)
+        return found
+
+    @property
+    def comment(self) -> str | None:
+        """The schema's comment."""
+        schema = self.catalog.schemas.get(self.schema)
+        return schema.comment if schema else None
+
+
+def takes_body(catalog: Catalog, function: Function) -> bool:
+    """Whether the function has one nameless argument, which takes the whole body of a request."""
+    if len(function.arguments) != 1 or function.arguments[0].name:
+        return False
+    type_ = catalog.types[function.arguments[0].type]
+    return type_.kind is TypeKind.BASE and type_.name in BODY_TYPES
+
+
+def column_description(shown: Shown, table: ShownTable, column: Column) -> str | None:
+    """Return a column's comment with notes on keys, which clients look for in this form."""
+    notes = []
+    if column.name in shown.catalog.row_key(table.table):
+        notes.append("This is a Primary Key.<pk/>")
+    key = shown.references.get((table.table.oid, column.name))
+    if key is not None:
+        foreign, other = shown.catalog.tables[key.foreign_table].name, key.foreign_columns[0]
+        notes.append(f"This is a Foreign Key to `{foreign}.{other}`.<fk table='{foreign}' column='{other}'/>")
+    words = without_directives(column.comment)
+    if not notes:
+        return words
+    return "\n".join([*([f"{words}\n"] if words else []), "Note:", *notes])
+
+
+def info(shown: Shown, version: str) -> dict[str, str]:
+    """Return what a description says of itself: the schema's comment, and the product's version."""
+    title, description = summary(shown.comment)
+    return {
+        "title": title or "dataapi REST API",
+        "description": description or "This is a dynamic API generated by dataapi",
+        "version": version,
+    }
+
+
+def summary(comment: str | None) -> tuple[str | None, str | None]:
+    """Split a comment into its first line and the rest; directives are no part of either."""
+    words = without_directives(comment)
+    if words is None:
+        return None, None
+    first, _, rest = words.partition("\n")
+    return first, rest.lstrip("\n") or None

@@ -1,0 +1,48 @@
+"""Writing a description piece by piece, so that a large one does not keep others waiting; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+
+class Members:
+    """The members of an object, made while they are written; their values may be ``Members`` too.
+
+    :param pairs: names and values; each name once.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        self.pairs = pairs
+
+
+def members(**values: Any) -> Members:
+    """Return members with those names."""
+    return Members(values.items())
+
+
+def without_nothing(**values: Any) -> dict[str, Any]:
+    """Return an object of the values that are something: neither None nor an empty list."""
+    return {name: value for name, value in values.items() if value is not None and value != []}
+
+
+def encode(value: Any, pause: Callable[[], None]) -> bytes:
+    """Return the value as JSON.
+
+    :param pause: called after each member of ``Members``.
+    """
+    return "".join(_pieces(value, pause)).encode()
+
+
+def _pieces(value: Any, pause: Callable[[], None]) -> Iterator[str]:
+    if not isinstance(value, Members):
+        yield json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return
+    mark = "{"
+    for name, member in value.pairs:
+        yield f"{mark}{json.dumps(name, ensure_ascii=False)}:"
+        yield from _pieces(member, pause)
+        pause()
+        mark = ","
+    yield "{}" if mark == "{" else "}"
