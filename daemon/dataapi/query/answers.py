@@ -5,52 +5,34 @@ The columns are those of ``Answered``.  The body is made by PostgreSQL in the fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
-from dataapi.catalog.model import Table
-from dataapi.query.algebra import Parameter, Rows
+from dataapi.catalog.model import Volatility
+from dataapi.query.algebra import SCALAR, Parameter, Rows
+from dataapi.query.bodies import Body, Form, Handled, body_sql, csv_header, csv_line_sql
 from dataapi.query.expressions import source_sql
-from dataapi.query.outputs import page_sql
+from dataapi.query.outputs import output_sql, record_rows
+from dataapi.query.records import Source, is_grouped, shown_sql
 from dataapi.query.results import Output, Record
 from dataapi.query.sql import Compiled, compiled
 from dataapi.query.writer import Row, Writer
 
-
-class Form(Enum):
-    """How the rows are written into the body."""
-
-    NONE = "none"
-    """Not at all: they are counted."""
-    ARRAY = "array"
-    """A JSON array."""
-    STRIPPED = "stripped"
-    """A JSON array of objects without their null members."""
-    CSV = "csv"
-    """RFC 4180 with a header line."""
-    GEOJSON = "geojson"
-    """A GeoJSON feature collection, made by PostGIS."""
-    VALUE = "value"
-    """The one value of a function, as JSON; null when there is none."""
-    VALUES = "values"
-    """A JSON array of a function's values."""
-    RAW = "raw"
-    """The one value's text, or a bytea's bytes in hexadecimal with ``\\x`` before them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Handled:
-    """A body made by an aggregate of the database over the rows (a custom media type handler).
-
-    :ivar function: the aggregate's SQL name, quoted and qualified.
-    :ivar table: the table whose row type it takes; None when it takes any.
-    """
-
-    function: str
-    table: Table | None
-
-
-Body = Form | Handled
+__all__ = [
+    "GUCS",
+    "Answer",
+    "Answered",
+    "Body",
+    "Form",
+    "Handled",
+    "Total",
+    "answer_over",
+    "compile_answer",
+    "compile_lines",
+    "csv_header",
+]
 
 
 class Total(Enum):
@@ -82,26 +64,147 @@ class Answered:
     location: str | None = None
     inserted: int | None = None
 
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Answered:
+        """Return a statement's row as an answer; bodies that are not JSON come as text."""
+        body, *others = row
+        return cls(body.encode() if isinstance(body, str) else body, *others)
+
 
 GUCS = (
     "nullif(pg_catalog.current_setting('response.headers', true), '')",
     "nullif(pg_catalog.current_setting('response.status', true), '')",
 )
-"""SQL of what functions set for the answer."""
+"""SQL of what functions set for the answer, to stand where all rows were computed before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The parts of a query that answers: ``select {columns} from {item}``.
+
+    :ivar columns: the first five of ``Answered``.
+    """
+
+    columns: str
+    item: str
+
+
+def answer_over(
+    writer: Writer, source: Source, output: Output, body: Body, total: str = "null::bigint"
+) -> Answer:
+    """Return the answer with the rows of a source.
+
+    For rows that a change returns, the source has a derived ``Row`` over the change's query; once the
+    answer is written, ``Row.selection_from`` says what that query must return.
+
+    :param total: SQL of how many rows match.
+    """
+    shown = shown_sql(writer, output_sql, output, source)
+    columns = (body_sql(writer, shown, body), "pg_catalog.count(*)", total, *GUCS)
+    return Answer(", ".join(columns), shown.item)
 
 
 def compile_answer(
-    rows: Rows, output: Record | Output, body: Body, total: Total = Total.NONE, bound: Parameter | None = None
+    rows: Rows, output: Output, body: Body, total: Total = Total.NONE, bound: Parameter | None = None
 ) -> Compiled:
     """Return the statement that answers with rows; its columns are the first five of ``Answered``.
 
+    A function that may change something is called once, whatever is asked of its rows.
+
+    :param output: a ``Record`` of each row, or a function's value (``ColumnOf(SCALAR)``).
     :param bound: a ``bigint`` parameter, for ``Total.BOUNDED``.
     """
-    if body is not Form.ARRAY or total is Total.BOUNDED:
-        raise NotImplementedError(f"{body}, {total}, {bound}")
     writer = Writer()
-    array, page = page_sql(writer, rows, output, None)
-    counted = "null::bigint"
-    if total is Total.EXACT:
-        counted = f"(select pg_catalog.count(*) from {source_sql(writer, rows, Row(writer.alias()), None)})"
-    return compiled(f"select {array}, pg_catalog.count(*), {counted}, {', '.join(GUCS)} from {page}", writer)
+    found = _Called(writer, rows) if _is_called_apart(rows) else _Read(writer, rows)
+    counted = _total_sql(writer, found, output, total, bound)
+    answer = answer_over(writer, found.source(), output, body, counted)
+    return compiled(f"{found.prefix()}select {answer.columns} from {answer.item}", writer)
+
+
+def compile_lines(rows: Rows, output: Output, form: Form) -> Compiled:
+    """Return the statement that gives a row of one column for each row, to be sent while they come.
+
+    :param form: ``ARRAY`` or ``STRIPPED`` for a JSON value each, ``CSV`` for a line each, without its end.
+    """
+    writer = Writer()
+    shown = record_rows(writer, rows, output, None)
+    line = csv_line_sql(shown) if form is Form.CSV else shown.json_sql(writer)
+    if form is Form.STRIPPED:
+        line = f"pg_catalog.json_strip_nulls({line})"
+    return compiled(f"select {line} from {shown.item}", writer)
+
+
+def _total_sql(writer: Writer, found: _Read, output: Output, total: Total, bound: Parameter | None) -> str:
+    if total is Total.NONE:
+        return "null::bigint"
+    if total is Total.BOUNDED:
+        assert bound is not None, "counting up to a bound needs one"
+        counted = f"(select 1 from {found.again()} limit {writer.slot(bound)} + 1) as {writer.alias()}"
+        return f"(select pg_catalog.count(*) from {counted})"
+    rows, grouped = found.rows, isinstance(output, Record) and is_grouped(output)
+    if rows.limit is None and rows.offset is None and not grouped:
+        return "pg_catalog.count(*)"
+    return f"(select pg_catalog.count(*) from {found.again()})"
+
+
+class _Read:
+    """The rows of a table, or of a function that may as well be called again."""
+
+    def __init__(self, writer: Writer, rows: Rows) -> None:
+        self.rows = rows
+        self._writer = writer
+
+    def prefix(self) -> str:
+        """Return what the statement begins with."""
+        return ""
+
+    def source(self) -> Source:
+        """Return the rows to show."""
+        row = self._row()
+        return Source(row, self._source_sql(row), self.rows)
+
+    def again(self) -> str:
+        """Return the ``from`` item of all rows, to count them."""
+        return self._source_sql(self._row())
+
+    def _row(self) -> Row:
+        return Row(self._writer.alias())
+
+    def _source_sql(self, row: Row) -> str:
+        return source_sql(self._writer, self.rows, row, None)
+
+
+def _is_called_apart(rows: Rows) -> bool:
+    # What is not volatile is called where it stands: PostgreSQL can look into it, and apply conditions there.
+    call = rows.call
+    return call is not None and (call.scalar or call.function.volatility is Volatility.VOLATILE)
+
+
+class _Called(_Read):
+    """The rows of a function that is called once, in a ``with`` query of its own."""
+
+    def __init__(self, writer: Writer, rows: Rows) -> None:
+        super().__init__(writer, rows)
+        self._called = writer.alias()
+        self._used: list[Row] = []
+
+    def prefix(self) -> str:
+        inner, needed = Row(self._writer.alias()), Row("", derived=True)
+        for row in self._used:
+            needed.also(row)
+        assert self.rows.call is not None
+        if self.rows.call.scalar:
+            # A value that nothing names would not be computed.
+            needed.column(SCALAR)
+        call = Rows(self.rows.table, call=self.rows.call)
+        source = source_sql(self._writer, call, inner, None)
+        return f"with {self._called} as materialized (select {needed.selection_from(inner)} from {source}) "
+
+    def _row(self) -> Row:
+        row = Row(self._writer.alias(), derived=True)
+        self._used.append(row)
+        return row
+
+    def _source_sql(self, row: Row) -> str:
+        rows = replace(self.rows, call=None)
+        return source_sql(self._writer, rows, row, None, relation=f"{self._called} as {row.alias}")

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.query.algebra import Parameter
 from dataapi.query.comparisons import is_builtin, operator_sql
-from dataapi.query.forms import build_object
+from dataapi.query.forms import build_object, key_sql
 from dataapi.query.kept import keep_rows, shows_only_itself
 from dataapi.query.modifications import Delete, Insert, Update, modify_sql
 from dataapi.query.nested import NestedInsert, nested_queries
-from dataapi.query.outputs import key_sql, output_sql
+from dataapi.query.outputs import output_sql
 from dataapi.query.results import AffectedCount, Key, Object, Output, Records
 from dataapi.query.sql import Compiled, compiled
 from dataapi.query.writer import Row, Writer, qualified

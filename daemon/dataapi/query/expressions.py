@@ -26,6 +26,7 @@ from dataapi.query.algebra import (
     NotTrue,
     Or,
     OrderTerm,
+    Parameter,
     RelatedAggregateOf,
     RelatedOf,
     Rows,
@@ -131,21 +132,43 @@ def order_sql(writer: Writer, order: Sequence[OrderTerm], row: Row) -> str:
     return " order by " + ", ".join(terms)
 
 
+def limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:
+    """Return the ``limit`` and ``offset`` clauses with their leading blank.
+
+    :param extra: how many rows to take beyond the limit.
+    """
+    sql = ""
+    if rows.limit is not None:
+        sql += f" limit {count_sql(writer, rows.limit)}" + (f" + {extra}" if extra else "")
+    if rows.offset is not None:
+        sql += f" offset {writer.slot(rows.offset)}"
+    return sql
+
+
+def count_sql(writer: Writer, count: Parameter | int) -> str:
+    """Return a number of rows."""
+    return writer.slot(count) if isinstance(count, Parameter) else str(count)
+
+
 def source_sql(
     writer: Writer,
     rows: Rows,
     row: Row,
     parent: Row | None,
     *extra: Condition | None,
+    relation: str | None = None,
 ) -> str:
-    """Return the ``from`` item and the ``where`` clause of the rows, with extra conditions."""
-    source = relation_sql(writer, rows, row, parent)
+    """Return the ``from`` item and the ``where`` clause of the rows, with extra conditions.
+
+    :param relation: where the rows are found instead, aliased as the row.
+    """
+    source = relation_sql(writer, rows, row, parent) if relation is None else relation
     conditions = []
     if rows.join is not None:
         assert parent is not None, "a join needs the row it joins to"
         conditions += [f"{row.column(own)} = {parent.column(theirs)}" for own, theirs in rows.join.pairs]
     call = rows.call
-    if call is not None and not (call.scalar or call.function.returns_set):
+    if call is not None and not (call.scalar or call.keeps_null or call.function.returns_set):
         # A function of a composite result that returns NULL gives one row of nulls.
         conditions.append(f"not ({row.alias} is null)")
     for condition in (rows.where, *extra):

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataapi.database.quoting import quote_literal
-from dataapi.query.results import Form, Labels
+from dataapi.query.results import Form, Key, Labels, Text
+from dataapi.query.writer import Writer
 
 MEMBERS_PER_CALL = 50
 """A function takes 100 arguments, so ``json_build_object`` makes at most 50 members."""
+
+
+def key_sql(writer: Writer, key: Key) -> str:
+    """Return the SQL of a member's name."""
+    return quote_literal(key.text) if isinstance(key, Text) else writer.slot(key)
 
 
 def build_object(members: list[tuple[str, str]]) -> str:

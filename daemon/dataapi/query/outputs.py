@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataapi.database.quoting import quote_identifier, quote_literal
-from dataapi.query.algebra import OrderTerm, Parameter, Rows
-from dataapi.query.expressions import condition_sql, expression_sql, order_sql, source_sql
-from dataapi.query.forms import base64_sql, build_object, form_sql
+from dataapi.query.algebra import Rows
+from dataapi.query.connections import ConnectionWriter
+from dataapi.query.expressions import expression_sql, limit_sql, order_sql, source_sql
+from dataapi.query.forms import base64_sql, build_object, form_sql, key_sql
+from dataapi.query.records import LONGEST_NAME, Shown, rows_source, shown_sql
 from dataapi.query.relations import call_sql
 from dataapi.query.results import (
     Connection,
     Cursor,
-    Edges,
-    Fact,
     Form,
     FunctionValue,
     FunctionValues,
     FunctionVoid,
-    Groups,
     Instant,
     JsonText,
-    Key,
     Labels,
     Many,
     NodeId,
@@ -27,16 +25,14 @@ from dataapi.query.results import (
     Object,
     One,
     Output,
-    PageFact,
-    Summary,
+    Record,
     Text,
     Value,
 )
 from dataapi.query.writer import Row, Writer
 
 MOST_COLUMNS = 1600
-LONGEST_NAME = 63
-"""PostgreSQL's limits for a row: its columns, and the bytes of a column's name."""
+"""PostgreSQL's limit for the columns of a row."""
 
 
 def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
@@ -75,9 +71,9 @@ def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
         case Many(rows, inner):
             return _many_sql(writer, rows, inner, row)
         case Connection():
-            return _ConnectionWriter(writer, output, row).sql()
+            return ConnectionWriter(writer, output, row, output_sql, row_sql).sql()
         case _:
-            raise TypeError(f"{type(output).__name__} lives only inside a connection or a change")
+            raise TypeError(f"{type(output).__name__} lives only inside other outputs")
 
 
 def row_sql(writer: Writer, output: Output, row: Row) -> str:
@@ -117,12 +113,10 @@ def _in_scope(row: Row | None) -> Row:
     return row
 
 
-def key_sql(writer: Writer, key: Key) -> str:
-    """Return the SQL of a member's name."""
-    return quote_literal(key.text) if isinstance(key, Text) else writer.slot(key)
-
-
 def _one_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> str:
+    if isinstance(output, Record):
+        shown = record_rows(writer, rows, output, parent, one=True)
+        return f"(select {shown.json_sql(writer)} from {shown.item})"
     row = Row(writer.alias())
     inner = row_sql(writer, output, row)
     order_and_limit = "" if rows.unique else order_sql(writer, rows.order, row) + " limit 1"
@@ -130,8 +124,21 @@ def _one_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> 
 
 
 def _many_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> str:
+    if isinstance(output, Record):
+        shown = record_rows(writer, rows, output, parent)
+        return f"(select {shown.array_sql(writer)} from {shown.item})"
     array, page = page_sql(writer, rows, output, parent)
     return f"(select {array} from {page})"
+
+
+def record_rows(
+    writer: Writer, rows: Rows, output: Output, parent: Row | None, *, one: bool = False
+) -> Shown:
+    """Return rows with a column per member of what is shown of them.
+
+    :param one: take at most one row.
+    """
+    return shown_sql(writer, output_sql, output, rows_source(writer, rows, parent, one=one))
 
 
 def page_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> tuple[str, str]:
@@ -141,176 +148,6 @@ def page_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> 
     source = source_sql(writer, rows, inner, parent)
     order = order_sql(writer, rows.order, inner)
     selection = outer.selection_from(inner)
-    limit = _limit_sql(writer, rows)
+    limit = limit_sql(writer, rows)
     page = f"(select {selection} from {source}{order}{limit}) as {outer.alias}"
     return f"coalesce(pg_catalog.json_agg({picked}), '[]'::json)", page
-
-
-def _limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:
-    sql = ""
-    if rows.limit is not None:
-        sql += f" limit {_count_sql(writer, rows.limit)}" + (f" + {extra}" if extra else "")
-    if rows.offset is not None:
-        sql += f" offset {writer.slot(rows.offset)}"
-    return sql
-
-
-def _count_sql(writer: Writer, count: Parameter | int) -> str:
-    return writer.slot(count) if isinstance(count, Parameter) else str(count)
-
-
-class _ConnectionWriter:
-    """Writes one connection: a page picked by an inner query, numbered where a fact needs it.
-
-    The inner query takes the page's rows in the direction of paging (reversed for the
-    last rows), one more than asked when the next page's existence is asked for.
-    """
-
-    NUMBER, COUNT = quote_identifier("~number"), quote_identifier("~count")
-
-    def __init__(self, writer: Writer, connection: Connection, parent: Row | None) -> None:
-        self.writer = writer
-        self.connection = connection
-        self.parent = parent
-        self.rows = connection.rows
-        self.page = Row(writer.alias(), derived=True)
-        self.lookahead = False
-        self.numbered = connection.backward
-        self.counted = False
-        self.reads_page = False
-        self._find_needs(connection.output)
-
-    def _find_needs(self, output: Output) -> None:
-        ahead = Fact.HAS_PREVIOUS_PAGE if self.connection.backward else Fact.HAS_NEXT_PAGE
-        last = Fact.START_CURSOR if self.connection.backward else Fact.END_CURSOR
-        match output:
-            case Object(members):
-                for _, value in members:
-                    self._find_needs(value)
-            case Edges():
-                self.reads_page = True
-            case PageFact(fact):
-                self.lookahead |= fact is ahead
-                self.counted |= fact is last
-                cursor = fact in (Fact.START_CURSOR, Fact.END_CURSOR)
-                self.numbered |= fact is ahead or cursor
-                self.reads_page |= fact is ahead or cursor
-
-    def sql(self) -> str:
-        members = self._output_sql(self.connection.output)
-        if not self.reads_page:
-            return members
-        return f"(select {members} from {self._page_sql()} as {self.page.alias})"
-
-    def _page_sql(self) -> str:
-        inner = Row(self.writer.alias())
-        source = source_sql(self.writer, self.rows, inner, self.parent, self.connection.position)
-        order = order_sql(self.writer, self._traversal(), inner)
-        limit = _limit_sql(self.writer, self.rows, extra=1 if self.lookahead else 0)
-        picked = f"(select {self.page.selection_from(inner)} from {source}{order}{limit})"
-        if not self.numbered:
-            return picked
-        alias = self.writer.alias()
-        numbers = f"pg_catalog.row_number() over () as {self.NUMBER}"
-        if self.counted:
-            numbers += f", pg_catalog.count(*) over () as {self.COUNT}"
-        return f"(select {alias}.*, {numbers} from {picked} as {alias})"
-
-    def _traversal(self) -> tuple[OrderTerm, ...]:
-        order = self.rows.order
-        return tuple(term.reversed() for term in order) if self.connection.backward else order
-
-    def _output_sql(self, output: Output) -> str:
-        match output:
-            case Object(members):
-                return build_object(
-                    [(key_sql(self.writer, key), self._output_sql(value)) for key, value in members]
-                )
-            case Edges(edge):
-                return self._edges_sql(edge)
-            case PageFact(fact):
-                return self._fact_sql(fact)
-            case Summary(inner):
-                return self._summary_sql(inner)
-            case Groups():
-                return self._groups_sql(output)
-            case _:
-                return output_sql(self.writer, output, None)
-
-    def _edges_sql(self, edge: Output) -> str:
-        edge_sql = row_sql(self.writer, edge, self.page)
-        order = f" order by {self._number()} desc" if self.connection.backward else ""
-        within = f" filter (where {self._number()} <= {self._limit()})" if self.lookahead else ""
-        return f"coalesce(pg_catalog.json_agg({edge_sql}{order}){within}, '[]'::json)"
-
-    def _fact_sql(self, fact: Fact) -> str:
-        backward = self.connection.backward
-        match fact:
-            case Fact.START_CURSOR | Fact.END_CURSOR:
-                cursor = base64_sql(
-                    [expression_sql(self.writer, term.expression, self.page) for term in self.rows.order]
-                )
-                last = (fact is Fact.START_CURSOR) == backward
-                number = self._last_number() if last else self._first_number()
-                return f"pg_catalog.max({cursor}) filter (where {self._number()} = {number})"
-            case Fact.HAS_NEXT_PAGE:
-                return self._behind_sql() if backward else self._ahead_sql()
-            case Fact.HAS_PREVIOUS_PAGE:
-                return self._ahead_sql() if backward else self._behind_sql()
-
-    def _ahead_sql(self) -> str:
-        return "false" if self.rows.limit is None else f"pg_catalog.count(*) > {self._limit()}"
-
-    def _behind_sql(self) -> str:
-        """Return whether rows exist on the side that the page came from."""
-        alternatives = []
-        if self.connection.position is not None:
-            alternatives.append(self._exists_sql(behind_position=True))
-        if self.rows.offset is not None:
-            alternatives.append(
-                f"({self.writer.slot(self.rows.offset)} > 0 and {self._exists_sql(behind_position=False)})"
-            )
-        return "(" + " or ".join(alternatives) + ")" if alternatives else "false"
-
-    def _exists_sql(self, *, behind_position: bool) -> str:
-        row = Row(self.writer.alias())
-        position = self.connection.position
-        behind = position.complement() if behind_position and position is not None else None
-        source = source_sql(self.writer, self.rows, row, self.parent, behind)
-        return f"exists (select 1 from {source})"
-
-    def _summary_sql(self, output: Output) -> str:
-        row = Row(self.writer.alias())
-        inner = output_sql(self.writer, output, row)
-        return f"(select {inner} from {source_sql(self.writer, self.rows, row, self.parent)})"
-
-    def _groups_sql(self, groups: Groups) -> str:
-        row, alias = Row(self.writer.alias()), self.writer.alias()
-        keys = [expression_sql(self.writer, key, row) for key in groups.keys]
-        inner = output_sql(self.writer, groups.output, row)
-        source = source_sql(self.writer, self.rows, row, self.parent)
-        listed = ", ".join(keys)
-        having = ""
-        if groups.having is not None:
-            having = f" having {condition_sql(self.writer, groups.having, row)}"
-        limit = _count_sql(self.writer, groups.limit)
-        grouped = (
-            f"select {inner} as value from {source} group by {listed}{having} order by {listed} limit {limit}"
-        )
-        listed = f"coalesce(pg_catalog.json_agg({alias}.value), '[]'::json)"
-        return f"(select {listed} from ({grouped}) as {alias})"
-
-    def _number(self) -> str:
-        return f"{self.page.alias}.{self.NUMBER}"
-
-    def _first_number(self) -> str:
-        # With a limit of 0, the only row there may be is the one that was looked ahead at.
-        return f"least(1, {self._limit()})" if self.lookahead else "1"
-
-    def _last_number(self) -> str:
-        count = f"{self.page.alias}.{self.COUNT}"
-        return count if self.rows.limit is None else f"least({count}, {self._limit()})"
-
-    def _limit(self) -> str:
-        assert self.rows.limit is not None, "a page without a limit has nothing beyond it"
-        return _count_sql(self.writer, self.rows.limit)

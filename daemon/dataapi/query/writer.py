@@ -75,6 +75,11 @@ class Row:
         self.needs_whole = True
         return f"{self.alias}.{quote_identifier(self.WHOLE)}"
 
+    def also(self, other: Row) -> None:
+        """Name what was named of another row too."""
+        self.columns.update(other.columns)
+        self.needs_whole |= other.needs_whole
+
     def provided(self) -> list[str]:
         """Return the names of what the inner row must provide."""
         names = [quote_identifier(name) for name in self.columns]

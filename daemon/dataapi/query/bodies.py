@@ -1,0 +1,174 @@
+"""SQL of the bodies of answers: the rows shown, in the form that was negotiated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from dataapi.catalog.model import Table
+from dataapi.database.quoting import quote_literal
+from dataapi.query.algebra import Parameter
+from dataapi.query.forms import key_sql
+from dataapi.query.records import Shown
+from dataapi.query.results import Key, Object, Output, Record, Spread, Text
+from dataapi.query.writer import Writer, qualified
+
+
+class Form(Enum):
+    """How the rows are written into the body."""
+
+    NONE = "none"
+    """Not at all: they are counted."""
+    ARRAY = "array"
+    """A JSON array."""
+    STRIPPED = "stripped"
+    """A JSON array of objects without their null members."""
+    CSV = "csv"
+    """RFC 4180 with a header line; NULL is empty, and the last line has no end."""
+    GEOJSON = "geojson"
+    """A GeoJSON feature collection, made by PostGIS."""
+    VALUE = "value"
+    """The one row, or the one value of a function, as JSON; null when there is none."""
+    VALUES = "values"
+    """A JSON array of a function's values."""
+    RAW = "raw"
+    """The one value's text, or a bytea's bytes in hexadecimal with ``\\x`` before them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """A body made by an aggregate of the database over the rows (a custom media type handler).
+
+    :ivar function: the aggregate's SQL name, quoted and qualified.
+    :ivar table: the table whose row type it takes; None when it takes any, and reads the members' names,
+        which then must be ``Text``.
+    """
+
+    function: str
+    table: Table | None
+
+
+Body = Form | Handled
+
+
+def body_sql(writer: Writer, shown: Shown, body: Body) -> str:
+    """Return the body of the rows shown, to stand in the select list of a query over them.
+
+    :raises ValueError: an aggregate that reads the members' names, of which some are no names of columns.
+    """
+    match body:
+        case Handled(function, table):
+            return f"({function}({_handled_sql(shown, table)}))::text"
+        case Form.NONE:
+            return "null::text"
+        case Form.ARRAY | Form.VALUES:
+            return shown.array_sql(writer)
+        case Form.STRIPPED:
+            return f"pg_catalog.json_strip_nulls({shown.array_sql(writer)})"
+        case Form.CSV:
+            lines = f"coalesce(pg_catalog.string_agg({csv_line_sql(shown)}, E'\\n'), '')"
+            return f"{_csv_header_sql(writer, shown)} || E'\\n' || {lines}"
+        case Form.GEOJSON:
+            return _features_sql(writer, shown)
+        case Form.VALUE:
+            return f"coalesce(pg_catalog.json_agg({shown.value_sql(writer)}) -> 0, 'null'::json)"
+        case Form.RAW:
+            return f"pg_catalog.string_agg(({shown.column(0)})::text, '')"
+
+
+def _handled_sql(shown: Shown, table: Table | None) -> str:
+    if shown.scalar:
+        return shown.column(0)
+    if table is not None:
+        columns = ", ".join(shown.column(place) for place in range(len(shown.columns)))
+        return f"row({columns})::{qualified(table)}"
+    if not shown.named:
+        raise ValueError("An aggregate of the database cannot read these members' names")
+    return shown.alias
+
+
+# ---------------------------------------------------------------- CSV
+
+
+def csv_header(output: Output, name_of: Callable[[Parameter], str]) -> str:
+    """Return the header line of rows as CSV, with its line end.
+
+    :param name_of: finds the name that stands behind a parameter.
+    """
+    names = [key.text if isinstance(key, Text) else name_of(key) for key in _keys(output)]
+    return ",".join(map(csv_field, names)) + "\n"
+
+
+def csv_field(text: str) -> str:
+    """Return a text as a field of RFC 4180, quoted where it must be."""
+    if re.search('[",\r\n]', text) or not text:
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _keys(output: Output) -> list[Key]:
+    match output:
+        case Object(members) | Record(members):
+            return [
+                key
+                for member in members
+                for key in (_keys(member.record) if isinstance(member, Spread) else [member[0]])
+            ]
+        case _:
+            return []
+
+
+def csv_line_sql(shown: Shown) -> str:
+    """Return the SQL of a row as a line of CSV, without its end.
+
+    A row's text form is one but for its brackets and for backslashes, which it doubles.
+    """
+    if not shown.columns:
+        return "''::text"
+    text = f"({shown.alias})::text"
+    fields = f"pg_catalog.substr(pg_catalog.left({text}, -1), 2)"
+    return f"pg_catalog.replace({fields}, E'\\\\\\\\', E'\\\\')"
+
+
+def _csv_header_sql(writer: Writer, shown: Shown) -> str:
+    fields = [_csv_name_sql(writer, key) for key, _ in shown.columns if key is not None]
+    return " || ',' || ".join(fields) or "''::text"
+
+
+def _csv_name_sql(writer: Writer, key: Key) -> str:
+    if isinstance(key, Text):
+        return f"{quote_literal(csv_field(key.text))}::text"
+    name = key_sql(writer, key)
+    quoted = f"""'"' || pg_catalog.replace({name}, '"', '""') || '"'"""
+    return f"case when {name} ~ E'[\",\\\\r\\\\n]' or {name} = '' then {quoted} else {name} end"
+
+
+# ---------------------------------------------------------------- GeoJSON
+
+
+def _features_sql(writer: Writer, shown: Shown) -> str:
+    # PostGIS is wherever the database's search path says.
+    feature = f"ST_AsGeoJSON({shown.alias})::json"
+    if not shown.named:
+        feature = _renamed_sql(writer, shown, feature)
+    features = f"coalesce(pg_catalog.json_agg({feature}), '[]'::json)"
+    return f"pg_catalog.json_build_object('type', 'FeatureCollection', 'features', {features})"
+
+
+def _renamed_sql(writer: Writer, shown: Shown, feature: str) -> str:
+    """Return a feature whose properties, named by their columns, have their keys as names."""
+    made, each, name = writer.alias(), writer.alias(), writer.alias()
+    names = ", ".join(
+        f"({quote_literal(column)}::text, {key_sql(writer, key)}::text)"
+        for key, column in shown.columns
+        if key is not None
+    )
+    properties = (
+        f"select pg_catalog.json_object_agg({name}.shown, {each}.value) "
+        f"from pg_catalog.json_each({made}.feature -> 'properties') as {each} "
+        f"join (values {names}) as {name}(own, shown) on {name}.own = {each}.key"
+    )
+    members = f"'type', 'Feature', 'geometry', {made}.feature -> 'geometry', 'properties', ({properties})"
+    return f"(select pg_catalog.json_build_object({members}) from (select {feature} as feature) as {made})"
