@@ -91,7 +91,7 @@ class RestHandler:
         except DatabaseError as error:
             raise refusals.told(error) from None
         context.request.mark("transaction")
-        answered = Answered(*row)
+        answered = Answered.of(row)
         beyond = planned.estimated_beyond
         if planned.estimated is not None and (
             answered.total is None or (beyond is not None and answered.total > beyond)
