@@ -1,0 +1,89 @@
+"""What a catalogue says of a type of event, and the members that every payload has.
+
+Types have the form ``v<N>.<area>.<name>``; the version changes when a payload changes in a way that breaks
+receivers, and both versions go out during a transition (specification, "Events" and "Versioning").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Payload: TypeAlias = Mapping[str, Any]
+
+_TYPE = re.compile(r"v([1-9][0-9]{0,3})(?:\.[a-z][a-z0-9_]*){2,}")
+
+ORGANIZATION = {"type": "string", "pattern": r"^[A-Za-z0-9_-]+$"}
+PROJECT = {"type": "string", "pattern": "^[a-z]{20}$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How the payload of an older type is made of a newer one's.
+
+    :ivar type: the older type.
+    :ivar render: takes the newer payload and returns the older one; pure and quick.
+    """
+
+    type: str
+    render: Callable[[Payload], Payload]
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """One type of event.
+
+    :ivar schema: JSON Schema (2020-12) of the payload, with all its members.
+    :ivar example: a payload that the schema accepts; test events are made of it.
+    :ivar renders: the older type that goes out beside this one, None when there is none.
+    """
+
+    type: str
+    description: str
+    schema: Mapping[str, Any]
+    example: Payload
+    renders: Rendering | None = None
+
+
+def version(event_type: str) -> int:
+    """Return the version that a type's prefix names; ``ValueError`` when the type is not of that form."""
+    found = _TYPE.fullmatch(event_type)
+    if found is None:
+        raise ValueError(f"{event_type} is not of the form v<N>.<area>.<name>")
+    return int(found[1])
+
+
+def project_schema(members: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the schema of a project event's payload with further members, all of them required."""
+    return _schema(PROJECT, members or {})
+
+
+def organization_schema(members: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the schema of an organization event's payload with further members, all of them required."""
+    return _schema({"type": "null"}, members or {})
+
+
+def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:
+    """Build a payload's schema; members that it does not name are allowed, as versions may gain some."""
+    properties = {
+        "organization_slug": ORGANIZATION,
+        "project_ref": project,
+        "actor": {
+            "type": ["object", "null"],
+            "properties": {"user_id": {"type": "string"}},
+            "required": ["user_id"],
+        },
+        **members,
+    }
+    return {
+        "type": "object",
+        "properties": {**properties, "is_test": {"type": "boolean"}},
+        "required": list(properties),
+    }
+
+
+def completed(payload: Payload, organization: str, project: str | None) -> dict[str, Any]:
+    """Return a publisher's payload with what the service writes into it; ``actor`` is null unless given."""
+    return {"actor": None, **payload, "organization_slug": organization, "project_ref": project}

@@ -1,0 +1,112 @@
+"""The events of projects and organizations (reference/webhooks.md section 2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataapi.webhooks.event_types import (
+    ORGANIZATION,
+    PROJECT,
+    EventType,
+    organization_schema,
+    project_schema,
+)
+from dataapi.webhooks.interfaces import IEventCatalogue
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_REF = "abcdefghijklmnopqrst"
+_ACTOR = {"user_id": "5b2c9a4e-9f0d-4a53-8f0e-3f6a4f1f7c11"}
+
+
+def _project(
+    name: str, description: str, members: Mapping[str, Any] | None = None, **example: object
+) -> EventType:
+    shown = {"organization_slug": "acme", "project_ref": _REF, "actor": _ACTOR, **example}
+    return EventType(f"v1.project.{name}", description, project_schema(members), shown)
+
+
+def _organization(name: str, description: str) -> EventType:
+    shown = {"organization_slug": "acme", "project_ref": None, "actor": _ACTOR}
+    return EventType(f"v1.organization.{name}", description, organization_schema(), shown)
+
+
+def _object(members: Mapping[str, Any], *also: str) -> dict[str, Any]:
+    return {"type": [*also, "object"], "properties": members, "required": list(members)}
+
+
+_TEXT = {"type": "string"}
+_CLONE = _object({"type": {"const": "clone"}, "project_ref": PROJECT}, "null")
+_OWNER = _object({"organization_slug": ORGANIZATION})
+_BRANCH = {
+    "branch": _object(
+        {
+            "ref": _TEXT,
+            "name": _TEXT,
+            "git_branch": {"type": ["string", "null"]},
+            "is_default": {"type": "boolean"},
+        }
+    )
+}
+_FEATURE = {"ref": "tsrqponmlkjihgfedcba", "name": "feature", "git_branch": "feature", "is_default": False}
+
+_TYPES = (
+    _project(
+        "created",
+        "A project was created, perhaps as a clone of another.",
+        {"source": _CLONE},
+        source={"type": "clone", "project_ref": "tsrqponmlkjihgfedcba"},
+    ),
+    _project(
+        "paused",
+        "A project was paused.",
+        {"reason": {"enum": ["api_request", "inactivity", "other"]}},
+        reason="inactivity",
+        actor=None,
+    ),
+    _project("restored", "A paused project was restored."),
+    _project("restarted", "A project was restarted."),
+    _project("removed", "A project was removed."),
+    _project(
+        "transferred",
+        "A project went from one organization to another; both are told.",
+        {"source": _OWNER, "target": _OWNER},
+        source={"organization_slug": "acme"},
+        target={"organization_slug": "globex"},
+    ),
+    _project(
+        "status.changed",
+        "A project's status changed.",
+        {"previous_status": _TEXT, "current_status": _TEXT},
+        previous_status="COMING_UP",
+        current_status="ACTIVE_HEALTHY",
+    ),
+    _project("backup.started", "A backup of a project began."),
+    _project("branch.created", "A branch of a project was created.", _BRANCH, branch=_FEATURE),
+    _project("branch.updated", "A branch of a project was changed.", _BRANCH, branch=_FEATURE),
+    _project("branch.removed", "A branch of a project was removed.", _BRANCH, branch=_FEATURE),
+    _organization("member.invitation.created", "Somebody was invited to an organization."),
+    _organization("member.invitation.canceled", "An invitation to an organization was taken back."),
+    _organization("member.added", "A member joined an organization."),
+    _organization("member.removed", "A member left an organization, or was removed."),
+    _organization("member.role.assigned", "A member of an organization got a role."),
+    _organization("member.role.updated", "A role of an organization's member was changed."),
+    _organization("member.role.removed", "A role was taken from an organization's member."),
+    _organization("billing.plan.upgraded", "An organization went to a larger plan."),
+    _organization("billing.plan.downgraded", "An organization went to a smaller plan."),
+)
+
+
+@implementer(IPlugin, IEventCatalogue)
+class PlatformEvents:
+    """The shipped catalogue."""
+
+    def event_types(self) -> tuple[EventType, ...]:
+        """Return every type of projects and organizations."""
+        return _TYPES
+
+
+platform_events = PlatformEvents()
