@@ -1,0 +1,58 @@
+"""Names of a change's columns to what is written there: types, conversions and defaults; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dataapi.catalog.model import Catalog, Column, Table
+from dataapi.database.quoting import quote_identifier, quote_literal
+from dataapi.errors import ApiError
+from dataapi.query.writer import qualified
+from dataapi.query.written import Target
+
+_JSON_OID = 114
+_JSON = 'pg_catalog."json"'
+
+
+def targets_of(catalog: Catalog, table: Table, names: Iterable[str]) -> tuple[Target, ...]:
+    """Return the columns of those names.
+
+    :raises ApiError: PGRST204 (400), the table has no such column.
+    """
+    return tuple(_target(catalog, table, name) for name in names)
+
+
+def known_columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that ``on_conflict`` chose, as they are.
+
+    :raises ApiError: 42703 (400) as PostgreSQL's, the table has no such column.
+    """
+    for name in names:
+        if table.column(name) is None:
+            raise ApiError(400, "42703", f'column "{name}" does not exist')
+    return names
+
+
+def _target(catalog: Catalog, table: Table, name: str) -> Target:
+    column = table.column(name)
+    if column is None:
+        message = f"Could not find the '{name}' column of '{table.name}' in the schema cache"
+        raise ApiError(400, "PGRST204", message)
+    default = _default(catalog, table, column)
+    made = catalog.representations.get((_JSON_OID, column.type))
+    if made is not None:
+        function = f"{quote_identifier(made.schema)}.{quote_identifier(made.name)}"
+        return Target(name, _JSON, function, default)
+    type_ = catalog.types[column.type]
+    # A domain checks values when they are assigned; as the type of a member it would refuse one that lacks.
+    return Target(name, qualified(catalog.types[type_.base] if type_.base else type_), default=default)
+
+
+def _default(catalog: Catalog, table: Table, column: Column) -> str | None:
+    """Return SQL of what a column gets when an insert does not name it, None for null."""
+    if column.generated:
+        return None
+    if column.identity:
+        sequence = f"pg_catalog.pg_get_serial_sequence({quote_literal(qualified(table))}, "
+        return f"pg_catalog.nextval({sequence}{quote_literal(column.name)})::regclass)"
+    return column.default or catalog.types[column.type].default

@@ -1,0 +1,166 @@
+"""The rows that a request's body brings, whatever its media type; pure.
+
+They travel to PostgreSQL as one JSON text, which unfolds it by its own rules for each type; here
+it is parsed only as far as needed to know which columns it names.  Messages are PostgREST's
+(PGRST102).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from dataapi.errors import ApiError
+from dataapi.web import querystring
+
+JSON = "application/json"
+CSV = "text/csv"
+FORM = "application/x-www-form-urlencoded"
+
+NULL = "NULL"
+"""What stands for null in a CSV body."""
+
+EMPTY = "Empty or invalid json"
+UNEQUAL_KEYS = "All object keys must match"
+UNEQUAL_LINES = "All lines must have same number of fields"
+
+# The limit is the module's, for all readers; a body's size is limited before it comes here.
+csv.field_size_limit(sys.maxsize)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Rows as a JSON text.
+
+    :ivar many: whether it is an array of objects and not one object.
+    :ivar columns: the names of what it brings, sorted.
+    :ivar lacking: whether some of the objects lack some of these.
+    """
+
+    text: str
+    many: bool
+    columns: tuple[str, ...]
+    lacking: bool = False
+
+
+NOTHING = Payload("[]", True, ())
+"""No rows at all."""
+
+
+def read(body: bytes, content_type: str | None, columns: tuple[str, ...] | None) -> Payload:
+    """Return the rows of a body; its objects must have the same keys, unless ``columns`` are chosen.
+
+    JSON is not parsed when the columns are chosen.
+
+    :param content_type: the header; None means JSON.
+    :param columns: what to take of each object, None for all there is.
+    :raises ApiError: PGRST102 (400), the body or its type cannot be understood.
+    """
+    media_type = _media_type(content_type)
+    if media_type == JSON and columns is not None:
+        text = _text(body)
+        return Payload(text, not text.lstrip().startswith("{"), _sorted(columns))
+    text, value = _parsed(body, media_type)
+    if columns is not None:
+        return Payload(text, isinstance(value, list), _sorted(columns))
+    if isinstance(value, dict):
+        return Payload(text, False, _sorted(value))
+    if not isinstance(value, list) or not value:
+        return NOTHING  # a lone number or text is no row
+    keys = value[0].keys() if isinstance(value[0], dict) else ()
+    if not all(isinstance(row, dict) and row.keys() == keys for row in value):
+        raise invalid(UNEQUAL_KEYS)
+    return Payload(text, True, _sorted(keys))
+
+
+def read_keyed(
+    body: bytes, content_type: str | None, columns: tuple[str, ...] | None, key: tuple[str, ...]
+) -> Payload:
+    """Return the rows of a body, each of which names its own row by the key and may have keys of its own.
+
+    :raises ApiError: PGRST102 (400), as ``read``, or an object lacks the key or has that of another one.
+    """
+    text, value = _parsed(body, _media_type(content_type))
+    rows = value if isinstance(value, list) else [value]
+    if not all(isinstance(row, dict) for row in rows):
+        raise invalid(UNEQUAL_KEYS)
+    named = {name for row in rows for name in row} if columns is None else {*columns, *key}
+    keys = [tuple([row.get(name) for name in key]) for row in rows]
+    if any(None in values for values in keys):
+        raise invalid(f"All objects must have the key columns: {', '.join(key)}")
+    if len({str(values) for values in keys}) < len(keys):
+        raise invalid(f"All objects must differ in the key columns: {', '.join(key)}")
+    lacking = any(not named <= row.keys() for row in rows)
+    return Payload(text, isinstance(value, list), _sorted(named if rows else ()), lacking)
+
+
+def invalid(message: str) -> ApiError:
+    """Return the error of a body that cannot be understood."""
+    return ApiError(400, "PGRST102", message)
+
+
+def _media_type(content_type: str | None) -> str:
+    """Return the media type without parameters, in small letters."""
+    if not content_type:
+        return JSON
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _parsed(body: bytes, media_type: str) -> tuple[str, Any]:
+    """Return the JSON text of a body, and the value that it is of."""
+    text = _text(body)
+    if media_type == JSON:
+        return text, _loaded(text)
+    if media_type == CSV:
+        rows = _lines(text)
+        return json.dumps(rows, ensure_ascii=False), rows
+    if media_type == FORM:
+        fields = dict(querystring.pairs(text))
+        return json.dumps(fields, ensure_ascii=False), fields
+    raise invalid(f"Content-Type not acceptable: {media_type}")
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise invalid(EMPTY) from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+# Numbers stay as they are written: ``int`` would refuse those of thousands of digits, ``float`` round.
+_decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return _decoder.decode(text)
+    except (ValueError, RecursionError):
+        raise invalid(EMPTY) from None
+
+
+def _lines(text: str) -> list[dict[str, str | None]]:
+    """Return the lines of a CSV text below its header, empty ones left out."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header, *lines = [line for line in reader if line]
+    except csv.Error as error:
+        raise invalid(f"parse error ({error}) in line {reader.line_num}") from None
+    except ValueError:
+        raise invalid('parse error (not enough input) at ""') from None
+    if any(len(line) != len(header) for line in lines):
+        raise invalid(UNEQUAL_LINES)
+    return [
+        dict(zip(header, [None if cell == NULL else cell for cell in line], strict=True)) for line in lines
+    ]
+
+
+def _sorted(names: Any) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
