@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from twisted.web.iweb import IPolicyForHTTPS
 
     from dataapi.webhooks.resolver import Vetting
+
+
+TARGETS_KEPT = 4096
+"""URLs whose reading is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,10 @@ class Sender:
         self._vetting = vetting
         self._now = now
         self._timeout = timeout
-        self._require_https = require_https
+        # Endpoints are few beside their deliveries.
+        self._target = lru_cache(TARGETS_KEPT)(
+            partial(urls.parse, require_https=require_https, allowed=vetting.allowed)
+        )
         self._clock = clock or reactor
         # Reading the system's authorities takes milliseconds: not for every connection.
         policy = tls or HostnameCachingHTTPSPolicy(BrowserLikePolicyForHTTPS(), cacheSize=64)
@@ -108,7 +116,7 @@ class Sender:
 
     async def _exchange(self, attempt: Attempt, exchange: Exchange) -> None:
         """Do all that the deadline covers, and leave what comes in ``exchange``."""
-        target = urls.parse(attempt.url, require_https=self._require_https, allowed=self._vetting.allowed)
+        target = self._target(attempt.url)
         addresses = await self._vetting.addresses(target)
         connection = await self._connections.get(target, addresses)
         exchange.signed = self._now()

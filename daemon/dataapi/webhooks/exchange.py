@@ -5,6 +5,7 @@ from __future__ import annotations
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING
 
+from hyperlink import EncodedURL
 from treq.client import HTTPClient
 from treq.content import collect
 from treq.cookies import IndexableCookieJar
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     from dataapi.webhooks.connection import Connection
     from dataapi.webhooks.urls import Target
+
+_URL = EncodedURL.from_text("http://receiver/")
+"""What treq takes apart for every request; where it goes to is the connection's matter."""
 
 _NO_COOKIES = IndexableCookieJar(DefaultCookiePolicy(allowed_domains=()))
 """Keeps nothing: what one receiver sets must not reach another's deliveries."""
@@ -109,7 +113,7 @@ class Exchange:
         for name, value in headers:
             sent.setRawHeaders(name, [value])
         client = HTTPClient(_BoundAgent(connection, target, sent, self), _NO_COOKIES, _Body)
-        answer = await client.request("POST", target.url, data=body, allow_redirects=False, unbuffered=True)
+        answer = await client.request("POST", _URL, data=body, allow_redirects=False, unbuffered=True)
         try:
             await collect(answer, self._collect)
             self._complete = True
