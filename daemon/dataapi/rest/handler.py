@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
@@ -15,6 +16,7 @@ from dataapi.errors import ApiError, DatabaseError
 from dataapi.query.answers import Answered
 from dataapi.rest import calling, preferences, reading, refusals, writing
 from dataapi.rest.context import Context, Planned, Streamed
+from dataapi.rest.explaining import explaining, plan_reply
 from dataapi.rest.role import Figures, RoleView
 from dataapi.rest.root import Root, plan_function
 from dataapi.rest.streaming import stream
@@ -79,8 +81,23 @@ class RestHandler:
         return view
 
     async def _run(self, context: Context, planned: Planned) -> Reply:
+        media = planned.media
+        if media is not None and media.explain is not None:
+            explained = replace(planned, statements=explaining(planned.statements, media.explain))
+            return plan_reply(context, media, await self._rows(context, explained))
+        [row] = await self._rows(context, planned)
+        answered = Answered.of(row)
+        beyond = planned.estimated_beyond
+        if planned.estimated is not None and (
+            answered.total is None or (beyond is not None and answered.total > beyond)
+        ):
+            answered = replace(answered, total=await self._estimate(context, planned.estimated))
+        return planned.finish(answered)
+
+    async def _rows(self, context: Context, planned: Planned) -> list[tuple[Any, ...]]:
+        """Run the statements and return the last one's rows."""
         try:
-            [row] = await self._transactions.run(
+            rows = await self._transactions.run(
                 context.catalog,
                 context.request,
                 context.caller,
@@ -91,13 +108,7 @@ class RestHandler:
         except DatabaseError as error:
             raise refusals.told(error) from None
         context.request.mark("transaction")
-        answered = Answered.of(row)
-        beyond = planned.estimated_beyond
-        if planned.estimated is not None and (
-            answered.total is None or (beyond is not None and answered.total > beyond)
-        ):
-            answered = replace(answered, total=await self._estimate(context, planned.estimated))
-        return planned.finish(answered)
+        return rows
 
     async def _estimate(self, context: Context, statement: Bound) -> int:
         """Return how many rows the planner expects of a statement."""
