@@ -79,11 +79,13 @@ class Components:
         schema = self.value(column.type)
         if column.nullable:
             schema = nullable(schema)
+        # PostgreSQL writes times otherwise than date-time does.
+        timed = schema.get("format") == "date-time"
         return {
             **schema,
             **without_nothing(
                 maxLength=types.max_length(self._catalog, column),
-                default=types.literal(self._catalog, column),
+                default=None if timed else types.literal(self._catalog, column),
                 description=column_description(self._shown, table, column),
                 readOnly=True if column.generated or column.identity == "a" else None,
             ),

@@ -26,6 +26,12 @@ _CHARACTERS = frozenset({"bpchar", "varchar"})
 _CHARACTERS_HEADER = 4
 """What PostgreSQL adds to the length in a character type's modifier."""
 
+_CHECKED = {
+    "date": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+}
+"""Formats of JSON Schema that are types of PostgreSQL too: another default would not be valid."""
+
 _LITERAL = re.compile(r"'((?:[^']|'')*)'(?:::[^']+)?")
 
 
@@ -84,7 +90,7 @@ def literal(catalog: Catalog, column: Column) -> Any:
     kind = json_type(column_type_name(catalog, column))
     if kind == STRING:
         found = _LITERAL.fullmatch(text)
-        return found[1].replace("''", "'") if found else None
+        return _checked(catalog, column, found[1].replace("''", "'") if found else None)
     try:
         value = json.loads(text, parse_constant=_refuse)
     except ValueError:
@@ -96,8 +102,14 @@ def default(catalog: Catalog, column: Column) -> Any:
     """Return a column's default as ``literal`` does, or the text of an expression that gives a string."""
     value = literal(catalog, column)
     if value is None and json_type(column_type_name(catalog, column)) == STRING:
-        return default_text(catalog, column)
+        return _checked(catalog, column, default_text(catalog, column))
     return value
+
+
+def _checked(catalog: Catalog, column: Column, text: str | None) -> str | None:
+    """Return a default unless JSON Schema knows the column's type by its name, and the text is none of it."""
+    form = _CHECKED.get(column_type_name(catalog, column))
+    return None if text is not None and form is not None and not form.fullmatch(text) else text
 
 
 def _fits(value: Any, kind: str | None) -> bool:
