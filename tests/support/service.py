@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import jwt
 import pytest_twisted
@@ -38,9 +38,13 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 
+_URL = "!#$%&'()*+,/:;=?@[]~"
+"""What stays as it is in a URL, escapes included."""
+
+
 @dataclass(frozen=True)
 class Answer:
-    """What came back to a GraphQL request.
+    """What came back to a request.
 
     :ivar messages: what was sent to the database to answer it.
     """
@@ -90,6 +94,10 @@ class _Recorder:
     async def run(self, message: Message) -> list[tuple[Any, ...]]:
         self.messages.append(message)
         return await self._pool.run(message)
+
+    def converse(self, message: Message) -> AbstractAsyncContextManager[Conversation]:
+        self.messages.append(message)
+        return self._pool.converse(message)
 
     def stream(self, message: Message) -> AsyncGenerator[list[tuple[Any, ...]], None]:
         self.messages.append(message)
@@ -224,23 +232,44 @@ class Service:
     ) -> Answer:
         """Send the bytes of a body and wait for the answer."""
         sent = {"content-type": "application/json", **(headers or {})}
-        return await self._exchange("POST", "", body, role, sent)
+        return await self._exchange("POST", "/graphql/v1", body, role, sent)
 
     async def get(
         self, members: Mapping[str, str], *, role: str = "anon", headers: Mapping[str, str] | None = None
     ) -> Answer:
         """Send a request by GET and wait for the answer."""
-        return await self._exchange("GET", f"?{urlencode(members)}", None, role, headers or {})
+        return await self._exchange("GET", f"/graphql/v1?{urlencode(members)}", None, role, headers or {})
+
+    async def rest(
+        self,
+        method: str,
+        target: str,
+        body: Any = None,
+        *,
+        role: str = "anon",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a REST request and wait for the answer.
+
+        :param target: what follows ``/rest/v1/``, with blanks and quotes as they are.
+        :param body: bytes or text as they are, anything else as JSON.
+        """
+        sent = dict(headers or {})
+        if body is not None and not isinstance(body, bytes | str):
+            body = json.dumps(body)
+            sent.setdefault("content-type", "application/json")
+        content = body.encode() if isinstance(body, str) else body
+        path = f"/rest/v1/{quote(target, safe=_URL)}"
+        return await self._exchange(method, path, content, role, sent)
 
     async def _exchange(
-        self, method: str, query: str, body: bytes | None, role: str, headers: Mapping[str, str]
+        self, method: str, target: str, body: bytes | None, role: str, headers: Mapping[str, str]
     ) -> Answer:
         sent: Any = {"apikey": KEY, **headers}
         if role != "anon":
             sent["authorization"] = f"Bearer {token(role)}"
         self._recorder.messages.clear()
-        url = f"{self.url}/graphql/v1{query}"
-        response = await self._client.request(method, url, data=body, headers=sent)
+        response = await self._client.request(method, f"{self.url}{target}", data=body, headers=sent)
         text = (await response.content()).decode()
         # After an error the pool looks at its connection once more; a request meanwhile would start a timer.
         while not self._pool.figures().idle:
