@@ -47,3 +47,9 @@ def compile_rows(rows: Rows, output: Output, *, counted: bool = False) -> Compil
     if counted:
         total = f"(select pg_catalog.count(*) from {source_sql(writer, rows, Row(writer.alias()), None)})"
     return compiled(f"select {array}, pg_catalog.count(*), {total} from {page}", writer)
+
+
+def compile_matching(rows: Rows) -> Compiled:
+    """Return the statement of all rows that match, whatever the page, for a look at its plan."""
+    writer = Writer()
+    return compiled(f"select 1 from {source_sql(writer, rows, Row(writer.alias()), None)}", writer)

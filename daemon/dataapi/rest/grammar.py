@@ -1,196 +1,259 @@
-"""Parses the values of ``select`` and ``order``; pure, and every mistake told with its place."""
+"""Parses the values of ``select``, ``order`` and ``columns`` and parameters' names; pure.
+
+Every mistake is told with its place (reference/rest.md 1.6, PGRST100).
+"""
 
 from __future__ import annotations
 
-from dataapi.errors import ApiError
-from dataapi.rest.syntax import Embed, Field, Item, Star, Step, Term
+import re
+
+from dataapi.rest.reader import Mismatch, Reader
+from dataapi.rest.syntax import Embed, Field, Item, Path, Star, Step, Target, Term
 
 DEEPEST = 20
 """How deep resources may be embedded in each other."""
 
+AGGREGATES = ("sum", "avg", "count", "max", "min")
+
+_PLACE = re.compile(r"-?[0-9]+(?=->|::|[.,)]|\Z)")
+_KEY = re.compile(r"[^(:.,>)-](?:[^(:.,>)-]|-(?!>))*")
+_DIGITS = re.compile(r"-?[0-9]*")
+_KEY_EXPECTED = "any non reserved character different from: .,>()"
+_DELIMITER = "delimiter (.)"
 _DIRECTIONS = {"asc": False, "desc": True}
 _NULLS = {"nullsfirst": True, "nullslast": False}
-_NAME = "a name (letters, digits, _, $, blank or dash; others within double quotes)"
 
 
-def parse_select(text: str, parameter: str = "select") -> tuple[Item, ...]:
+def parse_select(text: str) -> tuple[Item, ...]:
     """Return the items of a ``select`` value; none when it is empty.
 
     :raises ApiError: PGRST100 (400) with the column at which the value cannot be understood.
     """
-    parser = _Parser(text, parameter)
-    items = parser.items(0)
-    parser.end("a comma or the end")
+    reader = Reader(text)
+    try:
+        items = _items(reader, 0)
+        reader.need_end(",")
+    except Mismatch:
+        raise reader.error(f"select parameter ({text})") from None
     return items
 
 
-def parse_order(text: str, parameter: str = "order") -> tuple[Term, ...]:
+def parse_order(text: str) -> tuple[Term, ...]:
     """Return the terms of an ``order`` value.
 
     :raises ApiError: PGRST100 (400) with the column at which the value cannot be understood.
     """
-    parser = _Parser(text, parameter)
-    terms = [parser.term()]
-    while parser.take(","):
-        terms.append(parser.term())
-    parser.end("a comma or the end")
+    reader = Reader(text)
+    try:
+        terms = [_term(reader)]
+        while reader.token(","):
+            terms.append(_term(reader))
+        reader.need_end(",")
+    except Mismatch:
+        raise reader.error(f"order ({text})") from None
     return tuple(terms)
 
 
-class _Parser:
-    """Reads one value from left to right."""
+def parse_names(text: str, parameter: str) -> tuple[str, ...]:
+    """Return the names of a ``columns`` or ``on_conflict`` value.
 
-    def __init__(self, text: str, parameter: str) -> None:
-        self._text = text
-        self._parameter = parameter
-        self._at = 0
+    :raises ApiError: PGRST100 (400) with the column at which the value cannot be understood.
+    """
+    reader = Reader(text)
+    try:
+        names = [reader.name()]
+        while reader.lexeme(","):
+            names.append(reader.name())
+        reader.need_end(",")
+    except Mismatch:
+        raise reader.error(f"{parameter} parameter ({text})") from None
+    return tuple(names)
 
-    # ------------------------------------------------------------ select
 
-    def items(self, depth: int) -> tuple[Item, ...]:
-        """Read items up to the end or a closing parenthesis."""
-        if self._at == len(self._text) or self._text[self._at] == ")":
-            return ()
-        items = [self._item(depth)]
-        while self.take(","):
-            items.append(self._item(depth))
-        return tuple(items)
+def parse_target(text: str) -> Target:
+    """Return what a parameter's name names, such as ``directors.films.data->>a``.
 
-    def _item(self, depth: int) -> Item:
-        self._blanks()
-        if self.take("*"):
-            self._blanks()
-            return Star()
-        spread = self.take("...")
-        if not spread and self.take("count()"):
-            return Field("", aggregate="count", aggregate_cast=self._cast())
-        alias, name = None, self._name()
-        if self._alias_follows():
-            alias = name
-            if self.take("count()"):
-                return Field("", alias, aggregate="count", aggregate_cast=self._cast())
-            name = self._name()
-        hints = []
-        while self.take("!"):
-            hints.append(self._name())
-        if self.take("("):
-            return self._embed(name, alias, tuple(hints), spread, depth)
-        if spread or hints:
-            raise self._error('"(" and what to select of the resource')
-        return self._field(name, alias)
+    :raises ApiError: PGRST100 (400) with the column at which the name cannot be understood.
+    """
+    reader = Reader(text)
+    try:
+        names = _way(reader)
+        path = json_path(reader)
+        reader.need_end()
+    except Mismatch:
+        raise reader.error(f"tree path ({text})") from None
+    return Target(names[:-1], names[-1], path)
 
-    def _alias_follows(self) -> bool:
-        return not self._text.startswith("::", self._at) and self.take(":")
 
-    def _embed(self, name: str, alias: str | None, hints: tuple[str, ...], spread: bool, depth: int) -> Embed:
-        if depth >= DEEPEST:
-            raise self._error(f"an embedding at most {DEEPEST} resources deep")
-        items = self.items(depth + 1)
-        if not self.take(")"):
-            raise self._error('a comma or ")"')
-        self._blanks()
-        return Embed(name, items, alias, hints, spread)
+def parse_way(text: str, what: str = "tree path") -> tuple[str, ...]:
+    """Return the names of a parameter's name without a field, such as ``directors.not.or``.
 
-    def _field(self, name: str, alias: str | None) -> Field:
-        path, cast = self._path(), self._cast()
-        aggregate = aggregate_cast = None
-        if self.take("."):
-            aggregate = self._name()
-            if not self.take("()"):
-                raise self._error('"()" behind the name of an aggregate')
-            aggregate_cast = self._cast()
-        return Field(name, alias, path, cast, aggregate, aggregate_cast)
+    :raises ApiError: PGRST100 (400) with the column at which the name cannot be understood.
+    """
+    reader = Reader(text)
+    try:
+        names = _way(reader)
+        reader.need_end()
+    except Mismatch:
+        raise reader.error(f"{what} ({text})") from None
+    return names
 
-    def _path(self) -> tuple[Step, ...]:
-        steps = []
-        while self.take("->"):
-            as_text = self.take(">")
-            sign = "-" if self.take("-") else ""
-            steps.append(Step(sign + self._name(), as_text))
-        return tuple(steps)
 
-    def _cast(self) -> str | None:
-        return self._name() if self.take("::") else None
+def _way(reader: Reader) -> tuple[str, ...]:
+    names = [reader.name()]
+    while reader.token(".", _DELIMITER):
+        names.append(reader.name())
+    return tuple(names)
 
-    # ------------------------------------------------------------ order
 
-    def term(self) -> Term:
-        """Read one term of an order."""
-        self._blanks()
-        name, relation = self._name(), None
-        if self.take("("):
-            relation, name = name, self._name()
-        path = self._path()
-        if relation is not None and not self.take(")"):
-            raise self._error('")"')
-        descending = nulls_first = None
-        if self.take("."):
-            word = self._word((*_DIRECTIONS, *_NULLS))
-            if word in _DIRECTIONS:
-                descending = _DIRECTIONS[word]
-                word = self._word(tuple(_NULLS)) if self.take(".") else ""
-            nulls_first = _NULLS.get(word)
-        return Term(name, path, relation, descending, nulls_first)
+# ---------------------------------------------------------------- select
 
-    def _word(self, known: tuple[str, ...]) -> str:
-        """Read one of the known words."""
-        rest = self._text[self._at :].partition(",")[0].partition(".")[0].rstrip(" ")
-        if rest not in known:
-            raise self._error(" or ".join(known))
-        self._at += len(rest)
-        self._blanks()
-        return rest
 
-    # ------------------------------------------------------------ ground
+def _items(reader: Reader, depth: int) -> tuple[Item, ...]:
+    """Read items up to the end or a closing parenthesis."""
+    start = reader.at
+    reader.blanks()
+    if reader.at == len(reader.text) or reader.text.startswith(")", reader.at):
+        reader.at = start
+        return ()
+    items = [_item(reader, depth)]
+    while reader.lexeme(","):
+        items.append(_item(reader, depth))
+    return tuple(items)
 
-    def take(self, token: str) -> bool:
-        """Step over the token when it is next."""
-        found = self._text.startswith(token, self._at)
-        if found:
-            self._at += len(token)
-        return found
 
-    def end(self, expected: str) -> None:
-        """Fail unless everything was read."""
-        if self._at < len(self._text):
-            raise self._error(expected)
+def _item(reader: Reader, depth: int) -> Item:
+    reader.blanks()
+    if reader.token("..."):
+        embed = _embed(reader, None, reader.name(), depth, spread=True)
+        if embed is None:
+            raise Mismatch
+        return embed
+    if reader.text.startswith("*", reader.at):
+        reader.at += 1
+        reader.blanks()
+        reader.need_end(")", ",")
+        return Star()
+    alias, name = None, reader.name()
+    if _takes_colon(reader):
+        alias, name = name, reader.name()
+    if name == "count" and reader.token("()"):
+        return _counted(reader, alias)
+    embed = _embed(reader, alias, name, depth)
+    return embed or _field(reader, alias, name)
 
-    def _blanks(self) -> None:
-        while self._text.startswith(" ", self._at):
-            self._at += 1
 
-    def _name(self) -> str:
-        if self.take('"'):
-            return self._quoted()
-        start = self._at
-        while self._at < len(self._text) and self._is_in_name(self._text[self._at]):
-            self._at += 1
-        name = self._text[start : self._at].strip()
-        if not name:
-            raise self._error(_NAME)
-        return name
+def _takes_colon(reader: Reader) -> bool:
+    return not reader.text.startswith("::", reader.at) and _takes(reader, ":")
 
-    def _is_in_name(self, character: str) -> bool:
-        if character == "-":
-            return not self._text.startswith("->", self._at)
-        return character.isalnum() or character in "_$ "
 
-    def _quoted(self) -> str:
-        characters = []
-        while not self.take('"'):
-            self.take("\\")
-            if self._at == len(self._text):
-                raise self._error("a closing double quote")
-            characters.append(self._text[self._at])
-            self._at += 1
-        self._blanks()
-        return "".join(characters)
+def _takes(reader: Reader, token: str) -> bool:
+    """Step over a token that nobody is told to expect."""
+    found = reader.text.startswith(token, reader.at)
+    if found:
+        reader.at += len(token)
+    return found
 
-    def _error(self, expected: str) -> ApiError:
-        found = f'"{self._text[self._at]}"' if self._at < len(self._text) else "the end"
-        return ApiError(
-            400,
-            "PGRST100",
-            f'"failed to parse {self._parameter} parameter ({self._text})" (line 1, column {self._at + 1})',
-            details=f"unexpected {found}, expecting {expected}",
-        )
+
+def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: bool = False) -> Embed | None:
+    """Read the rest of an embedded resource; None when what follows the name is not one."""
+    start, record = reader.at, reader.record
+    hint, inner = None, False
+    for _ in range(2):
+        if not _takes(reader, "!"):
+            break
+        word = reader.name()
+        inner = inner or word == "inner"
+        hint = hint if word in ("inner", "left") else hint or word
+    if not reader.token("("):
+        if not spread:
+            reader.at, reader.record = start, record
+        return None
+    if depth >= DEEPEST:
+        raise reader.fail(f"at most {DEEPEST} resources within each other")
+    items = _items(reader, depth + 1)
+    reader.need(")")
+    reader.blanks()
+    reader.need_end(")", ",")
+    return Embed(name, items, alias, hint, inner, spread)
+
+
+def _counted(reader: Reader, alias: str | None) -> Field:
+    cast = reader.word() if reader.token("::") else None
+    reader.blanks()
+    reader.need_end(")", ",")
+    return Field("", alias, aggregate="count", aggregate_cast=cast)
+
+
+def _field(reader: Reader, alias: str | None, name: str) -> Field:
+    path = json_path(reader)
+    reader.blanks()
+    cast = reader.word() if reader.token("::") else None
+    aggregate = aggregate_cast = None
+    if reader.token("."):
+        aggregate = _one_of(reader, AGGREGATES)
+        reader.need("()")
+        aggregate_cast = reader.word() if reader.token("::") else None
+    reader.blanks()
+    reader.need_end(")", ",")
+    return Field(name, alias, path, cast, aggregate, aggregate_cast)
+
+
+def _one_of(reader: Reader, words: tuple[str, ...]) -> str:
+    for word in words:
+        if reader.token(word):
+            return word
+    raise Mismatch
+
+
+def json_path(reader: Reader) -> Path:
+    """Read steps into a JSON value, none if there are none."""
+    steps: list[Step] = []
+    while True:
+        as_text = reader.token("->>")
+        if not as_text and not reader.token("->"):
+            return tuple(steps)
+        steps.append(_step(reader, as_text))
+
+
+def _step(reader: Reader, as_text: bool) -> Step:
+    if reader.text.startswith('"', reader.at):
+        return Step(reader.quoted(), as_text)
+    place = _PLACE.match(reader.text, reader.at)
+    found = place or _KEY.match(reader.text, reader.at)
+    if found is None or not found[0].strip():
+        digits = _DIGITS.match(reader.text, reader.at)
+        if digits is not None and digits[0]:
+            raise reader.fail("digit", digits.end())
+        raise reader.fail(_KEY_EXPECTED)
+    reader.at = found.end()
+    if place is None:
+        reader.missed(_KEY_EXPECTED)
+    return Step(found[0].strip(), as_text, place is not None)
+
+
+# ---------------------------------------------------------------- order
+
+
+def _term(reader: Reader) -> Term:
+    reader.blanks()
+    name, relation = reader.name(), None
+    start, record = reader.at, reader.record
+    if _takes(reader, "("):
+        relation, name = name, reader.name()
+    path = json_path(reader)
+    if relation is not None and not reader.token(")"):
+        # No order by a relation: then the parenthesis is what nobody expected.
+        reader.at, reader.record = start, record
+        relation, path = None, json_path(reader)
+    reader.blanks()
+    descending = nulls_first = None
+    if reader.token(".", _DELIMITER):
+        word = _one_of(reader, (*_DIRECTIONS, *_NULLS))
+        if word in _DIRECTIONS:
+            descending = _DIRECTIONS[word]
+            word = _one_of(reader, tuple(_NULLS)) if reader.token(".", _DELIMITER) else ""
+        nulls_first = _NULLS.get(word)
+    reader.blanks()
+    reader.need_end(",")
+    return Term(name, path, relation, descending, nulls_first)

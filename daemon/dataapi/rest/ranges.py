@@ -40,22 +40,20 @@ class Window:
         return Window(most, self.offset)
 
 
-def count_of(text: str, parameter: str) -> int:
+def count_of(text: str, parameter: str) -> int | None:
     """Return the value of a ``limit`` or ``offset`` parameter; one beyond any table is as good as any.
 
-    :raises ApiError: PGRST100 (400) for what is no whole number, PGRST103 (416) for a negative one.
+    What is no whole number is as if absent, as PostgREST has it.
+
+    :raises ApiError: PGRST103 (416), the number is negative.
     """
-    if not _NUMBER.fullmatch(text):
-        raise ApiError(
-            400,
-            "PGRST100",
-            f'"failed to parse {parameter} parameter ({text})" (line 1, column 1)',
-            details="expecting a whole number",
-        )
-    if text.startswith("-"):
+    digits = text.strip()
+    if not _NUMBER.fullmatch(digits):
+        return None
+    if digits.startswith("-"):
         word = "Offset" if parameter.endswith("offset") else "Limit"
         raise unsatisfiable(f"{word} should be greater than or equal to zero.")
-    return MOST if len(text) > 18 else int(text)
+    return MOST if len(digits) > 18 else int(digits)
 
 
 def window_of_header(text: str | None) -> Window:

@@ -1,147 +1,164 @@
-"""A read as the request says it: the table, what to select, in which order and how much; pure."""
+"""Reads of tables, planned: what the request asks of which rows, in which form; pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
+from dataapi.catalog.model import Catalog, Table
 from dataapi.errors import ApiError
-from dataapi.query.answers import Answered
-from dataapi.rest import media, preferences
-from dataapi.rest.compiler import compile_read
-from dataapi.rest.context import Context, Planned, bind
-from dataapi.rest.ranges import Window, content_range, count_of, status_of, window_of_header
+from dataapi.query.algebra import Parameter
+from dataapi.query.answers import Answered, Form, Total, compile_answer, compile_lines, csv_header
+from dataapi.query.sql import Compiled, compile_matching
+from dataapi.rest.context import Context, Planned, Streamed, bind
+from dataapi.rest.fields import Constant
+from dataapi.rest.handlers import as_bytes, negotiated
+from dataapi.rest.media import Kind, Media
+from dataapi.rest.preferences import Action, Count, applied
+from dataapi.rest.ranges import content_range, status_of
+from dataapi.rest.relations import Relation
 from dataapi.rest.reply import make_reply
-from dataapi.rest.shape import Shape
-from dataapi.rest.unsupported import unsupported
-from dataapi.web import querystring
-from dataapi.web.messages import Reply, Request
-
-LONGEST_REMEMBERED = 1000
-"""Characters of a request that is remembered once it was understood: clients repeat themselves."""
-
-Windows = tuple[tuple[str, Window], ...]
-"""Windows by the resource they are for: "" for the table, else the path of an embedded one."""
+from dataapi.rest.selection import Selecting, Selection, Values, parse
+from dataapi.web.messages import Reply
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One read.
+class Shape:
+    """What of a read decides its statements.
 
-    :ivar windows: the stretch of rows asked for, by resource.
-    :ivar single: the answer is one object and not an array.
-    :ivar applied: the preferences that are followed, for ``Preference-Applied``.
+    :ivar head: whether no body is wanted.
     """
 
-    shape: Shape
-    windows: Windows
-    single: bool
-    applied: str
+    schema: str
+    table: str
+    selection: Selection
+    media: Media
+    count: Count | None
+    head: bool
 
 
-_ALLOW = ("Allow", "OPTIONS, GET, HEAD")
-
-
-def plan(context: Context) -> Planned | Reply:
+def plan(context: Context) -> Planned | Streamed | Reply:
     """Plan a read of a table, or answer what may be done with the table."""
+    table = context.role.tables.find(context.schema, context.target)
     if context.request.method == "OPTIONS":
-        context.role.tables.find(context.schema, context.target)
-        return Reply(200, (_ALLOW,), b"")
+        return Reply(200, (("Allow", allowed(context.catalog, table)),), b"")
+    head = context.request.method == "HEAD"
+    # As HTTP demands, ranges are for GET alone.
+    selection, values = parse(context.request.query, None if head else context.request.headers.get("range"))
+    whole = selection.select in (None, "*")
+    media = negotiated(context, table, whole=whole, lines=True)
+    count = context.preferences.count
+    if media.explain is None and (media.kind is Kind.LINES or _streams(context, selection, media)):
+        return _streamed(context, table, selection, media, values)
+    shape = Shape(context.schema, context.target, selection, media, count, head)
+    compiled = context.role.plan(shape, selection.size, lambda: _compile(context, table, shape))
+    statements = [bind(each, values) for each in compiled]
+    return Planned(
+        (statements[0],),
+        True,
+        lambda row: _finish(context, media, values.offset, row),
+        estimated=statements[1] if len(statements) > 1 else None,
+        estimated_beyond=context.project.db_max_rows,
+        media=media,
+    )
+
+
+def _compile(context: Context, table: Table, shape: Shape) -> tuple[Compiled, ...]:
     most = context.project.db_max_rows
-    asked = read(context.request, context.schema, context.target, most)
-    shape = asked.shape
-    size = len(shape.select) + sum(len(order) for _, order in shape.orders)
-    compiled = context.role.plan(shape, size, lambda: (compile_read(context.role.tables, shape, most),))
-    statements = tuple(bind(each, dict(asked.windows)) for each in compiled)
-    return Planned(statements, True, lambda row: _finish(context, asked, row))
+    selecting = _selecting(context, shape.selection)
+    relation = Relation.of(table)
+    record, rows = selecting.record(relation), selecting.rows(relation)
+    body = Form.NONE if shape.head and shape.media.explain is None else shape.media.body(table)
+    total, bound = Total.NONE, None
+    if shape.count is Count.EXACT or (shape.count is Count.ESTIMATED and most is None):
+        total = Total.EXACT
+    elif shape.count is Count.ESTIMATED:
+        total, bound = Total.BOUNDED, Parameter(Constant(str(most)), "bigint")
+    answer = compile_answer(rows, record, body, total, bound)
+    estimates = shape.count is not None and total is not Total.EXACT
+    return (answer, compile_matching(rows)) if estimates else (answer,)
 
 
-def _finish(context: Context, asked: Reading, row: Answered) -> Reply:
-    offset = asked.windows[0][1].offset
+def _selecting(context: Context, selection: Selection) -> Selecting:
+    project = context.project
+    return Selecting(
+        context.role.tables, selection, project.db_max_rows, aggregates=project.db_aggregates_enabled
+    )
+
+
+def _finish(context: Context, media: Media, offset: int, row: Answered) -> Reply:
     status = status_of(offset, row.count, row.total)
-    body = row.body or b""
-    if asked.single:
+    body = as_bytes(media, row.body)
+    if media.single:
         if row.count != 1:
-            raise ApiError(
-                406,
-                "PGRST116",
-                "Cannot coerce the result to a single JSON object",
-                details=f"The result contains {row.count} rows",
-            )
+            raise not_single(row.count)
         body = body[1:-1]  # without the array's brackets
     return make_reply(
         context,
         row,
         status,
-        media.OBJECT if asked.single else media.JSON,
+        media.content_type,
         ("Content-Range", content_range(offset, row.count, row.total)),
-        applied=asked.applied,
+        applied=applied(context.preferences, Action.READ),
         body=body,
     )
 
 
-def read(request: Request, schema: str, table: str, most: int | None) -> Reading:
-    """Return the read that a request asks for.
-
-    :param most: the most rows that any resource gives (``db-max-rows``).
-    :raises ApiError: what cannot be understood, or is not available.
-    """
-    header = request.headers.get
-    place = (schema, table, request.query)
-    wishes = (header("range"), header("prefer"), header("accept"))
-    size = len(request.query) + sum(len(wish) for wish in wishes if wish)
-    understand = _remembered if size <= LONGEST_REMEMBERED else _read
-    return understand(*place, *wishes, most)
-
-
-def _read(
-    schema: str,
-    table: str,
-    query: str,
-    header_range: str | None,
-    prefer: str | None,
-    accept: str | None,
-    most: int | None,
-) -> Reading:
-    select, orders, windows = _parameters(query)
-    top = windows.pop("", Window()).within(window_of_header(header_range))
-    asked = {"": top.capped(most), **{path: window.capped(most) for path, window in windows.items()}}
-    preferred = preferences.read(prefer)
-    shape = Shape(
-        schema,
-        table,
-        select,
-        tuple(orders.items()),
-        tuple(path for path, window in asked.items() if window.limit is not None),
-        tuple(path for path, window in asked.items() if window.offset),
-        preferred.count is preferences.Count.EXACT,
+def not_single(rows: int) -> ApiError:
+    """Return the error of an answer that is not exactly one object."""
+    return ApiError(
+        406,
+        "PGRST116",
+        "Cannot coerce the result to a single JSON object",
+        details=f"The result contains {rows} rows",
     )
-    applied = [part.strip() for part in prefer.split(",")] if prefer else []
-    kept = [part for part in applied if part in ("count=exact", "handling=strict", "handling=lenient")]
-    return Reading(shape, tuple(asked.items()), media.wants_object(accept), ", ".join(kept))
 
 
-_remembered = lru_cache(maxsize=1024)(_read)
+# ---------------------------------------------------------------- streams
 
 
-def _parameters(query: str) -> tuple[str, dict[str, str], dict[str, Window]]:
-    """Return what to select, the orders, and the windows of the query string."""
-    select, orders, limits, offsets = None, dict[str, str](), dict[str, int](), dict[str, int]()
-    for name, value in querystring.pairs(query):
-        path, _, word = name.rpartition(".")
-        if name == "select" and select is None:
-            select = value
-        elif word == "order" and path not in orders:
-            orders[path] = value
-        elif word == "limit" and path not in limits:
-            limits[path] = count_of(value, name)
-        elif word == "offset" and path not in offsets:
-            offsets[path] = count_of(value, name)
-        elif word in ("select", "order", "limit", "offset"):
-            raise ApiError(400, "PGRST100", f'The parameter "{name}" cannot be given twice')
-        else:
-            raise unsupported(f'Filters are not available yet: the parameter "{name}".')
-    windows = {
-        path: Window(limits.get(path), offsets.get(path, 0)) for path in dict.fromkeys((*limits, *offsets))
-    }
-    return "*" if select is None else select, orders, windows
+def _streams(context: Context, selection: Selection, media: Media) -> bool:
+    """Whether CSV is sent while the rows come: when nothing bounds how many there are."""
+    bounded = "" in selection.limited or context.project.db_max_rows is not None
+    return media.kind is Kind.CSV and not bounded and context.preferences.count is None
+
+
+def _streamed(context: Context, table: Table, selection: Selection, media: Media, values: Values) -> Streamed:
+    relation = Relation.of(table)
+    selecting = _selecting(context, selection)
+    record = selecting.record(relation)
+    form = Form.CSV if media.kind is Kind.CSV else Form.ARRAY
+
+    def compile_() -> tuple[Compiled, ...]:
+        return (compile_lines(selecting.rows(relation), record, form),)
+
+    shape = (context.schema, context.target, selection, form)
+    [compiled] = context.role.plan(shape, selection.size, compile_)
+    head = make_reply(
+        context,
+        Answered(None, 0, None, None, None),
+        200,
+        media.content_type,
+        applied=applied(context.preferences, Action.READ),
+    )
+    prefix = csv_header(record, _name).encode() if form is Form.CSV else b""
+    return Streamed(bind(compiled, values), head, prefix)
+
+
+def _name(key: Parameter) -> str:
+    """Return the name that a client gave to a member."""
+    assert isinstance(key.source, Constant), "members are named by texts of the shape"
+    return key.source.text
+
+
+# ---------------------------------------------------------------- methods
+
+
+def allowed(catalog: Catalog, table: Table) -> str:
+    """Return the value of ``Allow``: what can be done with a table, whatever the role may."""
+    methods = ["OPTIONS", "GET", "HEAD"]
+    if table.insertable:
+        methods.append("POST")
+        if table.updatable and catalog.row_key(table):
+            methods.append("PUT")
+    methods += ["PATCH"] * table.updatable + ["DELETE"] * table.deletable
+    return ",".join(methods)

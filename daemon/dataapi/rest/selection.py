@@ -1,51 +1,42 @@
 """What a query string asks of rows: its shape, which decides the statement, apart from its values; pure.
 
-``parse`` takes a query string apart without asking any catalog.  ``Selecting`` turns its shape into the
+``parse`` takes a query string apart without asking any catalog.  ``Selecting`` turns the shape into the
 algebra for one role: reading puts a table under it, calling a function, and writing shows changed rows by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
-from dataapi.catalog.model import Table
-from dataapi.query.algebra import Call, Condition, OrderTerm, Rows
-from dataapi.query.results import Record
-from dataapi.rest.tables import ReadableTables
+from dataapi.rest.filters import has_operator, read_filter, read_logic
+from dataapi.rest.grammar import parse_target
+from dataapi.rest.ranges import Window, count_of, window_of_header
+from dataapi.rest.relations import Cell, Relation
+from dataapi.rest.selecting import Selecting
+from dataapi.rest.syntax import Operation, Tree
+from dataapi.web import querystring
 
+__all__ = [
+    "Cell",
+    "HasLifted",
+    "Relation",
+    "Selecting",
+    "Selection",
+    "Values",
+    "has_operator",
+    "parse",
+    "parse_pairs",
+]
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A column of a relation.
+LONGEST_REMEMBERED = 1000
+"""Characters of a query string that is remembered once it was understood: clients repeat themselves."""
 
-    :ivar type: the type's oid.
-    """
-
-    type: int
-    nullable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """What rows are of.
-
-    :ivar schema, name: as errors and relationships name it.
-    :ivar table: the table whose rows they are; None for a function's own result columns.
-    :ivar columns: by name, in order; None while they are not known (``record``).
-    """
-
-    schema: str
-    name: str
-    table: Table | None
-    columns: Mapping[str, Cell] | None
-
-    @classmethod
-    def of(cls, table: Table) -> Relation:
-        """Return the relation of a table."""
-        columns = {column.name: Cell(column.type, column.nullable) for column in table.columns}
-        return cls(table.schema, table.name, table, columns)
+_ASIDE = frozenset({"columns", "on_conflict"})
+_EMBEDDABLE = frozenset({"order", "limit", "offset", "and", "or"})
+_EQUAL = Operation("eq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +44,37 @@ class Selection:
     """What of a query string decides the statement; hashable, to be part of a plan's shape.
 
     :ivar select: the ``select`` parameter, None when there is none.
+    :ivar filters: names of parameters, with what they do with their values.
+    :ivar logic: ways to embedded resources, with the tree that holds there.
+    :ivar orders: names of parameters, such as ``directors.order``, with their values.
+    :ivar limited, moved: names without the last word of those that have a limit, and an offset.
     :ivar size: characters of it all, for ``RoleView.plan``.
     """
 
     select: str | None
-    size: int
+    filters: tuple[tuple[str, Operation], ...]
+    logic: tuple[tuple[tuple[str, ...], Tree], ...]
+    orders: tuple[tuple[str, str], ...]
+    limited: tuple[str, ...]
+    moved: tuple[str, ...]
+    size: int = field(compare=False)
 
-    def equalities(self, values: Values) -> Mapping[str, str] | None:
+    def equalities(self, values: HasLifted) -> Mapping[str, str] | None:
         """Return the value of each column when all filters are plain ``column=eq.value``, else None."""
-        raise NotImplementedError
+        if self.logic or any(operation != _EQUAL for _, operation in self.filters):
+            return None
+        targets = [parse_target(name) for name, _ in self.filters]
+        names = [target.name for target in targets]
+        if len(set(names)) < len(names) or any(target.way or target.path for target in targets):
+            return None
+        return dict(zip(names, values.lifted, strict=False))
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
     """The values of a selection, in the places that its sources know.
 
+    :ivar lifted: of the filters, the logic trees, the limits and the offsets, in this order.
     :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
     """
 
@@ -76,7 +83,7 @@ class Values:
 
 
 class HasLifted(Protocol):
-    """What ``bind`` of this module's sources takes: ``Values``, or an own class with its ``lifted``."""
+    """What ``bind`` of a selection's sources takes: ``Values``, or another class with its ``lifted``."""
 
     @property
     def lifted(self) -> tuple[str, ...]:
@@ -84,54 +91,92 @@ class HasLifted(Protocol):
 
 
 def parse(query: str, header_range: str | None = None) -> tuple[Selection, Values]:
-    """Take a raw query string apart; ``columns`` and ``on_conflict`` are left aside, repeats are remembered."""
-    raise NotImplementedError
+    """Take a raw query string apart; ``columns`` and ``on_conflict`` are left aside.
+
+    :param header_range: the ``Range`` header of a GET.
+    :raises ApiError: PGRST100 (400) for what cannot be understood, PGRST103 (416) for impossible ranges.
+    """
+    size = len(query) + len(header_range or "")
+    return _remembered(query, header_range) if size <= LONGEST_REMEMBERED else _parse(query, header_range)
+
+
+def _parse(query: str, header_range: str | None) -> tuple[Selection, Values]:
+    return parse_pairs(querystring.pairs(query), header_range)
+
+
+_remembered = lru_cache(maxsize=1024)(_parse)
 
 
 def parse_pairs(
     pairs: Iterable[tuple[str, str]], header_range: str | None = None
 ) -> tuple[Selection, Values]:
     """Take decoded parameters apart as ``parse`` does, such as those of a call that are no arguments."""
-    raise NotImplementedError
+    gathering = _Gathering()
+    for name, value in pairs:
+        gathering.take(name, value)
+    return gathering.result(window_of_header(header_range))
 
 
-def has_operator(value: str) -> bool:
-    """Whether a parameter's value begins with an operator, so that it is a filter and no argument."""
-    raise NotImplementedError
+class _Gathering:
+    """The parameters of one request, as they come."""
 
+    def __init__(self) -> None:
+        self._select: str | None = None
+        self._filters: list[tuple[str, Operation]] = []
+        self._filter_values: list[str] = []
+        self._logic: list[tuple[tuple[str, ...], Tree]] = []
+        self._logic_values: list[str] = []
+        self._orders: dict[str, str] = {}
+        self._limits: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
+        self._size = 0
 
-class Selecting:
-    """Makes the algebra of one selection, keeping account of which parts of it found their resource.
+    def take(self, name: str, value: str) -> None:
+        """Take a parameter; of those that can stand only once, the first counts."""
+        if name == "select":
+            self._select = value if self._select is None else self._select
+            self._size += len(value)
+        elif name not in _ASIDE:
+            way, _, word = name.rpartition(".")
+            if word in _EMBEDDABLE:
+                self._size += len(name) + len(value)
+                self._take_embeddable(name, way, word, value)
+            else:
+                operation, values = read_filter(value)
+                self._filters.append((name, operation))
+                self._filter_values += values
+                self._size += len(name) + 10
 
-    :param most: the most rows that any resource gives (``db-max-rows``); a table's directive may say less.
-    :param aggregates: whether aggregate functions may be used (``db-aggregates-enabled``).
-    """
+    def _take_embeddable(self, name: str, way: str, word: str, value: str) -> None:
+        if word == "order":
+            self._orders.setdefault(name, value)
+        elif word in ("and", "or"):
+            names, tree, values = read_logic(name, value)
+            self._logic.append((names, tree))
+            self._logic_values += values
+        else:
+            count = count_of(value, name)
+            if count is not None:
+                (self._limits if word == "limit" else self._offsets).setdefault(way, count)
 
-    def __init__(
-        self, tables: ReadableTables, selection: Selection, most: int | None, *, aggregates: bool = False
-    ) -> None:
-        raise NotImplementedError
-
-    def record(self, relation: Relation) -> Record:
-        """Return what is shown of a row."""
-        raise NotImplementedError
-
-    def rows(self, relation: Relation, call: Call | None = None) -> Rows:
-        """Return the rows that match, in their order and window, of a table or of a call."""
-        raise NotImplementedError
-
-    def where(self, relation: Relation) -> Condition | None:
-        """Return the filters on the relation's own columns, as changes take them."""
-        raise NotImplementedError
-
-    def required(self, relation: Relation) -> Condition | None:
-        """Return what inner and null-filtered embedded resources demand of a row."""
-        raise NotImplementedError
-
-    def order(self, relation: Relation) -> tuple[OrderTerm, ...]:
-        """Return the order of the rows."""
-        raise NotImplementedError
-
-    def check_used(self) -> None:
-        """Refuse parameters for resources that were not embedded (PGRST108); call it last."""
-        raise NotImplementedError
+    def result(self, header: Window) -> tuple[Selection, Values]:
+        """Return the shape and the values, within the window that the ``Range`` header asks for."""
+        limits, offsets = self._limits, self._offsets
+        top = Window(limits.get(""), offsets.get("", 0)).within(header)
+        if top.limit is not None:
+            limits[""] = top.limit
+        if top.offset or "" in offsets:
+            offsets[""] = top.offset
+        lifted = [*self._filter_values, *self._logic_values]
+        lifted += [str(limit) for limit in limits.values()]
+        lifted += [str(offset) for offset in offsets.values()]
+        selection = Selection(
+            self._select,
+            tuple(self._filters),
+            tuple(self._logic),
+            tuple(self._orders.items()),
+            tuple(limits),
+            tuple(offsets),
+            self._size,
+        )
+        return selection, Values(tuple(lifted), top.offset)

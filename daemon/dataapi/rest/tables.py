@@ -1,23 +1,25 @@
-"""The tables that a role may read, by name, and the ways between them."""
+"""The tables that a role may see, by name, and what can be embedded in each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import cast
 
-from dataapi.catalog.model import Catalog, Table
+from dataapi.catalog.model import Catalog, Function, Table
 from dataapi.catalog.privileges import Privileges
-from dataapi.catalog.relationships import Relationship, Relationships
 from dataapi.errors import ApiError
+from dataapi.rest.relations import Relation
 from dataapi.rest.syntax import Embed
-from dataapi.rest.unsupported import unsupported
+from dataapi.rest.types import Types
+from dataapi.rest.ways import Way, Ways
 
 MOST_FOR_HINTS = 200
-"""Among more tables than these no similar name is looked for: it would take several milliseconds."""
+"""Among more names than these no similar one is looked for: it would take several milliseconds."""
 LONGEST_NAME = 63
 """PostgreSQL's limit."""
 
-_JOINS = frozenset({"inner", "left"})
+_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 class Tables:
@@ -25,26 +27,29 @@ class Tables:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.relationships = Relationships(catalog)
+        self.ways = Ways(catalog)
+        self.types = Types(catalog)
         self.by_name: Mapping[tuple[str, str], Table] = {
             (table.schema, table.name): table for table in catalog.tables.values()
         }
 
 
 class ReadableTables:
-    """What of a catalog one role may read; what it may not is as if it were not there."""
+    """What of a catalog one role may see; what it has no privilege on is as if it were not there."""
 
     def __init__(self, tables: Tables, role: str) -> None:
         self._tables = tables
+        self.catalog = tables.catalog
+        self.types = tables.types
         self._privileges = Privileges(tables.catalog, role)
 
     def find(self, schema: str, name: str) -> Table:
         """Return a table.
 
-        :raises ApiError: PGRST205 (404), there is none of that name or the role may not read it.
+        :raises ApiError: PGRST205 (404), there is none of that name or the role may do nothing with it.
         """
         table = self._tables.by_name.get((schema, name))
-        if table is not None and self._may_read(table):
+        if table is not None and self._may_see(table):
             return table
         raise ApiError(
             404,
@@ -53,86 +58,86 @@ class ReadableTables:
             hint=self._hint(schema, name),
         )
 
-    def _may_read(self, table: Table) -> bool:
-        return self._privileges.can_use_schema(table.schema) and self._privileges.can(table, "SELECT")
+    def _may_see(self, table: Table) -> bool:
+        return self._privileges.can_use_schema(table.schema) and any(
+            self._privileges.can(table, privilege) for privilege in _PRIVILEGES
+        )
 
     def _hint(self, schema: str, name: str) -> str | None:
-        if len(self._tables.by_name) > MOST_FOR_HINTS or len(name) > LONGEST_NAME:
+        known = self._tables.by_name
+        if len(known) > MOST_FOR_HINTS:
             return None
-        names = [
-            known for (place, known), table in self._tables.by_name.items()
-            if place == schema and self._may_read(table)
-        ]  # fmt: skip
-        close = get_close_matches(name, names, n=1)
-        return f"Perhaps you meant the table '{schema}.{close[0]}'" if close else None
+        names = [at for (place, at), table in known.items() if place == schema and self._may_see(table)]
+        close = similar(name, names)
+        return f"Perhaps you meant the table '{schema}.{close}'" if close else None
 
-    def relationship(self, table: Table, embed: Embed) -> tuple[Relationship, Table]:
-        """Return the relationship that an embedded resource names, and the table that it leads to.
+    # ------------------------------------------------------------ ways
 
-        :raises ApiError: PGRST200 (400) for none, PGRST201 (300) for several, PGRST127 for one that is
-            not available.
+    def way(self, relation: Relation, embed: Embed) -> Way:
+        """Return the way to an embedded resource.
+
+        :raises ApiError: PGRST200 (400) for none, PGRST201 (300) for several.
         """
-        known = self._readable(table)
-        found = [(way, target) for way, target in known if _is_named(way, target, embed)]
+        ways = self._ways(relation)
+        found = self._tables.ways.meant(ways, embed.name, embed.hint)
         if len(found) == 1:
             return found[0]
         if found:
-            raise _ambiguous(table, embed, found)
-        if self._has_junction(table, embed.name):
-            raise unsupported(f"Embedding '{embed.name}' by a table in between is not available yet.")
+            raise _ambiguous(relation, embed, found)
+        using = f" using the hint '{embed.hint}'" if embed.hint else ""
         raise ApiError(
             400,
             "PGRST200",
-            f"Could not find a relationship between '{table.name}' and '{embed.name}' in the schema cache",
-            details=f"Searched for a foreign key relationship between '{table.name}' and '{embed.name}'"
-            f" in the schema '{table.schema}', but no matches were found.",
+            f"Could not find a relationship between '{relation.name}' and '{embed.name}' in the schema cache",
+            details=f"Searched for a foreign key relationship between '{relation.name}' and '{embed.name}'"
+            f"{using} in the schema '{relation.schema}', but no matches were found.",
+            hint=_hint_of_ways(embed.name, ways),
         )
 
-    def _readable(self, table: Table) -> list[tuple[Relationship, Table]]:
-        ways = [
-            (way, self._tables.catalog.tables[way.target]) for way in self._tables.relationships.of(table.oid)
-        ]
+    def _ways(self, relation: Relation) -> list[Way]:
+        if relation.table is None:
+            return []
         return [
-            (way, target) for way, target in ways if target.schema == table.schema and self._may_read(target)
+            way
+            for way in self._tables.ways.of(relation.table)
+            if (way.function is not None or way.target.schema == relation.schema)
+            and self._may_see(way.target)
+            and (way.through is None or self._may_see(way.through.table))
         ]
 
-    def _has_junction(self, table: Table, name: str) -> bool:
-        return any(
-            onward.outgoing and target.name == name
-            for way, middle in self._readable(table)
-            if not way.outgoing
-            for onward, target in self._readable(middle)
-        )
+    def computed(self, relation: Relation, name: str) -> Function | None:
+        """Return the function that is a computed field of a relation."""
+        if relation.table is None:
+            return None
+        for function in self._tables.ways.functions_of(relation.table):
+            if function.name == name and not function.returns_set:
+                return function
+        return None
 
 
-def _is_named(way: Relationship, target: Table, embed: Embed) -> bool:
-    """Whether the name is the relationship's table, constraint or column, and the hints fit too."""
-    key = way.foreign_key
-    column = way.pairs[0][0] if len(way.pairs) == 1 else None
-    by_key = way.outgoing and embed.name in (key.name, column)
-    if embed.name != target.name and not by_key:
-        return False
-    hints = [hint for hint in embed.hints if hint not in _JOINS]
-    if way.table == way.target:  # both sides have the same columns: the hint is the near one
-        return all(hint in (key.name, column) for hint in hints)
-    return all(hint in (key.name, *(name for pair in way.pairs for name in pair)) for hint in hints)
+def similar(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that is most alike, None when none is alike or it would take long to find."""
+    listed = list(names)
+    if len(listed) > MOST_FOR_HINTS or len(name) > LONGEST_NAME:
+        return None
+    close = get_close_matches(name, listed, n=1)
+    return close[0] if close else None
 
 
-def _ambiguous(table: Table, embed: Embed, found: list[tuple[Relationship, Table]]) -> ApiError:
-    told = [
-        f"'{table.name}' with '{target.name}', {way.kind.value}, using {way.foreign_key.name}"
-        f"({', '.join(way.foreign_key.columns)})"
-        for way, target in found
-    ]
-    choices = [
-        f"'{embed.name}!{way.pairs[0][0] if table.oid == target.oid else way.foreign_key.name}'"
-        for way, target in found
-    ]
+def _hint_of_ways(name: str, ways: list[Way]) -> str | None:
+    targets = dict.fromkeys(way.target.name for way in ways if way.function is None)
+    close = similar(name, (target for target in targets if target != name))
+    return f"Perhaps you meant '{close}' instead of '{name}'." if close else None
+
+
+def _ambiguous(relation: Relation, embed: Embed, found: list[Way]) -> ApiError:
+    choices = ", ".join(f"'{way.target.name}!{way.hint}'" for way in found)
     return ApiError(
         300,
         "PGRST201",
-        f"Could not embed because more than one relationship was found for '{table.name}' and '{embed.name}'",
-        details="; ".join(told),
-        hint=f"Try changing '{embed.name}' to one of the following: {', '.join(choices)}. "
+        "Could not embed because more than one relationship was found for"
+        f" '{relation.name}' and '{embed.name}'",
+        details=cast("list[object]", [way.told() for way in found]),
+        hint=f"Try changing '{embed.name}' to one of the following: {choices}. "
         "Find the desired relationship in the 'details' key.",
     )

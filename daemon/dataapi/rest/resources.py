@@ -1,0 +1,137 @@
+"""The tree of resources of one request: the table or call, and what is embedded in it, with its parameters.
+
+PostgREST's rules decide which resource a parameter is for (reference/rest.md 1.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dataapi.errors import ApiError
+from dataapi.rest.grammar import parse_order, parse_select, parse_target, parse_way
+from dataapi.rest.relations import Relation
+from dataapi.rest.syntax import Embed, Item, Leaf, Star, Term, Tree
+from dataapi.rest.tables import ReadableTables
+from dataapi.rest.ways import Way
+
+if TYPE_CHECKING:
+    from dataapi.rest.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A condition on a resource, with the place of its first value."""
+
+    tree: Tree
+    place: int
+
+
+@dataclass(slots=True)
+class Resource:
+    """One resource, while its parameters are gathered.
+
+    :ivar embed, way: None for the outermost one.
+    :ivar children: one for each embedded resource among the items, in their order.
+    :ivar limit, offset: the places of the numbers, None without them.
+    """
+
+    relation: Relation
+    items: tuple[Item, ...]
+    embed: Embed | None = None
+    way: Way | None = None
+    children: list[Resource] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    order: tuple[Term, ...] = ()
+    limit: int | None = None
+    offset: int | None = None
+
+    def child(self, name: str) -> Resource | None:
+        """Return the embedded resource that answers and filters call so, by its alias if it has one."""
+        for child in self.children:
+            if child.embed is not None and child.embed.key == name:
+                return child
+        return None
+
+    def at(self, way: tuple[str, ...]) -> Resource:
+        """Return the resource at the end of a way through embedded ones.
+
+        :raises ApiError: PGRST108 (400), one of them is not embedded.
+        """
+        resource = self
+        for name in way:
+            found = [child for child in resource.children if child.embed and _called(child.embed, name)]
+            if not found:
+                raise not_embedded(name)
+            resource = found[0]
+        return resource
+
+
+def _called(embed: Embed, name: str) -> bool:
+    return name in (embed.name, embed.alias)
+
+
+def gather(tables: ReadableTables, relation: Relation, selection: Selection) -> Resource:
+    """Return the tree of a selection's resources, all its parameters where they belong.
+
+    :raises ApiError: for what cannot be understood, or is not there.
+    """
+    items = parse_select(selection.select) if selection.select is not None else (Star(),)
+    root = Resource(relation, items)
+    _embed_all(tables, root)
+    _hold(root, selection)
+    return root
+
+
+def _embed_all(tables: ReadableTables, resource: Resource) -> None:
+    for item in resource.items:
+        if isinstance(item, Embed):
+            way = tables.way(resource.relation, item)
+            child = Resource(Relation.of(way.target), item.items, item, way)
+            resource.children.append(child)
+            _embed_all(tables, child)
+
+
+def _hold(root: Resource, selection: Selection) -> None:
+    """Give each resource its parameters, with the places of their values."""
+    place = 0
+    for name, operation in selection.filters:
+        target = parse_target(name)
+        root.at(target.way).held.append(Held(Leaf(target.name, target.path, operation), place))
+        place += operation.places
+    for way, tree in selection.logic:
+        root.at(way).held.append(Held(tree, place))
+        place += places(tree)
+    for name in selection.limited:
+        root.at(parse_way(name) if name else ()).limit = place
+        place += 1
+    for name in selection.moved:
+        root.at(parse_way(name) if name else ()).offset = place
+        place += 1
+    for name, text in selection.orders:
+        root.at(parse_way(name)[:-1]).order = parse_order(text)
+
+
+def places(tree: Tree) -> int:
+    """Return how many values a tree has."""
+    return sum(leaf.operation.places for leaf in leaves(tree))
+
+
+def leaves(tree: Tree) -> Iterator[Leaf]:
+    """Yield the filters of a tree in the order of their values."""
+    if isinstance(tree, Leaf):
+        yield tree
+    else:
+        for part in tree.parts:
+            yield from leaves(part)
+
+
+def not_embedded(name: str) -> ApiError:
+    """Return the error of a parameter for a resource that is not there (PGRST108)."""
+    return ApiError(
+        400,
+        "PGRST108",
+        f"'{name}' is not an embedded resource in this request",
+        hint=f"Verify that '{name}' is included in the 'select' query parameter.",
+    )

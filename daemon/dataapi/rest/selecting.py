@@ -1,0 +1,169 @@
+"""A selection as the algebra: what is shown of which rows, for one role; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dataapi.errors import ApiError
+from dataapi.query.algebra import (
+    And,
+    Call,
+    Condition,
+    Exists,
+    Expression,
+    OrderTerm,
+    Parameter,
+    RelatedOf,
+    Rows,
+)
+from dataapi.query.results import Record
+from dataapi.rest.conditions import conditions_of
+from dataapi.rest.fields import Lifted, Limited, Typed, field_of
+from dataapi.rest.members import record_of
+from dataapi.rest.relations import Relation
+from dataapi.rest.resources import Resource, gather, not_embedded
+from dataapi.rest.syntax import Field, Item, Star, Term
+from dataapi.rest.tables import ReadableTables
+from dataapi.rest.ways import is_view
+
+if TYPE_CHECKING:
+    from dataapi.rest.selection import Selection
+
+
+class Selecting:
+    """Makes the algebra of one selection.
+
+    What it makes raises ``ApiError``: PGRST100 for what cannot be understood, PGRST108 for parameters of
+    resources that are not embedded, PGRST200 and PGRST201 for resources that cannot be, PGRST118,
+    PGRST120, PGRST123, 42703 and 42704.
+
+    :param most: the most rows that any resource gives (``db-max-rows``); a table's directive goes before it.
+    :param aggregates: whether aggregate functions may be used (``db-aggregates-enabled``).
+    """
+
+    def __init__(
+        self, tables: ReadableTables, selection: Selection, most: int | None, *, aggregates: bool = False
+    ) -> None:
+        self._tables = tables
+        self._selection = selection
+        self._most = most
+        self._may_aggregate = aggregates
+        self._gathered: Resource | None = None
+
+    def record(self, relation: Relation) -> Record:
+        """Return what is shown of a row."""
+        return record_of(self._tables, self._root(relation), self._rows)
+
+    def is_whole(self, relation: Relation) -> bool:
+        """Whether all columns of the rows are shown, and nothing else."""
+        return self._root(relation).items == (Star(),)
+
+    def rows(self, relation: Relation, call: Call | None = None) -> Rows:
+        """Return the rows that match, in their order and window, of the relation's table or of a call."""
+        return self._rows(self._root(relation), call)
+
+    def where(self, relation: Relation) -> Condition | None:
+        """Return the filters on the relation itself, as changes take them."""
+        return _all_of(conditions_of(self._tables, self._root(relation), self._rows))
+
+    def required(self, relation: Relation) -> Condition | None:
+        """Return what inner embedded resources demand of a row."""
+        return _all_of(list(self._required(self._root(relation))))
+
+    def order(self, relation: Relation) -> tuple[OrderTerm, ...]:
+        """Return the order of the rows."""
+        return self._order(self._root(relation))
+
+    def _root(self, relation: Relation) -> Resource:
+        if self._gathered is None or self._gathered.relation is not relation:
+            self._gathered = gather(self._tables, relation, self._selection)
+            if not self._may_aggregate and any(map(_aggregates, _items(self._gathered))):
+                raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
+        return self._gathered
+
+    # ------------------------------------------------------------ resources
+
+    def _rows(self, resource: Resource, call: Call | None = None) -> Rows:
+        way = resource.way
+        conditions = conditions_of(self._tables, resource, self._rows)
+        where = _all_of([*conditions, *self._required(resource)])
+        table = resource.relation.table
+        if way is not None and way.to_one:
+            unique = way.function is None and not is_view(way.target)
+            return Rows(table, way.call, way.join, where, unique=unique)
+        most = self._cap(resource)
+        limit: Parameter | int | None = most
+        if resource.limit is not None:
+            limit = Parameter(Limited(resource.limit, most), "bigint")
+        return Rows(
+            table,
+            way.call if way is not None else call,
+            way.join if way is not None else None,
+            where,
+            self._order(resource),
+            limit,
+            Parameter(Lifted(resource.offset), "bigint") if resource.offset is not None else None,
+            through=way.through if way is not None else None,
+        )
+
+    def _cap(self, resource: Resource) -> int | None:
+        table = resource.relation.table
+        own = None if table is None else self._tables.catalog.annotations.table(table.oid).rest_max_rows
+        return self._most if own is None else own
+
+    def _required(self, resource: Resource) -> Iterator[Condition]:
+        for child in resource.children:
+            if child.embed is not None and child.embed.inner:
+                yield Exists(self._rows(child))
+
+    # ------------------------------------------------------------ orders
+
+    def _order(self, resource: Resource) -> tuple[OrderTerm, ...]:
+        return tuple(self._order_term(resource, term) for term in resource.order)
+
+    def _order_term(self, resource: Resource, term: Term) -> OrderTerm:
+        typed = self._ordered_by(resource, term)
+        descending = bool(term.descending)
+        # PostgreSQL takes nulls for the largest values unless it is told otherwise.
+        nulls_first = descending if term.nulls_first is None else term.nulls_first
+        return OrderTerm(typed.expression, descending, nulls_first, typed.nullable)
+
+    def _ordered_by(self, resource: Resource, term: Term) -> Typed:
+        if term.relation is None:
+            return field_of(self._tables, resource.relation, term.name, term.path)
+        child = resource.child(term.relation)
+        if child is None:
+            raise not_embedded(term.relation)
+        way = child.way
+        assert way is not None, "an embedded resource has a way to it"
+        if not way.to_one:
+            raise _not_to_one(resource.relation, term.relation)
+        inner = field_of(self._tables, child.relation, term.name, term.path)
+        related: Expression = RelatedOf(self._rows(child), inner.expression)
+        return Typed(related, inner.type)
+
+
+def _all_of(conditions: list[Condition]) -> Condition | None:
+    if not conditions:
+        return None
+    return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
+
+
+def _items(resource: Resource) -> Iterator[Item]:
+    yield from resource.items
+    for child in resource.children:
+        yield from _items(child)
+
+
+def _aggregates(item: Item) -> bool:
+    return isinstance(item, Field) and item.aggregate is not None
+
+
+def _not_to_one(relation: Relation, name: str) -> ApiError:
+    return ApiError(
+        400,
+        "PGRST118",
+        f"A related order on '{name}' is not possible",
+        details=f"'{relation.name}' and '{name}' do not form a many-to-one or one-to-one relationship",
+    )

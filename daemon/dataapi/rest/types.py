@@ -1,0 +1,168 @@
+"""What types of columns mean for a request: casts, domains' representations, whose operators hold; pure."""
+
+from __future__ import annotations
+
+from dataapi.catalog.formats import QualifiedName
+from dataapi.catalog.model import Catalog, Type, TypeKind
+from dataapi.database.quoting import quote_identifier
+from dataapi.errors import ApiError
+from dataapi.query.writer import qualified
+
+TEXT, JSON, JSONB, TSVECTOR = 25, 114, 3802, 3614
+"""Oids of PostgreSQL's own types."""
+
+OWN_SCHEMA = "pg_catalog"
+
+_SPELLINGS = {
+    "bigint": "int8",
+    "bit varying": "varbit",
+    "boolean": "bool",
+    "character varying": "varchar",
+    "dec": "numeric",
+    "decimal": "numeric",
+    "double precision": "float8",
+    "float": "float8",
+    "int": "int4",
+    "integer": "int4",
+    "national character varying": "varchar",
+    "real": "float4",
+    "smallint": "int2",
+    "time with time zone": "timetz",
+    "time without time zone": "time",
+    "timestamp with time zone": "timestamptz",
+    "timestamp without time zone": "timestamp",
+}
+"""What SQL calls PostgreSQL's types besides their own names."""
+
+_LENGTH_ONE = {"char": "character", "character": "character", "bit": "bit"}
+"""Types that have a length, which is one unless it is said."""
+
+_OWN = frozenset(
+    {
+        "bool",
+        "bytea",
+        "int2",
+        "int4",
+        "int8",
+        "float4",
+        "float8",
+        "numeric",
+        "money",
+        "text",
+        "varchar",
+        "bpchar",
+        "name",
+        "uuid",
+        "json",
+        "jsonb",
+        "xml",
+        "date",
+        "time",
+        "timetz",
+        "timestamp",
+        "timestamptz",
+        "interval",
+        "inet",
+        "cidr",
+        "macaddr",
+        "macaddr8",
+        "varbit",
+        "tsvector",
+        "tsquery",
+        "point",
+        "line",
+        "lseg",
+        "box",
+        "path",
+        "polygon",
+        "circle",
+        "int4range",
+        "int8range",
+        "numrange",
+        "tsrange",
+        "tstzrange",
+        "daterange",
+        "int4multirange",
+        "int8multirange",
+        "nummultirange",
+        "tsmultirange",
+        "tstzmultirange",
+        "datemultirange",
+        "oid",
+        "regclass",
+        "regtype",
+        "regproc",
+        "regprocedure",
+        "regoper",
+        "regoperator",
+        "regrole",
+        "regnamespace",
+        "regconfig",
+        "regdictionary",
+        "jsonpath",
+        "pg_lsn",
+        "tid",
+        "xid",
+        "cid",
+        "xid8",
+    }
+)
+"""Types of PostgreSQL that a value may be cast to by their own name."""
+
+
+class Types:
+    """The types of a catalog, as requests need them."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._types = catalog.types
+        self._schemas = catalog.search_path
+        self._representations = catalog.representations
+        self._named: dict[tuple[str, str], Type] | None = None
+
+    def cast(self, name: str) -> str:
+        """Return the SQL of the type that a cast names, in small letters as SQL reads it.
+
+        :raises ApiError: 42704 (400), there is none.
+        """
+        low = " ".join(name.lower().split())
+        if low in _LENGTH_ONE:
+            return _LENGTH_ONE[low]
+        own = _SPELLINGS.get(low, low)
+        if own in _OWN:
+            return f"{OWN_SCHEMA}.{own}"
+        if self._named is None:
+            self._named = {(type_.schema, type_.name): type_ for type_ in self._types.values()}
+        for schema in self._schemas:
+            found = self._named.get((schema, low))
+            if found is not None:
+                return qualified(found)
+        raise ApiError(400, "42704", f'type "{name}" does not exist')
+
+    def is_own(self, oid: int) -> bool:
+        """Whether PostgreSQL's own operators are meant for a type, and not an extension's."""
+        type_ = self._types.get(oid)
+        while type_ is not None and (type_.element or type_.base):
+            type_ = self._types.get(type_.element or type_.base)
+        return type_ is not None and (type_.kind is not TypeKind.BASE or type_.schema == OWN_SCHEMA)
+
+    def is_json(self, oid: int) -> bool:
+        """Whether a type is ``json`` or ``jsonb``, or a domain over one."""
+        type_ = self._types.get(oid)
+        return oid in (JSON, JSONB) or (type_ is not None and type_.base in (JSON, JSONB))
+
+    def shown_by(self, oid: int) -> str | None:
+        """Return the SQL name of the function that shows a domain's values as JSON, if it has one."""
+        return _name(self._representations.get((oid, JSON)))
+
+    def read_by(self, oid: int) -> str | None:
+        """Return the SQL name of the function that makes a domain's values of texts, if it has one."""
+        return _name(self._representations.get((TEXT, oid)))
+
+    def sql_name(self, oid: int) -> str:
+        """Return the SQL name of a type."""
+        type_ = self._types[oid]
+        return type_.sql_name or qualified(type_)
+
+
+def _name(name: QualifiedName | None) -> str | None:
+    return None if name is None else f"{quote_identifier(name.schema)}.{quote_identifier(name.name)}"
