@@ -31,8 +31,10 @@ from twisted.web.client import Agent, HTTPConnectionPool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from dataapi.catalog.model import Catalog
+    from dataapi.database.conversation import Conversation
     from dataapi.database.message import Message
     from graphql import GraphQLField
     from support.postgres import Database
@@ -47,12 +49,14 @@ class Answer:
     """What came back to a request.
 
     :ivar messages: what was sent to the database to answer it.
+    :ivar content: the bytes of the body.
     """
 
     status: int
     headers: Mapping[str, str]
     text: str
     messages: tuple[Message, ...]
+    content: bytes = b""
 
     @property
     def body(self) -> Any:
@@ -270,14 +274,15 @@ class Service:
             sent["authorization"] = f"Bearer {token(role)}"
         self._recorder.messages.clear()
         response = await self._client.request(method, f"{self.url}{target}", data=body, headers=sent)
-        text = (await response.content()).decode()
+        content = await response.content()
         # After an error the pool looks at its connection once more; a request meanwhile would start a timer.
         while not self._pool.figures().idle:
             await task.deferLater(self._reactor, 0.001)
         received = {
             name.decode().lower(): values[0].decode() for name, values in response.headers.getAllRawHeaders()
         }
-        return Answer(response.code, received, text, tuple(self._recorder.messages))
+        text = content.decode(errors="replace")
+        return Answer(response.code, received, text, tuple(self._recorder.messages), content)
 
 
 def token(role: str) -> str:
