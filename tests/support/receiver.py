@@ -43,6 +43,9 @@ class Talk(Protocol):
         """Count it, and say what is said first."""
         self._receiver.connections.append(self)
         self.write(self._receiver.greeting)
+        if not self._receiver.reads:
+            transport: Any = self.transport
+            transport.pauseProducing()
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
         """Take requests out of what came."""
@@ -77,6 +80,7 @@ class Receiver:
     received: list[Received] = field(default_factory=list)
     connections: list[Talk] = field(default_factory=list)
     greeting: bytes = b""
+    reads: bool = True
 
     def take(self, request: Received) -> None:
         """Note and answer a request."""

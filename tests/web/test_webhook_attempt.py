@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import ipaddress
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.attempt import Sender
+from dataapi.webhooks.connection import Connections
 from dataapi.webhooks.failures import ErrorWord
+from dataapi.webhooks.resolver import Vetting
 from dataapi.webhooks.signature import sign
+from dataapi.webhooks.urls import parse
 from dataapi.webhooks.work import Outcome
-from support.receiver import OK, SECRET, Received, Receiver, World, attempt, pause
+from support.receiver import OK, SECRET, Names, Received, Receiver, World, attempt, pause
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPullProducer
 from twisted.internet.task import Clock
+from twisted.web.client import BrowserLikePolicyForHTTPS
 from zope.interface import implementer
 
 
@@ -377,3 +383,57 @@ async def test_a_url_that_the_rules_refuse_now_fails_with_refused_address(world:
     """``require-https`` and ``allow-addresses`` may have changed since the endpoint was made."""
     sender = world.sender(require_https=True)
     assert (await sender.send(attempt(80))).error is ErrorWord.REFUSED_ADDRESS
+
+
+async def test_an_event_that_the_receiver_does_not_read_times_out(world: World) -> None:
+    """What is still to be sent is thrown away with the connection."""
+    receiver = Receiver(reads=False)
+    port = world.listen(receiver)
+    outcome = await world.sender(timeout=0.3).send(attempt(port, body=b"x" * 20_000_000))
+    assert (outcome.error, outcome.response_code) == (ErrorWord.TIMEOUT, 0)
+    transport: Any = receiver.connections[0].transport
+    transport.resumeProducing()
+    await receiver.connections[0].lost
+    assert receiver.received == []
+
+
+class Timed:
+    """A reactor that connects now and keeps a clock's time."""
+
+    def __init__(self, reactor: Any, clock: Clock) -> None:
+        self.connectTCP = reactor.connectTCP
+        self.callLater = clock.callLater
+        self.seconds = clock.seconds
+
+
+async def test_connections_are_closed_when_idle_for_15_seconds(
+    reactor: Any, world: World, receiver: Receiver
+) -> None:
+    port, clock = world.listen(receiver), Clock()
+    vetting = Vetting(Names(["127.0.0.1"]), networks(["127.0.0.0/8"]))
+    sender = Sender(Timed(reactor, clock), vetting, clock.seconds)  # type: ignore[arg-type]
+    for _ in range(3):
+        clock.advance(14)
+        assert (await sender.send(attempt(port))).success
+    assert len(receiver.connections) == 1
+    clock.advance(15)
+    await receiver.connections[0].lost
+    assert clock.getDelayedCalls() == []
+    assert (await sender.send(attempt(port))).success
+    assert len(receiver.connections) == 2
+    sender.close()
+
+
+async def test_only_so_many_connections_are_kept_idle(reactor: Any, world: World, receiver: Receiver) -> None:
+    """The one that was idle for longest goes first."""
+    connections = Connections(reactor, BrowserLikePolicyForHTTPS(), most_idle=2)
+    target = parse(f"http://hooks.example.com:{world.listen(receiver)}/")
+    addresses = [ipaddress.ip_address("127.0.0.1")]
+    opened = [await connections.get(target, addresses) for _ in range(3)]
+    for connection in opened:
+        connections.keep(connection)
+    await receiver.connections[0].lost
+    assert await connections.get(target, addresses) is opened[2]
+    assert await connections.get(target, addresses) is opened[1]
+    assert await connections.get(target, addresses) not in opened
+    connections.close()
