@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -13,6 +12,7 @@ from twisted.internet.threads import deferToThread
 
 from dataapi.catalog.build import build_catalog
 from dataapi.catalog.model import Catalog
+from dataapi.threads import nap
 
 Fetch = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
 """Runs SQL with ``$n`` slots as the login role and returns its rows."""
@@ -20,13 +20,6 @@ Fetch = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
 InThread = Callable[..., Awaitable[Any]]
 
 REFLECTION = files("dataapi.catalog").joinpath("reflection.sql").read_text(encoding="utf-8")
-
-_NAP = 0.0002
-"""Seconds that the building thread lets others run between pieces of about a millisecond.
-
-A thread gives up the interpreter only when another one has waited for it 5 ms, and the reactor
-would wait that long after every event; asleep, the thread does not hold it.
-"""
 
 
 async def reflect(
@@ -52,9 +45,5 @@ def _build(rows: Iterable[tuple[Any, ...]], search_path: tuple[str, ...], genera
     for part, body in rows:
         if body is not None:
             document.setdefault(part, []).extend(json.loads(body))
-            _pause()
-    return build_catalog(document, generation, search_path, _pause)
-
-
-def _pause() -> None:
-    time.sleep(_NAP)
+            nap()
+    return build_catalog(document, generation, search_path, nap)

@@ -23,12 +23,10 @@ from graphql import (
     VariableDefinitionNode,
     execute_sync,
 )
-from twisted.internet.defer import Deferred, DeferredLock
-from twisted.internet.threads import deferToThread
-from twisted.python.failure import Failure
 
 from dataapi.cache import BoundedCache
 from dataapi.graphql.document import Operation
+from dataapi.threads import SharedWork
 
 Answers = dict[str, str]
 
@@ -56,9 +54,8 @@ class Introspection:
     def __init__(self, make_schema: Callable[[], GraphQLSchema | None]) -> None:
         self._make_schema = make_schema
         self._schema: GraphQLSchema | None = None
-        self._lock = DeferredLock()
         self._answers: BoundedCache[str, Answers] = BoundedCache(ANSWERS, ANSWER_CHARACTERS)
-        self._waiting: dict[str, list[Deferred[Answers]]] = {}
+        self._work: SharedWork[str, Answers] = SharedWork(self._keep)
 
     async def answer(
         self,
@@ -79,32 +76,10 @@ class Introspection:
         if known is not None:
             return known
         document = _document(definitions, fields, operation.fragments)
-        return await self._wait(key, lambda: self._execute(document, own))
+        return await self._work.result(key, lambda: self._execute(document, own))
 
-    def _wait(self, key: str, work: Callable[[], Answers]) -> Deferred[Answers]:
-        """Wait for an answer, together with all who asked the same.
-
-        Who goes away only waits no longer: a thread cannot be stopped, and the next must not begin
-        while it runs.
-        """
-        begun = key in self._waiting
-        waiting = self._waiting.setdefault(key, [])
-        mine: Deferred[Answers] = Deferred(waiting.remove)
-        waiting.append(mine)
-        if not begun:
-            done = self._lock.run(self._start, key, work)
-            done.addBoth(lambda outcome: self._tell(key, outcome))
-        return mine
-
-    def _start(self, key: str, work: Callable[[], Answers]) -> Deferred[Answers] | Answers:
-        return deferToThread(work) if self._waiting[key] else {}  # nobody waits any more
-
-    def _tell(self, key: str, outcome: Answers | Failure) -> None:
-        waiting = self._waiting.pop(key)
-        if isinstance(outcome, dict) and (outcome or waiting):
-            self._answers.put(key, outcome, sum(map(len, outcome.values())))
-        for one in waiting:
-            one.callback(outcome)  # a failure as an errback does
+    def _keep(self, key: str, answers: Answers) -> None:
+        self._answers.put(key, answers, sum(map(len, answers.values())))
 
     def _execute(self, document: DocumentNode, variables: Mapping[str, Any]) -> Answers:
         if self._schema is None:
