@@ -1,12 +1,229 @@
-"""Calls of functions below ``/rpc/``, planned; pure."""
+"""Calls of functions below ``/rpc/``, planned (reference/rest.md 1.3); pure."""
 
 from __future__ import annotations
 
-from dataapi.rest.context import Context, Planned
-from dataapi.rest.unsupported import unsupported
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from dataapi.access.transaction import hoisted
+from dataapi.catalog.model import Function, Volatility
+from dataapi.errors import ApiError
+from dataapi.query.algebra import SCALAR, ColumnOf, Parameter
+from dataapi.query.answers import Answered, Body, Form, Total, compile_answer
+from dataapi.query.refused import Refusal, refusing
+from dataapi.query.results import Output, Value
+from dataapi.query.sql import Compiled
+from dataapi.rest import refusals
+from dataapi.rest.arguments import CallValues, Given, MostRows, call_of, given_values, read_arguments
+from dataapi.rest.context import Context, Planned, Streamed, bind
+from dataapi.rest.handlers import as_bytes, negotiated, unhex
+from dataapi.rest.media import Kind, Media
+from dataapi.rest.outcomes import Outcome, Shape, outcome_of
+from dataapi.rest.overloads import Chosen, Wanted, choose, unknown
+from dataapi.rest.preferences import Action, Count, applied
+from dataapi.rest.ranges import content_range, status_of
+from dataapi.rest.reply import make_reply
+from dataapi.rest.selection import Selecting, Selection, Values, parse_pairs
 from dataapi.web.messages import Reply
 
+_METHODS = ("GET", "HEAD", "POST", "OPTIONS")
+_WHOLE = (None, "*")
+"""What ``select`` is where rows are shown as they are."""
 
-def plan(context: Context) -> Planned | Reply:
-    """Plan a call."""
-    raise unsupported(f"The function {context.target} cannot be called yet.")
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call, understood.
+
+    :ivar chosen: the function.
+    :ivar most: how many rows it may give (``max-affected``), None for any number.
+    """
+
+    context: Context
+    given: Given
+    chosen: Chosen
+    outcome: Outcome
+    selection: Selection
+    values: Values
+    media: Media
+    read_only: bool
+    most: int | None
+
+    @property
+    def function(self) -> Function:
+        """The function that is called."""
+        return self.chosen.function
+
+    @property
+    def counted(self) -> bool:
+        """Whether the total of rows is asked for; what the planner expects of a function says nothing."""
+        return self.context.preferences.count in (Count.EXACT, Count.ESTIMATED)
+
+    @property
+    def single(self) -> bool:
+        """Whether the answer must be one row, which a function that gives a set may not have."""
+        return self.media.single and not self.outcome.is_single
+
+
+def plan(context: Context) -> Planned | Streamed | Reply:
+    """Plan a call, or answer how the function may be called.
+
+    :raises ApiError: PGRST101 (405) for other methods, PGRST202 and PGRST203 where no function is meant or
+        several are, PGRST128 (400), and what arguments and the selection of rows may raise.
+    """
+    method = context.request.method
+    if method not in _METHODS:
+        raise ApiError(405, "PGRST101", f"Cannot use the {method} method on RPC")
+    if method == "OPTIONS":
+        return _allowed(context)
+    return _planned(_understood(context))
+
+
+def _allowed(context: Context) -> Reply:
+    found = context.role.functions.named(context.schema, context.target)
+    if not found:
+        raise unknown(_unnamed(context), (), context.role.functions.names(context.schema))
+    reads = any(each.volatility is not Volatility.VOLATILE for each in found)
+    return Reply(200, (("Allow", "OPTIONS,GET,HEAD,POST" if reads else "OPTIONS,POST"),), b"")
+
+
+def _unnamed(context: Context) -> Wanted:
+    return Wanted(context.schema, context.target, frozenset())
+
+
+def _understood(context: Context) -> _Call:
+    given = read_arguments(context)
+    chosen = _chosen(context, given)
+    function = chosen.function
+    outcome = outcome_of(context.catalog, function)
+    ranged = context.request.headers.get("range") if context.request.method == "GET" else None
+    selection, values = parse_pairs(given.aside, ranged)
+    table = outcome.relation.table
+    media = negotiated(context, table, whole=selection.select in _WHOLE, raw=outcome.raw)
+    most = context.preferences.most
+    if most is not None and not function.returns_set:
+        raise ApiError(
+            400,
+            "PGRST128",
+            "Function must return SETOF or TABLE when max-affected preference is used with handling=strict",
+        )
+    read_only = context.reading or function.volatility is not Volatility.VOLATILE
+    return _Call(context, given, chosen, outcome, selection, values, media, read_only, most)
+
+
+def _chosen(context: Context, given: Given) -> Chosen:
+    functions = context.role.functions
+    candidates = functions.named(context.schema, context.target)
+    chosen = choose(context.catalog, candidates, given.wanted)
+    if given.refusal is not None and (chosen is None or not chosen.whole):
+        raise given.refusal
+    if chosen is None:
+        raise unknown(given.wanted, candidates, functions.names(context.schema))
+    return chosen
+
+
+# ---------------------------------------------------------------- the statement
+
+
+def _planned(call: _Call) -> Planned:
+    context = call.context
+    size = call.selection.size + sum(len(name) for name in call.given.wanted.names)
+    compiled = context.role.plan(_shape(call), size, lambda: (_compile(call),))
+    given = call.given
+    values = CallValues(call.values.lifted, given_values(call.function, given), given.body, call.most)
+    return Planned(
+        tuple(bind(each, values) for each in compiled),
+        call.read_only,
+        lambda row: _finish(call, row),
+        hoisted(call.function, context.project.db_hoisted_tx_settings),
+        media=call.media,
+    )
+
+
+def _shape(call: _Call) -> Hashable:
+    media = call.media
+    return (
+        "call",
+        call.function.oid,
+        call.chosen.whole,
+        call.given.wanted.names,
+        call.given.pairs is None,
+        call.given.many,
+        call.selection,
+        (media.kind, media.stripped, media.producer),
+        call.context.request.method == "HEAD",
+        call.counted,
+        _refusal(call),
+    )
+
+
+def _compile(call: _Call) -> Compiled:
+    context, outcome = call.context, call.outcome
+    scalar = outcome.is_scalar
+    called = call_of(context.catalog, call.function, call.given, whole=call.chosen.whole, scalar=scalar)
+    project = context.project
+    selecting = Selecting(
+        context.role.tables, call.selection, project.db_max_rows, aggregates=project.db_aggregates_enabled
+    )
+    rows = selecting.rows(outcome.relation, called)
+    output: Output = selecting.record(outcome.relation)
+    body = _body(call)
+    if body in (Form.VALUE, Form.VALUES, Form.RAW):
+        output = Value(ColumnOf(SCALAR))
+    total = Total.EXACT if call.counted and not outcome.is_single else Total.NONE
+    compiled = compile_answer(rows, output, body, total)
+    refusal = _refusal(call)
+    return compiled if refusal is None else refusing(compiled, refusal)
+
+
+def _body(call: _Call) -> Body:
+    shape, kind = call.outcome.shape, call.media.kind
+    if call.context.request.method == "HEAD" or shape is Shape.VOID:
+        return Form.NONE
+    if kind is Kind.RAW:
+        return Form.RAW
+    if kind in (Kind.JSON, Kind.OBJECT) and shape is Shape.VALUE:
+        return Form.VALUE
+    if kind in (Kind.JSON, Kind.OBJECT) and shape is Shape.VALUES:
+        return Form.VALUES
+    return call.media.body(call.outcome.relation.table)
+
+
+def _refusal(call: _Call) -> Refusal | None:
+    """Return what the statement itself refuses, so that what the function did is undone."""
+    if call.single:
+        return Refusal(refusals.NOT_SINGLE)
+    return None if call.most is None else Refusal(refusals.TOO_MANY, Parameter(MostRows(), "bigint"))
+
+
+# ---------------------------------------------------------------- the answer
+
+
+def _finish(call: _Call, row: Answered) -> Reply:
+    context, outcome = call.context, call.outcome
+    count, total = row.count, row.total
+    if outcome.is_single:
+        count, total = 1, 1 if call.counted else None
+    offset = call.values.offset
+    status = status_of(offset, count, total)
+    void = outcome.shape is Shape.VOID
+    return make_reply(
+        context,
+        row,
+        204 if void else status,
+        None if void else call.media.content_type,
+        ("Content-Range", content_range(offset, count, total)),
+        applied=applied(context.preferences, Action.CALL),
+        body=_content(call, row),
+    )
+
+
+def _content(call: _Call, row: Answered) -> bytes:
+    """Return the body's bytes; one object stands without the brackets of its array."""
+    body, kind = as_bytes(call.media, row.body), call.media.kind
+    if kind is Kind.RAW:
+        return unhex(body) if call.outcome.binary else body
+    listed = call.outcome.shape in (Shape.ROW, Shape.ROWS, Shape.VALUES)
+    if listed and (kind is Kind.OBJECT or (kind is Kind.JSON and call.outcome.is_single)):
+        return body[1:-1] or b"null"
+    return body

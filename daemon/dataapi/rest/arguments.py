@@ -1,0 +1,217 @@
+"""The arguments that a request gives a function, by its query string or by its body; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from dataapi.catalog.model import Argument, Catalog, Function, Type
+from dataapi.errors import ApiError
+from dataapi.query.algebra import Call, CallArgument, Parameter, Unfolded
+from dataapi.rest import payload
+from dataapi.rest.context import Context
+from dataapi.rest.filters import array_literal, has_operator
+from dataapi.rest.grammar import parse_names
+from dataapi.rest.media import BINARY
+from dataapi.rest.overloads import Wanted
+from dataapi.web import querystring
+
+Pairs = tuple[tuple[str, str], ...]
+
+_RESERVED = frozenset({"select", "columns", "on_conflict"})
+_RESERVED_ENDINGS = frozenset({"order", "limit", "offset", "and", "or"})
+
+_UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit", "bit[]": "varbit[]"}
+"""What arguments of types are read as whose bare names mean a length of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a request gives a function.
+
+    :ivar wanted: the function, as far as the request names it.
+    :ivar aside: the parameters of the query string that are no arguments.
+    :ivar pairs: names and values, in order, where they come one by one and not as members of ``body``.
+    :ivar body: the text of the body.
+    :ivar many: whether that is an array of objects.
+    :ivar refusal: why the body has no arguments by name; a function may still take it as it is.
+    """
+
+    wanted: Wanted
+    aside: Pairs
+    pairs: Pairs | None = None
+    body: str = ""
+    many: bool = False
+    refusal: ApiError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallValues:
+    """The values of a call, in the places that its sources know.
+
+    :ivar lifted: those of the selection.
+    :ivar given: those of arguments that come one by one, by name.
+    :ivar most: how many rows the call may give, where that is limited.
+    """
+
+    lifted: tuple[str, ...]
+    given: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenValue:
+    """Where an argument's value comes from that comes by itself."""
+
+    name: str
+
+    def bind(self, values: CallValues) -> str:
+        """Return the value."""
+        return values.given[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyValue:
+    """Where the body comes from."""
+
+    def bind(self, values: CallValues) -> str:
+        """Return the body's text."""
+        return values.body
+
+
+@dataclass(frozen=True, slots=True)
+class MostRows:
+    """Where the number of rows comes from that a call may give."""
+
+    def bind(self, values: CallValues) -> str:
+        """Return the number."""
+        return str(values.most)
+
+
+# ---------------------------------------------------------------- what is given
+
+
+def read_arguments(context: Context) -> Given:
+    """Return what a request gives to the function that it names.
+
+    :raises ApiError: PGRST100 (400) for a query string, PGRST102 (400) for a body that can't be understood.
+    """
+    pairs = tuple(querystring.pairs(context.request.query))
+    return _posted(context, pairs) if context.request.method == "POST" else _queried(context, pairs)
+
+
+def _queried(context: Context, pairs: Pairs) -> Given:
+    arguments = tuple(pair for pair in pairs if _is_argument(*pair))
+    wanted = Wanted(context.schema, context.target, frozenset(name for name, _ in arguments))
+    aside = tuple(pair for pair in pairs if not _is_argument(*pair))
+    return Given(wanted, aside, arguments)
+
+
+def _is_argument(name: str, value: str) -> bool:
+    """Whether a parameter of a query string is an argument: no filter, nor what shapes the rows."""
+    if name in _RESERVED or name.rpartition(".")[2] in _RESERVED_ENDINGS:
+        return False
+    return not has_operator(value)
+
+
+def _posted(context: Context, pairs: Pairs) -> Given:
+    content_type = context.request.headers.get("content-type")
+    media_type = (content_type or payload.JSON).partition(";")[0].strip().lower()
+    body = context.request.body
+    names: Iterable[str] = ()
+    given = Given(Wanted(context.schema, context.target, frozenset(), media_type), pairs)
+    if media_type == BINARY:
+        return replace(given, body=rf"\x{body.hex()}")
+    if given.wanted.unparsed:
+        return replace(given, body=_text(body))
+    if media_type == payload.FORM:
+        fields = tuple(querystring.pairs(_text(body)))
+        given, names = replace(given, pairs=fields), [name for name, _ in fields]
+    elif media_type == payload.JSON:
+        given, names = _with_members(replace(given, body=_text(body)))
+    else:
+        read = payload.read(body, content_type, _chosen(pairs))
+        given, names = replace(given, body=read.text, many=read.many), read.columns
+    return replace(given, wanted=replace(given.wanted, names=frozenset(names)))
+
+
+def _with_members(given: Given) -> tuple[Given, tuple[str, ...]]:
+    """Return what a JSON body gives, and the names of its members; an empty one has none."""
+    columns = _chosen(given.aside)
+    if not given.body.strip():
+        return replace(given, body="{}"), columns or ()
+    try:
+        read = payload.read(given.body.encode(), payload.JSON, columns)
+    except ApiError as error:
+        if error.message != payload.UNEQUAL_KEYS:
+            raise
+        return replace(given, refusal=error), ()
+    return replace(given, many=read.many), read.columns
+
+
+def _chosen(pairs: Pairs) -> tuple[str, ...] | None:
+    """Return which members are taken for arguments, None for all."""
+    chosen = next((value for name, value in pairs if name == "columns"), None)
+    return None if chosen is None else parse_names(chosen, "columns")
+
+
+def _text(body: bytes) -> str:
+    if b"\0" in body:
+        raise ApiError(400, "22021", 'invalid byte sequence for encoding "UTF8": 0x00')
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        byte = f"0x{body[error.start]:02x}"
+        raise ApiError(400, "22021", f'invalid byte sequence for encoding "UTF8": {byte}') from None
+
+
+# ---------------------------------------------------------------- the call
+
+
+def call_of(catalog: Catalog, function: Function, given: Given, *, whole: bool, scalar: bool) -> Call:
+    """Return the call of a function.
+
+    :param whole: its single nameless argument takes the body as it is.
+    :param scalar: whether its results are values.
+    """
+    if whole:
+        [argument] = function.arguments
+        type_ = catalog.types[argument.type].sql_name
+        only = (CallArgument("", Parameter(BodyValue(), type_)),)
+        return Call(function, only, scalar=scalar, keeps_null=True)
+    named = [argument for argument in function.arguments if argument.name in given.wanted.names]
+    if given.pairs is not None or not named:
+        arguments = tuple(_argument(catalog, argument) for argument in named)
+        return Call(function, arguments, scalar=scalar, keeps_null=True)
+    members = tuple((argument.name, _member_type(catalog.types[argument.type])) for argument in named)
+    unfolded = Unfolded(Parameter(BodyValue(), "json"), given.many, members)
+    arguments = tuple(CallArgument(each.name, None, variadic=each.variadic) for each in named)
+    return Call(function, arguments, scalar=scalar, unfolded=unfolded, keeps_null=True)
+
+
+def _argument(catalog: Catalog, argument: Argument) -> CallArgument:
+    parameter = Parameter(GivenValue(argument.name), _slot_type(catalog.types[argument.type]))
+    return CallArgument(argument.name, parameter, variadic=argument.variadic)
+
+
+def _slot_type(type_: Type) -> str:
+    """Return the type of an argument's slot; PostgreSQL finds those that are not its own by the function.
+
+    So no privilege on the schema of a type is needed to name it.
+    """
+    return _member_type(type_) if type_.schema == "pg_catalog" and type_.category != "P" else "unknown"
+
+
+def _member_type(type_: Type) -> str:
+    return _UNBOUNDED.get(type_.sql_name, type_.sql_name)
+
+
+def given_values(function: Function, given: Given) -> dict[str, str]:
+    """Return the arguments that come one by one; of several values the last counts, for variadic ones all."""
+    values = dict(given.pairs or ())
+    for argument in function.arguments:
+        if argument.variadic and argument.name in values:
+            listed = [value for name, value in given.pairs or () if name == argument.name]
+            values[argument.name] = '{""}' if listed == [""] else array_literal(listed)
+    return values

@@ -1,0 +1,157 @@
+"""Which function of a name a request calls; pure.
+
+The names of what is given decide, never the types, as PostgREST has it (reference/rest.md 1.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from dataapi.catalog.model import Argument, Catalog, Function
+from dataapi.errors import ApiError
+
+MOST_FOR_HINTS = 200
+"""Among more functions than these no similar name is looked for: it would take several milliseconds."""
+LONGEST_FOR_HINTS = 200
+"""Characters of what is looked for."""
+
+WHOLE_BODY = {
+    "application/json": ("json", "jsonb"),
+    "text/plain": ("text",),
+    "text/xml": ("xml",),
+    "application/octet-stream": ("bytea",),
+}
+"""Types of the single nameless argument that takes a body of a media type as it is."""
+
+_UNPARSED = ("text/plain", "text/xml", "application/octet-stream")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request calls.
+
+    :ivar names: of the arguments that it gives.
+    :ivar media_type: of the body of a POST; None for a call by GET.
+    """
+
+    schema: str
+    name: str
+    names: frozenset[str]
+    media_type: str | None = None
+
+    @property
+    def unparsed(self) -> bool:
+        """Whether the body is of a type that has no names of arguments."""
+        return self.media_type in _UNPARSED
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The function that is called.
+
+    :ivar whole: its single nameless argument takes the whole body.
+    """
+
+    function: Function
+    whole: bool
+
+
+def choose(catalog: Catalog, candidates: Sequence[Function], wanted: Wanted) -> Chosen | None:
+    """Return the function that takes what is given, None when there is none.
+
+    Functions that take the names go before those that take the whole body.
+
+    :raises ApiError: PGRST203 (300), several do.
+    """
+    matching = [each for each in candidates if _takes_names(each, wanted)]
+    whole = [each for each in candidates if _takes_whole(catalog, each, wanted)] if not matching else []
+    found = matching or whole
+    if len(found) > 1:
+        raise _ambiguous(catalog, found)
+    return Chosen(found[0], bool(whole)) if found else None
+
+
+def _takes_names(function: Function, wanted: Wanted) -> bool:
+    if not function.arguments:
+        return not wanted.names and not wanted.unparsed
+    required = {argument.name for argument in function.arguments if argument.default is None}
+    optional = {argument.name for argument in function.arguments if argument.default is not None}
+    return "" not in required and wanted.names - optional == required
+
+
+def _takes_whole(catalog: Catalog, function: Function, wanted: Wanted) -> bool:
+    if len(function.arguments) != 1 or function.arguments[0].name:
+        return False
+    types = WHOLE_BODY.get(wanted.media_type or "", ())
+    return catalog.types[function.arguments[0].type].name in types
+
+
+def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
+    signatures = [
+        f"{each.schema}.{each.name}({', '.join(_shown(catalog, argument) for argument in each.arguments)})"
+        for each in functions
+    ]
+    return ApiError(
+        300,
+        "PGRST203",
+        f"Could not choose the best candidate function between: {', '.join(signatures)}",
+        hint="Try renaming the parameters or the function itself in the database so function overloading can"
+        " be resolved",
+    )
+
+
+def _shown(catalog: Catalog, argument: Argument) -> str:
+    return f"{argument.name} => {catalog.types[argument.type].sql_name}"
+
+
+def unknown(wanted: Wanted, candidates: Sequence[Function], names: Sequence[str]) -> ApiError:
+    """Return the error for a call that no function takes (PGRST202, 404).
+
+    :param candidates: the functions of that name.
+    :param names: the names of all functions of the schema.
+    """
+    function = f"{wanted.schema}.{wanted.name}"
+    given = sorted(wanted.names)
+    shown = "" if wanted.unparsed else _names(given) if given else " without parameters"
+    return ApiError(
+        404,
+        "PGRST202",
+        f"Could not find the function {function}{shown} in the schema cache",
+        details=f"Searched for the function {function}{_searched(wanted, given)},"
+        " but no matches were found in the schema cache.",
+        hint=_hint(wanted, candidates, names),
+    )
+
+
+def _searched(wanted: Wanted, given: Sequence[str]) -> str:
+    if wanted.unparsed:
+        [type_] = WHOLE_BODY[wanted.media_type or ""]
+        return f" with a single unnamed {type_} parameter"
+    searched = " without parameters"
+    if given:
+        searched = f" with parameter{'s' if len(given) > 1 else ''} {', '.join(given)}"
+    if wanted.media_type == "application/json":
+        searched += " or with a single unnamed json/jsonb parameter"
+    return searched
+
+
+def _hint(wanted: Wanted, candidates: Sequence[Function], names: Sequence[str]) -> str | None:
+    begin = f"Perhaps you meant to call the function {wanted.schema}."
+    if candidates:
+        signatures = [_names(argument.name for argument in each.arguments) for each in candidates]
+        close = _close(_names(wanted.names), signatures, 0.5)
+        return None if close is None else begin + wanted.name + close
+    close = _close(wanted.name, names, 0.6)
+    return None if close is None else begin + close
+
+
+def _names(names: Iterable[str]) -> str:
+    return f"({', '.join(sorted(names))})"
+
+
+def _close(text: str, known: Sequence[str], least: float) -> str | None:
+    if len(known) > MOST_FOR_HINTS or len(text) > LONGEST_FOR_HINTS:
+        return None
+    return next(iter(get_close_matches(text, known, n=1, cutoff=least)), None)
