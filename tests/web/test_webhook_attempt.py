@@ -20,6 +20,7 @@ from support.receiver import OK, SECRET, Names, Received, Receiver, World, attem
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPullProducer
 from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
 from twisted.web.client import BrowserLikePolicyForHTTPS
 from zope.interface import implementer
 
@@ -358,6 +359,23 @@ async def test_cancelling_drops_the_connection(world: World, receiver: Receiver)
     with pytest.raises(CancelledError):
         await result
     await receiver.connections[0].lost
+
+
+async def test_cancelling_or_the_deadline_ends_a_connection_being_made() -> None:
+    vetting = Vetting(Names(["93.184.215.14"]))
+    for seconds, cancel in ((0.0, True), (20.0, False)):
+        reactor = MemoryReactorClock()
+        result = Deferred.fromCoroutine(Sender(reactor, vetting, reactor.seconds).send(attempt(80)))
+        assert len(reactor.connectors) == 1
+        reactor.advance(seconds)
+        if cancel:
+            result.cancel()
+            with pytest.raises(CancelledError):
+                await result
+        else:
+            assert (await result).error is ErrorWord.TIMEOUT
+        assert reactor.connectors[0].stoppedConnecting
+        assert reactor.getDelayedCalls() == []
 
 
 async def test_cookies_are_not_kept(world: World, receiver: Receiver) -> None:

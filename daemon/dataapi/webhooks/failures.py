@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from OpenSSL import SSL
 from service_identity import VerificationError
 from twisted.internet.defer import CancelledError
-from twisted.internet.error import CertificateError, ConnectError
+from twisted.internet.error import CertificateError, ConnectError, ConnectingCancelledError
 from twisted.web.client import RequestGenerationFailed, RequestTransmissionFailed, ResponseFailed
 from twisted.web.client import ResponseNeverReceived as NothingReceived
 
@@ -51,7 +51,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 def is_cancelled(error: BaseException) -> bool:
     """Tell whether an error came about because somebody gave up."""
-    return any(isinstance(cause, CancelledError) for cause in causes(error))
+    return any(isinstance(cause, (CancelledError, ConnectingCancelledError)) for cause in causes(error))
 
 
 def is_unanswered(error: BaseException) -> bool:
