@@ -1,18 +1,269 @@
-"""Changes of tables (POST, PATCH, PUT, DELETE), planned; pure."""
+"""Changes of tables (POST, PATCH, PUT, DELETE), planned; pure.
+
+Beyond PostgREST, ``PATCH`` with ``Prefer: resolution=match`` changes rows each by an object of its own:
+every object of the body names its row by the primary key, or by the columns that ``on_conflict``
+names, and sets its other members there.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from urllib.parse import quote
+
+from dataapi.catalog.model import Table
 from dataapi.errors import ApiError
-from dataapi.rest.context import Context, Planned
+from dataapi.query.answers import Answered
+from dataapi.query.written import UPDATED, Missing, OnConflict
+from dataapi.rest import payload, preferences
+from dataapi.rest.columns import known_columns
+from dataapi.rest.context import Context, Planned, bind
+from dataapi.rest.grammar import parse_names
+from dataapi.rest.handlers import as_bytes, negotiated
+from dataapi.rest.media import Media
+from dataapi.rest.payload import NOTHING, Payload
+from dataapi.rest.preferences import Action, Preferences, Resolution, Return
+from dataapi.rest.ranges import content_range
+from dataapi.rest.reply import make_reply
+from dataapi.rest.selection import Selection, Values, parse
+from dataapi.rest.written import Kind, WriteShape, WriteValues, compile_write
+from dataapi.web import querystring
+from dataapi.web.messages import Reply
+
+_KEY_FILTERS = "Filters must include all and only primary key columns with 'eq' operators"
+_NO_WINDOW = "limit/offset querystring parameters are not allowed for PUT"
+_OTHER_KEY = "Payload values do not match URL in primary key column(s)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A change as the request says it.
+
+    :ivar columns, conflict: the parameters ``columns`` and ``on_conflict``, None where they are missing.
+    :ivar windowed: whether a stretch of the rows is asked for.
+    """
+
+    context: Context
+    table: Table
+    selection: Selection
+    values: Values
+    media: Media
+    columns: tuple[str, ...] | None
+    conflict: tuple[str, ...] | None
+    windowed: bool
+
+    @property
+    def preferences(self) -> Preferences:
+        return self.context.preferences
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.context.catalog.row_key(self.table)
+
+    @property
+    def content_type(self) -> str | None:
+        return self.context.request.headers.get("content-type")
+
+    @property
+    def shows(self) -> bool:
+        return self.preferences.returned is Return.REPRESENTATION
+
+    def total(self, row: Answered) -> int | None:
+        """Return the number of rows where the client wants to know it."""
+        return row.count if self.preferences.count in _COUNTING else None
+
+
+_COUNTING = (preferences.Count.EXACT, preferences.Count.ESTIMATED)
 
 
 def plan(context: Context) -> Planned:
-    """Plan a change."""
-    details = f"{context.request.method} on tables is not available yet."
-    raise ApiError(
-        405,
-        "PGRST127",
-        "Feature not implemented",
-        details=details,
-        headers=(("Allow", "OPTIONS, GET, HEAD"),),
+    """Plan a change.
+
+    :raises ApiError: PGRST117 (405) for an unknown method, and whatever is wrong with the request.
+    """
+    planning = _PLANNING.get(context.request.method)
+    if planning is None:
+        raise ApiError(405, "PGRST117", f"Unsupported HTTP method: {context.request.method}")
+    table = context.role.tables.find(context.schema, context.target)
+    selection, values = parse(context.request.query)
+    media = negotiated(context, table, whole=selection.select in (None, "*"))
+    parameters = _parameters(context.request.query)
+    return planning(_Asked(context, table, selection, values, media, *parameters))
+
+
+@lru_cache(maxsize=256)
+def _parameters(query: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None, bool]:
+    """Return ``columns``, ``on_conflict`` and whether there is a ``limit`` or an ``offset``."""
+    given = dict(reversed(querystring.pairs(query)))
+    columns, conflict = (
+        parse_names(given[name], name) if given.get(name) else None for name in ("columns", "on_conflict")
     )
+    return columns, conflict, "limit" in given or "offset" in given
+
+
+# ---------------------------------------------------------------- the four actions
+
+
+def _insert(asked: _Asked) -> Planned:
+    rows = payload.read(asked.context.request.body, asked.content_type, asked.columns)
+    preferred = asked.preferences
+    conflict = None
+    if preferred.resolution in (Resolution.MERGE, Resolution.IGNORE):
+        names = known_columns(asked.table, asked.conflict or asked.key)
+        conflict = OnConflict(names, preferred.resolution is Resolution.MERGE) if names else None
+    else:
+        preferred = replace(preferred, resolution=None)
+    located = preferred.returned is Return.HEADERS_ONLY
+    shape = replace(
+        _shape(asked, Kind.INSERT, rows),
+        missing=_missing(asked),
+        conflict=conflict,
+        located=tuple(each.name for each in asked.table.columns if each.name in asked.key) if located else (),
+    )
+    if conflict is None:
+        preferred = replace(preferred, resolution=None)
+
+    def finish(row: Answered) -> Reply:
+        merged = conflict is not None and conflict.merge and not row.inserted
+        headers = [("Content-Range", content_range(0, 0, asked.total(row)))]
+        if row.location is not None:
+            headers.insert(0, ("Location", _location(asked.table, row.location)))
+        applied = preferences.applied(preferred, Action.INSERT)
+        return _reply(asked, shape, row, 200 if merged else 201, headers, applied)
+
+    return _planned(asked, shape, rows, finish)
+
+
+def _update(asked: _Asked) -> Planned:
+    matched = asked.preferences.resolution is Resolution.MATCH
+    rows, key = _keyed_rows(asked) if matched else (_one_for_all(asked), ())
+    missing = _missing(asked)
+    if matched and rows.lacking and missing is Missing.NULL and asked.preferences.missing is None:
+        missing = Missing.KEPT
+    shape = replace(_shape(asked, Kind.UPDATE, rows), missing=missing, key=key)
+    action = Action.BULK_UPDATE if matched else Action.UPDATE
+    return _planned(asked, shape, rows, lambda row: _affected(asked, shape, row, row.count, action))
+
+
+def _one_for_all(asked: _Asked) -> Payload:
+    return payload.read(asked.context.request.body, asked.content_type, asked.columns)
+
+
+def _keyed_rows(asked: _Asked) -> tuple[Payload, tuple[str, ...]]:
+    """Return the rows of a body of which each names its own row, and the columns that name it."""
+    key = known_columns(asked.table, asked.conflict or asked.key)
+    if not key:
+        hint = "Name the columns that identify a row with the on_conflict parameter."
+        raise ApiError(
+            400, "PGRST102", f"'{asked.table.name}' has no primary key to match rows by", hint=hint
+        )
+    body = asked.context.request.body
+    return payload.read_keyed(body, asked.content_type, asked.columns, key), key
+
+
+def _put(asked: _Asked) -> Planned:
+    if asked.windowed:
+        raise ApiError(400, "PGRST114", _NO_WINDOW)
+    filters = asked.selection.equalities(asked.values)
+    if not filters or filters.keys() != set(asked.key):
+        raise ApiError(405, "PGRST105", _KEY_FILTERS)
+    rows = payload.read(asked.context.request.body, asked.content_type, None)
+    if not set(asked.key) <= set(rows.columns):
+        raise ApiError(400, "PGRST115", _OTHER_KEY)
+    shape = replace(_shape(asked, Kind.UPSERT, rows), conflict=OnConflict(asked.key, True))
+
+    def finish(row: Answered) -> Reply:
+        if row.count != 1:
+            raise ApiError(400, "PGRST115", _OTHER_KEY)
+        status = (201 if row.inserted else 200) if asked.shows else 204
+        applied = preferences.applied(asked.preferences, Action.UPSERT)
+        return _reply(asked, shape, row, status, [], applied)
+
+    return _planned(asked, shape, rows, finish)
+
+
+def _delete(asked: _Asked) -> Planned:
+    shape = _shape(asked, Kind.DELETE, NOTHING)
+    return _planned(asked, shape, NOTHING, lambda row: _affected(asked, shape, row, 0, Action.DELETE))
+
+
+_PLANNING: dict[str, Callable[[_Asked], Planned]] = {
+    "POST": _insert,
+    "PATCH": _update,
+    "PUT": _put,
+    "DELETE": _delete,
+}
+
+# ---------------------------------------------------------------- what they have in common
+
+
+def _shape(asked: _Asked, kind: Kind, rows: Payload) -> WriteShape:
+    return WriteShape(
+        kind,
+        asked.table.schema,
+        asked.table.name,
+        asked.selection,
+        rows.columns,
+        rows.many,
+        media=asked.media if asked.shows else None,
+        single=asked.media.single,
+        bounded=asked.preferences.most is not None and kind in (Kind.UPDATE, Kind.DELETE),
+    )
+
+
+def _missing(asked: _Asked) -> Missing:
+    """Return what columns get that an object lacks; without chosen columns all objects have the same."""
+    default = asked.preferences.missing is preferences.Missing.DEFAULT
+    chosen = asked.columns is not None or asked.preferences.resolution is Resolution.MATCH
+    return Missing.DEFAULT if default and chosen else Missing.NULL
+
+
+def _planned(asked: _Asked, shape: WriteShape, rows: Payload, finish: Callable[[Answered], Reply]) -> Planned:
+    context = asked.context
+    aggregates = context.project.db_aggregates_enabled
+    [compiled] = context.role.plan(
+        shape, shape.size, lambda: compile_write(context.role, asked.table, shape, aggregates=aggregates)
+    )
+    most = asked.preferences.most
+    values = WriteValues(asked.values.lifted, rows.text, str(most))
+    settings = ((UPDATED, "0"),) if shape.counts else ()
+    return Planned((bind(compiled, values),), False, finish, settings, media=asked.media)
+
+
+def _affected(asked: _Asked, shape: WriteShape, row: Answered, shown: int, action: Action) -> Reply:
+    """Return the reply of an update or a delete."""
+    headers = [("Content-Range", content_range(0, shown, asked.total(row)))]
+    applied = preferences.applied(asked.preferences, action)
+    return _reply(asked, shape, row, 200 if asked.shows else 204, headers, applied)
+
+
+def _reply(
+    asked: _Asked,
+    shape: WriteShape,
+    row: Answered,
+    status: int,
+    headers: list[tuple[str, str]],
+    applied: str,
+) -> Reply:
+    if shape.media is None:
+        return make_reply(asked.context, row, status, None, *headers, applied=applied)
+    body = as_bytes(shape.media, row.body)
+    if shape.single:
+        body = body.strip()[1:-1]  # without the array's brackets
+    return make_reply(
+        asked.context, row, status, shape.media.content_type, *headers, applied=applied, body=body
+    )
+
+
+def _location(table: Table, key: str) -> str:
+    """Return the URL of a row, relative as PostgREST's is.
+
+    :param key: a JSON object of the key columns' texts.
+    """
+    filters = [
+        f"{quote(name, safe='')}={'is.null' if value is None else 'eq.' + quote(value, safe='')}"
+        for name, value in json.loads(key).items()
+    ]
+    return f"/{quote(table.name, safe='')}?{'&'.join(filters)}"
