@@ -22,6 +22,7 @@ class ApiError(Exception):
     :ivar details: more about this occurrence, or None.
     :ivar hint: what to do about it, or None.
     :ivar headers: extra response headers such as ``Retry-After``.
+    :ivar index: which request of a batch it is about, counted from 0, None outside of batches.
     :ivar reason: the reason phrase of the status line, None for the status's own.
     """
 
@@ -44,6 +45,7 @@ class ApiError(Exception):
         self.hint = hint
         self.headers = headers
         self.reason = reason
+        self.index: int | None = None
 
 
 class DatabaseError(ApiError):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from dataapi.access.caller import Caller
+from dataapi.access.envelope import settings_for
 from dataapi.access.transaction import Runner, Settings, Transactions
 from dataapi.catalog.model import Catalog
+from dataapi.database.conversation import Conversation, Step
 from dataapi.database.message import Bound, Message
 from dataapi.settings import Project
 from dataapi.web.messages import Request
@@ -23,6 +27,40 @@ class LongRunner(Runner, Protocol):
 
     def stream(self, message: Message) -> Batches:
         """Run a message that only reads and give the last statement's rows in batches."""
+
+    def converse(self, message: Message) -> AbstractAsyncContextManager[Conversation]:
+        """Begin a transaction of several messages, which the block ends or which is undone."""
+
+
+class Together:
+    """A caller's transaction in which the statements of several requests run, one after the other."""
+
+    def __init__(self, talk: Conversation, caller: Caller, role: Settings, *, reading: bool) -> None:
+        self._talk = talk
+        self._caller = caller
+        self._role = role
+        self._reading = reading
+        self._made: dict[str, None] = {}
+
+    async def run(
+        self, request: Request, statements: Sequence[Bound], *, read_only: bool, settings: Settings = ()
+    ) -> list[tuple[Any, ...]]:
+        """Run a request's statements and return the last one's rows.
+
+        :param read_only: whether they may not write, even where those of other requests may.
+        :param settings: what holds for this request alone, beside what it says of itself.
+        :raises ApiError: what the database refuses; the transaction is to be left with it.
+        """
+        aside = read_only and not self._reading
+        step = Step(
+            settings_for(request, self._caller) + self._role + settings,
+            tuple(statements),
+            read_only=aside,
+            defaults=tuple(self._made),
+        )
+        if not aside:
+            self._made.update((name, None) for name, _ in settings)
+        return await self._talk.go_on(step)
 
 
 class LongTransactions(Transactions):
@@ -43,3 +81,19 @@ class LongTransactions(Transactions):
         return self._long.stream(
             self.message(catalog, request, caller, (statement,), read_only=True, settings=settings)
         )
+
+    @asynccontextmanager
+    async def together(
+        self, catalog: Catalog, request: Request, caller: Caller, *, read_only: bool, settings: Settings = ()
+    ) -> AsyncGenerator[Together, None]:
+        """Give a transaction for the statements of several requests: all of what they do, or nothing.
+
+        :param request: the one that brings the others; its preferences decide how the transaction ends.
+        :param settings: those of all of them, for the isolation level that they ask for.
+        :raises ApiError: what the database refuses, when it begins or ends.
+        """
+        message = self.message(catalog, request, caller, (), read_only=read_only, settings=settings)
+        beginning = self.message(catalog, request, caller, (), read_only=read_only)
+        async with self._long.converse(replace(beginning, isolation=message.isolation)) as talk:
+            yield Together(talk, caller, catalog.roles[caller.role].settings, reading=read_only)
+            await talk.end(rollback=message.rollback)

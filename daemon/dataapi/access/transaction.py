@@ -90,7 +90,7 @@ class Transactions:
             (*self._before, *statements),
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
-            isolation=_isolation(brought),
+            isolation=isolation_of(brought),
         )
 
     async def explain(
@@ -106,11 +106,16 @@ class Transactions:
         settings = settings_for(request, caller) + catalog.roles[caller.role].settings
         plans = []
         for bound in statements:
-            statement = Statement(f"{_EXPLAIN}{bound.statement.text}", bound.statement.types, prepared=False)
-            message = Message(caller.role, settings, (Bound(statement, bound.values),), read_only=True)
+            message = Message(caller.role, settings, (explained(bound),), read_only=True)
             [[plan]] = await self._runner.run(message)
             plans.append({"statement": bound.statement.text, "plan": json.loads(plan)})
         return plans
+
+
+def explained(bound: Bound) -> Bound:
+    """Return the statement that gives the plan of another as JSON, and does not run it."""
+    statement = Statement(f"{_EXPLAIN}{bound.statement.text}", bound.statement.types, prepared=False)
+    return Bound(statement, bound.values)
 
 
 def hoisted(function: Function, names: Collection[str]) -> Settings:
@@ -121,7 +126,7 @@ def hoisted(function: Function, names: Collection[str]) -> Settings:
     return tuple(setting for setting in function.settings if setting[0].lower() in names)
 
 
-def _isolation(settings: Settings) -> str | None:
+def isolation_of(settings: Settings) -> str | None:
     """Return the isolation level that the settings ask for; as a setting alone it would come too late."""
     level = None
     for name, value in settings:

@@ -7,11 +7,16 @@ that it was.  Statements are never prepared here, so that nothing stays behind o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dataapi.database import render
+import psycopg2
+
+from dataapi.database import failures, render
+from dataapi.database.connection import ConnectionDied
 from dataapi.database.prepared import compose_inlined, compose_onward
+from dataapi.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,48 +28,83 @@ FIRST_FETCH = 100
 """Rows of the first fetch, by whose size the next ones are measured."""
 
 _MOST_ROWS = 10_000
-_CLOSE = f"close {render.CURSOR};"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What comes next in a transaction.
+
+    :ivar settings: made before the statements, ``(name, value)``.
+    :ivar read_only: whether it refuses to write, in a transaction that does not; its settings end with it.
+    :ivar defaults: settings that take their session's value again before.
+    """
+
+    settings: tuple[tuple[str, str], ...]
+    statements: tuple[Bound, ...]
+    read_only: bool = False
+    defaults: tuple[str, ...] = ()
 
 
 class Conversation:
-    """A transaction on a connection that nobody else uses meanwhile."""
+    """A transaction on a connection that nobody else uses meanwhile.
 
-    def __init__(self, connection: Connection, search_path: tuple[str, ...]) -> None:
+    Its methods raise what ``Pool.run`` raises.
+
+    :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
+    """
+
+    def __init__(self, connection: Connection, search_path: tuple[str, ...], *, anonymous: bool) -> None:
         self._connection = connection
         self._search_path = search_path
+        self._anonymous = anonymous
+        self._aside = False
 
-    async def begin(self, message: Message) -> Rows:
-        """Begin the transaction under the message's role; return its last statement's rows."""
+    async def begin(self, message: Message) -> None:
+        """Begin the transaction under the message's role and run its statements."""
         composed = compose_inlined(_begun(message), self._search_path)
-        return await self._connection.send(composed.text, composed.values)
+        await self._send(composed.text, composed.values)
 
-    async def go_on(
-        self, settings: tuple[tuple[str, str], ...], statements: Sequence[Bound], defaults: Sequence[str] = ()
-    ) -> Rows:
-        """Make further settings and run further statements; return the last one's rows.
-
-        :param defaults: settings that take their session's value again before.
-        """
-        text, values = compose_onward(settings, statements, defaults)
-        return await self._connection.send(text, values)
+    async def go_on(self, step: Step) -> Rows:
+        """Run a step's statements and return the last one's rows."""
+        text, values = compose_onward(step.settings, step.statements, step.defaults, step.read_only)
+        text, self._aside = (
+            self._closing() + ("savepoint step;" if step.read_only else "") + text,
+            step.read_only,
+        )
+        return await self._send(text, values)
 
     async def open_cursor(self, message: Message) -> Rows:
         """Begin the transaction with a cursor over the message's last statement; return its first rows."""
         composed = compose_inlined(_begun(message), self._search_path, cursor=True)
-        return await self._connection.send(composed.text + render.fetch(FIRST_FETCH), composed.values)
+        return await self._send(composed.text + render.fetch(FIRST_FETCH), composed.values)
 
     async def fetch(self, rows: int) -> Rows:
         """Return the cursor's next rows, at most so many."""
-        return await self._connection.send(render.fetch(rows), ())
+        return await self._send(render.fetch(rows), ())
 
-    async def close_cursor(self) -> None:
-        """Close the cursor and end the transaction."""
-        await self._connection.send(f"{_CLOSE}commit", ())
+    async def end(self, *, rollback: bool = False) -> None:
+        """End the transaction and all that is open in it; deferred constraints are checked either way."""
+        ending = "set constraints all immediate;rollback" if rollback else "commit"
+        await self._send(self._closing() + ending, ())
 
-    async def end(self, *, rollback: bool) -> None:
-        """End the transaction; deferred constraints are checked however it ends."""
-        text = "set constraints all immediate;rollback" if rollback else "commit"
-        await self._connection.send(text, ())
+    async def give_up(self) -> None:
+        """Undo everything, after an error too; a connection that is gone has done so by itself."""
+        if self._connection.lost or self._connection.busy:
+            return
+        with suppress(ApiError):
+            await self._send("rollback", ())
+
+    def _closing(self) -> str:
+        # Within its savepoint a step may refuse to write; what it set ends with that.
+        return "rollback to savepoint step;release savepoint step;" if self._aside else ""
+
+    async def _send(self, text: str, values: Sequence[object]) -> Rows:
+        try:
+            return await self._connection.send(text, values)
+        except psycopg2.Error as error:
+            raise failures.refused(error, anonymous=self._anonymous) from error
+        except ConnectionDied as error:
+            raise failures.died() from error
 
 
 def _begun(message: Message) -> Message:

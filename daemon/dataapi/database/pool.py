@@ -25,6 +25,7 @@ from dataapi.database.figures import Figures
 from dataapi.database.line import Turns, WaitingLine
 from dataapi.database.prepared import Prepared
 from dataapi.database.session import Session
+from dataapi.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from dataapi.database.connection import Rows
     from dataapi.database.conversation import Conversation
     from dataapi.database.message import Message
-    from dataapi.errors import ApiError
 
 
 BATCH = 65_536
@@ -177,10 +177,24 @@ class Pool:
                 asked = next_fetch(asked, sum(len(row[0] or "") for row in rows), batch)
                 yield rows
                 rows = await talk.fetch(asked)
-            await talk.close_cursor()
+            await talk.end()
         # The connection serves others already.
         if rows:
             yield rows
+
+    @asynccontextmanager
+    async def converse(self, message: Message) -> AsyncGenerator[Conversation, None]:
+        """Begin a transaction of several messages with this one, for the block to go on with and to end.
+
+        An error within the block undoes everything.  Raises like ``run``; counts among the streams.
+        """
+        async with self._conversation(message) as talk:
+            try:
+                await talk.begin(message)
+                yield talk
+            except ApiError:
+                await talk.give_up()
+                raise
 
     @asynccontextmanager
     async def _conversation(self, message: Message) -> AsyncGenerator[Conversation, None]:
@@ -189,11 +203,7 @@ class Pool:
         try:
             session = self._idle.pop() if self._idle else await self._wait()
             try:
-                yield session.conversation()
-            except psycopg2.Error as error:
-                raise failures.refused(error, anonymous=message.role == self._anonymous_role) from error
-            except ConnectionDied as error:
-                raise failures.died() from error
+                yield session.conversation(anonymous=message.role == self._anonymous_role)
             finally:
                 self._release(session)
         finally:

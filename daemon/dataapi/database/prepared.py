@@ -125,11 +125,14 @@ def compose_inlined(message: Message, search_path: tuple[str, ...], *, cursor: b
 
 
 def compose_onward(
-    settings: tuple[tuple[str, str], ...], statements: Sequence[Bound], defaults: Sequence[str]
+    settings: tuple[tuple[str, str], ...],
+    statements: Sequence[Bound],
+    defaults: tuple[str, ...],
+    read_only: bool,
 ) -> tuple[str, list[object]]:
     """Return text and values of a message that goes on in a transaction begun before."""
     _check_values(statements)
-    parts = [render.further(tuple([name for name, _ in settings]), tuple(defaults))]
+    parts = [render.further(tuple([name for name, _ in settings]), defaults, read_only)]
     values: list[object] = [value for _, value in settings]
     for bound in statements:
         _inline(bound, parts, values)

@@ -71,7 +71,7 @@ def opening(names: tuple[str, ...], read_only: bool) -> str:
 
 
 @lru_cache(maxsize=256)
-def further(names: tuple[str, ...], defaults: tuple[str, ...]) -> str:
+def further(names: tuple[str, ...], defaults: tuple[str, ...], read_only: bool) -> str:
     """Return the statements that make settings within a transaction that has its role.
 
     Its places take the settings' values.  Raises ``ValueError`` for a name that may not travel.
@@ -80,7 +80,10 @@ def further(names: tuple[str, ...], defaults: tuple[str, ...]) -> str:
     """
     _setting_calls(defaults)
     again = "".join(f"set local {name} to default;" for name in defaults)
-    return f"{again}select {','.join(_setting_calls(names))};" if names else again
+    calls = _setting_calls(names)
+    if read_only:
+        calls.append("set_config('transaction_read_only','on',true)")
+    return f"{again}select {','.join(calls)};" if calls else again
 
 
 def _setting_calls(names: tuple[str, ...]) -> list[str]:

@@ -78,9 +78,10 @@ class Session:
         self._prepared.forget(names)
         return await self._send(self._prepared.compose(message))
 
-    def conversation(self) -> Conversation:
+    def conversation(self, *, anonymous: bool) -> Conversation:
         """Return a transaction of several messages, yet to be begun."""
-        return Conversation(self.connection, () if self._prepared else self._search_path)
+        path = () if self._prepared is not None else self._search_path
+        return Conversation(self.connection, path, anonymous=anonymous)
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:
         """Run SQL as the login role; ``$1`` … are the values, quoted into the text."""

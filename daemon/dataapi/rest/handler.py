@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
 from dataapi.access.long import LongRunner, LongTransactions
 from dataapi.access.transaction import catalog_for
 from dataapi.catalog.model import Catalog
-from dataapi.database.message import Bound
-from dataapi.errors import ApiError, DatabaseError
-from dataapi.query.answers import Answered
-from dataapi.rest import calling, preferences, reading, refusals, writing
+from dataapi.errors import ApiError
+from dataapi.rest import batch, calling, preferences, reading, writing
 from dataapi.rest.context import Context, Planned, Streamed
-from dataapi.rest.explaining import explaining, plan_reply
 from dataapi.rest.role import Figures, RoleView
 from dataapi.rest.root import Root, plan_function
+from dataapi.rest.running import Part, run_alone, run_together
 from dataapi.rest.streaming import stream
 from dataapi.rest.tables import Tables
 from dataapi.settings import Project
@@ -47,15 +44,17 @@ class RestHandler:
     async def answer(self, request: Request, caller: Caller) -> Reply:
         """Answer a request; raises ``ApiError`` for whatever a client may read of a failure."""
         catalog = catalog_for(self._catalog(), caller)
+        if batch.is_batch(request):
+            return await self._batch(request, caller, catalog)
         context = self._context(request, caller, catalog)
         request.mark("parse")
         if not context.target and self._project.db_root_spec is None:
             return await self._root.answer(context)
-        planned = _with_preferred(context, _plan(context))
+        planned = _planned(context)
         request.mark("plan")
         match planned:
             case Planned():
-                return await self._run(context, planned)
+                return await run_alone(self._transactions, context, planned)
             case Streamed():
                 return stream(self._transactions, context, planned)
         return planned
@@ -80,42 +79,29 @@ class RestHandler:
             view = self._roles[name] = RoleView(self._tables, name, self.figures)
         return view
 
-    async def _run(self, context: Context, planned: Planned) -> Reply:
-        media = planned.media
-        if media is not None and media.explain is not None:
-            explained = replace(planned, statements=explaining(planned.statements, media.explain))
-            return plan_reply(context, media, await self._rows(context, explained))
-        [row] = await self._rows(context, planned)
-        answered = Answered.of(row)
-        beyond = planned.estimated_beyond
-        if planned.estimated is not None and (
-            answered.total is None or (beyond is not None and answered.total > beyond)
-        ):
-            answered = replace(answered, total=await self._estimate(context, planned.estimated))
-        return planned.finish(answered)
+    async def _batch(self, request: Request, caller: Caller, catalog: Catalog) -> Reply:
+        """Answer a batch: all of its requests are understood before the first one runs."""
+        parts = []
+        for index, each in enumerate(batch.read(request)):
+            try:
+                context = self._context(each, caller, catalog)
+                planned = _planned(context)
+                if isinstance(planned, Streamed):
+                    raise batch.not_streamed()
+                parts.append(Part(context, planned))
+            except ApiError as error:
+                error.index = index
+                raise
+        request.mark("plan")
+        return batch.answer(await run_together(self._transactions, request, caller, catalog, parts))
 
-    async def _rows(self, context: Context, planned: Planned) -> list[tuple[Any, ...]]:
-        """Run the statements and return the last one's rows."""
-        try:
-            rows = await self._transactions.run(
-                context.catalog,
-                context.request,
-                context.caller,
-                planned.statements,
-                read_only=planned.read_only,
-                settings=planned.settings,
-            )
-        except DatabaseError as error:
-            raise refusals.told(error) from None
-        context.request.mark("transaction")
-        return rows
 
-    async def _estimate(self, context: Context, statement: Bound) -> int:
-        """Return how many rows the planner expects of a statement."""
-        [explained] = await self._transactions.explain(
-            context.catalog, context.request, context.caller, (statement,)
-        )
-        return int(explained["plan"][0]["Plan"]["Plan Rows"])
+def _planned(context: Context) -> Planned | Streamed | Reply:
+    """Return the plan with the settings that the client prefers beside its own."""
+    planned, preferred = _plan(context), context.preferences.settings
+    if not preferred or isinstance(planned, Reply):
+        return planned
+    return replace(planned, settings=planned.settings + preferred)
 
 
 def _plan(context: Context) -> Planned | Streamed | Reply:
@@ -126,14 +112,6 @@ def _plan(context: Context) -> Planned | Streamed | Reply:
     if context.reading or context.request.method == "OPTIONS":
         return reading.plan(context)
     return writing.plan(context)
-
-
-def _with_preferred(context: Context, planned: Planned | Streamed | Reply) -> Planned | Streamed | Reply:
-    """Return the plan with the settings that the client prefers beside its own."""
-    preferred = context.preferences.settings
-    if not preferred or isinstance(planned, Reply):
-        return planned
-    return replace(planned, settings=planned.settings + preferred)
 
 
 def target_of(path: str) -> str:

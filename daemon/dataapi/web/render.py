@@ -24,6 +24,8 @@ def rest(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply
     members: dict[str, Any] = {"code": error.code, "message": error.message}
     if verbosity != "minimal":
         members = {"code": error.code, "details": error.details, "hint": error.hint, "message": error.message}
+    if error.index is not None:
+        members["index"] = error.index
     return _reply(error, JSON, members)
 
 

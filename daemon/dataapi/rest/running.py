@@ -1,0 +1,136 @@
+"""Runs what REST requests want of the database: one alone, or those of a batch in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dataapi.access.caller import Caller
+from dataapi.access.long import LongTransactions, Together
+from dataapi.access.transaction import RETRIES, Settings, explained, isolation_of
+from dataapi.catalog.model import Catalog
+from dataapi.database.message import Bound
+from dataapi.errors import ApiError, DatabaseError
+from dataapi.query.answers import Answered
+from dataapi.rest import refusals
+from dataapi.rest.context import Context, Planned
+from dataapi.rest.explaining import explaining, plan_reply
+from dataapi.web.messages import Reply, Request
+
+Rows = list[tuple[Any, ...]]
+_LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+
+
+async def run_alone(transactions: LongTransactions, context: Context, planned: Planned) -> Reply:
+    """Run a plan in a transaction of its own and return its reply.
+
+    :raises ApiError: for whatever a client may read of a failure.
+    """
+
+    async def run(statements: tuple[Bound, ...]) -> Rows:
+        return await transactions.run(
+            context.catalog,
+            context.request,
+            context.caller,
+            statements,
+            read_only=planned.read_only,
+            settings=planned.settings,
+        )
+
+    async def estimate(statement: Bound) -> int:
+        found = await transactions.explain(context.catalog, context.request, context.caller, (statement,))
+        return _expected(found[0]["plan"])
+
+    return await _finished(context, planned, run, estimate)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One request of a batch; a ``Reply`` needs nothing of the database."""
+
+    context: Context
+    planned: Planned | Reply
+
+
+async def run_together(
+    transactions: LongTransactions, request: Request, caller: Caller, catalog: Catalog, parts: Sequence[Part]
+) -> list[Reply]:
+    """Run the parts of a batch in one transaction and return their replies, in order.
+
+    It is run again when it lost to a concurrent one, as a single request is.
+
+    :raises ApiError: nothing of the batch happened; ``index`` says on account of which part, if of one.
+    """
+    plans = [part.planned for part in parts if isinstance(part.planned, Planned)]
+    read_only = all(plan.read_only for plan in plans)
+    settings = _strictest([isolation_of(plan.settings) for plan in plans])
+    for attempt in range(RETRIES + 1):
+        try:
+            async with transactions.together(
+                catalog, request, caller, read_only=read_only, settings=settings
+            ) as together:
+                return [await _part(together, index, part) for index, part in enumerate(parts)]
+        except DatabaseError as error:
+            if not error.serializable_retry or attempt == RETRIES:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _part(together: Together, index: int, part: Part) -> Reply:
+    planned, request = part.planned, part.context.request
+    if isinstance(planned, Reply):
+        return planned
+
+    async def run(statements: tuple[Bound, ...]) -> Rows:
+        return await together.run(request, statements, read_only=planned.read_only, settings=planned.settings)
+
+    async def estimate(statement: Bound) -> int:
+        [[plan]] = await together.run(request, (explained(statement),), read_only=True)
+        return _expected(json.loads(plan))
+
+    try:
+        reply = await _finished(part.context, planned, run, estimate)
+    except ApiError as error:
+        error.index = index
+        raise
+    return replace(reply, body=b"") if request.method == "HEAD" else reply
+
+
+async def _finished(
+    context: Context,
+    planned: Planned,
+    run: Callable[[tuple[Bound, ...]], Awaitable[Rows]],
+    estimate: Callable[[Bound], Awaitable[int]],
+) -> Reply:
+    media, statements = planned.media, planned.statements
+    explain = None if media is None else media.explain
+    if explain is not None:
+        statements = explaining(statements, explain)
+    try:
+        rows = await run(statements)
+    except DatabaseError as error:
+        raise refusals.told(error) from None
+    context.request.mark("transaction")
+    if media is not None and explain is not None:
+        return plan_reply(context, media, rows)
+    [row] = rows
+    answered = Answered.of(row)
+    beyond = planned.estimated_beyond
+    if planned.estimated is not None and (
+        answered.total is None or (beyond is not None and answered.total > beyond)
+    ):
+        answered = replace(answered, total=await estimate(planned.estimated))
+    return planned.finish(answered)
+
+
+def _expected(plan: Any) -> int:
+    """Return how many rows the planner expects."""
+    return int(plan[0]["Plan"]["Plan Rows"])
+
+
+def _strictest(levels: list[str | None]) -> Settings:
+    """Return the setting of the strictest isolation level that any of a batch asks for."""
+    asked = [level for level in levels if level is not None]
+    return (("default_transaction_isolation", max(asked, key=_LEVELS.index)),) if asked else ()
