@@ -1,0 +1,347 @@
+"""Publishing: ``webhooks.publish`` in the caller's transaction, and who gets a copy."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import psycopg2
+import pytest
+from dataapi.webhooks.model import NewEvent, Scope
+from dataapi.webhooks.store.publishing import CannotPublish, Problem
+from support.webhooks import ACME, PAUSED, PROJECT, REF, add_endpoint, claim, migrated, publish
+from twisted.internet.threads import deferToThread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataapi.database.pool import Pool
+    from dataapi.webhooks.store import Store
+    from support.postgres import Database
+
+JOINED = "v1.organization.member.added"
+RESTORED = "v1.project.restored"
+PUBLISH = "select webhooks.publish(%s, %s, %s, %s, %s)"
+
+
+async def bodies(store: Store) -> list[dict[str, Any]]:
+    """Claim everything and return what would be sent, with the endpoint that it goes to."""
+    works = await claim(store)
+    return [{"endpoint": work.endpoint_id, **json.loads(work.body or b"{}")} for work in works]
+
+
+def counts(database: Database) -> tuple[int, ...]:
+    """Return how many events, due rows and idempotency keys there are."""
+    tables = ("event", "due", "idempotency")
+    return tuple(database.execute(f"select count(*) from webhooks.{one}")[0][0] for one in tables)
+
+
+class App:
+    """An ordinary role of an application."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.role = f"app_{database.name}"
+        self.uri = database.uri.replace("authenticator@", f"{self.role}@")
+        database.execute(f"create role {self.role} login")
+
+    def let(self) -> None:
+        """Let the role publish, as the comment on the function says."""
+        self._database.execute(
+            f"grant usage on schema webhooks to {self.role};"
+            f"grant execute on function webhooks.publish to {self.role}"
+        )
+
+    def remove(self) -> None:
+        """Drop the role with what it owns."""
+        self._database.execute(f"drop owned by {self.role}; drop role {self.role}")
+
+
+@pytest.fixture
+def app(database: Database) -> Iterator[App]:
+    """Give a role of this test's own."""
+    made = App(database)
+    yield made
+    made.remove()
+
+
+async def test_event_reaches_the_endpoints_that_match(database: Database, pool: Pool) -> None:
+    """spec.md Events 3 and 4: organization and project endpoints, listed types or ``*``, enabled ones."""
+    store = await migrated(database, pool)
+    await store.directory.create_project("z" * 20, "acme")
+    await store.directory.create_organization("other", early_access=True)
+    everything = await add_endpoint(store)
+    paused = await add_endpoint(store, event_types=(RESTORED, PAUSED))
+    await add_endpoint(store, event_types=(RESTORED,))
+    await add_endpoint(store, enabled=False)
+    project = await add_endpoint(store, PROJECT)
+    await add_endpoint(store, Scope("acme", "z" * 20))
+    await add_endpoint(store, Scope("other"))
+    await publish(store)
+    assert {body["endpoint"] for body in await bodies(store)} == {everything.id, paused.id, project.id}
+
+
+async def test_organization_event_reaches_organization_endpoints_only(database: Database, pool: Pool) -> None:
+    """spec.md Events 3: its project_ref is null, and no project's endpoint gets it."""
+    store = await migrated(database, pool)
+    endpoint = await add_endpoint(store)
+    await add_endpoint(store, PROJECT)
+    await publish(store, ACME, JOINED)
+    [body] = await bodies(store)
+    assert body["endpoint"] == endpoint.id
+    assert body["payload"] == {"organization_slug": "acme", "project_ref": None, "actor": None}
+
+
+async def test_each_endpoint_gets_a_copy_with_its_own_id(database: Database, pool: Pool) -> None:
+    """spec.md Event: id, type, timestamp and payload; reference/webhooks.md 2: UUIDv7, milliseconds and Z."""
+    store = await migrated(database, pool)
+    for _ in range(3):
+        await add_endpoint(store)
+    before = datetime.now(UTC)
+    ingress = await publish(store, PROJECT, PAUSED, reason="other", actor={"user_id": "u1"}, text='"ü\n')
+    found = await bodies(store)
+    identifiers = {UUID(body["id"]) for body in found}
+    assert len(identifiers | {ingress}) == 4
+    assert {identifier.version for identifier in identifiers} == {7}
+    for body in found:
+        assert set(body) == {"endpoint", "id", "type", "timestamp", "payload"}
+        assert body["type"] == PAUSED
+        assert body["timestamp"][19:20] + body["timestamp"][23:] == ".Z"
+        assert abs(datetime.fromisoformat(body["timestamp"]) - before).total_seconds() < 5
+        assert body["payload"] == {
+            "organization_slug": "acme",
+            "project_ref": REF,
+            "actor": {"user_id": "u1"},
+            "reason": "other",
+            "text": '"ü\n',
+        }
+
+
+async def test_scope_is_always_written_into_the_payload(database: Database, pool: Pool) -> None:
+    """reference/webhooks.md 1: whatever the publisher says of organization_slug and project_ref."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store, PROJECT, PAUSED, organization_slug="evil", project_ref="evil")
+    [body] = await bodies(store)
+    assert body["payload"] == {"organization_slug": "acme", "project_ref": REF, "actor": None}
+
+
+async def test_publisher_may_say_when_it_happened(database: Database, pool: Pool) -> None:
+    """reference/webhooks.md 1: timestamp is optional when publishing; it is kept to the millisecond."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    when = datetime(2026, 2, 3, 4, 5, 6, 789_999, UTC)
+    await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "k", when))
+    [body] = await bodies(store)
+    assert body["timestamp"] == "2026-02-03T04:05:06.789Z"
+
+
+async def test_published_inside_a_transaction_that_is_rolled_back(database: Database, pool: Pool) -> None:
+    """design.md SQL: an event is delivered if and only if the caller's transaction commits."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    with closing(psycopg2.connect(database.uri)) as connection, connection.cursor() as cursor:
+        cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
+        assert counts(database) == (0, 0, 0)
+        connection.rollback()
+        assert counts(database) == (0, 0, 0)
+        cursor.execute(PUBLISH, (PAUSED, "acme", REF, None, "k"))
+        connection.commit()
+    assert counts(database) == (1, 1, 1)
+    [body] = await bodies(store)
+    assert body["payload"] == {"organization_slug": "acme", "project_ref": REF, "actor": None}
+
+
+async def test_ordinary_role_needs_nothing_but_execute(database: Database, pool: Pool, app: App) -> None:
+    """The function runs as its owner: no rights on the tables, and none by way of the other functions."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    app.let()
+    with closing(psycopg2.connect(app.uri)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
+        for text in (
+            "select * from webhooks.endpoint",
+            "select * from webhooks.event",
+            "insert into webhooks.organization values ('mine', true)",
+            "select webhooks.raise_event('v1.a.b', 'acme', null, '{}', 'k', now())",
+            "select webhooks.maintain_partitions('1 day', 1)",
+        ):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(text)
+    assert len(await bodies(store)) == 1
+
+
+async def test_search_path_of_the_caller_does_not_matter(database: Database, pool: Pool, app: App) -> None:
+    """A table or function of the caller's own is not taken for one of ours."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    app.let()
+    database.execute(f"create schema app authorization {app.role}")
+    with closing(psycopg2.connect(app.uri)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute(
+            "create function app.clock_timestamp() returns date language sql as 'select null::date';"
+            "create function app.pg_notify(text, text) returns void language sql as 'select 1 / 0; select';"
+            "create table app.event (); create table app.due ();"
+            "set search_path = app, pg_catalog"
+        )
+        cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
+    [body] = await bodies(store)
+    assert body["payload"] == {"organization_slug": "acme", "project_ref": REF, "actor": None}
+
+
+async def test_nobody_may_publish_until_they_are_let(database: Database, pool: Pool) -> None:
+    """PUBLIC has no right to execute the function."""
+    await migrated(database, pool)
+    database.execute("grant usage on schema webhooks to anon")
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+        database.execute("set role anon; select webhooks.publish('v1.a.b', 'acme', null, null, 'k')")
+
+
+async def test_same_key_raises_nothing_and_returns_the_first_id(database: Database, pool: Pool) -> None:
+    """reference/webhooks.md 1: within 24 hours, per organization, whatever else is different."""
+    store = await migrated(database, pool)
+    await store.directory.create_organization("other", early_access=True)
+    await add_endpoint(store)
+    first = await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key"))
+    assert await store.publisher.publish(NewEvent(RESTORED, ACME, {"a": 1}, "key")) == first
+    assert await store.publisher.publish(NewEvent(PAUSED, Scope("other"), {}, "key")) != first
+    assert len(await bodies(store)) == 1
+
+
+async def test_key_is_forgotten_after_a_day(database: Database, pool: Pool) -> None:
+    """reference/webhooks.md 1: 24 hours, to the moment, whether or not upkeep has run."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    first = await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key"))
+    database.execute("update webhooks.idempotency set created_at = now() - interval '23 h 59 min'")
+    assert await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key")) == first
+    assert (await store.upkeep.run()).keys == 0
+    database.execute("update webhooks.idempotency set created_at = now() - interval '24 h'")
+    second = await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key"))
+    assert second != first
+    assert await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key")) == second
+    assert len(await bodies(store)) == 2
+    database.execute("update webhooks.idempotency set created_at = now() - interval '24 h'")
+    assert (await store.upkeep.run()).keys == 1
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_one_key_at_the_same_time_raises_one_event(
+    database: Database, pool: Pool, committed: bool
+) -> None:
+    """The second waits for the first: it gets its identifier, or raises the event if that rolls back."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    first, second = psycopg2.connect(database.uri), psycopg2.connect(database.uri)
+    began = threading.Event()
+
+    def publish_second() -> str:
+        with second.cursor() as cursor:
+            began.set()
+            cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
+            [found] = cursor.fetchone() or [""]
+            second.commit()
+            return str(found)
+
+    with closing(first), closing(second), first.cursor() as cursor:
+        cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
+        [identifier] = cursor.fetchone() or [""]
+        waiting = deferToThread(publish_second)
+        await deferToThread(began.wait, 10)
+        await deferToThread(_wait_for_lock, database)
+        assert not waiting.called
+        if committed:
+            first.commit()
+        else:
+            first.rollback()
+        assert (await waiting == identifier) is committed
+    assert len(await bodies(store)) == 1
+
+
+def _wait_for_lock(database: Database) -> None:
+    """Return once a statement waits for another transaction."""
+    query = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    until = time.monotonic() + 20
+    while not database.execute(query):
+        assert time.monotonic() < until
+
+
+@pytest.mark.parametrize(
+    ("event_type", "scope", "key", "problem"),
+    [
+        ("project.paused", ACME, "k", Problem.MALFORMED),
+        ("v1.paused", ACME, "k", Problem.MALFORMED),
+        ("v1.project.paused\n", ACME, "k", Problem.MALFORMED),
+        (PAUSED, ACME, "", Problem.MALFORMED),
+        (PAUSED, ACME, "k" * 256, Problem.MALFORMED),
+        (PAUSED, Scope("nobody"), "k", Problem.NO_ORGANIZATION),
+        (PAUSED, Scope("acme", "q" * 20), "k", Problem.NO_PROJECT),
+        (PAUSED, Scope("denied", REF), "k", Problem.OTHER_ORGANIZATION),
+        (PAUSED, Scope("denied"), "k", Problem.NOT_ALLOWED),
+    ],
+)
+async def test_refused_events_leave_nothing(
+    database: Database, pool: Pool, event_type: str, scope: Scope, key: str, problem: Problem
+) -> None:
+    """Each mistake has an SQLSTATE of its own; spec.md 6: the allowlist; nothing is raised or remembered."""
+    store = await migrated(database, pool)
+    await store.directory.create_organization("denied")
+    await add_endpoint(store)
+    with pytest.raises(CannotPublish) as caught:
+        await store.publisher.publish(NewEvent(event_type, scope, {}, key))
+    assert caught.value.problem is problem
+    assert counts(database) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("payload", ["[]", '"text"', "1"])
+async def test_payload_is_an_object(database: Database, pool: Pool, payload: str) -> None:
+    """spec.md Event: payload is an object; null stands for an empty one."""
+    await migrated(database, pool)
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match="JSON object"):
+        database.execute(PUBLISH, (PAUSED, "acme", REF, payload, "k"))
+    database.execute(PUBLISH, (PAUSED, "acme", REF, "null", "k"))
+
+
+async def test_versions_go_out_side_by_side(database: Database, pool: Pool) -> None:
+    """spec.md Versioning 4: both versions are emitted at once; who lists one gets that one alone."""
+    store = await migrated(database, pool)
+    newer = "v2.project.paused"
+    await store.publisher.sync_event_types({newer: [PAUSED], "v2.project.restored": [RESTORED]})
+    await store.publisher.sync_event_types({newer: [PAUSED]})
+    old = await add_endpoint(store, event_types=(PAUSED,))
+    new = await add_endpoint(store, event_types=(newer,))
+    everything = await add_endpoint(store)
+    await publish(store, event_type=newer)
+    await publish(store, event_type="v2.project.restored")
+    works = await claim(store)
+    assert {(work.endpoint_id, work.event_type, work.rendered_from) for work in works} == {
+        (old.id, PAUSED, newer),
+        (new.id, newer, None),
+        (everything.id, PAUSED, newer),
+        (everything.id, newer, None),
+        (everything.id, "v2.project.restored", None),
+    }
+    assert len(works) == 5
+
+
+async def test_commit_wakes_the_daemons(database: Database, pool: Pool) -> None:
+    """reference/webhooks.md 3: one NOTIFY with an empty payload, and none when nobody is to be told."""
+    store = await migrated(database, pool)
+    with closing(psycopg2.connect(database.uri)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute("listen webhooks")
+        await publish(store)
+        cursor.execute("select 1")
+        assert connection.notifies == []
+        for _ in range(2):
+            await add_endpoint(store)
+        await publish(store)
+        cursor.execute("select 1")
+        assert [(one.channel, one.payload) for one in connection.notifies] == [("webhooks", "")]
