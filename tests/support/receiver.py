@@ -13,7 +13,7 @@ from dataapi.webhooks.attempt import Attempt, Sender
 from dataapi.webhooks.resolver import Vetting
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol, connectionDone
-from twisted.internet.task import deferLater
+from twisted.internet.task import Clock, deferLater
 from twisted.python.failure import Failure
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -156,6 +156,15 @@ class World:
             sender.close()
         for port in self._ports:
             pytest_twisted.blockon(port.stopListening())
+
+
+class Timed:
+    """A reactor that connects now and keeps a clock's time."""
+
+    def __init__(self, reactor: Any, clock: Clock) -> None:
+        self.connectTCP = reactor.connectTCP
+        self.callLater = clock.callLater
+        self.seconds = clock.seconds
 
 
 def attempt(port: int, path: str = "/", scheme: str = "http", **values: Any) -> Attempt:

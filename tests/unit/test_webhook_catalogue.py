@@ -77,13 +77,32 @@ class Shop:
 shop = Shop()
 """
 
+SOURCE_PLUGIN = """
+from dataapi.webhooks.interfaces import IEventSource
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+@implementer(IPlugin, IEventSource)
+class Bell:
+    def start(self, publisher):
+        pass
+
+    def stop(self):
+        pass
+
+bell = Bell()
+verifyObject(IEventSource, bell)
+"""
+
 ASK = """
 import json
-from dataapi.webhooks.loading import installed_catalogue
+from dataapi.webhooks.loading import installed_catalogue, installed_sources
 catalogue = installed_catalogue()
 payload = {"organization_slug": "acme", "project_ref": None, "total": "7", "is_test": True}
 print(json.dumps({
     "types": list(catalogue.types),
+    "sources": [type(source).__name__ for source in installed_sources()],
     "versions": catalogue.versions(),
     "rendered": catalogue.render("v2.shop.sold", "v1.shop.sold", payload),
 }))
@@ -132,6 +151,12 @@ def test_an_operator_adds_types_in_a_folder_of_their_own(tmp_path: Path) -> None
         "is_test": True,
         "amount": 7,
     }
+
+
+def test_an_operator_adds_sources_of_events(tmp_path: Path) -> None:
+    loaded, _ = installed(tmp_path, shop=OPERATORS_PLUGIN, bell=SOURCE_PLUGIN)
+    assert loaded["sources"] == ["Bell"]
+    assert "v1.shop.sold" in loaded["types"]
 
 
 def test_broken_plugins_are_reported_and_do_not_stop_the_others(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dataapi.webhooks.resolver import Vetting
 from dataapi.webhooks.signature import sign
 from dataapi.webhooks.urls import parse
 from dataapi.webhooks.work import Outcome
-from support.receiver import OK, SECRET, Names, Received, Receiver, World, attempt, pause
+from support.receiver import OK, SECRET, Names, Received, Receiver, Timed, World, attempt, pause
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPullProducer
 from twisted.internet.task import Clock
@@ -378,6 +378,17 @@ async def test_cancelling_or_the_deadline_ends_a_connection_being_made() -> None
         assert reactor.getDelayedCalls() == []
 
 
+async def test_what_no_receiver_can_bring_about_is_raised(world: World) -> None:
+    """A mistake of the daemon's own is not recorded as the receiver's."""
+
+    class Broken:
+        async def addresses(self, name: str) -> Any:
+            raise RuntimeError(f"a mistake about {name}")
+
+    with pytest.raises(RuntimeError, match=r"a mistake about hooks\.example\.com"):
+        await world.sender(Broken()).send(attempt(80))
+
+
 async def test_cookies_are_not_kept(world: World, receiver: Receiver) -> None:
     """What one receiver sets would reach another on the same name."""
     receiver.sends(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n")
@@ -413,15 +424,6 @@ async def test_an_event_that_the_receiver_does_not_read_times_out(world: World) 
     transport.resumeProducing()
     await receiver.connections[0].lost
     assert receiver.received == []
-
-
-class Timed:
-    """A reactor that connects now and keeps a clock's time."""
-
-    def __init__(self, reactor: Any, clock: Clock) -> None:
-        self.connectTCP = reactor.connectTCP
-        self.callLater = clock.callLater
-        self.seconds = clock.seconds
 
 
 async def test_connections_are_closed_when_idle_for_15_seconds(

@@ -13,11 +13,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from dataapi.webhooks.addresses import networks
+from dataapi.webhooks.attempt import Sender
 from dataapi.webhooks.failures import ErrorWord
+from dataapi.webhooks.resolver import Vetting
 from OpenSSL import SSL
-from support.receiver import NAME, Names, Received, Receiver, World, attempt
+from support.receiver import NAME, Names, Received, Receiver, Timed, World, attempt, pause
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.internet.ssl import Certificate, trustRootFromCertificates
+from twisted.internet.task import Clock
 from twisted.web.client import BrowserLikePolicyForHTTPS
 from zope.interface import implementer
 
@@ -155,6 +159,32 @@ async def test_a_receiver_that_does_not_speak_tls_fails_with_tls(world: World, a
     outcome = await world.sender(tls=authority.policy).send(attempt(port, scheme="https"))
     assert outcome.error is ErrorWord.TLS
     assert receiver.received == []
+
+
+async def test_a_receiver_that_does_not_end_its_connection_is_cut_off(
+    reactor: Any, world: World, authority: Authority
+) -> None:
+    """It said that it would close; closing over TLS waits for it, but not for ever."""
+    receiver, clock = Receiver(), Clock()
+
+    def answer(request: Received) -> None:
+        request.connection.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+        transport: Any = request.connection.transport
+        transport.pauseProducing()
+
+    receiver.answer = answer
+    port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
+    vetting = Vetting(Names(["127.0.0.1"]), networks(["127.0.0.1"]))
+    sender = Sender(Timed(reactor, clock), vetting, clock.seconds, tls=authority.policy)  # type: ignore[arg-type]
+    assert (await sender.send(attempt(port, scheme="https"))).success
+    before = len(reactor.getReaders())
+    assert len(clock.getDelayedCalls()) == 1
+    clock.advance(2)
+    await pause(0.02)
+    assert len(reactor.getReaders()) == before - 1
+    transport: Any = receiver.connections[0].transport
+    transport.resumeProducing()
+    await receiver.connections[0].lost
 
 
 async def test_an_allowed_address_is_checked_against_an_address_in_the_certificate(

@@ -99,7 +99,8 @@ class Connection(HTTP11ClientProtocol):
         """
         if not complete:
             self.drop()
-        elif self.state not in ("QUIESCENT", "CONNECTION_LOST"):
+        elif self._timer is None and self.state != "CONNECTION_LOST":
+            # Not kept, so it is being closed; over TLS that waits for the receiver.
             self.rest(self._pool.later(GRACE, self))
 
 
