@@ -20,10 +20,26 @@ A thread gives up the interpreter only when another one has waited for it 5 ms, 
 would wait that long after every event; asleep, the thread does not hold it.
 """
 
+PIECE = 0.001
+"""Seconds of work between naps."""
+
 
 def nap() -> None:
     """Let other threads run."""
     time.sleep(NAP)
+
+
+class Naps:
+    """Called between pieces of work of any size, naps after each millisecond or so."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def __call__(self) -> None:
+        """Nap when it is time to."""
+        if time.perf_counter() - self._last >= PIECE:
+            nap()
+            self._last = time.perf_counter()
 
 
 class SharedWork(Generic[K, V]):

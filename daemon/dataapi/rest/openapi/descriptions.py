@@ -14,7 +14,7 @@ from dataapi.rest.openapi import openapi3, swagger
 from dataapi.rest.openapi.shown import Shown
 from dataapi.rest.openapi.writing import encode
 from dataapi.settings import Project
-from dataapi.threads import SharedWork, nap
+from dataapi.threads import Naps, SharedWork
 
 DESCRIPTIONS = 64
 """Descriptions that are kept."""
@@ -70,7 +70,7 @@ class Descriptions:
         if known is not None:
             return known
         return await self._work.result(
-            wanted, lambda: describe(self._project, catalog, role, schema, version, nap)
+            wanted, lambda: describe(self._project, catalog, role, schema, version, Naps())
         )
 
     def _keep(self, wanted: Wanted, description: bytes) -> None:

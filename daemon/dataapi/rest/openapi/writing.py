@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+_TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 class Members:
     """The members of an object, made while they are written; their values may be ``Members`` too.
@@ -32,16 +34,16 @@ def encode(value: Any, pause: Callable[[], None]) -> bytes:
 
     :param pause: called after each member of ``Members``.
     """
-    return "".join(_pieces(value, pause)).encode()
+    return b"".join(piece.encode() for piece in _pieces(value, pause))
 
 
 def _pieces(value: Any, pause: Callable[[], None]) -> Iterator[str]:
     if not isinstance(value, Members):
-        yield json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        yield _TEXT(value)
         return
     mark = "{"
     for name, member in value.pairs:
-        yield f"{mark}{json.dumps(name, ensure_ascii=False)}:"
+        yield f"{mark}{_TEXT(name)}:"
         yield from _pieces(member, pause)
         pause()
         mark = ","
