@@ -1,4 +1,4 @@
-"""Plans in place of rows: what ``EXPLAIN`` says of a request's own statement; pure (reference/rest.md 1.4)."""
+"""Plans in place of rows: what ``EXPLAIN`` says of a request's statement; pure (reference/rest.md 1.4)."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from dataapi.catalog.model import Catalog, Function, Type
 from dataapi.catalog.privileges import Privileges
 from dataapi.database.quoting import quote_identifier
 from dataapi.rest.media import Producer
+from dataapi.rest.overloads import is_callable
 
 BYTEA = "bytea"
 
@@ -38,7 +39,8 @@ class Functions:
             privileges = Privileges(self._catalog, self._role)
             found: dict[tuple[str, str], list[Function]] = {}
             for function in self._catalog.functions:
-                if privileges.can_use_schema(function.schema) and privileges.can_execute(function):
+                usable = privileges.can_use_schema(function.schema) and privileges.can_execute(function)
+                if usable and is_callable(self._catalog, function):
                     found.setdefault((function.schema, function.name), []).append(function)
             self._named = found
         return self._named

@@ -78,14 +78,25 @@ def _takes_names(function: Function, wanted: Wanted) -> bool:
         return not wanted.names and not wanted.unparsed
     required = {argument.name for argument in function.arguments if argument.default is None}
     optional = {argument.name for argument in function.arguments if argument.default is not None}
-    return "" not in required and wanted.names - optional == required
+    return "" not in wanted.names and wanted.names - optional == required
 
 
 def _takes_whole(catalog: Catalog, function: Function, wanted: Wanted) -> bool:
+    return _nameless(catalog, function) in WHOLE_BODY.get(wanted.media_type or "", ())
+
+
+def is_callable(catalog: Catalog, function: Function) -> bool:
+    """Whether a request can call the function: its arguments have names, or it takes a whole body."""
+    if all(argument.name for argument in function.arguments):
+        return True
+    return any(_nameless(catalog, function) in types for types in WHOLE_BODY.values())
+
+
+def _nameless(catalog: Catalog, function: Function) -> str | None:
+    """Return the name of the type of a single nameless argument."""
     if len(function.arguments) != 1 or function.arguments[0].name:
-        return False
-    types = WHOLE_BODY.get(wanted.media_type or "", ())
-    return catalog.types[function.arguments[0].type].name in types
+        return None
+    return catalog.types[function.arguments[0].type].name
 
 
 def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
@@ -138,6 +149,8 @@ def _searched(wanted: Wanted, given: Sequence[str]) -> str:
 
 
 def _hint(wanted: Wanted, candidates: Sequence[Function], names: Sequence[str]) -> str | None:
+    if wanted.unparsed:
+        return None
     begin = f"Perhaps you meant to call the function {wanted.schema}."
     if candidates:
         signatures = [_names(argument.name for argument in each.arguments) for each in candidates]
