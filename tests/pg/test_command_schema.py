@@ -10,6 +10,7 @@ import pytest
 from dataapi.catalog.directives import FEATURES
 from dataapi.command import run
 from graphql import build_schema, get_introspection_query, graphql_sync, parse, print_schema, validate
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +81,18 @@ def test_the_schema_is_read_back_whole(chinook: Database, role: str) -> None:
     assert print_schema(schema) + "\n" == text
     assert graphql_sync(schema, get_introspection_query()).errors is None
     assert (schema.mutation_type is None) == (role == "anon")
+
+
+@pytest.mark.parametrize("role", ["anon", "service_role"])
+def test_the_rest_api_is_described_for_a_role(chinook: Database, role: str) -> None:
+    """As a valid OpenAPI document, the same each time, for the role that is named."""
+    text = printed(environ(chinook), "--role", role, "--format", "openapi")
+    document = json.loads(text)
+    OpenAPIV31SpecValidator(document).validate()
+    assert document["openapi"] == "3.1.0"
+    assert ("post" in document["paths"]["/album"]) is (role == "service_role")
+    assert printed(environ(chinook), "--role", role, "--format", "openapi") == text
+    assert text.endswith("}\n")
 
 
 def test_features_that_are_turned_on_are_in_it(chinook: Database) -> None:
