@@ -34,8 +34,8 @@ from dataapi.query.answers import (
     compile_lines,
     csv_header,
 )
-from dataapi.query.records import Source
 from dataapi.query.results import Many, Object, Output, Record, Spread, Text, Value
+from dataapi.query.shown import Source
 from dataapi.query.sql import compiled
 from dataapi.query.writer import Row, Writer, qualified
 from hypothesis import given, settings

@@ -15,8 +15,9 @@ from dataapi.query.algebra import SCALAR, Parameter, Rows
 from dataapi.query.bodies import Body, Form, Handled, body_sql, csv_header, csv_line_sql
 from dataapi.query.expressions import source_sql
 from dataapi.query.outputs import output_sql, record_rows
-from dataapi.query.records import Source, is_grouped, shown_sql
+from dataapi.query.records import is_grouped, shown_sql
 from dataapi.query.results import Output, Record
+from dataapi.query.shown import Source
 from dataapi.query.sql import Compiled, compiled
 from dataapi.query.writer import Row, Writer
 

@@ -11,8 +11,8 @@ from dataapi.catalog.model import Table
 from dataapi.database.quoting import quote_literal
 from dataapi.query.algebra import Parameter
 from dataapi.query.forms import key_sql
-from dataapi.query.records import Shown
 from dataapi.query.results import Key, Object, Output, Record, Spread, Text
+from dataapi.query.shown import Shown
 from dataapi.query.writer import Writer, qualified
 
 

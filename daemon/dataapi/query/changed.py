@@ -12,8 +12,9 @@ from dataapi.query.bodies import Body, body_sql
 from dataapi.query.changes import RAISED
 from dataapi.query.expressions import condition_sql
 from dataapi.query.outputs import output_sql
-from dataapi.query.records import Source, shown_sql
+from dataapi.query.records import shown_sql
 from dataapi.query.results import Record
+from dataapi.query.shown import Source
 from dataapi.query.sql import Compiled, compiled
 from dataapi.query.writer import Row, Writer
 from dataapi.query.written import Written, inserted_sql, written_sql

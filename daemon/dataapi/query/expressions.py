@@ -121,15 +121,16 @@ def order_sql(writer: Writer, order: Sequence[OrderTerm], row: Row) -> str:
     """Return an ``order by`` clause with its leading blank, empty for no order."""
     if not order:
         return ""
-    terms = []
-    for term in order:
-        sql = expression_sql(writer, term.expression, row)
-        if term.descending:
-            sql += " desc"
-        if term.nullable:
-            sql += " nulls first" if term.nulls_first else " nulls last"
-        terms.append(sql)
+    terms = [term_sql(expression_sql(writer, term.expression, row), term) for term in order]
     return " order by " + ", ".join(terms)
+
+
+def term_sql(sql: str, term: OrderTerm) -> str:
+    """Return a term of an ``order by`` clause over the SQL of its expression."""
+    direction = " desc" if term.descending else ""
+    if not term.nullable:
+        return sql + direction
+    return sql + direction + (" nulls first" if term.nulls_first else " nulls last")
 
 
 def limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:

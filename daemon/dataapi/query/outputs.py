@@ -7,7 +7,7 @@ from dataapi.query.algebra import Rows
 from dataapi.query.connections import ConnectionWriter
 from dataapi.query.expressions import expression_sql, limit_sql, order_sql, source_sql
 from dataapi.query.forms import base64_sql, build_object, form_sql, key_sql
-from dataapi.query.records import LONGEST_NAME, Shown, rows_source, shown_sql
+from dataapi.query.records import LONGEST_NAME, shown_sql
 from dataapi.query.relations import call_sql
 from dataapi.query.results import (
     Connection,
@@ -29,6 +29,7 @@ from dataapi.query.results import (
     Text,
     Value,
 )
+from dataapi.query.shown import Shown, rows_source
 from dataapi.query.writer import Row, Writer
 
 MOST_COLUMNS = 1600

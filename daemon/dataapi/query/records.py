@@ -12,79 +12,21 @@ from dataclasses import dataclass
 
 from dataapi.catalog.model import Table
 from dataapi.database.quoting import quote_identifier
-from dataapi.query.algebra import Expression, Rows
-from dataapi.query.expressions import expression_sql, limit_sql, order_sql, source_sql
-from dataapi.query.forms import build_object, key_sql
+from dataapi.query.algebra import Expression, OrderTerm
+from dataapi.query.expressions import expression_sql, limit_sql, order_sql, term_sql
 from dataapi.query.grouping import OPERAND, aggregate_in, groupable, operand_sql, with_operand
-from dataapi.query.results import Key, Object, Output, Record, Spread, Text, Value
+from dataapi.query.results import Key, Object, One, Output, Record, Spread, Text, Value
+from dataapi.query.shown import Shown, Source, rows_source
 from dataapi.query.writer import Row, Writer
 
 LONGEST_NAME = 63
 """PostgreSQL's limit for the bytes of a column's name."""
 
+FOUND = quote_identifier("~found")
+"""A column that is true in every row."""
+
 Write = Callable[[Writer, Output, Row], str]
 """Makes the SQL of a member's value in the scope of a row (``outputs.output_sql``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where shown rows come from.
-
-    :ivar sql: a ``from`` item and what follows it up to ``where``, in which ``row`` stands.
-    :ivar rows: their order and page.
-    :ivar one: take at most one row, in place of the page.
-    """
-
-    row: Row
-    sql: str
-    rows: Rows
-    one: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """Rows with a column per member.
-
-    :ivar item: the ``from`` item, aliased as ``alias``.
-    :ivar columns: each member's key and its column's name; the only one of a plain value has no key.
-    :ivar named: whether each column has its key's name.
-    """
-
-    alias: str
-    item: str
-    columns: tuple[tuple[Key | None, str], ...]
-    named: bool
-
-    @property
-    def scalar(self) -> bool:
-        """Whether rows are plain values and no objects."""
-        return len(self.columns) == 1 and self.columns[0][0] is None
-
-    def column(self, place: int) -> str:
-        """Return the SQL of a member's value."""
-        return f"{self.alias}.{quote_identifier(self.columns[place][1])}"
-
-    def value_sql(self, writer: Writer) -> str:
-        """Return the SQL of a row as what becomes a JSON value: an object, or the plain value."""
-        if self.scalar:
-            return self.column(0)
-        if self.named and self.columns:
-            return self.alias
-        members = [
-            (key_sql(writer, key), self.column(place))
-            for place, (key, _) in enumerate(self.columns)
-            if key is not None
-        ]
-        return build_object(members)
-
-    def json_sql(self, writer: Writer) -> str:
-        """Return the SQL of a row as JSON."""
-        value = self.value_sql(writer)
-        return f"pg_catalog.row_to_json({value})" if value == self.alias else f"pg_catalog.to_json({value})"
-
-    def array_sql(self, writer: Writer) -> str:
-        """Return the SQL of all rows as a JSON array."""
-        return f"coalesce(pg_catalog.json_agg({self.value_sql(writer)}), '[]'::json)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +45,15 @@ class _Member:
     hoisted: Expression | None = None
 
 
-def rows_source(writer: Writer, rows: Rows, parent: Row | None, *, one: bool = False) -> Source:
-    """Return the rows of a table or a call as the source of shown ones."""
-    row = Row(writer.alias())
-    return Source(row, source_sql(writer, rows, row, parent), rows, one)
+def shown_sql(writer: Writer, write: Write, output: Output, source: Source, *, marked: bool = False) -> Shown:
+    """Return the shown rows of a source.
 
-
-def shown_sql(writer: Writer, write: Write, output: Output, source: Source) -> Shown:
-    """Return the shown rows of a source."""
-    record = _record_of(output)
-    rows = source.rows
+    :param marked: add a column ``FOUND`` where a row cannot be told from one of nulls by itself.
+    """
+    record = record_of(output)
     picked = Row(writer.alias(), derived=True)
     grouped = record is not None and is_grouped(record)
-    picking = _Picking(writer, write, rows.table, picked, grouped=grouped)
+    picking = _Picking(writer, write, source.rows.table, picked, grouped=grouped)
     members = [_Member(None, write(writer, output, picked))] if record is None else picking.members(record)
     alias = writer.alias()
     named = all(isinstance(member.key, Text) and _fits(member.key.text) for member in members)
@@ -123,15 +61,45 @@ def shown_sql(writer: Writer, write: Write, output: Output, source: Source) -> S
         member.key.text if named and isinstance(member.key, Text) else _place(place)
         for place, member in enumerate(members)
     ]
-    inside, outside = _page_sql(writer, source, source.row), ""
-    if grouped:
-        inside, outside = "", _groups_sql(members) + _page_sql(writer, source, picked)
-    inner = f"(select {picked.selection_from(source.row)} from {source.sql}{inside}) as {picked.alias}"
-    columns = ", ".join(
+    columns = [
         f"{member.sql} as {quote_identifier(name)}" for member, name in zip(members, names, strict=True)
-    )
-    item = f"(select {columns or '1'} from {inner}{picking.joins_sql()}{outside}) as {alias}"
+    ]
+    if marked and not (named and members):
+        columns.append(f"true as {FOUND}")
+    groups = _groups_sql(members) if grouped else None
+    found = _picked_sql(writer, source, picked, picking.joins_sql(), groups)
+    item = f"(select {', '.join(columns) or '1'} from {found}) as {alias}"
     return Shown(alias, item, tuple((m.key, name) for m, name in zip(members, names, strict=True)), named)
+
+
+def _picked_sql(writer: Writer, source: Source, picked: Row, joins: str, groups: str | None) -> str:
+    """Return the query of the picked rows with what is joined to them, in the right order.
+
+    :param groups: the ``group by`` clause of rows that are grouped.
+    """
+    rows, order, outside = source.rows, "", ""
+    selection = picked.selection_from(source.row)
+    if groups is not None:
+        outside = groups + _page_sql(writer, source, picked)
+    elif joins and rows.order and not source.one:
+        # Joins may lose the order in which the rows were picked.
+        items, order, outside = _order_twice(writer, rows.order, source.row, picked)
+        selection = f"{selection}, {items}"
+        paged = rows.limit is not None or rows.offset is not None
+        order = order + limit_sql(writer, rows) if paged else ""
+    else:
+        order = _page_sql(writer, source, source.row)
+    return f"(select {selection} from {source.sql}{order}) as {picked.alias}{joins}{outside}"
+
+
+def _order_twice(writer: Writer, order: tuple[OrderTerm, ...], row: Row, picked: Row) -> tuple[str, str, str]:
+    """Return the order's terms as columns, and clauses that order by them: within the query, and outside."""
+    names = [quote_identifier(f"~order{place}") for place in range(len(order))]
+    named = list(zip(names, order, strict=True))
+    items = [f"{expression_sql(writer, term.expression, row)} as {name}" for name, term in named]
+    inside = [term_sql(name, term) for name, term in named]
+    outside = [term_sql(f"{picked.alias}.{name}", term) for name, term in named]
+    return ", ".join(items), f" order by {', '.join(inside)}", f" order by {', '.join(outside)}"
 
 
 def is_grouped(record: Record) -> bool:
@@ -142,7 +110,8 @@ def is_grouped(record: Record) -> bool:
     )
 
 
-def _record_of(output: Output) -> Record | None:
+def record_of(output: Output) -> Record | None:
+    """Return an output as a record, None when it is no object."""
     match output:
         case Record():
             return output
@@ -150,6 +119,12 @@ def _record_of(output: Output) -> Record | None:
             return Record(members)
         case _:
             return None
+
+
+def _joins(one: One) -> bool:
+    """Whether one related row can be joined: there is never a second one, and it is no group."""
+    record = record_of(one.output)
+    return one.rows.unique and record is not None and not is_grouped(record)
 
 
 def _fits(name: str) -> bool:
@@ -214,6 +189,9 @@ class _Picking:
         return found
 
     def _own(self, key: Key, output: Output) -> _Member:
+        if isinstance(output, One) and _joins(output):
+            sql = self._joined(output)
+            return _Member(key, f"({sql})::jsonb" if self._grouped else sql)
         aggregate = aggregate_in(output.expression) if isinstance(output, Value) else None
         if aggregate is not None and self._spread and isinstance(output, Value):
             operand = operand_sql(self._writer, aggregate, self._row)
@@ -223,11 +201,23 @@ class _Picking:
             sql = groupable(sql, output, self._table)
         return _Member(key, sql, aggregated=aggregate is not None)
 
+    def _joined(self, one: One) -> str:
+        """Return the object of the one related row, which is joined.
+
+        For a join PostgreSQL chooses how to find the rows; a query within an expression would be run for
+        each row alone, which for small tables means to read them as often.
+        """
+        source = rows_source(self._writer, one.rows, self._row, one=True)
+        shown = shown_sql(self._writer, self._write, one.output, source, marked=True)
+        self._joins.append(f" left join lateral {shown.item} on true")
+        if shown.named and shown.columns:
+            return shown.json_sql(self._writer)
+        return f"case when {shown.alias}.{FOUND} then {shown.value_sql(self._writer)} end"
+
     def _spread_one(self, spread: Spread) -> Iterator[_Member]:
         """Give the members of the one related row; NULL stands for each where there is none."""
         writer, alias = self._writer, self._writer.alias()
-        # Always limited: PostgreSQL must not make a join of it that loses the order of the rows.
-        source = rows_source(writer, spread.rows, self._row)
+        source = rows_source(writer, spread.rows, self._row, one=True)
         picked = Row(writer.alias(), derived=True)
         inner = _Picking(
             writer, self._write, spread.rows.table, picked, grouped=self._grouped, spread=self._grouped
@@ -236,9 +226,7 @@ class _Picking:
         if not members:
             return
         columns = ", ".join(f"{m.sql} as {quote_identifier(_place(n))}" for n, m in enumerate(members))
-        order = order_sql(writer, spread.rows.order, source.row)
-        inside = f"(select {picked.selection_from(source.row)} from {source.sql}{order} limit 1)"
-        query = f"(select {columns} from {inside} as {picked.alias}{inner.joins_sql()})"
+        query = f"(select {columns} from {_picked_sql(writer, source, picked, inner.joins_sql(), None)})"
         self._joins.append(f" left join lateral {query} as {alias} on true")
         for place, member in enumerate(members):
             yield self._hoisted(member, alias, _place(place))
