@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
 from dataapi.database.pool import Pool
+from support.service import Service, serving
 from twisted.internet import defer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from support.postgres import Database
+    from support.postgres import Database, Server
+
+FEATURES = (Path(__file__).parent / "data" / "rest.sql").read_text("utf-8")
+"""The schema with what the REST API is tested on."""
 
 
 @pytest.fixture
@@ -36,3 +41,12 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
     created = make_pool(size=3)
     pytest_twisted.blockon(defer.Deferred.fromCoroutine(created.start()))
     return created
+
+
+@pytest.fixture(scope="module")
+def features(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve the REST features' schema from a database of this module's own; aggregates are allowed."""
+    database = server.create_database(FEATURES)
+    exposed = ("public", "other")
+    with serving(reactor, database, db_schemas=exposed, db_aggregates_enabled=True) as service:
+        yield service

@@ -1,0 +1,162 @@
+"""What ``select`` shows of rows: columns, aliases, casts, members of JSON values, computed fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from support.service import Service
+
+
+async def rows(service: Service, target: str) -> Any:
+    """Return the rows of an answer."""
+    answer = await service.rest("GET", target)
+    assert answer.status == 200, answer.text
+    return answer.body
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("title", {"title": "Alpha"}),
+    ("title,id", {"title": "Alpha", "id": 1}),
+    ("name:title", {"name": "Alpha"}),
+    ('"what a name":title', {"what a name": "Alpha"}),
+    ("a:id,b:id", {"a": 1, "b": 1}),
+    # Casts, by PostgreSQL's names, SQL's names and the schema's own.
+    ("id::text", {"id": "1"}),
+    ("n:budget::int", {"n": 1001}),
+    ("budget::double precision", {"budget": 1000.5}),
+    ("mood::text", {"mood": "calm"}),
+    ("raw->>a::integer", {"a": 1}),
+    ("v:data->lang::text", {"v": '"en"'}),
+    ("seen::INT4", {"seen": 1}),
+    ("m:mood::mood", {"m": "calm"}),
+    ("title::char", {"title": "A"}),
+    # Members of JSON values: the last name is the member's name.
+    ("data->>lang", {"lang": "en"}),
+    ("data->cast", {"cast": {"size": 3}}),
+    ("data->cast->size", {"size": 3}),
+    ("data->cast->>size", {"size": "3"}),
+    ("data->years->0", {"years": 1990}),
+    ("data->years->>-1", {"years": "1991"}),
+    ("raw->b->1", {"b": 20}),
+    ("raw->0", {"raw": None}),
+    ("x:data->nothing->there", {"x": None}),
+    ('data->"lang"', {"lang": "en"}),
+    # Composite and array values are looked into like JSON.
+    ("frame->width", {"width": 16}),
+    ("frame->>height", {"height": "9"}),
+    ("tags->0", {"tags": "short"}),
+    ("tags->>1", {"tags": "old"}),
+    # Computed fields.
+    ("headline", {"headline": "ALPHA"}),
+    ("h:headline::char", {"h": "A"}),
+    ("title,headline,id", {"title": "Alpha", "headline": "ALPHA", "id": 1}),
+    ("", {}),
+]
+
+
+@pytest.mark.parametrize(("select", "shown"), CASES)
+async def test_members_are_what_was_selected_in_its_order(
+    features: Service, select: str, shown: dict[str, Any]
+) -> None:
+    """Names, values and their order."""
+    [row] = await rows(features, f"film?id=eq.1&select={select}")
+    assert list(row.items()) == list(shown.items())
+
+
+async def test_all_columns_stand_for_themselves_among_others(features: Service) -> None:
+    """``*`` is every column, as ``to_json`` writes it."""
+    [[expected]] = features.database.execute("select to_jsonb(f) from film f where id = 1")
+    [whole] = await rows(features, "film?id=eq.1")
+    assert whole == expected
+    [more] = await rows(features, "film?id=eq.1&select=*,headline,again:id")
+    assert more == {**expected, "headline": "ALPHA", "again": 1}
+
+
+async def test_domains_show_themselves_in_their_own_way(features: Service) -> None:
+    """A cast from the domain to json makes the member; what the request casts is that."""
+    assert await rows(features, "paint?select=shade,spare&order=id") == [
+        {"shade": "#ff0000", "spare": None},
+        {"shade": "#00ff00", "spare": "#000001"},
+        {"shade": "#0000ff", "spare": "#ffffff"},
+    ]
+    assert await rows(features, "paint?id=eq.1") == [
+        {"id": 1, "name": "red", "shade": "#ff0000", "spare": None}
+    ]
+    assert await rows(features, "paint?id=eq.1&select=tone:shade,t:shade::text") == [
+        {"tone": "#ff0000", "t": '"#ff0000"'}
+    ]
+
+
+async def test_names_may_hold_anything(features: Service) -> None:
+    """Column names and aliases with every special character."""
+    select = '"the key","a,b","say \\"hi\\"","d.o.t","x->y","é; $1 %25s \'":"a,b"'
+    [row, _] = await rows(features, f"Odd Table?order=the key&select={select}")
+    assert row == {
+        "the key": 1, "a,b": "comma", 'say "hi"': "quote", "d.o.t": "dot", "x->y": "arrow",
+        "é; $1 %s '": "comma",
+    }  # fmt: skip
+    assert await rows(features, "Odd Table?the key=eq.1") == [
+        {"the key": 1, "a,b": "comma", 'say "hi"': "quote", "d.o.t": "dot", "x->y": "arrow"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "body"),
+    [
+        ("film?select=nope", 400, {
+            "code": "42703", "message": "column film.nope does not exist", "details": None, "hint": None,
+        }),
+        ("film?select=id::nonsense", 400, {
+            "code": "42704", "message": 'type "nonsense" does not exist', "details": None, "hint": None,
+        }),
+        ("film?select=id::pg_class", 400, {
+            "code": "42704", "message": 'type "pg_class" does not exist', "details": None, "hint": None,
+        }),
+        ("film?select=title::int", 400, {
+            "code": "22P02", "message": 'invalid input syntax for type integer: "Alpha"', "details": None,
+            "hint": None,
+        }),
+        ("film?select=id,", 400, {
+            "code": "PGRST100", "message": '"failed to parse select parameter (id,)" (line 1, column 4)',
+            "details": 'unexpected end of input expecting "..." or field name (* or [a..z0..9_$])',
+            "hint": None,
+        }),
+        ("flim", 404, {
+            "code": "PGRST205", "message": "Could not find the table 'public.flim' in the schema cache",
+            "details": None, "hint": "Perhaps you meant the table 'public.film'",
+        }),
+        ("forbidden", 404, {
+            "code": "PGRST205", "message": "Could not find the table 'public.forbidden' in the schema cache",
+            "details": None, "hint": None,
+        }),
+        ("inbox", 401, {
+            "code": "42501", "message": "permission denied for table inbox", "details": None, "hint": None,
+        }),
+        ("partly_read", 401, {
+            "code": "42501", "message": "permission denied for table partly_read", "details": None,
+            "hint": None,
+        }),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_shown_is_refused(
+    features: Service, target: str, status: int, body: dict[str, Any]
+) -> None:
+    """The whole body says why."""
+    answer = await features.rest("GET", target)
+    assert (answer.status, answer.body) == (status, body)
+
+
+async def test_granted_columns_are_enough(features: Service) -> None:
+    """What is not selected needs no privilege."""
+    assert await rows(features, "partly_read?select=id,shown") == [{"id": 1, "shown": "yes"}]
+
+
+async def test_other_schemas_have_tables_of_their_own(features: Service) -> None:
+    """``Accept-Profile`` chooses, and an embedded resource is looked for there too."""
+    answer = await features.rest("GET", "note?select=word", headers={"accept-profile": "other"})
+    assert (answer.body, answer.headers["content-profile"]) == ([{"word": "elsewhere"}], "other")
+    answer = await features.rest("GET", "note?select=*,film(*)", headers={"accept-profile": "other"})
+    assert (answer.status, answer.body["code"]) == (400, "PGRST200")
