@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from dataapi.errors import ApiError
-from dataapi.rest.media import Kind, Media, Offers, Producer, negotiate, parse_accept
+from dataapi.rest.accept import parse_accept
+from dataapi.rest.media import Kind, Media, Offers, Producer, negotiate
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from dataapi.access.transaction import hoisted
 from dataapi.catalog.model import Function, Volatility
+from dataapi.database.message import Bound
 from dataapi.errors import ApiError
 from dataapi.query.algebra import SCALAR, ColumnOf, Parameter
-from dataapi.query.answers import Answered, Body, Form, Total, compile_answer
+from dataapi.query.answers import Answered, Body, Form, Total, compile_answer, compile_lines
 from dataapi.query.refused import Refusal, refusing
 from dataapi.query.results import Output, Value
 from dataapi.query.sql import Compiled
@@ -27,6 +28,7 @@ from dataapi.rest.selection import Selecting, Selection, Values, parse_pairs
 from dataapi.web.messages import Reply
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
+_VALUE = Value(ColumnOf(SCALAR))
 _WHOLE = (None, "*")
 """What ``select`` is where rows are shown as they are."""
 
@@ -76,7 +78,8 @@ def plan(context: Context) -> Planned | Streamed | Reply:
         raise ApiError(405, "PGRST101", f"Cannot use the {method} method on RPC")
     if method == "OPTIONS":
         return _allowed(context)
-    return _planned(_understood(context))
+    call = _understood(context)
+    return _streamed(call) if call.media.kind is Kind.LINES and not call.media.explain else _planned(call)
 
 
 def _allowed(context: Context) -> Reply:
@@ -99,7 +102,10 @@ def _understood(context: Context) -> _Call:
     ranged = context.request.headers.get("range") if context.request.method == "GET" else None
     selection, values = parse_pairs(given.aside, ranged)
     table = outcome.relation.table
-    media = negotiated(context, table, whole=selection.select in _WHOLE, raw=outcome.raw)
+    read_only = context.reading or function.volatility is not Volatility.VOLATILE
+    whole = selection.select in _WHOLE
+    lines = read_only and function.returns_set
+    media = negotiated(context, table, whole=whole, raw=outcome.raw, lines=lines)
     most = context.preferences.most
     if most is not None and not function.returns_set:
         raise ApiError(
@@ -107,7 +113,6 @@ def _understood(context: Context) -> _Call:
             "PGRST128",
             "Function must return SETOF or TABLE when max-affected preference is used with handling=strict",
         )
-    read_only = context.reading or function.volatility is not Volatility.VOLATILE
     return _Call(context, given, chosen, outcome, selection, values, media, read_only, most)
 
 
@@ -126,18 +131,32 @@ def _chosen(context: Context, given: Given) -> Chosen:
 
 
 def _planned(call: _Call) -> Planned:
-    context = call.context
-    size = call.selection.size + sum(len(name) for name in call.given.wanted.names)
-    compiled = context.role.plan(_shape(call), size, lambda: (_compile(call),))
-    given = call.given
-    values = CallValues(call.values.lifted, given_values(call.function, given), given.body, call.most)
     return Planned(
-        tuple(bind(each, values) for each in compiled),
+        (_statement(call),),
         call.read_only,
         lambda row: _finish(call, row),
-        hoisted(call.function, context.project.db_hoisted_tx_settings),
+        _settings(call),
         media=call.media,
     )
+
+
+def _streamed(call: _Call) -> Streamed:
+    row = Answered(None, 0, None, None, None)
+    told = applied(call.context.preferences, Action.CALL)
+    head = make_reply(call.context, row, 200, call.media.content_type, applied=told)
+    return Streamed(_statement(call), head, settings=_settings(call))
+
+
+def _settings(call: _Call) -> tuple[tuple[str, str], ...]:
+    return hoisted(call.function, call.context.project.db_hoisted_tx_settings)
+
+
+def _statement(call: _Call) -> Bound:
+    given = call.given
+    size = call.selection.size + sum(len(name) for name in given.wanted.names)
+    [compiled] = call.context.role.plan(_shape(call), size, lambda: (_compile(call),))
+    values = CallValues(call.values.lifted, given_values(call.function, given), given.body, call.most)
+    return bind(compiled, values)
 
 
 def _shape(call: _Call) -> Hashable:
@@ -167,11 +186,12 @@ def _compile(call: _Call) -> Compiled:
     )
     rows = selecting.rows(outcome.relation, called)
     output: Output = selecting.record(outcome.relation)
+    if call.media.kind is Kind.LINES:
+        return compile_lines(rows, _VALUE if scalar else output, Form.ARRAY)
     body = _body(call)
-    if body in (Form.VALUE, Form.VALUES, Form.RAW):
-        output = Value(ColumnOf(SCALAR))
     total = Total.EXACT if call.counted and not outcome.is_single else Total.NONE
-    compiled = compile_answer(rows, output, body, total)
+    shown = _VALUE if body in (Form.VALUE, Form.VALUES, Form.RAW) else output
+    compiled = compile_answer(rows, shown, body, total)
     refusal = _refusal(call)
     return compiled if refusal is None else refusing(compiled, refusal)
 

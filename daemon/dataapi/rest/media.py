@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -11,6 +10,7 @@ from dataapi.catalog.formats import ANY_MEDIA_TYPE
 from dataapi.catalog.model import Table
 from dataapi.errors import ApiError
 from dataapi.query.answers import Body, Form, Handled
+from dataapi.rest.accept import Accepted, parse_accept
 
 LONGEST_REMEMBERED = 300
 """Characters of an ``Accept`` header whose outcome is remembered: clients repeat themselves."""
@@ -125,22 +125,6 @@ class Offers:
     plans: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """One media range of an ``Accept`` header.
-
-    :ivar name: without parameters, in small letters.
-    :ivar parameters: name and value, without quotes; the weight is left out.
-    """
-
-    name: str
-    parameters: tuple[tuple[str, str], ...] = ()
-
-    def parameter(self, name: str) -> str | None:
-        """Return the value of a parameter."""
-        return next((value for known, value in self.parameters if known == name), None)
-
-
 def negotiate(accept: str | None, offers: Offers) -> Media:
     """Return the form that a client likes best of those that there are.
 
@@ -163,40 +147,6 @@ def _negotiate(accept: str, offers: Offers) -> Media:
 
 
 _remembered = lru_cache(maxsize=512)(_negotiate)
-
-# ---------------------------------------------------------------- the header
-
-_PART = re.compile(r'(?:[^,"]|"[^"]*"?)+')
-_FIELD = re.compile(r'(?:[^;"]|"[^"]*"?)+')
-
-
-def parse_accept(header: str) -> list[Accepted]:
-    """Return the media ranges of a header, the best liked first.
-
-    The weight decides, then how exact a range is, then the order.
-    """
-    weighted = [_weighted(part) for part in _PART.findall(header) if part.strip()]
-    liked = [(form, weight) for form, weight in weighted if weight > 0]
-    liked.sort(key=lambda pair: (-pair[1], pair[0].name.count("*") - len(pair[0].parameters)))
-    return [form for form, _ in liked]
-
-
-def _weighted(text: str) -> tuple[Accepted, float]:
-    name, _, fields = text.partition(";")
-    parameters, weight = [], 1.0
-    for field in _FIELD.findall(fields):
-        key, _, value = field.partition("=")
-        key = key.strip().lower()
-        if key == "q":
-            weight = _weight(value.strip())
-        elif key:
-            parameters.append((key, value.strip().strip('"')))
-    return Accepted(name.strip().lower(), tuple(parameters)), weight
-
-
-def _weight(text: str) -> float:
-    return float(text) if re.fullmatch(r"[01](?:\.[0-9]{0,9})?", text) else 1.0
-
 
 # ---------------------------------------------------------------- the choice
 
@@ -312,14 +262,3 @@ def _canonical(form: Accepted) -> str:
         shown = f'{name}; for="{_canonical(_explained(form))}"'
         return f"{shown}; options={options}" if options else shown
     return form.name
-
-
-# ---------------------------------------------------------------- for reading, until it negotiates itself
-
-JSON = "application/json; charset=utf-8"
-OBJECT = "application/vnd.pgrst.object+json; charset=utf-8"
-
-
-def wants_object(accept: str | None) -> bool:
-    """Return whether the best of the accepted forms is a single object and not an array."""
-    return negotiate(accept, Offers()).single
