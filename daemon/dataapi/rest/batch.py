@@ -107,19 +107,12 @@ def _body(text: str | None, headers: dict[str, str]) -> bytes:
     if text is None:
         return b""
     form = _media_type(headers.setdefault("content-type", _JSON))
-    if form == _JSON or form.endswith("+json"):
+    if _is_json(form):
         return text.encode("utf-8", "surrogatepass")
     value = json.loads(text)
     if not isinstance(value, str) or not _is_text(value):
         raise _bad(f"A body of the content type {form} is given as a text")
     return value.encode()
-
-
-def not_streamed() -> ApiError:
-    """Return the error for a request of a batch whose answer would be made while it is sent."""
-    return ApiError(
-        406, "PGRST107", "None of these media types are available: streams are for single requests"
-    )
 
 
 def answer(replies: list[Reply]) -> Reply:
@@ -140,12 +133,16 @@ def _shown(body: bytes, content_type: str) -> bytes:
     """Return a body as JSON: itself, or a text; what is no text either as base64."""
     if not body:
         return b"null"
-    if "json" in _media_type(content_type):
+    if _is_json(_media_type(content_type)):
         return body
     try:
         return json.dumps(body.decode()).encode()
     except UnicodeDecodeError:
         return json.dumps({"base64": base64.b64encode(body).decode()}).encode()
+
+
+def _is_json(media_type: str) -> bool:
+    return media_type == _JSON or media_type.endswith("+json")
 
 
 def _media_type(header: str) -> str:

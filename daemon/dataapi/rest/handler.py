@@ -85,10 +85,7 @@ class RestHandler:
         for index, each in enumerate(batch.read(request)):
             try:
                 context = self._context(each, caller, catalog)
-                planned = _planned(context)
-                if isinstance(planned, Streamed):
-                    raise batch.not_streamed()
-                parts.append(Part(context, planned))
+                parts.append(Part(context, _planned(context)))
             except ApiError as error:
                 error.index = index
                 raise

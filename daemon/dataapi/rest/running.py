@@ -15,8 +15,9 @@ from dataapi.database.message import Bound
 from dataapi.errors import ApiError, DatabaseError
 from dataapi.query.answers import Answered
 from dataapi.rest import refusals
-from dataapi.rest.context import Context, Planned
+from dataapi.rest.context import Context, Planned, Streamed
 from dataapi.rest.explaining import explaining, plan_reply
+from dataapi.rest.streaming import gathered
 from dataapi.web.messages import Reply, Request
 
 Rows = list[tuple[Any, ...]]
@@ -51,7 +52,7 @@ class Part:
     """One request of a batch; a ``Reply`` needs nothing of the database."""
 
     context: Context
-    planned: Planned | Reply
+    planned: Planned | Streamed | Reply
 
 
 async def run_together(
@@ -63,8 +64,8 @@ async def run_together(
 
     :raises ApiError: nothing of the batch happened; ``index`` says on account of which part, if of one.
     """
-    plans = [part.planned for part in parts if isinstance(part.planned, Planned)]
-    read_only = all(plan.read_only for plan in plans)
+    plans = [part.planned for part in parts if not isinstance(part.planned, Reply)]
+    read_only = all(isinstance(plan, Streamed) or plan.read_only for plan in plans)
     settings = _strictest([isolation_of(plan.settings) for plan in plans])
     for attempt in range(RETRIES + 1):
         try:
@@ -79,23 +80,30 @@ async def run_together(
 
 
 async def _part(together: Together, index: int, part: Part) -> Reply:
-    planned, request = part.planned, part.context.request
-    if isinstance(planned, Reply):
-        return planned
-
-    async def run(statements: tuple[Bound, ...]) -> Rows:
-        return await together.run(request, statements, read_only=planned.read_only, settings=planned.settings)
-
-    async def estimate(statement: Bound) -> int:
-        [[plan]] = await together.run(request, (explained(statement),), read_only=True)
-        return _expected(json.loads(plan))
-
+    request = part.context.request
     try:
-        reply = await _finished(part.context, planned, run, estimate)
+        reply = await _answered(together, part.context, part.planned)
     except ApiError as error:
         error.index = index
         raise
     return replace(reply, body=b"") if request.method == "HEAD" else reply
+
+
+async def _answered(together: Together, context: Context, planned: Planned | Streamed | Reply) -> Reply:
+    if isinstance(planned, Reply):
+        return planned
+    reading = isinstance(planned, Streamed) or planned.read_only
+
+    async def run(statements: tuple[Bound, ...]) -> Rows:
+        return await together.run(context.request, statements, read_only=reading, settings=planned.settings)
+
+    async def estimate(statement: Bound) -> int:
+        [[plan]] = await together.run(context.request, (explained(statement),), read_only=True)
+        return _expected(json.loads(plan))
+
+    if isinstance(planned, Streamed):
+        return await gathered(planned, await run((planned.statement,)))
+    return await _finished(context, planned, run, estimate)
 
 
 async def _finished(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from dataapi.access.long import Batches, LongTransactions
 from dataapi.rest.context import Context, Streamed
@@ -16,9 +17,21 @@ def stream(transactions: LongTransactions, context: Context, planned: Streamed) 
     batches = transactions.stream(
         context.catalog, context.request, context.caller, planned.statement, planned.settings
     )
+    return replace(planned.head, stream=_pieces(planned, batches))
+
+
+async def gathered(planned: Streamed, rows: list[tuple[Any, ...]]) -> Reply:
+    """Return the reply of a read whose rows are all there, as in a batch."""
+
+    async def at_once() -> Batches:
+        yield rows
+
+    return replace(planned.head, body=b"".join([piece async for piece in _pieces(planned, at_once())]))
+
+
+def _pieces(planned: Streamed, batches: Batches) -> Stream:
     is_json = any(name == "Content-Type" and value.startswith(NDJSON) for name, value in planned.head.headers)
-    pieces = stream_json_lines(batches) if is_json else stream_rows(batches, prefix=planned.prefix)
-    return replace(planned.head, stream=pieces)
+    return stream_json_lines(batches) if is_json else stream_rows(batches, prefix=planned.prefix)
 
 
 async def stream_rows(batches: Batches, *, prefix: bytes = b"", ending: bytes = b"\n") -> Stream:
