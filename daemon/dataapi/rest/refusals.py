@@ -11,11 +11,17 @@ import re
 from dataapi.errors import ApiError
 from dataapi.query.changes import RAISED
 
+OTHER_KEY = "PGRST115"
 NOT_SINGLE = "PGRST116"
 TOO_MANY = "PGRST124"
 
 _INVALID_TEXT = "22P02"
-_RAISED = re.compile(f"{RAISED}({NOT_SINGLE}|{TOO_MANY}){RAISED}([0-9]+)")
+_RAISED = re.compile(f"{RAISED}(PGRST[0-9]+){RAISED}([0-9]+)")
+
+
+def other_key() -> ApiError:
+    """Return the error for a body whose rows are not the one that the URL names."""
+    return ApiError(400, OTHER_KEY, "Payload values do not match URL in primary key column(s)")
 
 
 def not_single(rows: int) -> ApiError:
@@ -35,4 +41,9 @@ def told(error: ApiError) -> ApiError:
     match = _RAISED.search(error.message) if error.code == _INVALID_TEXT else None
     if match is None:
         return error
-    return (not_single if match[1] == NOT_SINGLE else too_many)(int(match[2]))
+    code, rows = match[1], int(match[2])
+    if code == OTHER_KEY:
+        return other_key()
+    if code == NOT_SINGLE:
+        return not_single(rows)
+    return too_many(rows) if code == TOO_MANY else error

@@ -17,7 +17,7 @@ from dataapi.catalog.model import Table
 from dataapi.errors import ApiError
 from dataapi.query.answers import Answered
 from dataapi.query.written import UPDATED, Missing, OnConflict
-from dataapi.rest import payload, preferences
+from dataapi.rest import payload, preferences, refusals
 from dataapi.rest.columns import known_columns
 from dataapi.rest.context import Context, Planned, bind
 from dataapi.rest.grammar import parse_names
@@ -34,7 +34,6 @@ from dataapi.web.messages import Reply
 
 _KEY_FILTERS = "Filters must include all and only primary key columns with 'eq' operators"
 _NO_WINDOW = "limit/offset querystring parameters are not allowed for PUT"
-_OTHER_KEY = "Payload values do not match URL in primary key column(s)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +170,10 @@ def _put(asked: _Asked) -> Planned:
         raise ApiError(405, "PGRST105", _KEY_FILTERS)
     rows = payload.read(asked.context.request.body, asked.content_type, None)
     if not set(asked.key) <= set(rows.columns):
-        raise ApiError(400, "PGRST115", _OTHER_KEY)
+        raise refusals.other_key()
     shape = replace(_shape(asked, Kind.UPSERT, rows), conflict=OnConflict(asked.key, True))
 
     def finish(row: Answered) -> Reply:
-        if row.count != 1:
-            raise ApiError(400, "PGRST115", _OTHER_KEY)
         status = (201 if row.inserted else 200) if asked.shows else 204
         applied = preferences.applied(asked.preferences, Action.UPSERT)
         return _reply(asked, shape, row, status, [], applied)

@@ -110,12 +110,20 @@ def compile_write(role: RoleView, table: Table, shape: WriteShape, *, aggregates
         order, required = selecting.order(relation), selecting.required(relation)
         record = selecting.record(relation)
         showing = Showing(table, record, shape.media.body(table), order, required)
-    refused = [Refusal(refusals.NOT_SINGLE)] if shape.single else []
-    if shape.bounded:
-        refused.append(Refusal(refusals.TOO_MANY, Parameter(MostRows(), "bigint")))
     where = None if shape.kind is Kind.INSERT else selecting.where(relation)
     change = _change(role, table, shape, where)
-    return (compile_change(RestChange(change, showing, tuple(refused), shape.located, shape.counts)),)
+    return (compile_change(RestChange(change, showing, _refusals(shape), shape.located, shape.counts)),)
+
+
+def _refusals(shape: WriteShape) -> tuple[Refusal, ...]:
+    refused = []
+    if shape.kind is Kind.UPSERT:
+        refused.append(Refusal(refusals.OTHER_KEY))
+    if shape.single:
+        refused.append(Refusal(refusals.NOT_SINGLE))
+    if shape.bounded:
+        refused.append(Refusal(refusals.TOO_MANY, Parameter(MostRows(), "bigint")))
+    return tuple(refused)
 
 
 def _change(role: RoleView, table: Table, shape: WriteShape, where: Condition | None) -> Written:
