@@ -22,6 +22,8 @@ from dataapi.graphql.sdl import schema_text
 from dataapi.inspection import inspect, read_catalog
 from dataapi.rest.openapi.place import description_text
 from dataapi.settings import ConfigurationError, Project, Settings, load
+from dataapi.webhooks import commands as webhooks
+from dataapi.webhooks.secrets import new_key
 
 
 def main() -> None:
@@ -63,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         summary = (subcommand.__doc__ or "").partition("\n")[0]
         added[name] = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
         added[name].set_defaults(subcommand=subcommand)
+    webhooks.add(subcommands, common, Command.webhooks)
     schema = added["schema"]
     schema.add_argument(
         "--role", required=True, help="the role whose view of the database it is, such as anon"
@@ -110,7 +113,10 @@ class Command:
                 raise
             self._say(_new_keys())
             return 0
-        return max([self._project_keys(settings, project) for project in settings.projects])
+        code = max([self._project_keys(settings, project) for project in settings.projects])
+        if not settings.webhooks.encryption_key:
+            self._say(f"; a new key for [webhooks], which has none\nencryption-key = {new_key()}")
+        return code
 
     def _project_keys(self, settings: Settings, project: Project) -> int:
         if len(settings.projects) > 1:
@@ -142,6 +148,10 @@ class Command:
         self._output.write(schema_text(RoleSchema(role_view(catalog, names, role, project))))
         return 0
 
+    def webhooks(self) -> int:
+        """Carry out a subcommand of ``dataapi.webhooks.commands``."""
+        return webhooks.carry_out(self._load(), self._options, self._output, self._errors)
+
     def _project(self) -> Project | None:
         """Return the project that --project names, or the only one; say so when there is none."""
         projects = {project.ref: project for project in self._load().projects}
@@ -164,11 +174,14 @@ class Command:
 def _new_keys() -> str:
     """Return lines for a configuration file that lets requests in."""
     return f"""\
-; New keys.  Copy these lines into [project]; the secrets are better kept in files: jwt-secret = @/path
+; New keys.  Copy these lines into [project] and [webhooks]; secrets are better kept in
+; files: jwt-secret = @/path
 ; Afterwards "dataapi keys" prints keys in JWT form, signed with jwt-secret.
 jwt-secret = {new_secret()}
 publishable-keys = {new_publishable_key()}
-secret-keys = {new_secret_key()}"""
+secret-keys = {new_secret_key()}
+[webhooks]
+encryption-key = {new_key()}"""
 
 
 if __name__ == "__main__":

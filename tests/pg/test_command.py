@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import jwt
 import pytest
 from dataapi.command import run
+from dataapi.webhooks.secrets import new_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,13 +79,23 @@ def test_check_config_finds_schemas_and_roles_that_are_missing(database: Databas
 
 def test_keys_are_signed_with_the_configured_secret() -> None:
     """One line per role, ready for a script to take apart."""
-    code, output, errors = dataapi("keys", environ=KEYED)
+    environ = {**KEYED, "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": new_key()}
+    code, output, errors = dataapi("keys", environ=environ)
     assert (code, errors) == (0, "")
     keys = dict(line.split() for line in output.splitlines())
     assert {role: jwt.decode(key, SECRET, ["HS256"])["role"] for role, key in keys.items()} == {
         "anon": "anon",
         "service_role": "service_role",
     }
+
+
+def test_keys_makes_the_encryption_key_that_webhooks_lack() -> None:
+    """Where the configuration has none, a fresh one follows the API keys, as a line of the file."""
+    first, second = [dataapi("keys", environ=KEYED)[1].splitlines()[-1] for _ in range(2)]
+    name, _, key = first.partition(" = ")
+    assert name == "encryption-key"
+    assert first != second
+    assert dataapi("check-config", environ={**KEYED, "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": key})[0] == 0
 
 
 def test_keys_of_several_projects_name_their_project() -> None:
@@ -97,6 +108,7 @@ def test_keys_of_several_projects_name_their_project() -> None:
             f"{prefix}_HOSTS": f"{letter}.example.org",
             f"{prefix}_{key}": SECRET,
         }
+    environ["DATAAPI_WEBHOOKS_ENCRYPTION_KEY"] = new_key()
     code, output, errors = dataapi("keys", environ=environ)
     assert code == 1
     first, anon, service, last = output.splitlines()

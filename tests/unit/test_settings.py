@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import os
@@ -595,3 +596,15 @@ def test_any_endpoint_that_is_accepted_is_one_that_twisted_parses(paths: list[st
             continue
         arguments, named = _parse("unix:" + path)
         assert len(arguments) + len(named) >= 2
+
+
+def test_encryption_keys_are_32_bytes_in_base64() -> None:
+    """Several may be given, and what is wrong with one is said without showing it."""
+    keys = [base64.b64encode(bytes([number] * 32)).decode() for number in (1, 2)]
+    text = f"{MINIMAL}[webhooks]\nencryption-key = {keys[0]},\n  {keys[1]}\n"
+    assert read(text).webhooks.encryption_key == tuple(keys)
+    assert keys[0] not in repr(read(text))
+    for wrong, expected in (("short", "not base64"), (f"{keys[0]}, c2hvcnQ=", "key 2 is 5 bytes")):
+        [mistake] = mistakes(f"{MINIMAL}[webhooks]\nencryption-key = {wrong}\n")
+        assert expected in mistake
+        assert wrong not in mistake

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg2
 from twisted.internet.threads import deferToThread
 
+from dataapi.database.failures import refused
 from dataapi.database.render import inlined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     Rows = list[tuple[Any, ...]]
+
+T = TypeVar("T")
 
 _CONNECT_TIMEOUT = 10
 """Seconds that connecting may take when the connection string says nothing else."""
@@ -57,3 +60,40 @@ def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
                 yield fetch
     except psycopg2.Error as error:
         raise ScriptError(str(error).strip()) from error
+
+
+class ScriptDatabase:
+    """A blocking connection with the interface of a pool, for what runs without a reactor."""
+
+    def __init__(self, fetch: Callable[[str, Sequence[object]], Rows]) -> None:
+        self._fetch = fetch
+
+    async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
+        """Run SQL as one transaction and return the last statement's rows; raises ``ApiError``."""
+        try:
+            return self._fetch(text, values)
+        except psycopg2.OperationalError:
+            raise
+        except psycopg2.Error as error:
+            raise refused(error, anonymous=False) from error
+
+
+@contextmanager
+def opened(uri: str) -> Iterator[ScriptDatabase]:
+    """Give a database by its connection string.
+
+    :raises ScriptError: when the database cannot be reached, or is lost on the way.
+    """
+    with connected(uri) as fetch:
+        yield ScriptDatabase(fetch)
+
+
+def complete(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that waits for nothing, such as one over a ``ScriptDatabase``."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    raise AssertionError("the coroutine waited for something")

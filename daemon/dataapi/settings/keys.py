@@ -92,6 +92,7 @@ PROJECT = {
 
 WEBHOOKS = {
     "db-uri": Key(parsers.database_uri, secret=True),
+    "encryption-key": _list(parsers.encryption_keys, secret=True),
     "retry-waits": _list(parsers.waits),
     "timeout": _SECONDS,
     "retention-days": _POSITIVE,

@@ -96,6 +96,7 @@ class Webhooks:
     """The ``[webhooks]`` section. Waits and times are in seconds."""
 
     db_uri: str | None = field(default=None, repr=False)
+    encryption_key: tuple[str, ...] = field(default=(), repr=False)
     retry_waits: tuple[float, ...] = (10.0, 30.0, 90.0, 270.0)
     timeout: float = 20.0
     retention_days: int = 14

@@ -18,6 +18,7 @@ from dataapi.database.connection_string import is_connection_string
 from dataapi.settings.endpoints import check_endpoint, split_endpoints
 from dataapi.settings.mistakes import Rejected
 from dataapi.settings.model import TransactionEnd
+from dataapi.webhooks.secrets import read_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,6 +257,19 @@ def origins(value: str) -> tuple[str, ...]:
     if not all(_ORIGIN.fullmatch(origin) for origin in found):
         raise Rejected("expected origins without path, such as https://app.example.org")
     return found
+
+
+def encryption_keys(value: str) -> tuple[str, ...]:
+    """Read keys that encrypt what webhooks keep: the first one encrypts, all of them decrypt."""
+    keys = listed(value)
+    for number, key in enumerate(keys, 1):
+        try:
+            read_key(key)
+        except ValueError as error:
+            raise Rejected(
+                f"key {number} is {error}; expected 32 bytes in base64, as dataapi keys prints them"
+            ) from None
+    return keys
 
 
 def networks(value: str) -> tuple[str, ...]:

@@ -1,0 +1,236 @@
+"""The operator's subcommands for webhooks: organizations, projects, tokens, events and the schema itself.
+
+Each one migrates first.  Over a blocking connection, without a reactor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TextIO
+from uuid import UUID, uuid4
+
+from dataapi.database.script import ScriptError, complete, opened
+from dataapi.errors import ApiError
+from dataapi.settings import Settings
+from dataapi.settings.parsers import ref, slug, whole
+from dataapi.webhooks.migrate import CannotMigrate, Migration, migrate
+from dataapi.webhooks.model import NewEvent, Permission, Scope
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import Store, make_store
+from dataapi.webhooks.store.publishing import CannotPublish
+from dataapi.webhooks.tokens import new_token
+
+Lines = list[str]
+Action = Callable[[Store, argparse.Namespace], Awaitable[Lines]]
+
+_MANAGING = [Permission.READ, Permission.WRITE]
+
+
+class _Failed(Exception):
+    """The command cannot be carried out; the text says why."""
+
+
+def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, errors: TextIO) -> int:
+    """Run the subcommand that ``add`` found in a command line; return the exit code."""
+    uri = settings.webhooks.db_uri or settings.projects[0].db_uri
+
+    async def run(database: Any) -> Lines:
+        options.applied = await migrate(database)
+        store = make_store(
+            database, Cipher(settings.webhooks.encryption_key), settings.webhooks.retention_days
+        )
+        lines: Lines = await options.action(store, options)
+        return lines
+
+    try:
+        with opened(uri) as database:
+            lines = complete(run(database))
+    except ScriptError as error:
+        print(f"webhooks: the database cannot be used: {' '.join(str(error).split())}", file=errors)
+        return 1
+    except ApiError as error:
+        print(f"webhooks: {error.message}", file=errors)
+        return 1
+    except (CannotMigrate, CannotPublish, _Failed) as error:
+        print(f"webhooks: {error}", file=errors)
+        return 1
+    for line in lines:
+        print(line, file=output)
+    return 0
+
+
+async def _migrate(_store: Store, options: argparse.Namespace) -> Lines:
+    """Create or upgrade the schema webhooks."""
+    applied: tuple[Migration, ...] = options.applied
+    done = [f"applied migration {migration.number} ({migration.name})" for migration in applied]
+    return done or ["the schema webhooks is up to date"]
+
+
+async def _create_organization(store: Store, options: argparse.Namespace) -> Lines:
+    """Add an organization."""
+    if not await store.directory.create_organization(options.slug, early_access=options.early_access):
+        raise _Failed(f"there is an organization {options.slug} already")
+    return []
+
+
+async def _allow(store: Store, options: argparse.Namespace) -> Lines:
+    """Put an organization on the early access allowlist."""
+    return await _set_allowed(store, options.slug, allowed=True)
+
+
+async def _disallow(store: Store, options: argparse.Namespace) -> Lines:
+    """Take an organization off the early access allowlist."""
+    return await _set_allowed(store, options.slug, allowed=False)
+
+
+async def _set_allowed(store: Store, name: str, *, allowed: bool) -> Lines:
+    if not await store.directory.allow(name, allowed):
+        raise _Failed(f"there is no organization {name}")
+    return []
+
+
+async def _list_organizations(store: Store, _options: argparse.Namespace) -> Lines:
+    """List organizations: slug, and whether they are allowed."""
+    return [
+        f"{one.slug}\t{'early-access' if one.early_access else '-'}"
+        for one in await store.directory.organizations()
+    ]
+
+
+async def _create_project(store: Store, options: argparse.Namespace) -> Lines:
+    """Add a project to an organization."""
+    await _organization(store, options)
+    if not await store.directory.create_project(options.ref, options.organization):
+        raise _Failed(f"there is a project {options.ref} already")
+    return []
+
+
+async def _list_projects(store: Store, _options: argparse.Namespace) -> Lines:
+    """List projects: reference and organization."""
+    return [f"{one.ref}\t{one.organization}" for one in await store.directory.projects()]
+
+
+async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
+    """Make a personal access token and print it, this once."""
+    await _organization(store, options)
+    expires = None if options.expires is None else datetime.now(UTC) + timedelta(days=options.expires)
+    secret = new_token()
+    permissions = options.permission or _MANAGING
+    await store.directory.create_token(secret, options.organization, permissions, expires)
+    return [secret]
+
+
+async def _revoke_token(store: Store, options: argparse.Namespace) -> Lines:
+    """Make a token unusable."""
+    if not await store.directory.revoke(options.id):
+        raise _Failed(f"there is no token {options.id}")
+    return []
+
+
+async def _list_tokens(store: Store, _options: argparse.Namespace) -> Lines:
+    """List tokens: identifier, organization, permissions, expiry, and how they stand."""
+    now = datetime.now(UTC)
+    return [
+        "\t".join(
+            (
+                str(one.id),
+                one.organization,
+                ",".join(sorted(one.permissions)),
+                "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}",
+                "revoked" if one.revoked_at else "usable" if one.usable(now) else "expired",
+            )
+        )
+        for one in await store.directory.tokens()
+    ]
+
+
+async def _publish(store: Store, options: argparse.Namespace) -> Lines:
+    """Publish an event and print what it is known by."""
+    scope = Scope(options.organization, options.project)
+    event = NewEvent(options.type, scope, options.payload, f"dataapi event publish {uuid4()}")
+    return [str(await store.publisher.publish(event))]
+
+
+async def _organization(store: Store, options: argparse.Namespace) -> None:
+    if await store.directory.organization(options.organization) is None:
+        raise _Failed(f"there is no organization {options.organization}")
+
+
+def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., int]) -> None:
+    """Add the subcommands to the command line's parser.
+
+    :param subcommands: what ``add_subparsers`` returned.
+    :param run: what each of them sets as its ``subcommand``.
+    """
+
+    def leaf(group: Any, name: str, action: Action) -> argparse.ArgumentParser:
+        summary = action.__doc__ or ""
+        parser: argparse.ArgumentParser = group.add_parser(
+            name, parents=[common], help=summary, description=summary
+        )
+        parser.set_defaults(subcommand=run, action=action)
+        return parser
+
+    def group(name: str, summary: str) -> Any:
+        parser = subcommands.add_parser(name, help=summary, description=summary)
+        return parser.add_subparsers(required=True, metavar="ACTION")
+
+    leaf(subcommands, "migrate", _migrate)
+    organization = group("organization", "Manage the organizations that webhooks are for.")
+    create = leaf(organization, "create", _create_organization)
+    create.add_argument("--early-access", action="store_true", help="put it on the allowlist at once")
+    for parser in (create, leaf(organization, "allow", _allow), leaf(organization, "disallow", _disallow)):
+        parser.add_argument("slug", metavar="SLUG", type=_read(slug))
+    leaf(organization, "list", _list_organizations)
+    project = group("project", "Manage the projects that webhooks are for.")
+    create = leaf(project, "create", _create_project)
+    create.add_argument("ref", metavar="REF", type=_read(ref))
+    _add_organization(create)
+    leaf(project, "list", _list_projects)
+    _add_tokens(group("token", "Manage personal access tokens."), leaf)
+    publish = leaf(group("event", "Publish events."), "publish", _publish)
+    publish.add_argument("type", metavar="TYPE", help="such as v1.project.paused")
+    _add_organization(publish)
+    publish.add_argument("--project", metavar="REF", type=_read(ref), help="without it, the organization's")
+    publish.add_argument("--payload", metavar="JSON", type=_read(_json_object), default={})
+
+
+def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
+    create = leaf(group, "create", _create_token)
+    _add_organization(create)
+    create.add_argument(
+        "--permission",
+        action="append",
+        type=Permission,
+        choices=list(Permission),
+        help="what it may be used for; again for more; without it webhooks:read and webhooks:write",
+    )
+    create.add_argument("--expires", metavar="DAYS", type=_read(whole(1)), help="without it, never")
+    leaf(group, "revoke", _revoke_token).add_argument("id", metavar="ID", type=_read(UUID))
+    leaf(group, "list", _list_tokens)
+
+
+def _add_organization(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--organization", metavar="SLUG", required=True, type=_read(slug))
+
+
+def _read(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a reader that tells argparse what was expected."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError("expected a JSON object")
+    return value

@@ -1,0 +1,207 @@
+"""The operator's commands for webhooks: what they do, print, and how they exit."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+from dataapi.command import run
+from dataapi.webhooks.migrate import shipped
+from dataapi.webhooks.model import Permission
+from support.webhooks import KEY, REF, add_endpoint, allow_migrations, claim, migrated
+
+if TYPE_CHECKING:
+    from dataapi.database.pool import Pool
+    from support.postgres import Database
+
+NOT_UNDERSTOOD = [
+    ("organization",),
+    ("organization", "create", "not a slug"),
+    ("project", "create", "short", "--organization", "acme"),
+    ("project", "create", REF),
+    ("token", "create", "--organization", "acme", "--permission", "webhooks:own"),
+    ("token", "create", "--organization", "acme", "--expires", "0"),
+    ("token", "revoke", "1"),
+    ("event", "publish", "v1.a.b", "--organization", "acme", "--payload", "[]"),
+    ("event", "publish", "v1.a.b", "--organization", "acme", "--payload", "{"),
+]
+
+
+class Operator:
+    """Runs the command with a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._environ = {
+            "DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none",
+            "DATAAPI_PROJECT_REQUIRE_API_KEY": "no",
+            "DATAAPI_WEBHOOKS_DB_URI": database.uri,
+            "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY,
+        }
+
+    def says(self, *arguments: str) -> str:
+        """Return what a command prints that does what it is asked to."""
+        code, output, errors = self.tries(*arguments)
+        assert (code, errors) == (0, "")
+        return output
+
+    def fails(self, *arguments: str) -> str:
+        """Return the error of a command that is not carried out."""
+        code, output, errors = self.tries(*arguments)
+        assert (code, output) == (1, "")
+        assert len(errors.splitlines()) == 1
+        return errors
+
+    def tries(self, *arguments: str) -> tuple[int, str, str]:
+        """Return exit code, output and errors."""
+        output, errors = io.StringIO(), io.StringIO()
+        code = run(arguments, self._environ, output, errors)
+        return code, output.getvalue(), errors.getvalue()
+
+
+@pytest.fixture
+def operator(database: Database, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    """Give the command with this test's database, where no configuration file lies about."""
+    monkeypatch.chdir(str(tmp_path))
+    return Operator(database)
+
+
+def test_migrate_says_what_it_applied(database: Database, operator: Operator) -> None:
+    """design.md 1: dataapi migrate; a second run has nothing to do."""
+    allow_migrations(database)
+    applied = operator.says("migrate").splitlines()
+    assert applied == [f"applied migration {one.number} ({one.name})" for one in shipped()]
+    assert operator.says("migrate") == "the schema webhooks is up to date\n"
+
+
+def test_role_that_may_not_migrate_is_told_what_to_run(operator: Operator) -> None:
+    """One line with the statement for an administrator, and exit code 1."""
+    assert "create schema webhooks authorization ROLE" in operator.fails("organization", "list")
+
+
+def test_database_out_of_reach_is_one_line(operator: Operator) -> None:
+    """Not a traceback."""
+    operator._environ["DATAAPI_WEBHOOKS_DB_URI"] = "postgresql://nobody@127.0.0.1:1/none"
+    assert operator.fails("organization", "list").startswith("webhooks: the database cannot be used: ")
+
+
+def test_organizations_are_created_allowed_and_listed(database: Database, operator: Operator) -> None:
+    """spec.md 6: webhooks are for organizations on the early access allowlist; the commands migrate first."""
+    allow_migrations(database)
+    assert operator.says("organization", "create", "acme") == ""
+    assert operator.says("organization", "create", "beta", "--early-access") == ""
+    assert operator.says("organization", "list") == "acme\t-\nbeta\tearly-access\n"
+    operator.says("organization", "allow", "acme")
+    operator.says("organization", "disallow", "beta")
+    assert operator.says("organization", "list") == "acme\tearly-access\nbeta\t-\n"
+    assert "there is an organization acme already" in operator.fails("organization", "create", "acme")
+    for action in ("allow", "disallow"):
+        assert "there is no organization gamma" in operator.fails("organization", action, "gamma")
+
+
+def test_projects_belong_to_an_organization(database: Database, operator: Operator) -> None:
+    """A reference is taken once, and the organization must be there."""
+    allow_migrations(database)
+    operator.says("organization", "create", "acme")
+    assert operator.says("project", "create", REF, "--organization", "acme") == ""
+    assert operator.says("project", "list") == f"{REF}\tacme\n"
+    assert f"there is a project {REF} already" in operator.fails(
+        "project", "create", REF, "--organization", "acme"
+    )
+    assert "there is no organization beta" in operator.fails(
+        "project", "create", REF, "--organization", "beta"
+    )
+
+
+async def test_token_create_prints_the_token_alone(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """design.md 1: the token is shown this once; what is kept is its hash."""
+    store = await migrated(database, pool)
+    plain = operator.says("token", "create", "--organization", "acme").strip()
+    token = await store.directory.identify(plain)
+    assert token is not None
+    assert (token.organization, token.expires_at) == ("acme", None)
+    assert token.permissions == {Permission.READ, Permission.WRITE}
+    publisher = operator.says(
+        "token", "create", "--organization", "acme", "--permission", "events:publish", "--expires", "30"
+    ).strip()
+    other = await store.directory.identify(publisher)
+    assert other is not None
+    assert other.permissions == {Permission.PUBLISH}
+    assert other.expires_at is not None
+    assert (other.expires_at - other.created_at).days in (29, 30)
+    dump = str(database.execute("select t::text from webhooks.token t"))
+    assert plain not in dump
+    assert plain.removeprefix("dapat_") not in dump
+    assert "there is no organization beta" in operator.fails("token", "create", "--organization", "beta")
+
+
+async def test_tokens_can_be_revoked_and_expire(database: Database, pool: Pool, operator: Operator) -> None:
+    """A revoked or expired token identifies nobody; the list says how each one stands."""
+    store = await migrated(database, pool)
+    create = ("token", "create", "--organization", "acme", "--expires", "1")
+    made = [operator.says(*create).strip() for _ in range(3)]
+    first, second, third = await store.directory.tokens()
+    operator.says("token", "revoke", str(first.id))
+    database.execute(f"update webhooks.token set expires_at = now() where id = '{second.id}'")
+    identified = [await store.directory.identify(secret) for secret in made]
+    assert [one and one.id for one in identified] == [None, None, third.id]
+    assert await store.directory.identify("dapat_unknown\udfff") is None
+    lines = [line.split("\t") for line in operator.says("token", "list").splitlines()]
+    assert [(line[0], line[-1]) for line in lines] == [
+        (str(first.id), "revoked"),
+        (str(second.id), "expired"),
+        (str(third.id), "usable"),
+    ]
+    assert lines[2][1:3] == ["acme", "webhooks:read,webhooks:write"]
+    unknown = "01a1fe7d-2779-768f-9fe6-11d12301e463"
+    assert f"there is no token {unknown}" in operator.fails("token", "revoke", unknown)
+
+
+async def test_event_publish_raises_one_and_prints_its_id(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """design.md 1: each call with an idempotency key of its own."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    call = ("event", "publish", "v1.project.paused", "--organization", "acme")
+    first = operator.says(*call, "--project", REF, "--payload", '{"reason": "other"}')
+    second = operator.says(*call)
+    assert UUID(first.strip()).version == 7
+    assert first != second
+    payloads = {
+        work.event_id: json.loads(work.body or b"")["payload"]
+        for work in sorted(await claim(store), key=lambda work: work.event_id)
+    }
+    assert list(payloads.values()) == [
+        {"organization_slug": "acme", "project_ref": REF, "actor": None, "reason": "other"},
+        {"organization_slug": "acme", "project_ref": None, "actor": None},
+    ]
+
+
+async def test_event_publish_says_what_is_refused(database: Database, pool: Pool, operator: Operator) -> None:
+    """One line each, exit code 1."""
+    store = await migrated(database, pool)
+    await store.directory.create_organization("denied")
+    for organization, more, error in (
+        ("nobody", (), "there is no organization nobody"),
+        ("acme", ("--project", "z" * 20), "there is no project"),
+        ("denied", (), "organization denied is not on the early access allowlist"),
+        ("denied", ("--project", REF), "does not belong to organization denied"),
+    ):
+        call = ("event", "publish", "v1.project.paused", "--organization", organization, *more)
+        assert error in operator.fails(*call)
+
+
+@pytest.mark.parametrize("arguments", NOT_UNDERSTOOD)
+def test_malformed_commands_exit_with_2(
+    operator: Operator, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is asked of the database."""
+    with pytest.raises(SystemExit) as exited:
+        operator.tries(*arguments)
+    assert exited.value.code == 2
+    assert "usage: dataapi" in capsys.readouterr().err
