@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 
 from dataapi.errors import ApiError
 from dataapi.rest import calling
-from dataapi.rest.context import Context, Planned, Streamed
 from dataapi.rest.accept import Accepted, parse_accept
+from dataapi.rest.context import Context, Planned, Streamed
 from dataapi.rest.openapi.descriptions import Descriptions, Version
 from dataapi.rest.openapi.place import with_place
 from dataapi.settings import Project
