@@ -151,6 +151,27 @@ def test_rows_through_a_table_in_between(films: Films) -> None:
     assert [row["who"] for row in found] == [[{"name": "Bob"}], [{"name": "Ann"}], [{"name": "Bob"}], []]
 
 
+def test_related_rows_that_only_a_comment_says_are_single(films: Films) -> None:
+    """Are never shown as more rows than there are: the first one of several is spread."""
+    loose = Rows(films.table("part"), join=Join((("film_id", "id"),)), unique=True)
+    rows = shown(films, "film", record(("id", ID), Spread(loose, record(("actor", ColumnOf("actor_id"))))))
+    assert [row["id"] for row in rows] == [1, 2, 3, 4]
+
+
+def test_one_related_row_is_joined(films: Films) -> None:
+    """With names of the schema or of the client, or without members; null where there is none."""
+    for one, expected in (
+        (record(("name", NAME)), {"name": "Buster"}),
+        (record((">as", NAME)), {"as": "Buster"}),
+        (Record(()), {}),
+    ):
+        output = record(("id", ID), ("director", One(director(films), one)))
+        rows = shown(films, "film", output, order=(OrderTerm(YEAR, True, True), OrderTerm(ID)), limit=2)
+        assert rows == [{"id": 4, "director": None}, {"id": 3, "director": expected}]
+        text = compile_answer(Rows(films.table("film")), output, Form.ARRAY).statement.text
+        assert "left join lateral" in text
+
+
 def test_the_order_of_rows_is_kept_whatever_is_spread_into_them(films: Films) -> None:
     """By a related row's column too."""
     by_name = OrderTerm(RelatedOf(director(films), NAME), descending=True, nulls_first=False)

@@ -9,6 +9,7 @@ from enum import Enum
 
 from dataapi.catalog.model import Table
 from dataapi.database.quoting import quote_literal
+from dataapi.errors import ApiError
 from dataapi.query.algebra import Parameter
 from dataapi.query.forms import key_sql
 from dataapi.query.results import Key, Object, Output, Record, Spread, Text
@@ -56,11 +57,11 @@ Body = Form | Handled
 def body_sql(writer: Writer, shown: Shown, body: Body) -> str:
     """Return the body of the rows shown, to stand in the select list of a query over them.
 
-    :raises ValueError: an aggregate that reads the members' names, of which some are no names of columns.
+    :raises ApiError: PGRST127 (400), an aggregate reads the members' names, of which some are a client's.
     """
     match body:
         case Handled(function, table):
-            return f"({function}({_handled_sql(shown, table)}))::text"
+            return f"({function}({_handled_sql(shown, function, table)}))::text"
         case Form.NONE:
             return "null::text"
         case Form.ARRAY | Form.VALUES:
@@ -78,14 +79,19 @@ def body_sql(writer: Writer, shown: Shown, body: Body) -> str:
             return f"pg_catalog.string_agg(({shown.column(0)})::text, '')"
 
 
-def _handled_sql(shown: Shown, table: Table | None) -> str:
+def _handled_sql(shown: Shown, function: str, table: Table | None) -> str:
     if shown.scalar:
         return shown.column(0)
     if table is not None:
         columns = ", ".join(shown.column(place) for place in range(len(shown.columns)))
         return f"row({columns})::{qualified(table)}"
     if not shown.named:
-        raise ValueError("An aggregate of the database cannot read these members' names")
+        raise ApiError(
+            400,
+            "PGRST127",
+            "Feature not implemented",
+            details=f"The aggregate {function} takes rows of any kind, whose members cannot be renamed.",
+        )
     return shown.alias
 
 

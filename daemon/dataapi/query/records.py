@@ -8,11 +8,11 @@ Where rows are grouped it is the outer one that has order and page, being those 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dataapi.catalog.model import Table
 from dataapi.database.quoting import quote_identifier
-from dataapi.query.algebra import Expression, OrderTerm
+from dataapi.query.algebra import Expression, OrderTerm, Rows
 from dataapi.query.expressions import expression_sql, limit_sql, order_sql, term_sql
 from dataapi.query.grouping import OPERAND, aggregate_in, groupable, operand_sql, with_operand
 from dataapi.query.results import Key, Object, One, Output, Record, Spread, Text, Value
@@ -124,7 +124,15 @@ def record_of(output: Output) -> Record | None:
 def _joins(one: One) -> bool:
     """Whether one related row can be joined: there is never a second one, and it is no group."""
     record = record_of(one.output)
-    return one.rows.unique and record is not None and not is_grouped(record)
+    return _is_single(one.rows) and record is not None and not is_grouped(record)
+
+
+def _is_single(rows: Rows) -> bool:
+    """Whether PostgreSQL itself sees to it that at most one row matches; a comment's word is not enough."""
+    if not rows.unique or rows.join is None or rows.table is None:
+        return False
+    columns = {own for own, _ in rows.join.pairs}
+    return any(columns.issuperset(key.columns) for key in rows.table.unique_keys)
 
 
 def _fits(name: str) -> bool:
@@ -217,7 +225,8 @@ class _Picking:
     def _spread_one(self, spread: Spread) -> Iterator[_Member]:
         """Give the members of the one related row; NULL stands for each where there is none."""
         writer, alias = self._writer, self._writer.alias()
-        source = rows_source(writer, spread.rows, self._row, one=True)
+        rows = spread.rows if _is_single(spread.rows) else replace(spread.rows, unique=False)
+        source = rows_source(writer, rows, self._row, one=True)
         picked = Row(writer.alias(), derived=True)
         inner = _Picking(
             writer, self._write, spread.rows.table, picked, grouped=self._grouped, spread=self._grouped
