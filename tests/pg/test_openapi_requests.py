@@ -15,6 +15,7 @@ from dataapi.settings import Project
 from dataapi.web.messages import Reply, Request
 from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV31SpecValidator
 from support.catalog import MadeUp, load_catalog
+from support.service import Service, serving
 from twisted.internet import defer, task
 
 if TYPE_CHECKING:
@@ -261,3 +262,25 @@ async def test_a_function_can_answer_instead(
     assert reply.status == 200
     assert json.loads(reply.body)["own"] == own
     assert header(reply, "Content-Type") == f"{content_type}; charset=utf-8"
+
+
+@pytest.fixture(scope="module")
+def service(reactor: Any, served: Database) -> Iterator[Service]:
+    """Serve the database over HTTP."""
+    with serving(reactor, served) as running:
+        yield running
+
+
+async def test_the_description_is_sent_over_http(service: Service) -> None:
+    """To whom a key lets in; by the path with its slash and without."""
+    whole = await service.rest("GET", "", headers={"accept": PLAIN})
+    assert (whole.status, whole.headers["content-type"]) == (200, f"{PLAIN}; charset=utf-8")
+    assert whole.body["host"] == service.url.removeprefix("http://")
+    assert whole.messages == ()
+    head = await service.rest("HEAD", "", headers={"accept": PLAIN})
+    assert (head.status, head.text) == (200, "")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    refused = await service.rest("GET", "", headers={"accept": "text/csv"})
+    assert (refused.status, refused.body["code"]) == (406, "PGRST107")
+    newer = await service.rest("GET", "?openapi=3.1")
+    assert newer.body["servers"] == [{"url": "/rest/v1"}]
