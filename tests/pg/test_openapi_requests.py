@@ -272,7 +272,7 @@ def service(reactor: Any, served: Database) -> Iterator[Service]:
 
 
 async def test_the_description_is_sent_over_http(service: Service) -> None:
-    """To whom a key lets in; by the path with its slash and without."""
+    """To whom a key lets in; and no statement is run for it."""
     whole = await service.rest("GET", "", headers={"accept": PLAIN})
     assert (whole.status, whole.headers["content-type"]) == (200, f"{PLAIN}; charset=utf-8")
     assert whole.body["host"] == service.url.removeprefix("http://")
