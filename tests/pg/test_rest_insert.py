@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.service import Service, serving
 from support.writing import RESET, SCHEMA
 
@@ -388,3 +390,37 @@ async def test_one_shape_is_compiled_once(api: Service) -> None:
     [one], [other] = (answer.messages[0].statements for answer in (first, second))
     assert one.statement is other.statement
     assert "'a'" not in one.statement.text
+
+
+# ---------------------------------------------------------------- any rows
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+_ROW = st.fixed_dictionaries(
+    {
+        "a": st.none() | _TEXT,
+        "b": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "c": _JSON,
+        "d": st.none() | st.booleans(),
+        "e": st.none() | st.lists(st.none() | _TEXT, max_size=3),
+        "i": st.none() | st.integers(),
+    }
+)
+
+
+@given(st.lists(_ROW, min_size=1, max_size=5), st.booleans())
+@settings(max_examples=40)
+async def test_any_rows_that_are_written_come_back_the_same(
+    service: Service, rows: list[dict[str, Any]], chosen: bool
+) -> None:
+    """Texts, numbers of 64 bits and more, JSON, booleans and arrays; also where columns are chosen."""
+    numbered = [{"id": number, **row} for number, row in enumerate(rows)]
+    target = "types?select=id,a,b,c,d,e,i" + ("&columns=e,d,c,b,a,id,i" if chosen else "")
+    answer = await service.rest("POST", target, numbered, headers=SHOWN)
+    assert (answer.status, answer.body) == (201, numbered)
+    answer = await service.rest("DELETE", "types?select=id,a,b,c,d,e,i&order=id", headers=SHOWN)
+    assert (answer.status, answer.body) == (200, numbered)
