@@ -126,7 +126,7 @@ def similar(name: str, names: Iterable[str]) -> str | None:
 
 def _hint_of_ways(name: str, ways: list[Way]) -> str | None:
     targets = dict.fromkeys(way.target.name for way in ways if way.function is None)
-    close = similar(name, (target for target in targets if target != name))
+    close = None if name in targets else similar(name, targets)
     return f"Perhaps you meant '{close}' instead of '{name}'." if close else None
 
 

@@ -1,0 +1,252 @@
+"""Embedded resources: every kind of relationship, inner joins, null filters, spreads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from support.service import Service
+
+
+async def rows(service: Service, target: str) -> Any:
+    """Return the rows of an answer."""
+    answer = await service.rest("GET", target)
+    assert answer.status == 200, answer.text
+    return answer.body
+
+
+# ---------------------------------------------------------------- kinds
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        # Many to one: the row, or null.
+        ("film?select=id,director(name)&id=in.(1,4)", [
+            {"id": 1, "director": {"name": "Ada"}}, {"id": 4, "director": None}]),
+        # One to many: a list, perhaps empty.
+        ("director?select=id,film(id)&id=in.(1,4)", [
+            {"id": 1, "film": [{"id": 1}, {"id": 2}]}, {"id": 4, "film": []}]),
+        # Many to many, by a table whose key covers both foreign keys.
+        ("film?select=id,actor(name)&id=in.(1,3)&actor.order=name", [
+            {"id": 1, "actor": [{"name": "Xena"}, {"name": "Yuri"}]}, {"id": 3, "actor": []}]),
+        ("actor?select=name,film(title)&id=eq.2&film.order=title", [
+            {"name": "Yuri", "film": [{"title": "Alpha"}, {"title": "delta_100%"}]}]),
+        # The table in between is a resource of its own.
+        ("film?select=part(played,actor(name))&id=eq.1&part.order=played", [
+            {"part": [{"played": "hero", "actor": {"name": "Xena"}},
+                      {"played": "villain", "actor": {"name": "Yuri"}}]}]),
+        # One to one, from either side.
+        ("poster?select=url,film(title)&film=eq.1", [{"url": "alpha.png", "film": {"title": "Alpha"}}]),
+        # A table to itself: by its name the many, by the column's name the one.
+        ("director?select=id,director(id)&id=eq.1", [{"id": 1, "director": [{"id": 2}, {"id": 3}]}]),
+        ("director?select=id,mentor(id)&id=in.(1,2)", [
+            {"id": 1, "mentor": None}, {"id": 2, "mentor": {"id": 1}}]),
+        ("director?select=id,pupils:director!mentor(id,mentor(id))&id=eq.2", [
+            {"id": 2, "pupils": [{"id": 4, "mentor": {"id": 2}}]}]),
+        # By constraint and by column, with an alias.
+        ("film?select=by:film_director_fkey(name)&id=eq.1", [{"by": {"name": "Ada"}}]),
+        ("premiere?select=at:city!premiere_host_fkey(name)&id=eq.1", [{"at": {"name": "Oslo"}}]),
+        ("premiere?select=at:city!city(name),host(name)&id=eq.1", [
+            {"at": {"name": "Rome"}, "host": {"name": "Oslo"}}]),
+        ("city?select=premiere!host(id)&id=eq.2&premiere.order=id", [{"premiere": [{"id": 1}, {"id": 2}]}]),
+        # Computed relationships, which go before those of foreign keys.
+        ("film?select=remakes(id),lead(name)&id=in.(2,3)", [
+            {"remakes": [{"id": 3}], "lead": {"name": "Xena"}}, {"remakes": [{"id": 2}], "lead": None}]),
+        ("film?select=poster(url)&id=in.(1,2)", [
+            {"poster": {"url": "https://posters.example/alpha.png"}}, {"poster": None}]),
+        ("director?select=pupils(name,pupils(name))&id=eq.1&pupils.order=name", [
+            {"pupils": [{"name": "Bert", "pupils": [{"name": "Dan"}]}, {"name": "Cleo", "pupils": []}]}]),
+        ("film?select=remakes(id,director(name))&id=eq.2", [
+            {"remakes": [{"id": 3, "director": {"name": "Bert"}}]}]),
+        # Nested within each other.
+        ("city?select=name,premiere!premiere_city_fkey(film(title,director(name,mentor(name))))&id=eq.3", [
+            {"name": "Lima", "premiere": [
+                {"film": {"title": "Beta", "director": {"name": "Ada", "mentor": None}}}]}]),
+        # A unique key in the place of a primary one.
+        ("film?select=actor!crew(name)&id=eq.2", [{"actor": [{"name": "Walt"}]}]),
+    ],
+)  # fmt: skip
+async def test_related_rows_are_embedded(features: Service, target: str, expected: Any) -> None:
+    """Each kind of relationship, by each way to name it."""
+    assert (
+        await rows(features, f"{target}&order={'film' if target.startswith('poster') else 'id'}") == expected
+    )
+
+
+async def test_related_rows_have_parameters_of_their_own(features: Service) -> None:
+    """Filters, order, limit and offset, by name or alias, at any depth."""
+    [ada, *_] = await rows(features, "director?select=id,film(id)&order=id&film.title=like.B*")
+    assert ada == {"id": 1, "film": [{"id": 2}]}
+    [ada, *_] = await rows(features, "director?select=f:film(id)&order=id&f.order=id.desc&f.limit=1")
+    assert ada == {"f": [{"id": 2}]}
+    [ada, *_] = await rows(features, "director?select=f:film(id)&order=id&film.order=id&film.offset=1")
+    assert ada == {"f": [{"id": 2}]}
+    target = "director?select=film(part(actor(name)))&id=eq.1&film.part.actor.name=eq.Xena&film.id=eq.1"
+    assert await rows(features, target + "&film.part.order=actor") == [
+        {"film": [{"part": [{"actor": {"name": "Xena"}}, {"actor": None}]}]}
+    ]
+    target = "film?select=remakes(id)&id=eq.2&remakes.data->>lang=eq.x"
+    assert await rows(features, target) == [{"remakes": []}]
+
+
+async def test_a_filtered_row_to_one_becomes_null(features: Service) -> None:
+    """Without ``!inner`` the parent's rows stay as they are."""
+    answer = await rows(features, "film?select=id,director(name)&director.name=eq.Bert&id=in.(1,3)&order=id")
+    assert answer == [{"id": 1, "director": None}, {"id": 3, "director": {"name": "Bert"}}]
+
+
+async def test_empty_resources_show_nothing(features: Service) -> None:
+    """``resource()`` is there to filter by, also when there is nothing but such ones in it."""
+    assert await rows(features, "film?select=id,director()&id=eq.1") == [{"id": 1}]
+    assert await rows(features, "film?select=id,director(film())&id=eq.1") == [{"id": 1}]
+    assert await rows(features, "film?select=id,...director()&id=eq.1") == [{"id": 1}]
+
+
+# ---------------------------------------------------------------- which parents stay
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ("select=id,director!inner(name)", [1, 2, 3, 5]),
+        ("select=id,director!inner(name)&director.name=eq.Ada", [1, 2]),
+        ("select=id,actor!inner(id)&actor.name=eq.Yuri", [1, 4]),
+        ("select=id,part!inner(actor!inner(id))&part.actor.name=eq.Xena", [1, 2]),
+        ("select=id,part!inner(actor(id))&part.actor.name=eq.Xena", [1, 2, 4]),
+        ("select=id,director!inner(mentor!inner(id))", [3, 5]),
+        ("select=id,remakes!inner(id)", [2, 3]),
+        ("select=id,lead!inner(name)&lead.name=eq.Yuri", [4]),
+        ("select=id,director!left(name)", [1, 2, 3, 4, 5]),
+        ("select=id,director!inner()&director.name=eq.Ada", [1, 2]),
+        ("select=id,...director!inner(name)&director.name=eq.Ada", [1, 2]),
+        ("select=id,d:director!film_director_fkey!inner(name)&d.name=eq.Cleo", [5]),
+        ("select=id,director()&director=is.null", [4]),
+        ("select=id,director(name)&director=not.is.null", [1, 2, 3, 5]),
+        ("select=id,d:director()&d=is.not_null", [1, 2, 3, 5]),
+        ("select=id,actor()&actor=is.null", [3, 5]),
+        ("select=id,actor()&actor.name=eq.Yuri&actor=not.is.null", [1, 4]),
+        ("select=id,part(actor())&part.actor=is.null", [1, 2, 3, 4, 5]),
+        ("select=id,remakes()&remakes=is.null", [1, 4, 5]),
+        ("select=id,lead()&lead=is.null&year=not.is.null", [3]),
+    ],
+)
+async def test_embedded_resources_choose_among_their_parents(
+    features: Service, query: str, ids: list[int]
+) -> None:
+    """Inner joins and null filters, with the resources' own filters, nested too."""
+    assert [row["id"] for row in await rows(features, f"film?{query}&order=id")] == ids
+
+
+async def test_counts_are_of_the_rows_that_stay(features: Service) -> None:
+    """An exact count sees inner joins as the rows do."""
+    headers = {"prefer": "count=exact"}
+    answer = await features.rest("GET", "film?select=id,director!inner()&limit=1", headers=headers)
+    assert (answer.status, answer.headers["content-range"]) == (206, "0-0/4")
+
+
+# ---------------------------------------------------------------- spreads
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("film?select=id,...director(by:name,born)&id=in.(1,4)&order=id", [
+            {"id": 1, "by": "Ada", "born": "1950-01-01"}, {"id": 4, "by": None, "born": None}]),
+        ("film?select=...director(name,...mentor(m:name))&id=eq.3", [{"name": "Bert", "m": "Ada"}]),
+        ("film?select=title,...director(mentor(name))&id=eq.3", [
+            {"title": 'Gamma, the "last"', "mentor": {"name": "Ada"}}]),
+        ("film?select=...director(name,film(id))&id=eq.3", [{"name": "Bert", "film": [{"id": 3}]}]),
+        ("film?select=...lead(star:name)&id=in.(1,3)&order=id", [{"star": "Xena"}, {"star": None}]),
+        # Many rows: a list for each member, in the order of the rows.
+        ("director?select=name,...film(id,title)&id=in.(1,4)&order=id&film.order=id.desc", [
+            {"name": "Ada", "id": [2, 1], "title": ["Beta", "Alpha"]},
+            {"name": "Dan", "id": [], "title": []}]),
+        ("film?select=id,...actor(name)&id=eq.1&actor.order=name.desc", [
+            {"id": 1, "name": ["Yuri", "Xena"]}]),
+        ("film?select=id,...part(played,...actor(name))&id=eq.1&part.order=actor", [
+            {"id": 1, "played": ["hero", "villain"], "name": ["Xena", "Yuri"]}]),
+        ("director?select=film(...actor(name))&id=eq.1&film.order=id&film.actor.order=name", [
+            {"film": [{"name": ["Xena", "Yuri"]}, {"name": ["Xena"]}]}]),
+        ("director?select=name,...film(id)&id=eq.1&film.order=id&film.limit=1", [{"name": "Ada", "id": [1]}]),
+    ],
+)  # fmt: skip
+async def test_spread_resources_give_their_members_to_the_parent(
+    features: Service, target: str, expected: Any
+) -> None:
+    """A row to one gives values, many rows give lists."""
+    assert await rows(features, target) == expected
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "body"),
+    [
+        ("film?select=*,unrelated(*)", 400, {
+            "code": "PGRST200",
+            "message": "Could not find a relationship between 'film' and 'unrelated' in the schema cache",
+            "details": "Searched for a foreign key relationship between 'film' and 'unrelated' in the schema"
+                       " 'public', but no matches were found.",
+            "hint": None,
+        }),
+        ("film?select=*,directr(*)", 400, {
+            "code": "PGRST200",
+            "message": "Could not find a relationship between 'film' and 'directr' in the schema cache",
+            "details": "Searched for a foreign key relationship between 'film' and 'directr' in the schema"
+                       " 'public', but no matches were found.",
+            "hint": "Perhaps you meant 'director' instead of 'directr'.",
+        }),
+        ("film?select=*,director!nope(*)", 400, {
+            "code": "PGRST200",
+            "message": "Could not find a relationship between 'film' and 'director' in the schema cache",
+            "details": "Searched for a foreign key relationship between 'film' and 'director' using the hint"
+                       " 'nope' in the schema 'public', but no matches were found.",
+            "hint": None,
+        }),
+        ("film?select=id,forbidden(*)", 400, {
+            "code": "PGRST200",
+            "message": "Could not find a relationship between 'film' and 'forbidden' in the schema cache",
+            "details": "Searched for a foreign key relationship between 'film' and 'forbidden' in the schema"
+                       " 'public', but no matches were found.",
+            "hint": None,
+        }),
+        ("film?select=id,director(name)&director=eq.1&nothing.id=eq.1", 400, {
+            "code": "PGRST108", "message": "'nothing' is not an embedded resource in this request",
+            "details": None, "hint": "Verify that 'nothing' is included in the 'select' query parameter.",
+        }),
+        ("film?select=id,actor(name)&actor=eq.1", 400, {
+            "code": "PGRST120", "message": "Bad operator on the 'actor' embedded resource",
+            "details": "Only is null or not is null filters are allowed on embedded resources", "hint": None,
+        }),
+        ("film?select=id,actor(name)&or=(id.eq.1,actor.gt.3)", 400, {
+            "code": "PGRST120", "message": "Bad operator on the 'actor' embedded resource",
+            "details": "Only is null or not is null filters are allowed on embedded resources", "hint": None,
+        }),
+        ("film?select=id,actor(nope)", 400, {
+            "code": "42703", "message": "column actor.nope does not exist", "details": None, "hint": None,
+        }),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_embedded_is_refused(
+    features: Service, target: str, status: int, body: dict[str, Any]
+) -> None:
+    """The whole body says why, and what may have been meant."""
+    answer = await features.rest("GET", target)
+    assert (answer.status, answer.body) == (status, body)
+
+
+async def test_a_column_that_is_called_like_a_resource_is_still_filtered(features: Service) -> None:
+    """Other operators than ``is`` are for the column."""
+    assert [
+        row["id"] for row in await rows(features, "film?select=id,director(name)&director=eq.1&order=id")
+    ] == [1, 2]
+
+
+async def test_embedding_too_deep_is_refused(features: Service) -> None:
+    """It is PGRST100 and no broken statement."""
+    answer = await features.rest("GET", "director?select=" + "pupils(" * 25 + "id" + ")" * 25)
+    assert (answer.status, answer.body["code"]) == (400, "PGRST100")

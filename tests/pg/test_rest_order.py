@@ -1,0 +1,90 @@
+"""Orders by REST: directions, nulls, members of JSON values, computed fields, related rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from support.service import Service
+
+
+@pytest.mark.parametrize(
+    ("order", "sql"),
+    [
+        ("title", "title"),
+        ("title.asc", "title"),
+        ("title.desc", "title desc"),
+        ("year.asc,id.desc", "year, id desc"),
+        ("year.desc,id", "year desc, id"),
+        ("year.nullsfirst,id", "year nulls first, id"),
+        ("year.nullslast,id.desc", "year nulls last, id desc"),
+        ("year.desc.nullslast,id", "year desc nulls last, id"),
+        ("year.asc.nullsfirst,id", "year nulls first, id"),
+        ("data->cast->size,id", "data->'cast'->'size', id"),
+        ("data->>lang.desc.nullslast,id", "data->>'lang' desc nulls last, id"),
+        ("data->years->0.desc,id", "data->'years'->0 desc, id"),
+        ("frame->>width,id.desc", "(frame).width::text, id desc"),
+        ("headline.desc", "headline(film) desc"),
+        ('"title".desc', "title desc"),
+        ("mood,id", "mood, id"),
+        ("director(name),id", "(select name from director d where d.id = film.director), id"),
+        ("director(born).desc.nullslast,id",
+         "(select born from director d where d.id = film.director) desc nulls last, id"),
+        ("director(name).desc,title", "(select name from director d where d.id = film.director) desc, title"),
+        ("lead(name).nullsfirst,id", "(select name from lead(film)) nulls first, id"),
+    ],
+)  # fmt: skip
+async def test_rows_come_in_the_order_of_sql(features: Service, order: str, sql: str) -> None:
+    """Every kind of term gives PostgreSQL's own order."""
+    expected = [row[0] for row in features.database.execute(f"select id from film order by {sql}")]
+    answer = await features.rest("GET", f"film?select=id,director(),lead()&order={order}")
+    assert answer.status == 200, answer.text
+    assert [row["id"] for row in answer.body] == expected
+
+
+async def test_the_resource_that_is_ordered_by_may_be_filtered_or_have_an_alias(features: Service) -> None:
+    """Its filters hold for the order too: a row that they hide counts as none."""
+    answer = await features.rest("GET", "film?select=id,by:director(name)&order=by(name),id&by.name=neq.Ada")
+    assert [row["id"] for row in answer.body] == [3, 5, 1, 2, 4]
+
+
+async def test_embedded_rows_are_ordered_by_related_ones(features: Service) -> None:
+    """At any depth."""
+    target = "director?select=film(id,premiere(city!city(name)))&id=eq.1&film.order=id"
+    answer = await features.rest("GET", f"{target}&film.premiere.order=city(name).desc")
+    [first, _] = answer.body[0]["film"]
+    assert [premiere["city"]["name"] for premiere in first["premiere"]] == ["Rome", "Oslo"]
+
+
+REFUSALS: list[tuple[str, dict[str, Any]]] = [
+    ("film?select=id,actor(name)&order=actor(name)", {
+        "code": "PGRST118", "message": "A related order on 'actor' is not possible",
+        "details": "'film' and 'actor' do not form a many-to-one or one-to-one relationship", "hint": None,
+    }),
+    ("film?select=id&order=director(name)", {
+        "code": "PGRST108", "message": "'director' is not an embedded resource in this request",
+        "details": None, "hint": "Verify that 'director' is included in the 'select' query parameter.",
+    }),
+    ("film?select=id&director.order=name", {
+        "code": "PGRST108", "message": "'director' is not an embedded resource in this request",
+        "details": None, "hint": "Verify that 'director' is included in the 'select' query parameter.",
+    }),
+    ("film?order=nope", {
+        "code": "42703", "message": "column film.nope does not exist", "details": None, "hint": None,
+    }),
+    ("film?order=id.ac", {
+        "code": "PGRST100", "message": '"failed to parse order (id.ac)" (line 1, column 4)',
+        "details": 'unexpected "c" expecting "asc", "desc", "nullsfirst" or "nullslast"', "hint": None,
+    }),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "body"), REFUSALS)
+async def test_orders_that_cannot_be_are_refused(
+    features: Service, target: str, body: dict[str, Any]
+) -> None:
+    """The whole body says why."""
+    answer = await features.rest("GET", target)
+    assert (answer.status, answer.body) == (400, body)

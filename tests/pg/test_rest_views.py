@@ -1,0 +1,80 @@
+"""Views by REST: the relationships that they inherit from the tables under them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from support.service import Service
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("studio?select=*&order=id", [{"id": 1, "name": "North"}, {"id": 2, "name": "South"}]),
+        # Keys of tables that are not exposed, under other names.
+        ("lot?select=number,studio(name)&order=number&limit=1", [{"number": 1, "studio": {"name": "North"}}]),
+        ("studio?select=name,lot(number)&order=id&lot.order=number", [
+            {"name": "North", "lot": [{"number": 1}, {"number": 2}]},
+            {"name": "South", "lot": [{"number": 3}]}]),
+        # A view over several tables.
+        ("lot_report?select=owner_name,studio(id)&number=eq.3", [
+            {"owner_name": "South", "studio": {"id": 2}}]),
+        # Between views and tables.
+        ("film_brief?select=id,director(name)&id=eq.1", [{"id": 1, "director": {"name": "Ada"}}]),
+        ("director?select=film_brief(id)&id=eq.1&film_brief.order=id", [
+            {"film_brief": [{"id": 1}, {"id": 2}]}]),
+        ("film?select=id,director_brief(name)&id=eq.1", [{"id": 1, "director_brief": {"name": "Ada"}}]),
+        ("director_brief?select=name,film_brief(title)&id=eq.3", [
+            {"name": "Cleo", "film_brief": [{"title": "Epsilon*"}]}]),
+        ("film_brief?select=id,premiere(id)&id=eq.2", [{"id": 2, "premiere": [{"id": 3}]}]),
+        ("film_brief?select=id,actor(name)&id=eq.2", [{"id": 2, "actor": [{"name": "Xena"}]}]),
+        # Filters and inner joins go through them.
+        ("studio?select=id,lot!inner()&lot.area=gt.250", [{"id": 2}]),
+    ],
+)  # fmt: skip
+async def test_views_are_related_as_their_tables_are(features: Service, target: str, expected: Any) -> None:
+    """Rows come as from tables."""
+    answer = await features.rest("GET", target)
+    assert answer.body == expected
+
+
+async def test_a_view_that_repeats_a_row_gives_one_of_them(features: Service) -> None:
+    """A query may join a key's row several times; a relationship to one still shows one."""
+    await features.execute(
+        "create view busy_director as"
+        " select d.id, d.name, f.title from director d join film f on f.director = d.id;"
+        "grant select on busy_director to anon; select 1"
+    )
+    answer = await features.rest("GET", "film?select=busy_director(name)&id=eq.1")
+    assert (answer.status, answer.body) == (200, [{"busy_director": {"name": "Ada"}}])
+
+
+@pytest.mark.parametrize(
+    ("table", "allow"),
+    [
+        ("film", "OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE"),
+        ("keyless", "OPTIONS,GET,HEAD,POST,PATCH,DELETE"),
+        ("film_brief", "OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE"),
+        ("fixed_words", "OPTIONS,GET,HEAD"),
+        ("lot_report", "OPTIONS,GET,HEAD"),
+        ("director_brief", "OPTIONS,GET,HEAD"),
+    ],
+)
+async def test_options_say_what_can_be_done_with_a_table(features: Service, table: str, allow: str) -> None:
+    """Views take what PostgreSQL lets through them; PUT needs a key."""
+    answer = await features.rest("OPTIONS", table)
+    assert (answer.status, answer.text, answer.headers["allow"]) == (200, "", allow)
+
+
+async def test_head_has_the_headers_of_get_and_makes_no_body(features: Service) -> None:
+    """The statement counts the rows without writing them."""
+    for target in ("film?select=id&limit=2", "film?select=id,actor(name)"):
+        got = await features.rest("GET", target)
+        head = await features.rest("HEAD", target)
+        assert (head.status, head.text) == (got.status, "")
+        for name in ("content-type", "content-range", "vary"):
+            assert head.headers[name] == got.headers[name]
+        assert head.messages[0].statements[0].statement.text.startswith("select null::text, ")
