@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
+from dataapi.webhooks import identifiers
 from dataapi.webhooks.model import Cursor, DeliveryFilter, EndpointChange, Scope, Status
 from dataapi.webhooks.secrets import CannotOpen, Cipher, NoEncryptionKey
 from dataapi.webhooks.store import make_store
@@ -82,6 +85,7 @@ async def test_secret_of_one_endpoint_is_of_no_use_to_another(database: Database
     )
     with pytest.raises(CannotOpen):
         await store.endpoints.read(ACME, other.id)
+    assert await store.endpoints.delete(ACME, other.id) == other
 
 
 async def test_endpoint_is_visible_only_under_its_own_scope(database: Database, pool: Pool) -> None:
@@ -253,3 +257,29 @@ async def test_event_after_disabling_is_dropped(database: Database, pool: Pool) 
     await publish(store)
     assert database.execute("select count(*) from webhooks.event") == [(0,)]
     assert await store.queue.next_due() is None
+
+
+async def test_identifiers_of_both_makers_agree(database: Database, pool: Pool) -> None:
+    """What SQL makes, Python takes apart, and the other way round; SQL's sort by when they were made."""
+    await migrated(database, pool)
+    rows = await pool.fetch(
+        "select webhooks.uuid_v7()::text, clock_timestamp() from generate_series(1, 200) order by random()"
+    )
+    for text, moment in rows:
+        made = UUID(text)
+        assert (made.version, made.variant) == (7, "specified in RFC 4122")
+        assert abs(identifiers.uuid_time(made) - moment) < timedelta(milliseconds=5)
+    [(ordered,)] = await pool.fetch(
+        "with made as (select webhooks.uuid_v7() as id, n from generate_series(1, 200) n, pg_sleep(0.0001)) "
+        "select array_agg(n order by id) = array_agg(n order by n) from made"
+    )
+    assert ordered
+    for microsecond in (0, 1, 999, 1_000, 122_999, 123_000, 999_999):
+        moment = datetime(2026, 2, 3, 4, 5, 6, microsecond, UTC)
+        mine = identifiers.uuid_floor(moment)
+        [(floor, time)] = await pool.fetch(
+            "select webhooks.uuid_floor($1::timestamptz)::text, webhooks.uuid_time($2::uuid)",
+            (moment, str(mine)),
+        )
+        assert UUID(floor) == mine
+        assert time == identifiers.uuid_time(mine)

@@ -191,7 +191,6 @@ async def test_a_long_queue_does_not_hold_up_the_others(database: Database, pool
     for _ in range(4):
         works = await claim(store, 2, per_endpoint=2)
         seen.append({work.endpoint_id for work in works})
-    assert seen[-1] == {late.id} or {late.id} <= set().union(*seen)
     assert set().union(*seen) == {late.id, *(endpoint.id for endpoint in busy)}
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.migrate import Fetches
 from dataapi.webhooks.model import UNCHANGED, Endpoint, EndpointChange, NewEndpoint, Scope, Unchanged
-from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.secrets import CannotOpen, Cipher
 from dataapi.webhooks.store.sealed import open_headers, seal_headers, seal_secret
 from dataapi.webhooks.store.statements import statements
 
@@ -27,7 +28,7 @@ class TooManyEndpoints(Exception):
 class Endpoints:
     """Endpoints in a database.
 
-    Whatever returns endpoints raises ``CannotOpen`` when no configured key opens their custom headers.
+    Reading and changing raise ``CannotOpen`` when no configured key opens an endpoint's custom headers.
     """
 
     def __init__(
@@ -113,22 +114,35 @@ class Endpoints:
 
         The outcome of an attempt that is on its way is not recorded, and nothing follows from it.
         """
-        values = (scope.organization, scope.project, str(identifier))
-        return self._only(await self._database.fetch(_SQL["delete"], values))
+        gone = await self._delete(scope, identifier)
+        return gone[0] if gone else None
 
     async def delete_all(self, scope: Scope) -> tuple[Endpoint, ...]:
         """Delete all endpoints of a scope with their events and deliveries, and return what they were."""
-        rows = await self._database.fetch(_SQL["delete"], (scope.organization, scope.project, None))
-        return tuple(self._endpoint(row) for row in rows)
+        return await self._delete(scope, None)
+
+    async def _delete(self, scope: Scope, identifier: UUID | None) -> tuple[Endpoint, ...]:
+        """Delete one endpoint or all; one whose headers no key opens is returned without them."""
+        values = (scope.organization, scope.project, None if identifier is None else str(identifier))
+        gone = []
+        for row in await self._database.fetch(_SQL["delete"], values):
+            try:
+                gone.append(self._endpoint(row))
+            except CannotOpen:
+                gone.append(_without_headers(row))
+        return tuple(gone)
 
     def _only(self, rows: list[tuple[Any, ...]]) -> Endpoint | None:
         return self._endpoint(rows[0]) if rows else None
 
     def _endpoint(self, row: tuple[Any, ...]) -> Endpoint:
-        text, organization, project, url, types, headers, *rest = row
-        identifier = UUID(text)
-        opened = open_headers(self._cipher, identifier, bytes(headers))
-        return Endpoint(identifier, Scope(organization, project), url, tuple(types), opened, *rest)
+        headers = open_headers(self._cipher, UUID(row[0]), bytes(row[5]))
+        return replace(_without_headers(row), custom_headers=headers)
+
+
+def _without_headers(row: tuple[Any, ...]) -> Endpoint:
+    identifier, organization, project, url, types, _, *rest = row
+    return Endpoint(UUID(identifier), Scope(organization, project), url, tuple(types), {}, *rest)
 
 
 def _given(value: T | Unchanged) -> T | None:
