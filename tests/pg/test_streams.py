@@ -139,8 +139,8 @@ async def test_an_error_at_the_beginning_is_told_before_the_first_batch(
     assert await pool.fetch("select 1") == [(1,)]
 
 
-async def test_an_error_in_the_middle_ends_the_stream_and_the_connection(make_pool: MakePool) -> None:
-    """Batches before it have come; the next caller finds a connection outside of any transaction."""
+async def test_an_error_in_the_middle_ends_the_stream_and_its_transaction(make_pool: MakePool) -> None:
+    """Batches before it have come; the next caller finds the connection outside of any transaction."""
     pool = make_pool(size=1)
     await pool.start()
     batches = pool.stream(message("select (1 / (500 - g))::text from generate_series(1, 1000) g"), 100)
@@ -149,7 +149,8 @@ async def test_an_error_in_the_middle_ends_the_stream_and_the_connection(make_po
         async for _ in batches:
             pass
     assert caught.value.code == "22012"
-    assert await pool.run(message("select current_user::text")) == [("anon",)]
+    assert await pool.fetch(LOGIN_ROLE) == [("authenticator", None)]
+    assert pool.figures().connects == 1
 
 
 async def test_a_connection_lost_in_the_middle_is_told(pool: Pool, database: Database) -> None:

@@ -189,12 +189,8 @@ class Pool:
         An error within the block undoes everything.  Raises like ``run``; counts among the streams.
         """
         async with self._conversation(message) as talk:
-            try:
-                await talk.begin(message)
-                yield talk
-            except ApiError:
-                await talk.give_up()
-                raise
+            await talk.begin(message)
+            yield talk
 
     @asynccontextmanager
     async def _conversation(self, message: Message) -> AsyncGenerator[Conversation, None]:
@@ -202,8 +198,12 @@ class Pool:
         await self._turns.take()
         try:
             session = self._idle.pop() if self._idle else await self._wait()
+            talk = session.conversation(anonymous=message.role == self._anonymous_role)
             try:
-                yield session.conversation(anonymous=message.role == self._anonymous_role)
+                yield talk
+            except ApiError:
+                await talk.give_up()
+                raise
             finally:
                 self._release(session)
         finally:
