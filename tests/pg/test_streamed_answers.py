@@ -175,15 +175,15 @@ async def batches_of(*batches: list[tuple[Any, ...]]) -> AsyncGenerator[list[tup
 @pytest.mark.parametrize(
     ("batches", "expected"),
     [
-        ([[("a",), ("b",)], [("c",)]], [b"head\na\nb\n", b"c\n"]),
+        ([[("a",), ("b",)], [("c",)]], [b"head\na\nb", b"\nc"]),
         ([], [b"head\n"]),
-        ([[(b"bytes",), (None,), ("é",)]], ["head\nbytes\n\né\n".encode()]),
+        ([[(b"bytes",), (None,), ("é",)]], ["head\nbytes\n\né".encode()]),
     ],
 )
 async def test_rows_become_lines_behind_what_comes_before_them(
     batches: list[list[tuple[Any, ...]]], expected: list[bytes]
 ) -> None:
-    """A piece is a batch; without any row there is the head alone."""
+    """A piece is a batch; without any row there is the head alone, and the last line has no end."""
     assert [piece async for piece in stream_rows(batches_of(*batches), prefix=b"head\n")] == expected
 
 

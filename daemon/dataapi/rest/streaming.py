@@ -34,18 +34,21 @@ def _pieces(planned: Streamed, batches: Batches) -> Stream:
     return stream_json_lines(batches) if is_json else stream_rows(batches, prefix=planned.prefix)
 
 
-async def stream_rows(batches: Batches, *, prefix: bytes = b"", ending: bytes = b"\n") -> Stream:
-    """Give the bytes of rows of one text column each, a piece per batch; closing it ends the transaction.
+async def stream_rows(batches: Batches, *, prefix: bytes = b"") -> Stream:
+    """Give the bytes of rows of one text column each as lines; closing it ends the transaction.
 
-    :param prefix: what comes before the first row, such as a header line.
-    :param ending: what comes after each row.
+    As in an answer that is made at once, no line end comes behind the last row.
+
+    :param prefix: what comes before the first row, such as a header line with its end.
     :raises ApiError: what the database refuses; before the first piece it can still be told.
     """
+    before, begun = prefix, not prefix
     try:
         async for rows in batches:
-            yield prefix + b"".join([_bytes(value) + ending for (value,) in rows])
-            prefix = b""
-        if prefix:
+            if rows:
+                yield before + b"\n".join([_bytes(value) for (value,) in rows])
+                before, begun = b"\n", True
+        if not begun:
             yield prefix
     finally:
         await batches.aclose()
