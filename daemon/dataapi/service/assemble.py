@@ -12,6 +12,7 @@ from dataapi.service.listening import Descriptor
 from dataapi.service.project import ProjectPart
 from dataapi.service.root import Front
 from dataapi.service.serving import DrainableSite, Serving
+from dataapi.service.webhooks import WebhooksPart
 from dataapi.service.workers import Workers
 from dataapi.settings import Settings
 from dataapi.web.app import make_site
@@ -20,7 +21,7 @@ from dataapi.web.app import make_site
 def serving(
     reactor: Any, settings: Settings, sockets: Sequence[Descriptor], observer: LineObserver
 ) -> Serving:
-    """Make what answers requests in this process: pools, catalogs, gates and engines behind one site."""
+    """Make what works in this process: pools, catalogs, gates and engines behind one site, and webhooks."""
     projects = [ProjectPart(reactor, project) for project in settings.projects]
     backends = [project.backend for project in projects]
 
@@ -29,7 +30,7 @@ def serving(
         made.noisy = False
         return made
 
-    return Serving(reactor, projects, sockets, site)
+    return Serving(reactor, projects, sockets, site, WebhooksPart(reactor, settings))
 
 
 def front(

@@ -127,19 +127,10 @@ class ProjectPart:
 
     def snapshot(self) -> Snapshot:
         """Take the figures of pool, catalog and caches."""
-        pool, watcher, tokens, ref = self._pool.figures(), self._watcher, self._gate.tokens, self.ref
+        watcher, tokens, ref = self._watcher, self._gate.tokens, self.ref
         catalog = watcher.current
         return {
-            "dataapi_database_available": {(ref,): float(self._pool.available)},
-            "dataapi_pool_size": {(ref,): float(pool.size)},
-            "dataapi_pool_connections": {
-                (ref, "idle"): float(pool.idle),
-                (ref, "in_use"): float(pool.in_use),
-            },
-            "dataapi_pool_waiting": {(ref,): float(pool.waiting)},
-            "dataapi_pool_timeouts_total": {(ref,): float(pool.timeouts)},
-            "dataapi_pool_connects_total": {(ref,): float(pool.connects)},
-            "dataapi_pool_cancels_total": {(ref,): float(pool.cancels)},
+            **pool_snapshot(ref, self._pool),
             "dataapi_catalog_generation": {(ref,): float(catalog.generation if catalog else 0)},
             "dataapi_catalog_loads_total": {
                 (ref, "loaded"): float(watcher.loads),
@@ -153,6 +144,26 @@ class ProjectPart:
                 (ref, "plans", "miss"): float(self._engine.misses + self._rest.figures.misses),
             },
         }
+
+
+def pool_snapshot(ref: str, pool: Pool) -> Snapshot:
+    """Take the figures of a pool.
+
+    :param ref: the project that it serves, or what else stands in its place.
+    """
+    figures = pool.figures()
+    return {
+        "dataapi_database_available": {(ref,): float(pool.available)},
+        "dataapi_pool_size": {(ref,): float(figures.size)},
+        "dataapi_pool_connections": {
+            (ref, "idle"): float(figures.idle),
+            (ref, "in_use"): float(figures.in_use),
+        },
+        "dataapi_pool_waiting": {(ref,): float(figures.waiting)},
+        "dataapi_pool_timeouts_total": {(ref,): float(figures.timeouts)},
+        "dataapi_pool_connects_total": {(ref,): float(figures.connects)},
+        "dataapi_pool_cancels_total": {(ref,): float(figures.cancels)},
+    }
 
 
 def _not_connected(failure: Failure) -> None:

@@ -13,7 +13,7 @@ from dataapi.errors import ApiError
 from dataapi.metrics import RequestFigures, Snapshot, merge
 from dataapi.service.acceptor import Acceptor
 from dataapi.service.listening import Descriptor, accept
-from dataapi.service.state import ProjectState, Reloaded, State
+from dataapi.service.state import ProjectState, Reloaded, State, WebhooksState
 
 _log = Logger(namespace="dataapi.service")
 GRACE = 30.0
@@ -41,6 +41,25 @@ class Part(Protocol):
         """Take its figures."""
 
 
+class Beside(Protocol):
+    """Webhooks while the daemon runs, which the APIs do not need."""
+
+    async def start(self) -> None:
+        """Begin, or find that the database is away."""
+
+    async def drain(self, seconds: float) -> None:
+        """Deliver nothing more; returns when no attempt is under way, or after ``seconds``."""
+
+    async def stop(self) -> None:
+        """Close every connection."""
+
+    def state(self) -> WebhooksState:
+        """Tell how they stand."""
+
+    async def snapshot(self) -> Snapshot:
+        """Take their figures."""
+
+
 class DrainableSite(Protocol):
     """The factory of the public sockets."""
 
@@ -54,6 +73,7 @@ class Serving:
     """Answers requests in this process.
 
     :param make_site: makes the factory of the sockets; gets what counts requests.
+    :param webhooks: started and stopped together with the projects.
     """
 
     def __init__(
@@ -62,8 +82,10 @@ class Serving:
         parts: Sequence[Part],
         sockets: Sequence[Descriptor],
         make_site: Callable[[RequestFigures], DrainableSite],
+        webhooks: Beside | None = None,
     ) -> None:
         self._reactor = reactor
+        self._webhooks = webhooks
         self._parts = parts
         self._sockets = sockets
         self._requests = RequestFigures()
@@ -73,8 +95,11 @@ class Serving:
         self._draining = False
 
     async def start(self) -> None:
-        """Start every project, then accept requests."""
-        await gatherResults([Deferred.fromCoroutine(part.start()) for part in self._parts])
+        """Start every project and webhooks, then accept requests."""
+        starting = [Deferred.fromCoroutine(part.start()) for part in self._parts]
+        if self._webhooks:
+            starting.append(Deferred.fromCoroutine(self._webhooks.start()))
+        await gatherResults(starting)
         # What was made until now stays; left to the collector, walking it again and again would
         # hold up requests for tens of milliseconds on a large schema.
         gc.collect()
@@ -83,22 +108,31 @@ class Serving:
         self._starting = False
 
     async def stop(self) -> None:
-        """Accept no more, finish the requests in flight (for ``GRACE`` seconds), then stop the projects."""
+        """Accept no more, finish what is in flight (for ``GRACE`` seconds), then stop the projects."""
         self._draining = True
         for accepting in self._accepting:
             accepting.stop()
-        await self._site.drain(GRACE)
+        ending = [self._site.drain(GRACE)]
+        if self._webhooks:
+            ending.append(Deferred.fromCoroutine(self._webhooks.drain(GRACE)))
+        await gatherResults(ending)
+        if self._webhooks:
+            await self._webhooks.stop()
         for part in self._parts:
             await part.stop()
 
     async def state(self) -> State:
         """Tell whether requests can be answered."""
-        return State(tuple(part.state() for part in self._parts), self._starting, self._draining)
+        projects = tuple(part.state() for part in self._parts)
+        webhooks = self._webhooks.state() if self._webhooks else None
+        return State(projects, self._starting, self._draining, webhooks=webhooks)
 
     async def snapshot(self) -> Snapshot:
-        """Take the figures of requests and projects."""
+        """Take the figures of requests, projects and webhooks."""
         in_flight: Snapshot = {"dataapi_requests_in_flight": {(): float(self._site.in_flight)}}
-        return merge([self._requests.snapshot(), in_flight, *(part.snapshot() for part in self._parts)])
+        webhooks = await self._webhooks.snapshot() if self._webhooks else {}
+        projects = [part.snapshot() for part in self._parts]
+        return merge([self._requests.snapshot(), in_flight, *projects, webhooks])
 
     async def reload(self) -> Reloaded:
         """Read every project's catalog again, all at the same time."""

@@ -31,18 +31,38 @@ class ProjectState:
 
 
 @dataclass(frozen=True, slots=True)
+class WebhooksState:
+    """Whether webhooks work: the APIs are ready without them.
+
+    :ivar migrated: the database has the schema that they need.
+    :ivar reason: why they do not work, or None.
+    """
+
+    database_available: bool
+    migrated: bool
+    reason: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether events are taken and delivered."""
+        return self.reason is None
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Whether a process, or all workers together, can answer.
 
     :ivar starting: requests are not accepted yet.
     :ivar draining: requests are not accepted any more.
     :ivar workers: how many processes accept requests.
+    :ivar webhooks: how webhooks stand, None where there are none.
     """
 
     projects: tuple[ProjectState, ...]
     starting: bool = False
     draining: bool = False
     workers: int = 1
+    webhooks: WebhooksState | None = None
 
     @property
     def ready(self) -> bool:
@@ -61,6 +81,7 @@ class State:
                 {**asdict(project), "problems": list(project.problems), "ready": project.ready}
                 for project in self.projects
             ],
+            "webhooks": self.webhooks and {**asdict(self.webhooks), "ready": self.webhooks.ready},
         }
 
 
@@ -76,7 +97,9 @@ def state_from_json(document: Mapping[str, Any]) -> State:
         )
         for project in document["projects"]
     )
-    return State(projects, document["starting"], document["draining"], document["workers"])
+    beside = document["webhooks"]
+    webhooks = beside and WebhooksState(beside["database_available"], beside["migrated"], beside["reason"])
+    return State(projects, document["starting"], document["draining"], document["workers"], webhooks)
 
 
 def together(states: Iterable[State]) -> State:
@@ -93,11 +116,16 @@ def together(states: Iterable[State]) -> State:
         starting=any(state.starting for state in known),
         draining=any(state.draining for state in known),
         workers=len(known),
+        webhooks=min((one.webhooks for one in known if one.webhooks), key=_standing, default=None),
     )
 
 
 def _rank(project: ProjectState) -> tuple[bool, int]:
     return project.ready, -1 if project.generation is None else project.generation
+
+
+def _standing(webhooks: WebhooksState) -> tuple[bool, bool, bool]:
+    return webhooks.ready, webhooks.migrated, webhooks.database_available
 
 
 @dataclass(frozen=True, slots=True)

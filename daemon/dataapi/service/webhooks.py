@@ -1,0 +1,142 @@
+"""Webhooks in one process: the pool, the schema, the store, and what delivers and raises events."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from dataapi.database.background import Background
+from dataapi.database.backoff import Retry
+from dataapi.database.pool import Pool
+from dataapi.errors import ApiError
+from dataapi.metrics import Snapshot
+from dataapi.service.project import pool_snapshot
+from dataapi.service.state import WebhooksState
+from dataapi.settings import Settings
+from dataapi.webhooks.addresses import networks
+from dataapi.webhooks.loading import installed_catalogue
+from dataapi.webhooks.migrate import CannotMigrate, migrate
+from dataapi.webhooks.resolver import SystemResolver, Vetting
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import make_store
+
+CONNECTIONS = 4
+"""Database connections of one process, beside the one that listens."""
+
+READY_WITHIN = 5.0
+"""Seconds that a start waits for the schema before it goes on without."""
+
+_log = Logger(namespace="dataapi.webhooks")
+
+
+class WebhooksPart:
+    """Webhooks while the daemon runs.
+
+    A database without the schema, whose role may not make it, leaves webhooks waiting for one; the APIs are
+    not affected.
+
+    :ivar settings: the ``[webhooks]`` section.
+    :ivar store: what is kept; of use while ``reason`` is None.
+    :ivar catalogue: the event types of the installed plugins.
+    :ivar vetting: looks up and checks the addresses of receivers.
+    :ivar reason: why webhooks do not work now, None when they do.
+    """
+
+    def __init__(self, reactor: Any, settings: Settings) -> None:
+        self._reactor = reactor
+        self.settings = section = settings.webhooks
+        self._uri = section.db_uri or settings.projects[0].db_uri
+        self._pool = Pool(
+            reactor,
+            self._uri,
+            size=CONNECTIONS,
+            prepared_statements=section.db_uri is not None or settings.projects[0].db_prepared_statements,
+        )
+        self._resolver = SystemResolver(reactor)
+        self._background = Background()
+        self._retry = Retry(reactor, random.random, self._begin)
+        self._first_attempt: Deferred[None] | None = None
+        self._migrated = False
+        self._why = "the database is being asked for the schema webhooks"
+        self.store = make_store(self._pool, Cipher(section.encryption_key), section.retention_days)
+        self.vetting = Vetting(self._resolver, networks(section.allow_addresses))
+        self.catalogue = installed_catalogue()
+
+    @property
+    def reason(self) -> str | None:
+        """Why webhooks do not work now, None when they do."""
+        if not self._migrated:
+            return self._why
+        return None if self._pool.available else "the database cannot be reached"
+
+    async def start(self) -> None:
+        """Connect, make or upgrade the schema when the role may, and begin to deliver.
+
+        What takes too long, or fails, goes on in the background.
+        """
+        waited: Deferred[None] = Deferred()
+        self._first_attempt = waited
+        self._background.spawn(self._connect())
+        expiry = self._reactor.callLater(READY_WITHIN, self._attempted)
+        try:
+            await waited
+        finally:
+            if expiry.active():
+                expiry.cancel()
+
+    async def drain(self, seconds: float) -> None:
+        """Claim no more; returns when no attempt is under way, or after ``seconds``."""
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        self._retry.cancel()
+        self._background.cancel()
+        self._attempted()
+        self._resolver.stop()
+        await self._pool.stop()
+
+    def state(self) -> WebhooksState:
+        """Tell whether webhooks work."""
+        return WebhooksState(self._pool.available, self._migrated, self.reason)
+
+    async def snapshot(self) -> Snapshot:
+        """Take the figures of pool and deliveries."""
+        return pool_snapshot("webhooks", self._pool)
+
+    async def _connect(self) -> None:
+        await self._pool.start()
+        await self._prepare()
+
+    def _begin(self) -> None:
+        self._background.spawn(self._prepare())
+
+    async def _prepare(self) -> None:
+        """Bring the schema up to date and begin; when that fails, try again later."""
+        try:
+            applied = await migrate(self._pool)
+            await self.store.publisher.sync_event_types(self.catalogue.versions())
+        except (ApiError, CannotMigrate) as error:
+            self._not_yet(error)
+            return
+        finally:
+            self._attempted()
+        for migration in applied:
+            _log.info("applied migration {number} ({name})", number=migration.number, name=migration.name)
+        self._retry.succeeded()
+        self._migrated = True
+
+    def _not_yet(self, error: ApiError | CannotMigrate) -> None:
+        """Say why the schema cannot be used, once, and plan another attempt."""
+        wait = self._retry.failed()
+        why = error.message if isinstance(error, ApiError) else str(error)
+        if why != self._why:
+            _log.warn("webhooks do not work, trying again in {wait:.1f} s: {reason}", wait=wait, reason=why)
+        self._why = why
+
+    def _attempted(self) -> None:
+        waiting, self._first_attempt = self._first_attempt, None
+        if waiting is not None:
+            waiting.callback(None)
