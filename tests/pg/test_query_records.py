@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import psycopg2
 import pytest
 from dataapi.query.algebra import (
     AggregateFunction,
@@ -203,6 +204,24 @@ def test_rows_are_grouped_by_what_is_no_aggregate(films: Films) -> None:
     assert shown(films, "film", output, order=by_year, limit=1, offset=Parameter("2", "bigint")) == [
         {"year": 1960, "count": 2, "sum": 31}
     ]
+
+
+def test_groups_are_ordered_by_related_rows(films: Films) -> None:
+    """Which belong to the groups, spread or embedded; a column that is no key of the groups is refused."""
+    by_name = OrderTerm(RelatedOf(director(films), NAME), descending=True)
+    by_id = OrderTerm(RelatedOf(director(films), ID))
+    spread = Spread(director(films), record(("name", NAME)))
+    rows = shown(films, "film", record(spread, ("n", COUNT), grouped=True), order=(by_name,), limit=2)
+    assert rows == [{"name": "Buster", "n": 1}, {"name": "Agnès", "n": 2}]
+    one = One(director(films), record(("name", NAME)))
+    rows = shown(films, "film", record(("by", one), ("n", COUNT), grouped=True), order=(by_id,))
+    assert [(row["by"] and row["by"]["name"], row["n"]) for row in rows] == [
+        ("Agnès", 2),
+        ("Buster", 1),
+        (None, 1),
+    ]
+    with pytest.raises(psycopg2.Error, match="must appear in the GROUP BY"):
+        shown(films, "film", record(("year", YEAR), ("n", COUNT), grouped=True), order=BY_ID)
 
 
 def test_without_other_values_there_is_one_group(films: Films) -> None:

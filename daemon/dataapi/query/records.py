@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from dataapi.catalog.model import Table
 from dataapi.database.quoting import quote_identifier
-from dataapi.query.algebra import Expression, OrderTerm, Rows
+from dataapi.query.algebra import Expression, OrderTerm, RelatedOf, Rows
 from dataapi.query.expressions import expression_sql, limit_sql, order_sql, term_sql
 from dataapi.query.grouping import OPERAND, aggregate_in, groupable, operand_sql, with_operand
 from dataapi.query.results import Key, Object, One, Output, Record, Spread, Text, Value
@@ -77,29 +77,46 @@ def _picked_sql(writer: Writer, source: Source, picked: Row, joins: str, groups:
 
     :param groups: the ``group by`` clause of rows that are grouped.
     """
-    rows, order, outside = source.rows, "", ""
-    selection = picked.selection_from(source.row)
+    rows, items, order, outside = source.rows, "", "", ""
     if groups is not None:
-        outside = groups + _page_sql(writer, source, picked)
+        items, ordered = _group_order(writer, rows.order, source.row, picked)
+        outside = groups + ordered + (" limit 1" if source.one else limit_sql(writer, rows))
     elif joins and rows.order and not source.one:
         # Joins may lose the order in which the rows were picked.
         items, order, outside = _order_twice(writer, rows.order, source.row, picked)
-        selection = f"{selection}, {items}"
         paged = rows.limit is not None or rows.offset is not None
         order = order + limit_sql(writer, rows) if paged else ""
     else:
-        order = _page_sql(writer, source, source.row)
+        order = _page_sql(writer, source)
+    # What must be selected is known only now that everything else is written.
+    selection = picked.selection_from(source.row) + items
     return f"(select {selection} from {source.sql}{order}) as {picked.alias}{joins}{outside}"
 
 
 def _order_twice(writer: Writer, order: tuple[OrderTerm, ...], row: Row, picked: Row) -> tuple[str, str, str]:
     """Return the order's terms as columns, and clauses that order by them: within the query, and outside."""
-    names = [quote_identifier(f"~order{place}") for place in range(len(order))]
-    named = list(zip(names, order, strict=True))
-    items = [f"{expression_sql(writer, term.expression, row)} as {name}" for name, term in named]
-    inside = [term_sql(name, term) for name, term in named]
-    outside = [term_sql(f"{picked.alias}.{name}", term) for name, term in named]
-    return ", ".join(items), f" order by {', '.join(inside)}", f" order by {', '.join(outside)}"
+    named = [(quote_identifier(f"~order{place}"), term) for place, term in enumerate(order)]
+    items = [f", {expression_sql(writer, term.expression, row)} as {name}" for name, term in named]
+    inside = ", ".join(term_sql(name, term) for name, term in named)
+    outside = ", ".join(term_sql(f"{picked.alias}.{name}", term) for name, term in named)
+    return "".join(items), f" order by {inside}", f" order by {outside}"
+
+
+def _group_order(writer: Writer, order: tuple[OrderTerm, ...], row: Row, picked: Row) -> tuple[str, str]:
+    """Return what a query must give besides, and the clause that orders groups of its rows.
+
+    A related row's value is no key of the groups; that of any row of a group stands for it.
+    """
+    items, terms = "", []
+    for place, term in enumerate(order):
+        if isinstance(term.expression, RelatedOf):
+            name = quote_identifier(f"~order{place}")
+            items += f", {expression_sql(writer, term.expression, row)} as {name}"
+            key = f"(pg_catalog.array_agg({picked.alias}.{name}))[1]"
+        else:
+            key = expression_sql(writer, term.expression, picked)
+        terms.append(term_sql(key, term))
+    return items, f" order by {', '.join(terms)}" if terms else ""
 
 
 def is_grouped(record: Record) -> bool:
@@ -143,8 +160,8 @@ def _place(place: int) -> str:
     return f"~{place + 1}"
 
 
-def _page_sql(writer: Writer, source: Source, row: Row) -> str:
-    rows = source.rows
+def _page_sql(writer: Writer, source: Source) -> str:
+    rows, row = source.rows, source.row
     if source.one:
         return "" if rows.unique else order_sql(writer, rows.order, row) + " limit 1"
     return order_sql(writer, rows.order, row) + limit_sql(writer, rows)
