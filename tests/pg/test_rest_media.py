@@ -141,6 +141,12 @@ async def test_what_is_not_there_is_refused(service: Service, target: str, accep
     assert answer.body["message"].startswith("None of these media types are available: ")
 
 
+async def test_what_else_is_accepted_is_given_instead(service: Service) -> None:
+    """Where plans are not enabled, or the form that is liked best is not there."""
+    answer = await get(service, "shape", "application/vnd.pgrst.plan, text/plain, application/json;q=0.1")
+    assert (answer.status, answer.body) == (200, [{"id": 1, "name": "x"}])
+
+
 # ---------------------------------------------------------------- made by the database
 
 
