@@ -47,6 +47,8 @@ create function teapot() returns text volatile language plpgsql as $$ begin
     perform set_config('response.headers', '[{"X-Own": "yes"}, {"Cache-Control": "no-store"}]', true);
     perform set_config('response.status', '418', true);
     return 'short and stout'; end $$;
+create function heading(headers text) returns text volatile language sql as $$
+    select 'said' from set_config('response.headers', headers, true) $$;
 create function expired() returns text stable language plpgsql as $$ begin
     raise sqlstate 'PGRST' using
         message = '{"code": "419", "message": "Expired", "details": "Yesterday", "hint": "Begin again"}',
@@ -146,6 +148,25 @@ async def test_a_function_may_choose_status_and_headers(api: Service) -> None:
     after = await api.rest("GET", "rpc/told")
     assert after.status == 200
     assert "x-own" not in after.headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "expected"),
+    [
+        ([{"X-Own": "a\r\nX-Other: b"}], 200, "a  X-Other: b"),
+        ([{"Content-Length": "5"}, {"Transfer-Encoding": "chunked"}, {"X-Own": "c"}], 200, "c"),
+        ([{"X-Own: a\r\nX-Other": "b"}], 500, None),
+        ([{"X-Own": 5}], 500, None),
+    ],
+)
+async def test_a_function_cannot_break_the_answer(
+    api: Service, headers: Any, status: int, expected: str | None
+) -> None:
+    """What it says may come from a request: no second header, no other length."""
+    answer = await api.rest("POST", "rpc/heading", {"headers": json.dumps(headers)})
+    assert (answer.status, answer.headers.get("x-own")) == (status, expected)
+    assert "x-other" not in answer.headers
+    assert answer.body == "said" if status == 200 else answer.body["code"] == "PGRST111"
 
 
 async def test_answers_say_how_long_their_stages_took(api: Service) -> None:

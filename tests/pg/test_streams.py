@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -214,3 +216,57 @@ def test_the_next_batch_is_measured_by_the_last(asked: int, size: int, wanted: i
 
 def _sleeping(database: Database) -> bool:
     return bool(database.execute("select 1 from pg_stat_activity where wait_event = 'PgSleep'"))
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+async def test_no_identity_leaks_in_a_storm_of_readers_who_leave(
+    make_pool: MakePool, reactor: Any, prepared: bool
+) -> None:
+    """Hundreds of readers read a part, all, or are cancelled; everybody sees their own identity alone."""
+    pool = make_pool(size=4, prepared_statements=prepared)
+    await pool.start()
+    chance = random.Random(20240229)
+    outcomes: Counter[str] = Counter()
+    text = f"{WHO_AM_I} from generate_series(1, 2000), pg_sleep($1::float8)"
+
+    async def read(number: int, role: str) -> None:
+        settings = (("request.jwt.claims", f"caller-{number}"),)
+        sent = message(text, str(chance.choice([0, 0, 0.002])), role=role, settings=settings)
+        wanted = chance.choice([1, 3, 1000])
+        async with aclosing(pool.stream(sent, 2000)) as batches:
+            async for batch in batches:
+                assert {value for (value,) in batch} == {f"{role} caller-{number}"}
+                wanted -= 1
+                if not wanted:
+                    outcomes["left"] += 1
+                    return
+        outcomes["read"] += 1
+
+    async def caller(number: int) -> None:
+        role = chance.choice(["anon", "authenticated"])
+        if chance.random() < 0.3:
+            settings = (("request.jwt.claims", f"caller-{number}"),)
+            rows = await pool.run(message(WHO_AM_I, role=role, settings=settings))
+            assert rows == [(f"{role} caller-{number}",)]
+            outcomes["asked"] += 1
+            return
+        reading = running(read(number, role))
+        if chance.random() < 0.3:
+            reactor.callLater(chance.random() * 0.01, reading.cancel)
+        try:
+            await reading
+        except defer.CancelledError:
+            outcomes["cancelled"] += 1
+
+    numbers = iter(range(300))
+
+    async def client() -> None:
+        for number in numbers:
+            await caller(number)
+            assert await pool.fetch(LOGIN_ROLE) == [("authenticator", None)]
+
+    await defer.gatherResults([running(client()) for _ in range(6)], consumeErrors=True)
+    assert sum(outcomes.values()) == 300
+    assert set(outcomes) == {"left", "read", "asked", "cancelled"}
+    assert min(outcomes.values()) > 10
+    await until(reactor, lambda: pool.figures().in_use == 0)

@@ -6,11 +6,11 @@ The table is PostgREST's, so that its clients meet the statuses they know.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from dataapi.errors import ApiError, DatabaseError
+from dataapi.headers import may_be_chosen
 
 _EXACT = {
     "23503": 409,
@@ -27,9 +27,6 @@ _CLASSES = {
     "3B": 500, "40": 500, "53": 503, "54": 500, "55": 500, "57": 500, "58": 500, "F0": 500, "HV": 500,
     "P0": 500, "XX": 500,
 }  # fmt: skip
-HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""What a header may be called; SQL can raise any name."""
-
 _UNAUTHENTICATED = (("WWW-Authenticate", "Bearer"),)
 
 
@@ -115,7 +112,7 @@ def _raised(diagnostics: Diagnostics) -> ApiError:
         body["message"],
         details=_text(body.get("details")),
         hint=_text(body.get("hint")),
-        headers=tuple((name, value) for name, value in headers.items() if HEADER_NAME.fullmatch(name)),
+        headers=tuple((name, value) for name, value in headers.items() if may_be_chosen(name)),
         reason=reason,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from dataapi.errors import ApiError
+from dataapi.headers import is_name, may_be_chosen
 from dataapi.query.answers import Answered
 from dataapi.rest.context import Context
 from dataapi.web.messages import Reply
@@ -55,17 +56,17 @@ def _headers(text: str) -> list[tuple[str, str]]:
         headers = [pair for part in given for pair in part.items()]
     except (ValueError, AttributeError, TypeError):
         headers = None
-    if headers is None or not all(isinstance(value, str) for _, value in headers):
+    if headers is None or not all(is_name(name) and isinstance(value, str) for name, value in headers):
         raise ApiError(
             500,
             "PGRST111",
             "response.headers guc must be a JSON array composed of objects with a single key and a string "
             "value",
         )
-    return headers
+    return [(name, value) for name, value in headers if may_be_chosen(name)]
 
 
 def _status(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 100 <= int(text[:4]) <= 599):
+    if not (text.isascii() and text.isdigit() and 200 <= int(text[:4]) <= 599):
         raise ApiError(500, "PGRST112", "response.status guc must be a valid status code")
     return int(text)

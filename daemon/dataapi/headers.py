@@ -1,0 +1,20 @@
+"""Which headers of an answer SQL may choose."""
+
+from __future__ import annotations
+
+import re
+
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_FRAMING = frozenset(
+    {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+
+
+def is_name(name: str) -> bool:
+    """Whether a header can be called so; another name could end the header and begin the next one."""
+    return _NAME.fullmatch(name) is not None
+
+
+def may_be_chosen(name: str) -> bool:
+    """Whether a header is one that says something of the answer, and not where it begins and ends."""
+    return is_name(name) and name.lower() not in _FRAMING
