@@ -51,15 +51,15 @@ CASES: list[tuple[str, Rows]] = [
     ("director?select=name,film(year,count())&id=eq.1&film.order=year", [
         {"name": "Ada", "film": [{"year": 1990, "count": 1}, {"year": 1995, "count": 1}]}]),
     # With embedded resources among what is grouped by.
-    ("sale?select=film(title),amount.sum()&film=not.is.null", [
+    ("sale?select=film(title),amount.sum()&film=not.is.null&order=film(title)", [
         {"film": {"title": "Alpha"}, "sum": 30.5}, {"film": {"title": "Beta"}, "sum": 5},
         {"film": {"title": "delta_100%"}, "sum": None}]),
     # Spread resources: what is spread is grouped by, and its aggregates are those of the parent's rows.
-    ("sale?select=...film(title),amount.sum()&film=in.(1,2)", [
+    ("sale?select=...film(title),amount.sum()&film=in.(1,2)&order=film(title)", [
         {"title": "Alpha", "sum": 30.5}, {"title": "Beta", "sum": 5}]),
     ("sale?select=region,...film(year.max())&region=not.is.null&order=region", [
         {"region": "north", "max": 1990}, {"region": "south", "max": 2001}]),
-    ("film?select=...director(name),count()&director=not.is.null", [
+    ("film?select=...director(name),count()&director=not.is.null&order=director(name)", [
         {"name": "Ada", "count": 2}, {"name": "Bert", "count": 1}, {"name": "Cleo", "count": 1}]),
 ]  # fmt: skip
 

@@ -33,6 +33,7 @@ _IS = {word: Operation("is", word=word) for word in WORDS}
 _IN, _NOT_IN = Operation("in"), Operation("in", True)
 _BARE_LIST = re.compile(r'\(([^"()]*)\)')
 _ELEMENT = re.compile(r"[^,)]*")
+_PLAIN_LEAF = re.compile(r'([A-Za-z_]\w*)\.(not\.)?([a-z]+)\.([^,)"{]*)(?=[,)])', re.ASCII)
 _PG_ARRAY = re.compile(r"\{[^{}]*\}")
 
 Lifted = tuple[str, ...]
@@ -211,6 +212,9 @@ def _leaf_value(reader: Reader) -> str:
 
 def _tree(reader: Reader, values: list[str], depth: int) -> Tree:
     """Read a filter, or ``not.and(…)`` and the like."""
+    plain = _plain_leaf(reader, values)
+    if plain is not None:
+        return plain
     start, record, known = reader.at, reader.record, len(values)
     try:
         return _leaf(reader, values)
@@ -236,6 +240,20 @@ def _tree(reader: Reader, values: list[str], depth: int) -> Tree:
     if not reader.lexeme(")"):
         raise Mismatch
     return Branch(every, negated, tuple(parts))
+
+
+def _plain_leaf(reader: Reader, values: list[str]) -> Leaf | None:
+    """Read ``column.operator.value`` at once, as most filters are; None when it is anything else."""
+    found = _PLAIN_LEAF.match(reader.text, reader.at)
+    if found is None:
+        return None
+    name, negated, word, value = found.groups()
+    operation = (_NEGATED if negated else _PLAIN).get(word)
+    if operation is None:
+        return None
+    values.append(value.replace("*", "%") if word in PATTERNS else value)
+    reader.at = found.end()
+    return Leaf(name, (), operation)
 
 
 def _merge(reader: Reader, missed: tuple[int, tuple[str, ...], str | None, bool]) -> None:

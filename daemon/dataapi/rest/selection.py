@@ -114,7 +114,7 @@ def parse_pairs(
     gathering = _Gathering()
     for name, value in pairs:
         gathering.take(name, value)
-    return gathering.result(window_of_header(header_range))
+    return gathering.result(header_range)
 
 
 class _Gathering:
@@ -159,14 +159,17 @@ class _Gathering:
             if count is not None:
                 (self._limits if word == "limit" else self._offsets).setdefault(way, count)
 
-    def result(self, header: Window) -> tuple[Selection, Values]:
+    def result(self, header: str | None) -> tuple[Selection, Values]:
         """Return the shape and the values, within the window that the ``Range`` header asks for."""
         limits, offsets = self._limits, self._offsets
-        top = Window(limits.get(""), offsets.get("", 0)).within(header)
-        if top.limit is not None:
-            limits[""] = top.limit
-        if top.offset or "" in offsets:
-            offsets[""] = top.offset
+        offset = offsets.get("", 0)
+        if header is not None:
+            top = Window(limits.get(""), offset).within(window_of_header(header))
+            offset = top.offset
+            if top.limit is not None:
+                limits[""] = top.limit
+            if offset:
+                offsets[""] = offset
         lifted = [*self._filter_values, *self._logic_values]
         lifted += [str(limit) for limit in limits.values()]
         lifted += [str(offset) for offset in offsets.values()]
@@ -179,4 +182,4 @@ class _Gathering:
             tuple(offsets),
             self._size,
         )
-        return selection, Values(tuple(lifted), top.offset)
+        return selection, Values(tuple(lifted), offset)

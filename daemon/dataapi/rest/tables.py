@@ -42,14 +42,19 @@ class ReadableTables:
         self.catalog = tables.catalog
         self.types = tables.types
         self._privileges = Privileges(tables.catalog, role)
+        self._seen: dict[tuple[str, str], Table] = {}
 
     def find(self, schema: str, name: str) -> Table:
         """Return a table.
 
         :raises ApiError: PGRST205 (404), there is none of that name or the role may do nothing with it.
         """
+        seen = self._seen.get((schema, name))
+        if seen is not None:
+            return seen
         table = self._tables.by_name.get((schema, name))
         if table is not None and self._may_see(table):
+            self._seen[schema, name] = table
             return table
         raise ApiError(
             404,
