@@ -12,14 +12,15 @@ from dataapi.errors import ApiError
 from dataapi.query.algebra import SCALAR, ColumnOf, Parameter
 from dataapi.query.answers import Answered, Body, Form, Total, compile_answer, compile_lines
 from dataapi.query.refused import Refusal, refusing
-from dataapi.query.results import Output, Value
+from dataapi.query.results import Value
 from dataapi.query.sql import Compiled
 from dataapi.rest import refusals
 from dataapi.rest.arguments import CallValues, Given, MostRows, call_of, given_values, read_arguments
 from dataapi.rest.context import Context, Planned, Streamed, bind
 from dataapi.rest.handlers import as_bytes, negotiated, unhex
 from dataapi.rest.media import Kind, Media
-from dataapi.rest.outcomes import Outcome, Shape, outcome_of
+from dataapi.rest.naming import named_for
+from dataapi.rest.outcomes import Outcome, Shape
 from dataapi.rest.overloads import Chosen, Wanted, choose, unknown
 from dataapi.rest.preferences import Action, Count, applied
 from dataapi.rest.ranges import content_range, status_of
@@ -98,7 +99,7 @@ def _understood(context: Context) -> _Call:
     given = read_arguments(context)
     chosen = _chosen(context, given)
     function = chosen.function
-    outcome = outcome_of(context.catalog, function)
+    outcome = context.role.functions.outcome(function)
     ranged = context.request.headers.get("range") if context.request.method == "GET" else None
     selection, values = parse_pairs(given.aside, ranged)
     table = outcome.relation.table
@@ -185,12 +186,12 @@ def _compile(call: _Call) -> Compiled:
         context.role.tables, call.selection, project.db_max_rows, aggregates=project.db_aggregates_enabled
     )
     rows = selecting.rows(outcome.relation, called)
-    output: Output = selecting.record(outcome.relation)
+    record = selecting.record(outcome.relation)
     if call.media.kind is Kind.LINES:
-        return compile_lines(rows, _VALUE if scalar else output, Form.ARRAY)
+        return compile_lines(rows, _VALUE if scalar else record, Form.ARRAY)
     body = _body(call)
     total = Total.EXACT if call.counted and not outcome.is_single else Total.NONE
-    shown = _VALUE if body in (Form.VALUE, Form.VALUES, Form.RAW) else output
+    shown = _VALUE if body in (Form.VALUE, Form.VALUES, Form.RAW) else named_for(record, body)
     compiled = compile_answer(rows, shown, body, total)
     refusal = _refusal(call)
     return compiled if refusal is None else refusing(compiled, refusal)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dataapi.catalog.formats import MediaHandler
-from dataapi.catalog.model import Catalog, Function, Type
+from dataapi.catalog.model import Catalog, Function
 from dataapi.catalog.privileges import Privileges
 from dataapi.database.quoting import quote_identifier
 from dataapi.rest.media import Producer
+from dataapi.rest.outcomes import Outcome, is_binary, outcome_of
 from dataapi.rest.overloads import is_callable
-
-BYTEA = "bytea"
 
 
 class Functions:
@@ -24,6 +23,7 @@ class Functions:
         self._catalog = catalog
         self._role = role
         self._named: Mapping[tuple[str, str], Sequence[Function]] | None = None
+        self._outcomes: dict[int, Outcome] = {}
         self._producers: tuple[Producer, ...] | None = None
 
     def named(self, schema: str, name: str) -> Sequence[Function]:
@@ -45,6 +45,13 @@ class Functions:
             self._named = found
         return self._named
 
+    def outcome(self, function: Function) -> Outcome:
+        """Return what a function gives."""
+        known = self._outcomes.get(function.oid)
+        if known is None:
+            known = self._outcomes[function.oid] = outcome_of(self._catalog, function)
+        return known
+
     @property
     def producers(self) -> tuple[Producer, ...]:
         """The aggregates that make media types of rows."""
@@ -59,13 +66,3 @@ class Functions:
         name = f"{quote_identifier(handler.schema)}.{quote_identifier(handler.name)}"
         binary = is_binary(self._catalog, self._catalog.types.get(handler.type))
         return Producer(handler.media_type, name, handler.table, binary)
-
-
-def is_binary(catalog: Catalog, type_: Type | None) -> bool:
-    """Whether values of a type are bytes: ``bytea`` or a domain over it."""
-    return type_ is not None and underlying(catalog, type_).name == BYTEA
-
-
-def underlying(catalog: Catalog, type_: Type) -> Type:
-    """Return the type that a domain is over, any other type itself."""
-    return catalog.types.get(type_.base, type_) if type_.base else type_

@@ -8,7 +8,6 @@ from enum import Enum
 from dataapi.catalog.formats import media_type_of
 from dataapi.catalog.model import Catalog, Function, Type, TypeKind
 from dataapi.query.algebra import SCALAR
-from dataapi.rest.functions import is_binary, underlying
 from dataapi.rest.media import BINARY
 from dataapi.rest.relations import Cell, Relation
 
@@ -90,3 +89,13 @@ def _raw(catalog: Catalog, declared: Type) -> tuple[str, ...]:
     if type_.name == "xml":
         return ("text/xml", "text/plain")
     return ("text/plain", BINARY) if type_.category == _TEXTS else ("text/plain",)
+
+
+def is_binary(catalog: Catalog, type_: Type | None) -> bool:
+    """Whether values of a type are bytes: ``bytea`` or a domain over it."""
+    return type_ is not None and underlying(catalog, type_).name == "bytea"
+
+
+def underlying(catalog: Catalog, type_: Type) -> Type:
+    """Return the type that a domain is over, any other type itself."""
+    return catalog.types.get(type_.base, type_) if type_.base else type_
