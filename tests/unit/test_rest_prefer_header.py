@@ -103,6 +103,10 @@ def test_a_time_zone_is_a_name_or_an_offset(asked: str, setting: str) -> None:
         (Action.CALL, "count=exact, tx=rollback, handling=strict, timezone=UTC, max-affected=5"),
         (
             Action.INSERT,
+            "missing=default, return=representation, count=exact, tx=rollback, handling=strict, timezone=UTC",
+        ),
+        (
+            Action.RESOLVED_INSERT,
             "resolution=merge-duplicates, missing=default, return=representation, count=exact, tx=rollback, "
             "handling=strict, timezone=UTC",
         ),
@@ -112,7 +116,7 @@ def test_a_time_zone_is_a_name_or_an_offset(asked: str, setting: str) -> None:
             "timezone=UTC, max-affected=5",
         ),
         (
-            Action.UPSERT,
+            Action.PUT,
             "return=representation, count=exact, tx=rollback, handling=strict, timezone=UTC",
         ),
         (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dataapi.catalog.model import Catalog, Column, Table
+from dataapi.catalog.model import Catalog, Column, Table, Type
 from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.errors import ApiError
 from dataapi.query.writer import qualified
 from dataapi.query.written import Target
+from dataapi.rest.types import JSON, OWN_SCHEMA
 
-_JSON_OID = 114
-_JSON = 'pg_catalog."json"'
+_JSON = f'{OWN_SCHEMA}."json"'
 
 
 def targets_of(catalog: Catalog, table: Table, names: Iterable[str]) -> tuple[Target, ...]:
@@ -39,13 +39,19 @@ def _target(catalog: Catalog, table: Table, name: str) -> Target:
         message = f"Could not find the '{name}' column of '{table.name}' in the schema cache"
         raise ApiError(400, "PGRST204", message)
     default = _default(catalog, table, column)
-    made = catalog.representations.get((_JSON_OID, column.type))
+    made = catalog.representations.get((JSON, column.type))
     if made is not None:
         function = f"{quote_identifier(made.schema)}.{quote_identifier(made.name)}"
         return Target(name, _JSON, function, default)
     type_ = catalog.types[column.type]
     # A domain checks values when they are assigned; as the type of a member it would refuse one that lacks.
-    return Target(name, qualified(catalog.types[type_.base] if type_.base else type_), default=default)
+    return Target(name, _named(catalog.types[type_.base] if type_.base else type_), default=default)
+
+
+def _named(type_: Type) -> str:
+    """Return a type's SQL name; without a length, which those that SQL has words for would have."""
+    own = type_.schema == OWN_SCHEMA
+    return f"{OWN_SCHEMA}.{quote_identifier(type_.name)}" if own else qualified(type_)
 
 
 def _default(catalog: Catalog, table: Table, column: Column) -> str | None:

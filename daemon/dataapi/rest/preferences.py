@@ -86,12 +86,15 @@ class Action(Enum):
     """What a request does; its value are the kinds of preferences that it follows."""
 
     READ = frozenset({"count", "tx", "handling", "timezone"})
-    INSERT = frozenset({"resolution", "missing", "return", "count", "tx", "handling", "timezone"})
-    UPDATE = frozenset({"missing", "return", "count", "tx", "handling", "timezone", "max-affected"})
-    BULK_UPDATE = UPDATE | {"resolution"}
-    UPSERT = frozenset({"return", "count", "tx", "handling", "timezone"})
-    DELETE = UPSERT | {"max-affected"}
     CALL = READ | {"max-affected"}
+    PUT = READ | {"return"}
+    DELETE = PUT | {"max-affected"}
+    UPDATE = DELETE | {"missing"}
+    MATCHED_UPDATE = UPDATE | {"resolution"}
+    """Each row by an object of its own."""
+    INSERT = PUT | {"missing"}
+    RESOLVED_INSERT = INSERT | {"resolution"}
+    """Into a table whose rows are known by a key."""
 
 
 def applied(preferences: Preferences, action: Action) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -106,48 +106,55 @@ def _parameters(query: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | N
 
 
 def _insert(asked: _Asked) -> Planned:
-    rows = payload.read(asked.context.request.body, asked.content_type, asked.columns)
-    preferred = asked.preferences
-    conflict = None
-    if preferred.resolution in (Resolution.MERGE, Resolution.IGNORE):
-        names = known_columns(asked.table, asked.conflict or asked.key)
-        conflict = OnConflict(names, preferred.resolution is Resolution.MERGE) if names else None
-    else:
-        preferred = replace(preferred, resolution=None)
-    located = preferred.returned is Return.HEADERS_ONLY
-    shape = replace(
-        _shape(asked, Kind.INSERT, rows),
-        missing=_missing(asked),
-        conflict=conflict,
-        located=tuple(each.name for each in asked.table.columns if each.name in asked.key) if located else (),
-    )
-    if conflict is None:
-        preferred = replace(preferred, resolution=None)
+    rows = _common_rows(asked)
+    conflict = _conflict(asked)
+    located: tuple[str, ...] = ()
+    if asked.preferences.returned is Return.HEADERS_ONLY:
+        located = tuple(column.name for column in asked.table.columns if column.name in asked.key)
+    shape = _shape(asked, Kind.INSERT, rows, _missing(asked), conflict, located=located)
+    action = Action.INSERT if conflict is None else Action.RESOLVED_INSERT
 
     def finish(row: Answered) -> Reply:
         merged = conflict is not None and conflict.merge and not row.inserted
         headers = [("Content-Range", content_range(0, 0, asked.total(row)))]
         if row.location is not None:
             headers.insert(0, ("Location", _location(asked.table, row.location)))
-        applied = preferences.applied(preferred, Action.INSERT)
-        return _reply(asked, shape, row, 200 if merged else 201, headers, applied)
+        return _reply(asked, action, row, 200 if merged else 201, headers)
 
     return _planned(asked, shape, rows, finish)
 
 
+def _conflict(asked: _Asked) -> OnConflict | None:
+    """Return what an insert does about rows that are there already; None without a key to know them by."""
+    resolution = asked.preferences.resolution
+    if resolution not in (Resolution.MERGE, Resolution.IGNORE):
+        return None
+    names = known_columns(asked.table, asked.conflict or asked.key)
+    return OnConflict(names, resolution is Resolution.MERGE) if names else None
+
+
 def _update(asked: _Asked) -> Planned:
-    matched = asked.preferences.resolution is Resolution.MATCH
-    rows, key = _keyed_rows(asked) if matched else (_one_for_all(asked), ())
-    missing = _missing(asked)
-    if matched and rows.lacking and missing is Missing.NULL and asked.preferences.missing is None:
-        missing = Missing.KEPT
-    shape = replace(_shape(asked, Kind.UPDATE, rows), missing=missing, key=key)
-    action = Action.BULK_UPDATE if matched else Action.UPDATE
-    return _planned(asked, shape, rows, lambda row: _affected(asked, shape, row, row.count, action))
+    if asked.preferences.resolution is Resolution.MATCH:
+        return _matched_update(asked)
+    rows = _common_rows(asked)
+    shape = _shape(asked, Kind.UPDATE, rows, _missing(asked))
+    return _planned(asked, shape, rows, lambda row: _affected(asked, Action.UPDATE, row, row.count))
 
 
-def _one_for_all(asked: _Asked) -> Payload:
+def _common_rows(asked: _Asked) -> Payload:
+    """Return the rows of a body, all of the same columns."""
     return payload.read(asked.context.request.body, asked.content_type, asked.columns)
+
+
+def _matched_update(asked: _Asked) -> Planned:
+    """Plan an update of each row by an object of its own."""
+    rows, key = _keyed_rows(asked)
+    missing = Missing.NULL
+    if rows.lacking and asked.preferences.missing is not preferences.Missing.NULL:
+        default = asked.preferences.missing is preferences.Missing.DEFAULT
+        missing = Missing.DEFAULT if default else Missing.KEPT
+    shape = _shape(asked, Kind.UPDATE, rows, missing, key=key)
+    return _planned(asked, shape, rows, lambda row: _affected(asked, Action.MATCHED_UPDATE, row, row.count))
 
 
 def _keyed_rows(asked: _Asked) -> tuple[Payload, tuple[str, ...]]:
@@ -171,19 +178,18 @@ def _put(asked: _Asked) -> Planned:
     rows = payload.read(asked.context.request.body, asked.content_type, None)
     if not set(asked.key) <= set(rows.columns):
         raise refusals.other_key()
-    shape = replace(_shape(asked, Kind.UPSERT, rows), conflict=OnConflict(asked.key, True))
+    shape = _shape(asked, Kind.PUT, rows, conflict=OnConflict(asked.key, True))
 
     def finish(row: Answered) -> Reply:
         status = (201 if row.inserted else 200) if asked.shows else 204
-        applied = preferences.applied(asked.preferences, Action.UPSERT)
-        return _reply(asked, shape, row, status, [], applied)
+        return _reply(asked, Action.PUT, row, status, [])
 
     return _planned(asked, shape, rows, finish)
 
 
 def _delete(asked: _Asked) -> Planned:
     shape = _shape(asked, Kind.DELETE, NOTHING)
-    return _planned(asked, shape, NOTHING, lambda row: _affected(asked, shape, row, 0, Action.DELETE))
+    return _planned(asked, shape, NOTHING, lambda row: _affected(asked, Action.DELETE, row, 0))
 
 
 _PLANNING: dict[str, Callable[[_Asked], Planned]] = {
@@ -196,7 +202,16 @@ _PLANNING: dict[str, Callable[[_Asked], Planned]] = {
 # ---------------------------------------------------------------- what they have in common
 
 
-def _shape(asked: _Asked, kind: Kind, rows: Payload) -> WriteShape:
+def _shape(
+    asked: _Asked,
+    kind: Kind,
+    rows: Payload,
+    missing: Missing = Missing.NULL,
+    conflict: OnConflict | None = None,
+    *,
+    key: tuple[str, ...] = (),
+    located: tuple[str, ...] = (),
+) -> WriteShape:
     return WriteShape(
         kind,
         asked.table.schema,
@@ -204,17 +219,20 @@ def _shape(asked: _Asked, kind: Kind, rows: Payload) -> WriteShape:
         asked.selection,
         rows.columns,
         rows.many,
-        media=asked.media if asked.shows else None,
-        single=asked.media.single,
-        bounded=asked.preferences.most is not None and kind in (Kind.UPDATE, Kind.DELETE),
+        missing,
+        conflict,
+        key,
+        asked.media if asked.shows else None,
+        asked.media.single,
+        asked.preferences.most is not None and kind in (Kind.UPDATE, Kind.DELETE),
+        located,
     )
 
 
 def _missing(asked: _Asked) -> Missing:
     """Return what columns get that an object lacks; without chosen columns all objects have the same."""
     default = asked.preferences.missing is preferences.Missing.DEFAULT
-    chosen = asked.columns is not None or asked.preferences.resolution is Resolution.MATCH
-    return Missing.DEFAULT if default and chosen else Missing.NULL
+    return Missing.DEFAULT if default and asked.columns is not None else Missing.NULL
 
 
 def _planned(asked: _Asked, shape: WriteShape, rows: Payload, finish: Callable[[Answered], Reply]) -> Planned:
@@ -229,29 +247,26 @@ def _planned(asked: _Asked, shape: WriteShape, rows: Payload, finish: Callable[[
     return Planned((bind(compiled, values),), False, finish, settings, media=asked.media)
 
 
-def _affected(asked: _Asked, shape: WriteShape, row: Answered, shown: int, action: Action) -> Reply:
-    """Return the reply of an update or a delete."""
+def _affected(asked: _Asked, action: Action, row: Answered, shown: int) -> Reply:
+    """Return the reply of an update or a delete.
+
+    :param shown: how many rows the range has.
+    """
     headers = [("Content-Range", content_range(0, shown, asked.total(row)))]
-    applied = preferences.applied(asked.preferences, action)
-    return _reply(asked, shape, row, 200 if asked.shows else 204, headers, applied)
+    return _reply(asked, action, row, 200 if asked.shows else 204, headers)
 
 
 def _reply(
-    asked: _Asked,
-    shape: WriteShape,
-    row: Answered,
-    status: int,
-    headers: list[tuple[str, str]],
-    applied: str,
+    asked: _Asked, action: Action, row: Answered, status: int, headers: list[tuple[str, str]]
 ) -> Reply:
-    if shape.media is None:
+    applied = preferences.applied(asked.preferences, action)
+    if not asked.shows:
         return make_reply(asked.context, row, status, None, *headers, applied=applied)
-    body = as_bytes(shape.media, row.body)
-    if shape.single:
+    media = asked.media
+    body = as_bytes(media, row.body)
+    if media.single:
         body = body.strip()[1:-1]  # without the array's brackets
-    return make_reply(
-        asked.context, row, status, shape.media.content_type, *headers, applied=applied, body=body
-    )
+    return make_reply(asked.context, row, status, media.content_type, *headers, applied=applied, body=body)
 
 
 def _location(table: Table, key: str) -> str:

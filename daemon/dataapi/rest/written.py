@@ -14,6 +14,7 @@ from dataapi.query.written import Given, InsertGiven, Missing, OnConflict, Updat
 from dataapi.rest import refusals
 from dataapi.rest.columns import targets_of
 from dataapi.rest.media import Media
+from dataapi.rest.naming import named_for
 from dataapi.rest.relations import Relation
 from dataapi.rest.role import RoleView
 from dataapi.rest.selection import Selecting, Selection
@@ -23,7 +24,7 @@ class Kind(Enum):
     """What becomes of rows."""
 
     INSERT = "insert"
-    UPSERT = "upsert"
+    PUT = "put"
     """One row, put in the place that the URL names."""
     UPDATE = "update"
     DELETE = "delete"
@@ -108,8 +109,9 @@ def compile_write(role: RoleView, table: Table, shape: WriteShape, *, aggregates
     showing = None
     if shape.media is not None:
         order, required = selecting.order(relation), selecting.required(relation)
-        record = selecting.record(relation)
-        showing = Showing(table, record, shape.media.body(table), order, required)
+        body = shape.media.body(table)
+        record = named_for(selecting.record(relation), body)
+        showing = Showing(table, record, body, order, required)
     where = None if shape.kind is Kind.INSERT else selecting.where(relation)
     change = _change(role, table, shape, where)
     return (compile_change(RestChange(change, showing, _refusals(shape), shape.located, shape.counts)),)
@@ -117,7 +119,7 @@ def compile_write(role: RoleView, table: Table, shape: WriteShape, *, aggregates
 
 def _refusals(shape: WriteShape) -> tuple[Refusal, ...]:
     refused = []
-    if shape.kind is Kind.UPSERT:
+    if shape.kind is Kind.PUT:
         refused.append(Refusal(refusals.OTHER_KEY))
     if shape.single:
         refused.append(Refusal(refusals.NOT_SINGLE))
