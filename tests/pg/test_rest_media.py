@@ -182,6 +182,15 @@ async def test_an_aggregate_of_any_rows_makes_what_was_selected(service: Service
     assert (await get(service, "rpc/entries?select=name&id=eq.1", accept)).text == "a\n"
 
 
+async def test_an_aggregate_of_any_rows_finds_the_names_that_were_asked_for(service: Service) -> None:
+    """Those of the client too, but for such as PostgreSQL would not keep."""
+    accept = "application/vnd.any+json"
+    made = await get(service, r'entry?select="Its \"name\"":name,the_id:id::text&id=eq.1', accept)
+    assert made.body == {"last": {'Its "name"': "a", "the_id": "1"}}
+    refused = await get(service, f"entry?select={'n' * 64}:name", accept)
+    assert (refused.status, refused.body["code"]) == (400, "PGRST127")
+
+
 async def test_the_aggregate_of_the_table_goes_before_that_of_any_rows(service: Service) -> None:
     """For one media type."""
     accept = "application/vnd.any+json"

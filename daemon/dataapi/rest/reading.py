@@ -13,6 +13,7 @@ from dataapi.rest.context import Context, Planned, Streamed, bind
 from dataapi.rest.fields import Constant
 from dataapi.rest.handlers import as_bytes, negotiated
 from dataapi.rest.media import Kind, Media
+from dataapi.rest.naming import named_for
 from dataapi.rest.preferences import Action, Count, applied
 from dataapi.rest.ranges import content_range, status_of
 from dataapi.rest.relations import Relation
@@ -73,7 +74,7 @@ def _compile(context: Context, table: Table, shape: Shape) -> tuple[Compiled, ..
         total = Total.EXACT
     elif shape.count is Count.ESTIMATED:
         total, bound = Total.BOUNDED, Parameter(Constant(str(most)), "bigint")
-    answer = compile_answer(rows, record, body, total, bound)
+    answer = compile_answer(rows, named_for(record, body), body, total, bound)
     estimates = shape.count is not None and total is not Total.EXACT
     return (answer, compile_matching(rows)) if estimates else (answer,)
 
