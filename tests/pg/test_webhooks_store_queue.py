@@ -46,6 +46,7 @@ async def test_claim_gives_everything_that_an_attempt_takes(database: Database, 
     assert str(work.event_id).encode() in work.body
     assert b'"reason": "inactivity"' in work.body
     assert abs(work.created_at - work.due_at) < timedelta(milliseconds=100)
+    assert 0 <= work.waited < 5
     assert SECRET not in repr(work)
 
 
@@ -200,9 +201,14 @@ async def test_saturated_endpoints_are_left_out(database: Database, pool: Pool) 
     dead, alive = [await add_endpoint(store) for _ in range(2)]
     for _ in range(3):
         await publish(store)
-    works = await claim(store, without=[dead.id])
+    works = await claim(store, limits={dead.id: 0})
     assert {work.endpoint_id for work in works} == {alive.id}
     assert len(works) == 3
+    first, without_dead = await store.queue.next_due(), await store.queue.next_due([dead.id])
+    assert first is not None
+    assert without_dead is not None
+    assert first < 0 < without_dead
+    assert len(await claim(store, limits={dead.id: 2})) == 2
 
 
 async def test_secrets_of_an_unknown_key_put_work_off(database: Database, pool: Pool) -> None:

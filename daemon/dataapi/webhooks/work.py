@@ -30,6 +30,7 @@ class DueWork:
     :ivar due_at: when it was to be made.
     :ivar created_at: when the attempt was planned; of a first one, when the event was raised, the test sent
         or the retry asked for.
+    :ivar waited: seconds from then until it was claimed, by the database's clock.
     :ivar body: the bytes to sign and send; None while an older version of an event is not yet
         rendered: then ``rendered_from`` and ``payload`` say from what, and ``Queue.rendered``
         keeps the outcome.
@@ -44,6 +45,7 @@ class DueWork:
     trigger: Trigger
     due_at: datetime
     created_at: datetime
+    waited: float
     url: str
     signing_secret: str = field(repr=False)
     custom_headers: Mapping[str, str] = field(repr=False)

@@ -41,7 +41,7 @@ class Queue:
         self._last_endpoint = identifiers.EARLIEST
 
     async def claim(
-        self, most: int, lease: float, *, per_endpoint: int = 16, without: Iterable[UUID] = ()
+        self, most: int, lease: float, *, per_endpoint: int = 16, limits: Mapping[UUID, int] | None = None
     ) -> Claimed:
         """Take attempts that are due, the endpoints in turn.
 
@@ -51,10 +51,11 @@ class Queue:
         :param most: how many at most.
         :param lease: seconds after which others may take them.
         :param per_endpoint: how many of one endpoint at most.
-        :param without: endpoints to be left out, such as those with as many in flight as they may have.
+        :param limits: how many of some endpoints instead; of one with as many in flight as it may have, 0.
         """
-        excluded = [str(identifier) for identifier in without]
-        values = (most, lease, per_endpoint, str(self._last_endpoint), excluded)
+        limits = limits or {}
+        limited = [str(identifier) for identifier in limits]
+        values = (most, lease, per_endpoint, str(self._last_endpoint), limited, list(limits.values()))
         rows = await self._recording(_SQL["claim"], values)
         settled = rows[0][0]
         work, unreadable = [], []
@@ -87,9 +88,13 @@ class Queue:
         identifiers_, fences = [str(claim.delivery_id) for claim in held], [claim.fence for claim in held]
         return len(await self._database.fetch(_SQL["release"], (identifiers_, fences, seconds)))
 
-    async def next_due(self) -> float | None:
-        """Return in how many seconds something can be claimed, negative when it can be; None without any."""
-        [(seconds,)] = await self._database.fetch(_SQL["next_due"])
+    async def next_due(self, without: Iterable[UUID] = ()) -> float | None:
+        """Return in how many seconds something can be claimed, negative when it can be; None without any.
+
+        :param without: endpoints to be left out of account.
+        """
+        excluded = [str(identifier) for identifier in without]
+        [(seconds,)] = await self._database.fetch(_SQL["next_due"], (excluded,))
         found: float | None = seconds
         return found
 
@@ -122,7 +127,7 @@ class Queue:
         return await self._database.fetch(text, values)
 
     def _work(self, claim: Claim, row: tuple[Any, ...]) -> DueWork:
-        event, endpoint, attempt, trigger, due_at, created_at, url, secret, headers, *rest = row
+        event, endpoint, attempt, trigger, due_at, created_at, waited, url, secret, headers, *rest = row
         event_type, happened_at, body, rendered_from, payload = rest
         endpoint_id = UUID(endpoint)
         return DueWork(
@@ -133,6 +138,7 @@ class Queue:
             trigger=Trigger(trigger),
             due_at=due_at,
             created_at=created_at,
+            waited=waited,
             url=url,
             signing_secret=open_secret(self._cipher, endpoint_id, bytes(secret)),
             custom_headers=open_headers(self._cipher, endpoint_id, bytes(headers)),

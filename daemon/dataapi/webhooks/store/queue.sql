@@ -20,10 +20,10 @@ with recursive walk (endpoint_id, stop, found) as (
         from webhooks.due d
         where d.endpoint_id = walk.endpoint_id and d.claimable_at <= now()
         order by d.claimable_at
-        limit $3
+        limit coalesce(($6::integer[])[array_position($5::uuid[], walk.endpoint_id)], $3)
         for update skip locked
     ) one
-    where walk.found and walk.endpoint_id <> all ($5::uuid[])
+    where walk.found
     limit $1
 ), judged as materialized (
     select p.delivery_id, e.id as endpoint, v.id as event, e.enabled and e.epoch = p.epoch as live,
@@ -47,8 +47,9 @@ with recursive walk (endpoint_id, stop, found) as (
     returning d.*
 )
 select (select count(*) from settled), c.delivery_id::text, c.fence, c.event_id::text, c.endpoint_id::text,
-       c.attempt_number, c.trigger, c.due_at, webhooks.uuid_time(c.delivery_id), j.url, j.signing_secret,
-       j.custom_headers, j.type, j.happened_at, j.body, j.rendered_from, j.payload::text
+       c.attempt_number, c.trigger, c.due_at, webhooks.uuid_time(c.delivery_id),
+       extract(epoch from now() - webhooks.uuid_time(c.delivery_id))::float8, j.url, j.signing_secret, j.custom_headers,
+       j.type, j.happened_at, j.body, j.rendered_from, j.payload::text
 from (select 1) as always
 left join (claimed c join judged j on j.delivery_id = c.delivery_id) on true
 order by c.due_at;
@@ -102,7 +103,7 @@ where d.delivery_id = held.delivery_id and d.fence = held.fence and d.leased
 returning d.delivery_id::text;
 
 -- name: next_due
-select extract(epoch from min(claimable_at) - now())::float8 from webhooks.due;
+select extract(epoch from min(claimable_at) - now())::float8 from webhooks.due where endpoint_id <> all ($1::uuid[]);
 
 -- name: rendered
 -- Who renders second gets what the first one made, so that every attempt sends the same bytes.
