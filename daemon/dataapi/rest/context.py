@@ -74,12 +74,14 @@ class Streamed:
     :ivar compiled: a statement that gives one text per row: the bytes to send.
     :ivar head: the reply without its body.
     :ivar prefix: what is sent before the first row, such as a header line.
+    :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
     """
 
     statement: Bound
     head: Reply
     prefix: bytes = b""
     settings: tuple[tuple[str, str], ...] = ()
+    offset: int = 0
 
 
 def bind(compiled: Compiled, values: object) -> Bound:

@@ -56,7 +56,7 @@ class RestHandler:
             case Planned():
                 return await run_alone(self._transactions, context, planned)
             case Streamed():
-                return stream(self._transactions, context, planned)
+                return await stream(self._transactions, context, planned)
         return planned
 
     def _context(self, request: Request, caller: Caller, catalog: Catalog) -> Context:

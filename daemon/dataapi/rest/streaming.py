@@ -6,27 +6,52 @@ from dataclasses import replace
 from typing import Any
 
 from dataapi.access.long import Batches, LongTransactions
+from dataapi.database.conversation import FIRST_FETCH
 from dataapi.rest.context import Context, Streamed
+from dataapi.rest.ranges import content_range
 from dataapi.web.messages import Reply, Stream
 
 NDJSON = "application/x-ndjson"
 
 
-def stream(transactions: LongTransactions, context: Context, planned: Streamed) -> Reply:
-    """Return the reply whose body is the rows of a read, sent while they come."""
+async def stream(transactions: LongTransactions, context: Context, planned: Streamed) -> Reply:
+    """Return the reply whose body is the rows of a read, sent while they come.
+
+    Few rows are a complete answer, which can say how many there are.
+
+    :raises ApiError: what the database refuses when it gives the first rows.
+    """
     batches = transactions.stream(
         context.catalog, context.request, context.caller, planned.statement, planned.settings
     )
-    return replace(planned.head, stream=_pieces(planned, batches))
+    if context.request.method == "HEAD":
+        return replace(planned.head, stream=_pieces(planned, batches))
+    first: list[tuple[Any, ...]] = await anext(batches, [])
+    context.request.mark("transaction")
+    if len(first) < FIRST_FETCH:
+        await batches.aclose()
+        return await gathered(planned, first)
+    return replace(planned.head, stream=_pieces(planned, _with_first(first, batches)))
+
+
+async def _with_first(first: list[tuple[Any, ...]], others: Batches) -> Batches:
+    try:
+        yield first
+        async for rows in others:
+            yield rows
+    finally:
+        await others.aclose()
 
 
 async def gathered(planned: Streamed, rows: list[tuple[Any, ...]]) -> Reply:
-    """Return the reply of a read whose rows are all there, as in a batch."""
+    """Return the reply of a read whose rows are all there."""
 
     async def at_once() -> Batches:
         yield rows
 
-    return replace(planned.head, body=b"".join([piece async for piece in _pieces(planned, at_once())]))
+    body = b"".join([piece async for piece in _pieces(planned, at_once())])
+    said = ("Content-Range", content_range(planned.offset, len(rows), None))
+    return replace(planned.head, headers=(*planned.head.headers, said), body=body)
 
 
 def _pieces(planned: Streamed, batches: Batches) -> Stream:
