@@ -48,7 +48,7 @@ def plan(context: Context) -> Planned | Streamed | Reply:
     whole = selection.select in (None, "*")
     media = negotiated(context, table, whole=whole, lines=True)
     count = context.preferences.count
-    if media.explain is None and (media.kind is Kind.LINES or _streams(context, selection, media)):
+    if not head and media.explain is None and _streams(context, selection, media):
         return _streamed(context, table, selection, media, values)
     shape = Shape(context.schema, context.target, selection, media, count, head)
     compiled = context.role.plan(shape, selection.size, lambda: _compile(context, table, shape))
@@ -118,7 +118,12 @@ def not_single(rows: int) -> ApiError:
 
 
 def _streams(context: Context, selection: Selection, media: Media) -> bool:
-    """Whether CSV is sent while the rows come: when nothing bounds how many there are."""
+    """Whether rows are sent while they come: as lines always, as CSV when nothing bounds how many there are.
+
+    ``Content-Range`` cannot be told then.
+    """
+    if media.kind is Kind.LINES:
+        return True
     bounded = "" in selection.limited or context.project.db_max_rows is not None
     return media.kind is Kind.CSV and not bounded and context.preferences.count is None
 
@@ -142,7 +147,7 @@ def _streamed(context: Context, table: Table, selection: Selection, media: Media
         applied=applied(context.preferences, Action.READ),
     )
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""
-    return Streamed(bind(compiled, values), head, prefix)
+    return Streamed(bind(compiled, values), head, prefix, offset=values.offset)
 
 
 def _name(key: Parameter) -> str:
