@@ -230,6 +230,27 @@ async def test_embedded_resources_of_what_was_inserted(api: Service) -> None:
     assert api.database.execute("select count(*) from book where id > 16") == [(2,)]
 
 
+async def test_fields_of_every_kind_are_shown_of_what_was_inserted(api: Service) -> None:
+    """Computed fields and relationships, casts, JSON paths and spread relationships, also in the order."""
+    rows = [
+        {"id": 7, "title": "x", "author": 1, "facts": {"a": [5]}},
+        {"id": 8, "title": "y", "author": 2, "facts": None},
+    ]
+    select = "label,siblings(id),no:id::text,facts->a->0,...author(name)"
+    target = f"book?select={select}&order=label.desc&siblings.order=id.desc&siblings.limit=1"
+    answer = await api.rest("POST", target, rows, headers=SHOWN)
+    assert answer.status == 201, answer.text
+    assert answer.body == [
+        {"label": "8: y", "siblings": [], "no": "8", "a": None, "name": "Bob"},
+        {"label": "7: x", "siblings": [{"id": 2}], "no": "7", "a": 5, "name": "Ada"},
+    ]
+    answer = await api.rest("POST", "book?select=nope", {"id": 9, "title": "z"}, headers=SHOWN)
+    assert (answer.status, answer.body["code"]) == (400, "42703")
+    answer = await api.rest("POST", "book?select=id&author.order=id", {"id": 9, "title": "z"}, headers=SHOWN)
+    assert (answer.status, answer.body["code"]) == (400, "PGRST108")
+    assert api.database.execute("select count(*) from book where id = 9") == [(0,)]
+
+
 async def test_the_order_of_what_was_inserted(api: Service) -> None:
     """Rows come as they were given, or as ``order`` says; filters of the rows themselves say nothing."""
     rows = [{"id": 7, "name": "b"}, {"id": 9, "name": "c"}, {"id": 8, "name": "a"}]

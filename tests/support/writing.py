@@ -51,6 +51,10 @@ create table owned (id int primary key, owner text, word text);
 alter table owned enable row level security;
 create policy own on owned using (owner = current_setting('request.jwt.claims')::json ->> 'sub');
 
+create function label(book) returns text language sql stable as $$ select $1.id || ': ' || $1.title $$;
+create function siblings(book) returns setof book language sql stable as
+    $$ select * from book where author = $1.author and id <> $1.id $$;
+
 create table told (id int primary key, word text);
 create function tell() returns trigger language plpgsql as $$
 begin

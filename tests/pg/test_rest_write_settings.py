@@ -1,0 +1,81 @@
+"""Changes by REST under other settings: nothing prepared, aggregates, plans, and many at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.service import Service, serving
+from support.writing import RESET, SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+SHOWN = {"prefer": "return=representation"}
+
+
+@pytest.fixture(scope="module")
+def service(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve a database to write to, with everything that can be turned on."""
+    settings = {"db_prepared_statements": False, "db_aggregates_enabled": True, "db_plan_enabled": True}
+    with serving(reactor, server.create_database(SCHEMA), **settings) as running:
+        yield running
+
+
+@pytest.fixture
+def api(service: Service) -> Service:
+    """Give the service with its first rows."""
+    service.database.execute(RESET)
+    return service
+
+
+async def test_no_statement_needs_to_be_prepared(api: Service) -> None:
+    """Behind a pooler of transactions the same requests have the same answers."""
+    prefer = "resolution=merge-duplicates, return=representation, missing=default"
+    rows = [{"id": 1, "name": "n'%s\\"}, {"name": "$1"}]
+    answer = await api.rest("POST", "counter?columns=id,name", rows, headers={"prefer": prefer})
+    assert answer.status == 201
+    assert [row["name"] for row in answer.body] == ["n'%s\\", "$1"]
+    answer = await api.rest("PUT", "author?id=eq.1", {"id": 1, "name": "x"}, headers=SHOWN)
+    assert (answer.status, answer.body) == (200, [{"id": 1, "name": "x"}])
+    headers = {"prefer": "resolution=match, handling=strict, max-affected=1, return=representation"}
+    answer = await api.rest("PATCH", "author", [{"id": 1, "name": "y"}], headers=headers)
+    assert answer.body == [{"id": 1, "name": "y"}]
+    answer = await api.rest("DELETE", "author?id=in.(1,2)", headers={"prefer": headers["prefer"]})
+    assert answer.body["code"] == "PGRST124"
+
+
+async def test_changed_rows_are_summed_up(api: Service) -> None:
+    """Aggregates are over what was changed; the maximum is of the rows and not of the groups."""
+    answer = await api.rest("PATCH", "book?select=author,count(),id.sum()", {"price": 1}, headers=SHOWN)
+    assert answer.status == 200
+    key = lambda row: row["author"] or 0  # noqa: E731 - short
+    assert sorted(answer.body, key=key) == [
+        {"author": None, "count": 1, "sum": 3},
+        {"author": 1, "count": 2, "sum": 3},
+    ]
+    headers = {"prefer": "return=representation, handling=strict, max-affected=2"}
+    answer = await api.rest("PATCH", "book?select=count()", {"price": 2}, headers=headers)
+    assert (answer.status, answer.body["details"]) == (400, "The query affects 3 rows")
+
+
+async def test_the_plan_of_a_change(api: Service) -> None:
+    """It is shown and nothing is changed, unless the statement is to be analyzed."""
+    accept = {"accept": "application/vnd.pgrst.plan+json"}
+    answer = await api.rest("DELETE", "key_only?id=eq.1", headers=accept)
+    assert answer.status == 200
+    assert "ModifyTable" in answer.text
+    assert api.database.execute("select count(*) from key_only") == [(1,)]
+
+
+async def test_a_thousand_rows_are_one_statement_of_one_value(api: Service) -> None:
+    """Their number is no part of the statement."""
+    rows = [{"id": number, "name": f"name {number}"} for number in range(100, 1100)]
+    answer = await api.rest("POST", "author", rows, headers={"prefer": "count=exact"})
+    assert (answer.status, answer.headers["content-range"]) == (201, "*/1000")
+    [bound] = answer.messages[0].statements
+    assert len(bound.values) == 1
+    again = await api.rest("POST", "author", [{"id": 5, "name": "x"}], headers={"prefer": "count=exact"})
+    assert again.messages[0].statements[0].statement is bound.statement
