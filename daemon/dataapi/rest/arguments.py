@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from dataapi.catalog.model import Argument, Catalog, Function, Type
 from dataapi.errors import ApiError
@@ -15,6 +16,9 @@ from dataapi.rest.grammar import parse_names
 from dataapi.rest.media import BINARY
 from dataapi.rest.overloads import Wanted
 from dataapi.web import querystring
+
+LONGEST_REMEMBERED = 1000
+"""Characters of a query string that is remembered once it was understood: clients repeat themselves."""
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -97,15 +101,21 @@ def read_arguments(context: Context) -> Given:
 
     :raises ApiError: PGRST100 (400) for a query string, PGRST102 (400) for a body that can't be understood.
     """
-    pairs = tuple(querystring.pairs(context.request.query))
-    return _posted(context, pairs) if context.request.method == "POST" else _queried(context, pairs)
+    query = context.request.query
+    if context.request.method == "POST":
+        return _posted(context, tuple(querystring.pairs(query)))
+    arguments, aside = (_remembered if len(query) <= LONGEST_REMEMBERED else _queried)(query)
+    names = frozenset([name for name, _ in arguments])
+    return Given(Wanted(context.schema, context.target, names), aside, arguments)
 
 
-def _queried(context: Context, pairs: Pairs) -> Given:
-    arguments = tuple(pair for pair in pairs if _is_argument(*pair))
-    wanted = Wanted(context.schema, context.target, frozenset(name for name, _ in arguments))
-    aside = tuple(pair for pair in pairs if not _is_argument(*pair))
-    return Given(wanted, aside, arguments)
+def _queried(query: str) -> tuple[Pairs, Pairs]:
+    """Return the parameters of a query string that are arguments, and the others."""
+    told = [(pair, _is_argument(*pair)) for pair in querystring.pairs(query)]
+    return tuple([pair for pair, given in told if given]), tuple([pair for pair, given in told if not given])
+
+
+_remembered = lru_cache(maxsize=1024)(_queried)
 
 
 def _is_argument(name: str, value: str) -> bool:

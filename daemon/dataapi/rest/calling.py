@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dataapi.access.transaction import hoisted
 from dataapi.catalog.model import Function, Volatility
@@ -15,7 +16,15 @@ from dataapi.query.refused import Refusal, refusing
 from dataapi.query.results import Value
 from dataapi.query.sql import Compiled
 from dataapi.rest import refusals
-from dataapi.rest.arguments import CallValues, Given, MostRows, call_of, given_values, read_arguments
+from dataapi.rest.arguments import (
+    LONGEST_REMEMBERED,
+    CallValues,
+    Given,
+    MostRows,
+    call_of,
+    given_values,
+    read_arguments,
+)
 from dataapi.rest.context import Context, Planned, Streamed, bind
 from dataapi.rest.handlers import as_bytes, negotiated, unhex
 from dataapi.rest.media import Kind, Media
@@ -101,7 +110,8 @@ def _understood(context: Context) -> _Call:
     function = chosen.function
     outcome = context.role.functions.outcome(function)
     ranged = context.request.headers.get("range") if context.request.method == "GET" else None
-    selection, values = parse_pairs(given.aside, ranged)
+    known = len(context.request.query) <= LONGEST_REMEMBERED
+    selection, values = (_remembered if known else parse_pairs)(given.aside, ranged)
     table = outcome.relation.table
     read_only = context.reading or function.volatility is not Volatility.VOLATILE
     whole = selection.select in _WHOLE
@@ -115,6 +125,9 @@ def _understood(context: Context) -> _Call:
             "Function must return SETOF or TABLE when max-affected preference is used with handling=strict",
         )
     return _Call(context, given, chosen, outcome, selection, values, media, read_only, most)
+
+
+_remembered = lru_cache(maxsize=1024)(parse_pairs)
 
 
 def _chosen(context: Context, given: Given) -> Chosen:
