@@ -24,8 +24,6 @@ async def stream(transactions: LongTransactions, context: Context, planned: Stre
     batches = transactions.stream(
         context.catalog, context.request, context.caller, planned.statement, planned.settings
     )
-    if context.request.method == "HEAD":
-        return replace(planned.head, stream=_pieces(planned, batches))
     first: list[tuple[Any, ...]] = await anext(batches, [])
     context.request.mark("transaction")
     if len(first) < FIRST_FETCH:
