@@ -137,7 +137,8 @@ def _insert_sql(writer: Writer, change: InsertGiven, target: Row) -> str:
     targets = change.given.targets
     names = f" ({_listed(each.name for each in targets)})" if targets else ""
     cells = ", ".join(_cell_sql(change.given, each, given, None) for each in targets)
-    text = f"insert into {qualified(change.table)} as {target.alias}{names} select {cells} from {source}"
+    selected = f"select {cells} from" if cells else "select from"
+    text = f"insert into {qualified(change.table)} as {target.alias}{names} {selected} {source}"
     if change.matching is not None:
         text += f" where {condition_sql(writer, change.matching, given)} limit 1"
     return text + _conflict_sql(change)
