@@ -118,10 +118,7 @@ def not_single(rows: int) -> ApiError:
 
 
 def _streams(context: Context, selection: Selection, media: Media) -> bool:
-    """Whether rows are sent while they come: as lines always, as CSV when nothing bounds how many there are.
-
-    ``Content-Range`` cannot be told then.
-    """
+    """Whether rows are sent while they come: as lines always, as CSV when nothing bounds their number."""
     if media.kind is Kind.LINES:
         return True
     bounded = "" in selection.limited or context.project.db_max_rows is not None
