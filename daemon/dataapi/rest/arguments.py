@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from dataapi.catalog.model import Argument, Catalog, Function, Type
 from dataapi.errors import ApiError
@@ -14,7 +15,7 @@ from dataapi.rest.context import Context
 from dataapi.rest.filters import array_literal, has_operator
 from dataapi.rest.grammar import parse_names
 from dataapi.rest.media import BINARY
-from dataapi.rest.overloads import Wanted
+from dataapi.rest.overloads import WHOLE_BODY, Wanted
 from dataapi.web import querystring
 
 LONGEST_REMEMBERED = 1000
@@ -125,39 +126,50 @@ def _is_argument(name: str, value: str) -> bool:
     return not has_operator(value)
 
 
-def _posted(context: Context, pairs: Pairs) -> Given:
+class _Body(NamedTuple):
+    """What a body gives; see ``Given``."""
+
+    names: Iterable[str] = ()
+    pairs: Pairs | None = None
+    text: str = ""
+    many: bool = False
+    refusal: ApiError | None = None
+
+
+def _posted(context: Context, aside: Pairs) -> Given:
     content_type = context.request.headers.get("content-type")
     media_type = (content_type or payload.JSON).partition(";")[0].strip().lower()
-    body = context.request.body
-    names: Iterable[str] = ()
-    given = Given(Wanted(context.schema, context.target, frozenset(), media_type), pairs)
+    body = _read_body(context.request.body, media_type, aside)
+    wanted = Wanted(context.schema, context.target, frozenset(body.names), media_type)
+    return Given(wanted, aside, *body[1:])
+
+
+def _read_body(body: bytes, media_type: str, aside: Pairs) -> _Body:
+    if media_type == payload.JSON:
+        return _members(_text(body), aside)
     if media_type == BINARY:
-        return replace(given, body=rf"\x{body.hex()}")
-    if given.wanted.unparsed:
-        return replace(given, body=_text(body))
+        return _Body(text=rf"\x{body.hex()}")
+    if media_type in WHOLE_BODY:
+        return _Body(text=_text(body))
     if media_type == payload.FORM:
         fields = tuple(querystring.pairs(_text(body)))
-        given, names = replace(given, pairs=fields), [name for name, _ in fields]
-    elif media_type == payload.JSON:
-        given, names = _with_members(replace(given, body=_text(body)))
-    else:
-        read = payload.read(body, content_type, _chosen(pairs))
-        given, names = replace(given, body=read.text, many=read.many), read.columns
-    return replace(given, wanted=replace(given.wanted, names=frozenset(names)))
+        return _Body([name for name, _ in fields], fields)
+    read = payload.read(body, media_type, _chosen(aside))
+    return _Body(read.columns, None, read.text, read.many)
 
 
-def _with_members(given: Given) -> tuple[Given, tuple[str, ...]]:
-    """Return what a JSON body gives, and the names of its members; an empty one has none."""
-    columns = _chosen(given.aside)
-    if not given.body.strip():
-        return replace(given, body="{}"), columns or ()
+def _members(text: str, aside: Pairs) -> _Body:
+    """Return what a JSON body gives by the names of its members; an empty one has none."""
+    columns = _chosen(aside)
+    if not text.strip():
+        return _Body(columns or (), None, "{}")
     try:
-        read = payload.read(given.body.encode(), payload.JSON, columns)
+        read = payload.read(text.encode(), payload.JSON, columns)
     except ApiError as error:
         if error.message != payload.UNEQUAL_KEYS:
             raise
-        return replace(given, refusal=error), ()
-    return replace(given, many=read.many), read.columns
+        return _Body((), None, text, True, error)
+    return _Body(read.columns, None, text, read.many)
 
 
 def _chosen(pairs: Pairs) -> tuple[str, ...] | None:
