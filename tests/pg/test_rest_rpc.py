@@ -204,6 +204,14 @@ async def test_variadic_arguments_repeat_or_are_an_array(service: Service) -> No
     assert await post(service, "variadic_texts", "v=hi&v=there", **form) == ["hi", "there"]
 
 
+async def test_an_argument_may_look_like_a_filter(service: Service) -> None:
+    """Where no function could be called otherwise."""
+    assert await get(service, "search?q=eq.5") == "eq.5"
+    assert await get(service, "search?q=not.is.null") == "not.is.null"
+    assert await get(service, "search?q=not.example") == "not.example"
+    assert await get(service, "projects_below?id=lt.3&id=5&select=id") == [{"id": 1}, {"id": 2}]
+
+
 async def test_the_last_of_repeated_values_counts(service: Service) -> None:
     """Where the argument is not variadic."""
     assert await get(service, "say_hello?name=ignored&name=world") == "Hello, world"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -121,9 +121,23 @@ _remembered = lru_cache(maxsize=1024)(_queried)
 
 def _is_argument(name: str, value: str) -> bool:
     """Whether a parameter of a query string is an argument: no filter, nor what shapes the rows."""
-    if name in _RESERVED or name.rpartition(".")[2] in _RESERVED_ENDINGS:
-        return False
-    return not has_operator(value)
+    return not _is_reserved(name) and not has_operator(value)
+
+
+def _is_reserved(name: str) -> bool:
+    return name in _RESERVED or name.rpartition(".")[2] in _RESERVED_ENDINGS
+
+
+def by_name(given: Given, candidates: Iterable[Function]) -> Given:
+    """Return what is given when parameters that look like filters are arguments where a function has such.
+
+    A text may begin like a filter by chance; this is for calls that are none otherwise.
+    """
+    names = {argument.name for each in candidates for argument in each.arguments}
+    looks = [pair for pair in given.aside if pair[0] in names and not _is_reserved(pair[0])]
+    wanted = replace(given.wanted, names=given.wanted.names | {name for name, _ in looks})
+    aside = tuple([pair for pair in given.aside if pair not in looks])
+    return replace(given, wanted=wanted, aside=aside, pairs=(*(given.pairs or ()), *looks))
 
 
 class _Body(NamedTuple):

@@ -21,6 +21,7 @@ from dataapi.rest.arguments import (
     CallValues,
     Given,
     MostRows,
+    by_name,
     call_of,
     given_values,
     read_arguments,
@@ -105,8 +106,7 @@ def _unnamed(context: Context) -> Wanted:
 
 
 def _understood(context: Context) -> _Call:
-    given = read_arguments(context)
-    chosen = _chosen(context, given)
+    given, chosen = _chosen(context)
     function = chosen.function
     outcome = context.role.functions.outcome(function)
     ranged = context.request.headers.get("range") if context.request.method == "GET" else None
@@ -130,15 +130,20 @@ def _understood(context: Context) -> _Call:
 _remembered = lru_cache(maxsize=1024)(parse_pairs)
 
 
-def _chosen(context: Context, given: Given) -> Chosen:
-    functions = context.role.functions
+def _chosen(context: Context) -> tuple[Given, Chosen]:
+    given, functions = read_arguments(context), context.role.functions
     candidates = functions.named(context.schema, context.target)
     chosen = choose(context.catalog, candidates, given.wanted)
     if given.refusal is not None and (chosen is None or not chosen.whole):
         raise given.refusal
-    if chosen is None:
-        raise unknown(given.wanted, candidates, functions.names(context.schema))
-    return chosen
+    if chosen is not None:
+        return given, chosen
+    if context.reading:
+        named = by_name(given, candidates)
+        chosen = choose(context.catalog, candidates, named.wanted)
+        if chosen is not None:
+            return named, chosen
+    raise unknown(given.wanted, candidates, functions.names(context.schema))
 
 
 # ---------------------------------------------------------------- the statement
