@@ -118,11 +118,16 @@ def not_single(rows: int) -> ApiError:
 
 
 def _streams(context: Context, selection: Selection, media: Media) -> bool:
-    """Whether rows are sent while they come: as lines always, as CSV when nothing bounds their number."""
+    """Whether rows are sent while they come: as lines always, as CSV when nothing bounds their number.
+
+    Neither how many there are nor what a pre-request function says of the answer can be told then.
+    """
     if media.kind is Kind.LINES:
         return True
-    bounded = "" in selection.limited or context.project.db_max_rows is not None
-    return media.kind is Kind.CSV and not bounded and context.preferences.count is None
+    project = context.project
+    bounded = "" in selection.limited or project.db_max_rows is not None
+    told = context.preferences.count is not None or project.db_pre_request is not None
+    return media.kind is Kind.CSV and not bounded and not told
 
 
 def _streamed(context: Context, table: Table, selection: Selection, media: Media, values: Values) -> Streamed:
