@@ -69,6 +69,7 @@ def test_csv_has_a_header_and_a_word_for_null() -> None:
     ]
     assert (payload.many, payload.columns) == (True, ("a", 'b "c"'))
     assert read(b"a,b\n", CSV, None) == NOTHING
+    assert read("\ufeffa,b\n1,2".encode(), CSV, None).columns == ("a", "b")
     assert read(b"a,b\n1,2", CSV, ("b",)).columns == ("b",)
 
 

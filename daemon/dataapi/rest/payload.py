@@ -148,7 +148,8 @@ def _loaded(text: str) -> Any:
 
 def _lines(text: str) -> list[dict[str, str | None]]:
     """Return the lines of a CSV text below its header, empty ones left out."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    # Spreadsheets write a byte order mark.
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     try:
         header, *lines = [line for line in reader if line]
     except csv.Error as error:

@@ -115,7 +115,7 @@ def _insert(asked: _Asked) -> Planned:
     action = Action.INSERT if conflict is None else Action.RESOLVED_INSERT
 
     def finish(row: Answered) -> Reply:
-        merged = conflict is not None and conflict.merge and not row.inserted
+        merged = conflict is not None and conflict.merge and (row.inserted or 0) <= 0
         headers = [("Content-Range", content_range(0, 0, asked.total(row)))]
         if row.location is not None:
             headers.insert(0, ("Location", _location(asked.table, row.location)))
@@ -181,7 +181,7 @@ def _put(asked: _Asked) -> Planned:
     shape = _shape(asked, Kind.PUT, rows, conflict=OnConflict(asked.key, True))
 
     def finish(row: Answered) -> Reply:
-        status = (201 if row.inserted else 200) if asked.shows else 204
+        status = (201 if (row.inserted or 0) > 0 else 200) if asked.shows else 204
         return _reply(asked, Action.PUT, row, status, [])
 
     return _planned(asked, shape, rows, finish)
