@@ -79,3 +79,25 @@ async def test_a_thousand_rows_are_one_statement_of_one_value(api: Service) -> N
     assert len(bound.values) == 1
     again = await api.rest("POST", "author", [{"id": 5, "name": "x"}], headers={"prefer": "count=exact"})
     assert again.messages[0].statements[0].statement is bound.statement
+
+
+async def test_each_change_of_a_batch_counts_for_itself(api: Service) -> None:
+    """What one upsert updated is no business of the next one, nor is a time zone."""
+    prefer = {"Prefer": "resolution=merge-duplicates"}
+    requests: list[dict[str, Any]] = [
+        {"method": "POST", "path": "/author", "headers": prefer, "body": [{"id": 1, "name": "x"}]},
+        {"method": "POST", "path": "/author", "headers": prefer, "body": [{"id": 9, "name": "x"}]},
+        {"method": "PUT", "path": "/author?id=eq.9", "headers": {"Prefer": "return=representation"},
+         "body": {"id": 9, "name": "y"}},
+        {"method": "PATCH", "path": "/zone?select=at", "body": {"id": 1},
+         "headers": {"Prefer": "timezone=Asia/Tokyo, return=representation"}},
+        {"method": "GET", "path": "/zone?select=at"},
+    ]  # fmt: skip
+    headers = {"content-type": "application/vnd.dataapi.batch+json"}
+    answer = await api.rest("POST", "", {"requests": requests}, headers=headers)
+    assert [each["status"] for each in answer.body] == [200, 201, 200, 200, 200]
+    assert answer.body[3]["body"] == [{"at": "2020-06-01T21:00:00+09:00"}]
+    assert answer.body[4]["body"] != answer.body[3]["body"]
+    requests[2]["body"] = {"id": 8, "name": "z"}
+    answer = await api.rest("POST", "", {"requests": requests}, headers=headers)
+    assert (answer.status, answer.body["code"], answer.body["index"]) == (400, "PGRST115", 2)
