@@ -23,6 +23,7 @@ create table bench_part (
 create index on bench_part (bench_row_id);
 comment on table bench_row is '@graphql({{"nestedInserts": {{"enabled": true}}}})';
 grant all on bench_row, bench_part to anon;
+create function bench_add(a int, b int) returns int language sql immutable as 'select a + b';
 analyze;
 """
 """What the sample database needs beside its rows."""
@@ -35,12 +36,16 @@ class Case:
     :ivar path: path and query string of the URL.
     :ivar body: the POSTed body, None for a GET; this and the path may hold ``NUMBER``.
     :ivar most: the numbers go from 1 to this one and begin anew.
+    :ivar status: how it is answered.
+    :ivar least: how many bytes its answer has at least.
     """
 
     name: str
     path: str
     body: str | None = None
     most: int = 1
+    status: int = 200
+    least: int = 30
 
     def numbered(self, number: int) -> tuple[str, str | None]:
         """Return path and body of a request with its number."""
@@ -59,8 +64,6 @@ LITERALS = "{ trackByPk(trackId: <N>) { name album { title } } }"
 NESTED = """{ albumCollection(first: 10) { edges { node { title
     trackCollection(first: 10) { edges { node { name milliseconds } } } } } } }"""
 PAGE = "{ trackCollection(first: 1000) { edges { node { trackId name milliseconds unitPrice } } } }"
-REST = "/rest/v1/track?select=track_id,name,album(title)&order=track_id.desc&limit=10"
-
 INSERT = """mutation ($name: String) {
     insertIntoBenchRowCollection(objects: [{name: $name}]) { records { id name } } }"""
 UPDATE = """mutation ($id: BigInt) {
@@ -69,6 +72,10 @@ DELETE = "mutation ($id: BigInt) { deleteFromBenchRowCollection(filter: {id: {eq
 NESTED_INSERT = """mutation ($name: String) { insertIntoBenchRowCollection(objects: [
     {name: $name, benchPartCollection: [{name: "one"}, {name: "two"}]}
 ]) { records { id benchPartCollection { edges { node { id } } } } } }"""
+
+TRACKS = "/rest/v1/track?select=track_id,name"
+BENCH_ROWS = "/rest/v1/bench_row"
+MANY_ROWS = json.dumps([{"name": f"row {number}"} for number in range(1000)])
 
 CASES = (
     graphql("primary key, one nested object", LOOKUP, '{"id":<N>}', most=3503),
@@ -80,5 +87,15 @@ CASES = (
     graphql("update by key", UPDATE, '{"id":"<N>"}', most=1000),
     graphql("insert of a row with two others", NESTED_INSERT, '{"name":"<N>"}', most=10**9),
     graphql("delete by key", DELETE, '{"id":"<N>"}', most=ROWS),
-    Case("REST read of 10 rows", REST),
+    Case("REST by primary key", f"{TRACKS}&track_id=eq.{NUMBER}", most=3503),
+    Case("REST 10 rows, each with an object", f"{TRACKS},album(title)&order=track_id.desc&limit=10"),
+    Case("REST 100 rows, each with an object", f"{TRACKS},album(title)&order=track_id&limit=100"),
+    Case("REST 10 rows, each with a list", "/rest/v1/album?select=title,track(name,milliseconds)&limit=10"),
+    Case("REST 1,000 rows", f"{TRACKS},milliseconds,unit_price&limit=1000"),
+    Case("REST insert", BENCH_ROWS, f'{{"name":"{NUMBER}"}}', most=10**9, status=201, least=0),
+    Case("REST insert of 1,000 rows", BENCH_ROWS, MANY_ROWS, status=201, least=0),
+    Case("REST function by GET", f"/rest/v1/rpc/bench_add?a={NUMBER}&b=1", most=10**6, least=1),
+    Case(
+        "REST function by POST", "/rest/v1/rpc/bench_add", f'{{"a": {NUMBER}, "b": 1}}', most=10**6, least=1
+    ),
 )

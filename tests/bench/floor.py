@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2.extensions
 from bench.cases import Case
 from dataapi.access.caller import Caller
+from dataapi.access.gate import REST_PREFIX
 from dataapi.database import render
 from dataapi.database.prepared import Prepared
 from dataapi.database.quoting import quote_literal
@@ -46,6 +47,12 @@ class _Recorder:
         self.message = message
         return [self.row]
 
+    def stream(self, message: Message) -> Any:
+        """Refuse: no case is sent while it is made."""
+        raise NotImplementedError
+
+    converse = stream
+
 
 def messages_per_second(
     case: Case, database: Database, headers: Mapping[str, str], folder: Path, *, seconds: int, clients: int
@@ -74,11 +81,12 @@ def _message(case: Case, database: Database, headers: Mapping[str, str]) -> Mess
     request = Request("bench", "GET" if body is None else "POST", path, query, named, (body or "").encode())
     catalog = load_catalog(database.uri)
     project = Project("a" * 20, "acme", database.uri)
-    recorder = _Recorder((b"[]", 0, None) if body is None else (b"null",))
     answer: Coroutine[Any, Any, Any]
-    if body is None:
+    if path.startswith(REST_PREFIX):
+        recorder = _Recorder((b"[]", 0, None, None, None))
         answer = RestHandler(project, recorder, lambda: catalog).answer(request, _CALLER)
     else:
+        recorder = _Recorder((b"null",))
         engine = Engine(project, recorder, lambda: catalog)
         answer = engine.answer(transport.read(request), _CALLER, request)
     asyncio.run(answer)
@@ -113,4 +121,6 @@ def _script(message: Message, most: int) -> str:
 def _value(value: object) -> str:
     if value is None:
         return "null"
-    return ":number" if value == str(_PROBE) else quote_literal(str(value)).strip()
+    text = str(value)
+    # Within a text pgbench fills in the number too.
+    return ":number" if text == str(_PROBE) else quote_literal(text).strip().replace(str(_PROBE), ":number")

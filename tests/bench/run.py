@@ -1,9 +1,10 @@
 """Measures the daemon's requests per second and their latency, beside what PostgreSQL alone does.
 
 Run as ``python tests/bench/run.py [--seconds N] [--workers N] [--connections N] [--case TEXT]...`` with
-the project's extras ``embedded`` and ``test`` installed, and ``wrk`` and ``pgbench`` on the machine
-(Debian: ``wrk`` and ``postgresql``).  It starts a PostgreSQL of its own with the Chinook sample and a
-daemon by ``twistd``, and prints a row per case of ``cases.py``; a new case is a new item there.
+the project and its extras ``embedded`` and ``test`` installed (``make develop`` does so, and is needed again
+after files were added), and ``wrk`` and ``pgbench`` on the machine (Debian: ``wrk`` and ``postgresql``).
+It starts a PostgreSQL of its own with the Chinook sample and a daemon by ``twistd``, and prints a row per
+case of ``cases.py``; a new case is a new item there.
 
 The columns: requests per second and milliseconds of half and of 99 % of the requests, by ``wrk`` with
 one thread; the daemon's processor time per request in microseconds, which other work on the machine
