@@ -75,6 +75,24 @@ async def test_null_members_are_left_out_of_arrays(service: Service) -> None:
         assert answer.headers["content-type"] == f"{ARRAY};nulls=stripped; charset=utf-8"
 
 
+async def test_null_members_are_left_out_of_values(service: Service) -> None:
+    """Of one that is JSON; other values stay what they are."""
+    for accept in (f"{OBJECT};nulls=stripped", f"{ARRAY};nulls=stripped"):
+        assert (await get(service, "rpc/nested", accept)).body == {"b": 1}
+        assert (await get(service, "rpc/plain_number", accept)).body == 42
+    assert (await get(service, "rpc/pages", f"{ARRAY};nulls=stripped")).body == ["a", "b"]
+    assert (await get(service, "rpc/nested", "application/json")).body == {"a": None, "b": 1}
+
+
+async def test_rows_become_features_of_geojson(service: Service) -> None:
+    """As the function of PostGIS makes them, of tables and of functions."""
+    for target in ("entry?id=eq.1", "rpc/entries?id=eq.1"):
+        answer = await get(service, target, "application/geo+json")
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/geo+json; charset=utf-8")
+        feature = {"type": "Feature", "properties": {"id": 1, "name": "a"}}
+        assert answer.body == {"type": "FeatureCollection", "features": [feature]}
+
+
 async def test_lines_of_json_are_streamed(service: Service) -> None:
     """One object a line, or one value."""
     for target in ("entry?order=id&id=lt.3", "rpc/entries?id=lt.3"):
@@ -178,7 +196,7 @@ async def test_an_aggregate_of_any_rows_makes_what_was_selected(service: Service
     """Of any table or function, and whatever is selected."""
     accept = "text/tab-separated-values"
     assert given(await get(service, "entry?id=lt.3&id=neq.2", accept)) == (200, accept, "1\ta\n")
-    assert (await get(service, "entry?select=name,id&id=eq.1", accept)).text == "a\t1\n"
+    assert (await get(service, "entry?select=name,number:id&id=eq.1", accept)).text == "a\t1\n"
     assert (await get(service, "rpc/entries?select=name&id=eq.1", accept)).text == "a\n"
 
 
@@ -189,6 +207,25 @@ async def test_an_aggregate_of_any_rows_finds_the_names_that_were_asked_for(serv
     assert made.body == {"last": {'Its "name"': "a", "the_id": "1"}}
     refused = await get(service, f"entry?select={'n' * 64}:name", accept)
     assert (refused.status, refused.body["code"]) == (400, "PGRST127")
+
+
+async def test_an_aggregate_of_any_rows_takes_values_too(service: Service) -> None:
+    """One, or a set of them."""
+    accept = "application/vnd.any+json"
+    assert (await get(service, "rpc/plain_number", accept)).body == {"last": 42}
+    assert (await get(service, "rpc/pages", accept)).body == {"last": "b"}
+
+
+async def test_a_change_shows_its_rows_in_the_databases_own_forms(service: Service) -> None:
+    """When it shows them; else there is no content, but the form must still be there."""
+    shown = {"accept": "application/vnd.sum", "prefer": "return=representation"}
+    answer = await service.rest("POST", "entry", [{"id": 200}, {"id": 201}], headers=shown)
+    assert (answer.status, answer.content) == (201, bytes([200, 201]))
+    assert answer.headers["content-type"] == "application/vnd.sum"
+    answer = await service.rest("DELETE", "entry?id=gte.200", headers={**shown, "accept": "text/plain"})
+    assert answer.status == 406
+    answer = await service.rest("DELETE", "entry?id=gte.200", headers={"accept": "application/vnd.sum"})
+    assert (answer.status, answer.content) == (204, b"")
 
 
 async def test_the_aggregate_of_the_table_goes_before_that_of_any_rows(service: Service) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.service import Service, serving
 
 if TYPE_CHECKING:
@@ -102,6 +106,10 @@ async def test_a_function_of_no_result_has_no_content(service: Service) -> None:
         ]),
         ("all_projects?select=id,...client(client:name)&id=in.(1,4)", [
             {"id": 1, "client": "Ada"}, {"id": 4, "client": None},
+        ]),
+        ("all_projects?select=title&title=like.I*", [{"title": "IOS"}]),
+        ("projects_as_domain?select=id,client(name)&id=lt.3", [
+            {"id": 1, "client": {"name": "Ada"}}, {"id": 2, "client": {"name": "Bob"}},
         ]),
         ("pairs?select=b&a=neq.x&order=b.desc.nullslast", [{"b": 3}, {"b": None}]),
         ("pairs?b=is.null", [{"a": "y", "b": None}]),
@@ -442,3 +450,47 @@ async def test_a_post_takes_no_arguments_from_the_query_string(service: Service)
     status, body = await refusal(service, "POST", "say_hello?name=John", {"name": "John"})
     assert (status, body["code"]) == (400, "PGRST100")
     assert body["message"] == '"failed to parse filter (John)" (line 1, column 1)'
+
+
+async def test_unknown_columns_and_relationships_of_results_are_refused(service: Service) -> None:
+    """As those of tables are."""
+    status, body = await refusal(service, "GET", "pairs?select=nope")
+    assert (status, body["code"]) == (400, "42703")
+    status, body = await refusal(service, "GET", "all_projects?select=id,visit(id)")
+    assert (status, body["code"]) == (400, "PGRST200")
+    status, body = await refusal(service, "GET", "all_projects?select=id&client.order=id")
+    assert (status, body["code"]) == (400, "PGRST108")
+    status, body = await refusal(service, "GET", "all_projects?select=count()")
+    assert (status, body["code"]) == (400, "PGRST123")
+
+
+TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(TEXTS)
+@settings(max_examples=40, deadline=None)
+async def test_any_text_reaches_a_function_as_it_is(service: Service, text: str) -> None:
+    """By the query string, by JSON, by a form, as a variadic one and as the whole body."""
+    sent = quote(text, safe="")
+    assert await get(service, f"search?q={sent}") == text
+    assert await get(service, f"variadic_texts?v={sent}&v=x") == [text, "x"]
+    assert await post(service, "search", {"q": text}) == text
+    assert (
+        await post(service, "search", f"q={sent}", **{"content-type": "application/x-www-form-urlencoded"})
+        == text
+    )
+    assert await post(service, "take_text", text.encode(), **{"content-type": "text/plain"}) == text
+
+
+@given(VALUES)
+@settings(max_examples=40, deadline=None)
+async def test_any_json_reaches_a_function_as_it_is(service: Service, value: Any) -> None:
+    """As an argument and as the whole body."""
+    headers = {"content-type": "application/json"}
+    assert await post(service, "take_json", json.dumps(value).encode(), **headers) == value
+    assert await post(service, "same_json", {"arg": value}) == value

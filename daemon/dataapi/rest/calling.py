@@ -40,6 +40,7 @@ from dataapi.web.messages import Reply
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _VALUE = Value(ColumnOf(SCALAR))
+_TABULAR = (Form.CSV, Form.GEOJSON)
 _WHOLE = (None, "*")
 """What ``select`` is where rows are shown as they are."""
 
@@ -209,7 +210,7 @@ def _compile(call: _Call) -> Compiled:
         return compile_lines(rows, _VALUE if scalar else record, Form.ARRAY)
     body = _body(call)
     total = Total.EXACT if call.counted and not outcome.is_single else Total.NONE
-    shown = _VALUE if body in (Form.VALUE, Form.VALUES, Form.RAW) else named_for(record, body)
+    shown = _VALUE if scalar and body not in _TABULAR else named_for(record, body)
     compiled = compile_answer(rows, shown, body, total)
     refusal = _refusal(call)
     return compiled if refusal is None else refusing(compiled, refusal)
@@ -221,10 +222,8 @@ def _body(call: _Call) -> Body:
         return Form.NONE
     if kind is Kind.RAW:
         return Form.RAW
-    if kind in (Kind.JSON, Kind.OBJECT) and shape is Shape.VALUE:
-        return Form.VALUE
-    if kind in (Kind.JSON, Kind.OBJECT) and shape is Shape.VALUES:
-        return Form.VALUES
+    if call.outcome.is_scalar and kind in (Kind.JSON, Kind.OBJECT) and not call.media.stripped:
+        return Form.VALUE if shape is Shape.VALUE else Form.VALUES
     return call.media.body(call.outcome.relation.table)
 
 
@@ -262,7 +261,7 @@ def _content(call: _Call, row: Answered) -> bytes:
     body, kind = as_bytes(call.media, row.body), call.media.kind
     if kind is Kind.RAW:
         return unhex(body) if call.outcome.binary else body
-    listed = call.outcome.shape in (Shape.ROW, Shape.ROWS, Shape.VALUES)
-    if listed and (kind is Kind.OBJECT or (kind is Kind.JSON and call.outcome.is_single)):
+    single = kind is Kind.OBJECT or (kind is Kind.JSON and call.outcome.is_single)
+    if single and _body(call) in (Form.ARRAY, Form.STRIPPED, Form.VALUES):
         return body[1:-1] or b"null"
     return body

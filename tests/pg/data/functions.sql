@@ -18,6 +18,7 @@ grant usage, select on sequence called, visit_id_seq to anon, authenticated;
 create type mood as enum ('sad', 'happy');
 create domain positive as int check (value > 0);
 create type point2 as (x int, y int);
+create domain project_domain as project;
 create domain point_domain as point2;
 
 -- values
@@ -39,6 +40,9 @@ create function give_point() returns point2 stable language sql as 'select (10, 
 create function give_point_domain() returns point_domain stable language sql as 'select (10, 5)::point_domain';
 create function null_point() returns point2 stable language sql as 'select null::point2';
 create function all_projects() returns setof project stable language sql as 'select * from project order by id';
+create function projects_as_domain() returns setof project_domain stable language sql
+    as 'select project::project_domain from project order by id';
+create function title(project) returns text stable language sql as $$ select upper($1.name) $$;
 create function one_project(id int) returns project stable language sql
     as 'select * from project where project.id = one_project.id';
 create function projects_below(id int) returns setof project stable language sql
@@ -72,6 +76,7 @@ create function short_texts(char_ char(5), bits bit(3)) returns text immutable l
 create function json_kind(arg json) returns text immutable language sql as 'select json_typeof(arg)';
 create function "Quoted Function"("user" text, "fullName" text) returns json immutable language sql
     as $$ select json_build_object('user', "user", 'fullName', "fullName") $$;
+create function same_json(arg json) returns json immutable language sql as 'select arg';
 create function search(q text) returns text immutable language sql as 'select q';
 
 -- a single nameless argument

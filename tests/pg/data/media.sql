@@ -19,6 +19,7 @@ insert into own_json values (1), (2);
 insert into anything values (1), (2), (3);
 insert into file values ('a.png', '\x89504e470d0a1a0a00ff');
 grant select on all tables in schema public to anon, authenticated;
+grant insert, delete on entry to anon;
 
 -- of one table's rows, a bytea
 create function sum_step(state bytea, one entry) returns bytea immutable language sql
@@ -77,6 +78,10 @@ create function plain_xml() returns xml stable language sql as $$ select '<a/>':
 create function plain_bytes() returns bytea stable language sql as $$ select '\x00ff'::bytea $$;
 create function no_bytes() returns bytea stable language sql as $$ select null::bytea $$;
 create function nested() returns json stable language sql as $$ select '{"a": null, "b": 1}'::json $$;
+
+-- what stands here for the function of PostGIS
+create function st_asgeojson(feature record) returns text stable language plpgsql as $$ begin
+    return json_build_object('type', 'Feature', 'properties', to_json(feature)); end $$;
 
 -- who may use what
 create domain "application/vnd.secret" as text;
