@@ -179,6 +179,14 @@ async def test_columns_that_cannot_be_understood_are_refused(api: Service) -> No
     answer = await api.rest("POST", "author?columns=id,", {"id": 9})
     assert (answer.status, answer.body["code"]) == (400, "PGRST100")
     assert answer.body["message"] == '"failed to parse columns parameter (id,)" (line 1, column 4)'
+    answer = await api.rest("POST", "author?columns=", {"id": 9})
+    assert answer.status == 400
+    assert answer.body == {
+        "code": "PGRST100",
+        "message": '"failed to parse columns parameter ()" (line 1, column 1)',
+        "details": "unexpected end of input expecting field name (* or [a..z0..9_$])",
+        "hint": None,
+    }
 
 
 async def test_missing_members_take_defaults_when_asked_for(api: Service) -> None:
@@ -199,6 +207,20 @@ async def test_missing_members_take_defaults_when_asked_for(api: Service) -> Non
     body = '[{"id": 7, "title": "t", "raw": {"b":  1, "b": 2}}]'
     answer = await api.rest("POST", "book?columns=id,title,raw,made&select=raw,made", body, headers=headers)
     assert answer.text == '[{"raw":{"b":  1, "b": 2},"made":"2020-01-01T00:00:00+00:00"}]'
+
+
+async def test_defaults_of_views_are_their_own(api: Service) -> None:
+    """Those of the table below hold for what is not named at all; a generated column takes no value."""
+    headers = {"prefer": "missing=default, return=representation"}
+    answer = await api.rest(
+        "POST", "defaulted?columns=id,name", [{"id": 7, "name": "n"}, {"id": 8}], headers=headers
+    )
+    assert answer.body == [
+        {"id": 7, "name": "n", "extra": "standard"},
+        {"id": 8, "name": "from the view", "extra": "standard"},
+    ]
+    answer = await api.rest("POST", "fixed?columns=twice", [{}], headers=headers)
+    assert (answer.status, answer.body["code"]) == (400, "428C9")
 
 
 async def test_form_fields_are_one_row(api: Service) -> None:

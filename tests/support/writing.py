@@ -33,6 +33,8 @@ create table event_new partition of event for values from ('2020-01-01') to ('20
 create table side.book (id int primary key, title text);
 
 create view cheap as select id, title, price, author from book where price < 10 with local check option;
+create view defaulted as select id, name, extra from counter;
+alter view defaulted alter column name set default 'from the view';
 create view shout as select id, upper(title) as title from book;
 create function write_shout() returns trigger language plpgsql as $$
 begin

@@ -97,7 +97,7 @@ def _parameters(query: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | N
     """Return ``columns``, ``on_conflict`` and whether there is a ``limit`` or an ``offset``."""
     given = dict(reversed(querystring.pairs(query)))
     columns, conflict = (
-        parse_names(given[name], name) if given.get(name) else None for name in ("columns", "on_conflict")
+        parse_names(given[name], name) if name in given else None for name in ("columns", "on_conflict")
     )
     return columns, conflict, "limit" in given or "offset" in given
 
