@@ -97,6 +97,20 @@ def plain(server: Server, reactor: Any) -> Iterator[Service]:
         yield service
 
 
+async def test_a_bare_count_needs_no_leave(plain: Service, features: Service) -> None:
+    """``count`` without parentheses counts rows, as clients write it, unless it is a column."""
+    await plain.execute("insert into t values (1, null), (2, 1), (3, 1); select 1")
+    answer = await plain.rest("GET", "t?select=id,t(count)&order=id&t.id=gt.2")
+    assert answer.body == [{"id": n, "t": [{"count": int(n == 1)}]} for n in (1, 2, 3)]
+    assert (await plain.rest("GET", "t?select=count")).body == [{"count": 3}]
+    assert (await plain.rest("GET", "t?select=n:count::text&id=gt.1")).body == [{"n": "2"}]
+    answer = await features.rest("GET", "actor?select=name,film(count)&order=id&limit=2")
+    assert answer.body == [{"name": "Xena", "film": [{"count": 2}]}, {"name": "Yuri", "film": [{"count": 2}]}]
+    await features.execute("create table tally (count int); insert into tally values (7), (8); "
+                           "grant select on tally to anon; select 1")  # fmt: skip
+    assert (await features.rest("GET", "tally?select=count&order=count")).body == [{"count": 7}, {"count": 8}]
+
+
 @pytest.mark.parametrize("select", ["count()", "id.sum()", "id,t(id.max())", "...of(id.max())"])
 async def test_aggregates_are_refused_unless_they_are_enabled(plain: Service, select: str) -> None:
     """PGRST123, wherever they stand."""

@@ -149,6 +149,21 @@ async def test_what_cannot_be_shown_is_refused(
     assert (answer.status, answer.body) == (status, body)
 
 
+async def test_answers_say_their_own_address(features: Service) -> None:
+    """``Content-Location`` has the parameters in the order of their names, without the key."""
+    for target, location in [
+        ("film", "/film"),
+        ("film?year=eq.1995&id=gt.1", "/film?id=gt.1&year=eq.1995"),
+        ("film?select=id,title&title=like.A*", "/film?select=id%2Ctitle&title=like.A%2A"),
+        ("Odd Table?the key=eq.1", "/Odd%20Table?the%20key=eq.1"),
+        ("film?id=eq.1&apikey=sb_publishable_for_tests", "/film?id=eq.1"),
+    ]:
+        answer = await features.rest("GET", target)
+        assert (answer.status, answer.headers["content-location"]) == (200, location)
+    answer = await features.rest("GET", "film?order=id", headers={"accept": "application/x-ndjson"})
+    assert answer.headers["content-location"] == "/film?order=id"
+
+
 async def test_granted_columns_are_enough(features: Service) -> None:
     """What is not selected needs no privilege."""
     assert await rows(features, "partly_read?select=id,shown") == [{"id": 1, "shown": "yes"}]

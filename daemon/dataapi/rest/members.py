@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from dataapi.query.algebra import (
     AggregateFunction,
@@ -14,7 +15,7 @@ from dataapi.query.algebra import (
     Rows,
 )
 from dataapi.query.results import Key, Many, One, Output, Record, Spread, Text, Value
-from dataapi.rest.fields import Constant, Typed, field_of
+from dataapi.rest.fields import Constant, Typed, field_of, has_field
 from dataapi.rest.relations import Relation
 from dataapi.rest.resources import Resource
 from dataapi.rest.syntax import Embed, Field, Star, Step
@@ -27,6 +28,8 @@ _AGGREGATES = {
     "max": AggregateFunction.MAX,
     "min": AggregateFunction.MIN,
 }
+
+COUNT = AggregateFunction.COUNT.value
 
 Member = tuple[Key, Output]
 
@@ -45,8 +48,9 @@ def record_of(tables: ReadableTables, resource: Resource, rows_of: Callable[[Res
             case Star():
                 members += _all(tables, resource.relation)
             case Field():
-                members.append(_field(tables, resource.relation, item))
-                grouped = grouped or item.aggregate is not None
+                field = _counting(tables, resource.relation, item)
+                members.append(_field(tables, resource.relation, field))
+                grouped = grouped or field.aggregate is not None
             case Embed():
                 member = _embedded(tables, next(children), rows_of)
                 if member is not None:
@@ -77,6 +81,16 @@ def _all(tables: ReadableTables, relation: Relation) -> Iterator[Member]:
     for name in relation.columns or ():
         typed = field_of(tables, relation, name)
         yield Text(name), Value(_shown(tables, typed))
+
+
+def _counting(tables: ReadableTables, relation: Relation, field: Field) -> Field:
+    """Return a field as it is meant: ``count`` alone counts the rows, unless there is a column of that name.
+
+    In PostgREST this is PostgreSQL's ``table.function`` at work, so that it needs no setting to allow it.
+    """
+    if field.name != COUNT or field.path or field.aggregate or has_field(tables, relation, COUNT):
+        return field
+    return replace(field, name="", cast=None, aggregate=COUNT, aggregate_cast=field.cast)
 
 
 def _field(tables: ReadableTables, relation: Relation, field: Field) -> Member:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
+from urllib.parse import quote
 
 from dataapi.catalog.model import Catalog, Table
 from dataapi.errors import ApiError
@@ -19,6 +21,7 @@ from dataapi.rest.ranges import content_range, status_of
 from dataapi.rest.relations import Relation
 from dataapi.rest.reply import make_reply
 from dataapi.rest.selection import Selecting, Selection, Values, parse
+from dataapi.web import querystring
 from dataapi.web.messages import Reply
 
 
@@ -99,6 +102,7 @@ def _finish(context: Context, media: Media, offset: int, row: Answered) -> Reply
         status,
         media.content_type,
         ("Content-Range", content_range(offset, row.count, row.total)),
+        ("Content-Location", location_of(context.target, context.request.query)),
         applied=applied(context.preferences, Action.READ),
         body=body,
     )
@@ -112,6 +116,13 @@ def not_single(rows: int) -> ApiError:
         "Cannot coerce the result to a single JSON object",
         details=f"The result contains {rows} rows",
     )
+
+
+def location_of(table: str, query: str) -> str:
+    """Return the one address of what was read: its parameters in the order of their names."""
+    parameters = sorted(querystring.pairs(query), key=itemgetter(0))
+    listed = "&".join([f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in parameters])
+    return f"/{quote(table)}?{listed}" if listed else f"/{quote(table)}"
 
 
 # ---------------------------------------------------------------- streams
@@ -146,6 +157,7 @@ def _streamed(context: Context, table: Table, selection: Selection, media: Media
         Answered(None, 0, None, None, None),
         200,
         media.content_type,
+        ("Content-Location", location_of(context.target, context.request.query)),
         applied=applied(context.preferences, Action.READ),
     )
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""
