@@ -101,6 +101,8 @@ class Verifier:
         if not isinstance(header, dict) or "crit" in header:
             refuse("PGRST301", _BROKEN)
         algorithm, kid = header.get("alg"), header.get("kid")
+        if algorithm == "none":
+            refuse("PGRST301", "Unsupported token type")
         if not keys.known_algorithm(algorithm):
             refuse("PGRST301", "Wrong or unsupported encoding algorithm")
         suitable = [key for key in self.keys if key.suits(algorithm, kid)]
