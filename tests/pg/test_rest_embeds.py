@@ -105,6 +105,41 @@ async def test_empty_resources_show_nothing(features: Service) -> None:
     assert await rows(features, "film?select=id,...director()&id=eq.1") == [{"id": 1}]
 
 
+async def test_a_table_may_be_many_to_many_with_itself(features: Service) -> None:
+    """The column of the table in between that leads away from the row tells which side is meant."""
+    await features.execute(
+        "create table knows (who int references actor, whom int references actor, primary key (who, whom));"
+        "grant select on knows to anon; insert into knows values (1, 2), (1, 3), (3, 1); select 1"
+    )
+    target = "actor?select=name,known:actor!{}(name)&order=id&limit=2&known.order=id"
+    assert await rows(features, target.format("who")) == [
+        {"name": "Xena", "known": [{"name": "Yuri"}, {"name": "Zoe"}]},
+        {"name": "Yuri", "known": []},
+    ]
+    assert await rows(features, target.format("whom")) == [
+        {"name": "Xena", "known": [{"name": "Zoe"}]},
+        {"name": "Yuri", "known": [{"name": "Xena"}]},
+    ]
+
+
+async def test_keys_of_several_columns_relate_all_of_them(features: Service) -> None:
+    """Whole keys are compared, and named by their constraint."""
+    await features.execute(
+        "create table cast_note (film int, actor int, note text, constraint noted foreign key (film, actor)"
+        " references part); grant select on cast_note to anon;"
+        "insert into cast_note values (1, 2, 'late'), (2, 1, 'early'), (1, null, 'none'); select 1"
+    )
+    assert await rows(features, "part?select=played,cast_note(note)&film=eq.1&order=actor") == [
+        {"played": "hero", "cast_note": []},
+        {"played": "villain", "cast_note": [{"note": "late"}]},
+    ]
+    assert await rows(features, "cast_note?select=note,noted(played)&order=note") == [
+        {"note": "early", "noted": {"played": "queen"}},
+        {"note": "late", "noted": {"played": "villain"}},
+        {"note": "none", "noted": None},
+    ]
+
+
 # ---------------------------------------------------------------- which parents stay
 
 
