@@ -53,6 +53,15 @@ FAMILIES: Mapping[str, Family] = {
     "dataapi_catalog_loads_total": Family("Catalog loads by outcome.", ("project", "outcome")),
     "dataapi_catalog_problems": Family("Malformed directives.", ("project",), Merge.LARGEST),
     "dataapi_cache_lookups_total": Family("Cache look-ups by outcome.", ("project", "cache", "outcome")),
+    "dataapi_webhooks_due": Family("Attempts to be made, by how they stand.", ("state",), Merge.LARGEST),
+    "dataapi_webhooks_oldest_due_seconds": Family(
+        "How long ago the earliest attempt that is not over was due.", (), Merge.LARGEST
+    ),
+    "dataapi_webhooks_in_flight": Family("Attempts being made."),
+    "dataapi_webhooks_attempts_total": Family("Attempts made, by outcome.", ("outcome",)),
+    "dataapi_webhooks_settled_total": Family("Deliveries skipped or dropped when they were due."),
+    "dataapi_webhooks_lost_outcomes_total": Family("Outcomes that came after the end of their lease."),
+    "dataapi_webhooks_first_attempt_seconds": Family("Time from an event to its first attempt."),
     "dataapi_workers": Family("Worker processes that serve."),
     "dataapi_worker_restarts_total": Family("Worker processes started again after they died."),
 }

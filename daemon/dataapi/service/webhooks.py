@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
+from twisted.internet import defer
 from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from dataapi.database.background import Background
 from dataapi.database.backoff import Retry
+from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.errors import ApiError
 from dataapi.metrics import Snapshot
@@ -17,17 +21,30 @@ from dataapi.service.project import pool_snapshot
 from dataapi.service.state import WebhooksState
 from dataapi.settings import Settings
 from dataapi.webhooks.addresses import networks
-from dataapi.webhooks.loading import installed_catalogue
+from dataapi.webhooks.attempt import Sender
+from dataapi.webhooks.dispatcher import Dispatcher, Rules
+from dataapi.webhooks.loading import installed_catalogue, installed_sources
 from dataapi.webhooks.migrate import CannotMigrate, migrate
 from dataapi.webhooks.resolver import SystemResolver, Vetting
 from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.sources import SourcePublisher, Sources
 from dataapi.webhooks.store import make_store
+from dataapi.webhooks.work import QueueFigures
 
 CONNECTIONS = 4
 """Database connections of one process, beside the one that listens."""
 
 READY_WITHIN = 5.0
 """Seconds that a start waits for the schema before it goes on without."""
+
+CHANNEL = "webhooks"
+"""What ``webhooks.raise_event`` notifies."""
+
+UPKEEP_EVERY = 3600.0
+"""Seconds between upkeeps, a tenth more or less by chance."""
+
+FIGURES_WITHIN = 2.0
+"""Seconds that the database may take to say how the queue stands."""
 
 _log = Logger(namespace="dataapi.webhooks")
 
@@ -64,6 +81,22 @@ class WebhooksPart:
         self.store = make_store(self._pool, Cipher(section.encryption_key), section.retention_days)
         self.vetting = Vetting(self._resolver, networks(section.allow_addresses))
         self.catalogue = installed_catalogue()
+        self._sender = Sender(
+            reactor, self.vetting, time.time, timeout=section.timeout, require_https=section.require_https
+        )
+        rules = Rules(section.retry_waits, section.timeout, section.concurrency, section.concurrency_per_host)
+        self._dispatcher = dispatcher = Dispatcher(
+            reactor, self.store.queue, self._sender, self.catalogue.render, rules
+        )
+        self._listener = Listener(
+            reactor,
+            self._uri,
+            [CHANNEL],
+            on_notification=lambda _channel, _payload: dispatcher.wake(),
+            on_reconnect=dispatcher.look,
+        )
+        publisher = SourcePublisher(self.store.publisher, self.catalogue)
+        self._sources = Sources(reactor, installed_sources(), publisher)
 
     @property
     def reason(self) -> str | None:
@@ -88,13 +121,17 @@ class WebhooksPart:
                 expiry.cancel()
 
     async def drain(self, seconds: float) -> None:
-        """Claim no more; returns when no attempt is under way, or after ``seconds``."""
-
-    async def stop(self) -> None:
-        """Close every connection."""
+        """Raise and claim no more; returns when no attempt is under way, or after ``seconds``."""
         self._retry.cancel()
         self._background.cancel()
         self._attempted()
+        await self._sources.stop()
+        await self._dispatcher.drain(seconds)
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        await self._listener.stop()
+        self._sender.close()
         self._resolver.stop()
         await self._pool.stop()
 
@@ -104,7 +141,18 @@ class WebhooksPart:
 
     async def snapshot(self) -> Snapshot:
         """Take the figures of pool and deliveries."""
-        return pool_snapshot("webhooks", self._pool)
+        deliveries = self._dispatcher.tally.snapshot(self._dispatcher.in_flight, await self._figures())
+        return {**pool_snapshot("webhooks", self._pool), **deliveries}
+
+    async def _figures(self) -> QueueFigures | None:
+        """Return how the queue stands, None when the database does not say in time."""
+        if self.reason is not None:
+            return None
+        asked = Deferred.fromCoroutine(self.store.queue.figures())
+        try:
+            return await asked.addTimeout(FIGURES_WITHIN, self._reactor)
+        except (ApiError, defer.TimeoutError):
+            return None
 
     async def _connect(self) -> None:
         await self._pool.start()
@@ -127,6 +175,20 @@ class WebhooksPart:
             _log.info("applied migration {number} ({name})", number=migration.number, name=migration.name)
         self._retry.succeeded()
         self._migrated = True
+        await self._listener.start()
+        self._dispatcher.start()
+        self._sources.start()
+        self._background.spawn(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        """Look after the tables, now and every hour; several daemons may do so at once."""
+        while True:
+            try:
+                kept = await self.store.upkeep.run()
+                _log.debug("upkeep: {kept}", kept=kept)
+            except ApiError as error:
+                _log.warn("the tables of webhooks were not looked after: {reason}", reason=error.message)
+            await deferLater(self._reactor, UPKEEP_EVERY * (0.9 + 0.2 * random.random()))
 
     def _not_yet(self, error: ApiError | CannotMigrate) -> None:
         """Say why the schema cannot be used, once, and plan another attempt."""

@@ -1,0 +1,94 @@
+"""Dispatchers on a real queue, sending to receivers on this machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from dataapi.database.listener import Listener
+from dataapi.webhooks.addresses import networks
+from dataapi.webhooks.attempt import Sender
+from dataapi.webhooks.catalogue import Catalogue
+from dataapi.webhooks.dispatcher import Dispatcher, Rules
+from dataapi.webhooks.model import Cursor, Delivery, DeliveryFilter
+from dataapi.webhooks.resolver import Vetting
+from support.receiver import Names
+from support.service import run
+from support.webhooks import ACME, migrated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dataapi.database.pool import Pool
+    from dataapi.webhooks.store import Store
+    from support.postgres import Database
+    from support.receiver import Received
+
+QUICK = Rules(waits=(0.1, 0.2, 0.3, 0.4), timeout=5.0)
+"""The schedule, much shortened."""
+
+
+class Deliveries:
+    """A migrated database and the dispatchers on it; ``end`` stops them."""
+
+    def __init__(self, reactor: Any, database: Database, pool: Pool) -> None:
+        self._reactor = reactor
+        self._database = database
+        self._pool = pool
+        self._ends: list[Callable[[], Any]] = []
+
+    async def store(self) -> Store:
+        """Migrate, and return the store."""
+        return await migrated(self._database, self._pool)
+
+    async def dispatcher(
+        self,
+        store: Store,
+        rules: Rules = QUICK,
+        render: Any = None,
+        *,
+        queue: Any = None,
+        listen: bool = True,
+    ) -> Dispatcher:
+        """Start a dispatcher that hears of new work and may send to this machine."""
+        vetting = Vetting(Names(["127.0.0.1"]), networks(["127.0.0.0/8"]))
+        sender = Sender(self._reactor, vetting, time.time, timeout=rules.timeout)
+        dispatcher = Dispatcher(
+            self._reactor,
+            queue or store.queue,
+            sender,
+            render or Catalogue().render,
+            rules,
+            random=lambda: 0.5,
+        )
+        self._ends += [sender.close, lambda: run(dispatcher.drain(0.2))]
+        if listen:
+            listener = Listener(
+                self._reactor,
+                self._database.uri,
+                ["webhooks"],
+                on_notification=lambda _channel, _payload: dispatcher.wake(),
+                on_reconnect=dispatcher.look,
+            )
+            self._ends.append(lambda: run(listener.stop()))
+            await listener.start()
+        dispatcher.start()
+        return dispatcher
+
+    def end(self) -> None:
+        """Stop everything."""
+        for end in reversed(self._ends):
+            end()
+
+
+async def records(store: Store, size: int = 100, **filters: Any) -> list[Delivery]:
+    """Return the deliveries of the organization's endpoints, oldest first."""
+    page = await store.history.page(ACME, None, DeliveryFilter(**filters), Cursor(size=size))
+    return list(reversed(page.deliveries))
+
+
+def event_of(request: Received) -> Mapping[str, Any]:
+    """Return the envelope that came."""
+    envelope: Mapping[str, Any] = json.loads(request.body)
+    return envelope
