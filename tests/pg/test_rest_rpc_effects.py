@@ -25,6 +25,13 @@ def service(server: Server, reactor: Any) -> Iterator[Service]:
         yield one
 
 
+@pytest.fixture(scope="module")
+def bounded(service: Service, reactor: Any) -> Iterator[Service]:
+    """Serve the same database with at most two rows of anything."""
+    with serving(reactor, service.database, db_max_rows=2) as one:
+        yield one
+
+
 @pytest.fixture(autouse=True)
 def afresh(service: Service) -> None:
     """Undo what earlier tests did."""
@@ -143,6 +150,20 @@ async def test_the_client_may_have_it_undone(service: Service) -> None:
     assert (answer.status, answer.body["place"]) == (200, "a")
     assert answer.headers["preference-applied"] == "tx=rollback"
     assert visits(service) == []
+
+
+async def test_functions_give_at_most_the_rows_that_the_settings_allow(bounded: Service) -> None:
+    """Rows and values, whatever limit is asked for; a volatile one has still done all that it does."""
+    for target, rows in (
+        ("all_projects?select=id&limit=5", [{"id": 1}, {"id": 2}]),
+        ("numbers?up=9", [1, 2]),
+    ):
+        answer = await bounded.rest("GET", f"rpc/{target}", headers={"prefer": "count=exact"})
+        assert (answer.status, answer.body) == (206, rows)
+        assert answer.headers["content-range"].startswith("0-1/")
+    answer = await bounded.rest("POST", "rpc/visit_places", {"places": ["a", "b", "c"]})
+    assert len(answer.body) == 2
+    assert visits(bounded) == ["a", "b", "c"]
 
 
 # ---------------------------------------------------------------- the transaction
