@@ -35,7 +35,7 @@ from dataapi.query.answers import (
     compile_lines,
     csv_header,
 )
-from dataapi.query.results import Many, Object, Output, Record, Spread, Text, Value
+from dataapi.query.results import Many, Output, Record, Spread, Text, Value
 from dataapi.query.shown import Source
 from dataapi.query.sql import compiled
 from dataapi.query.writer import Row, Writer, qualified
@@ -153,7 +153,7 @@ def test_the_csv_header_has_spread_members(films: Films) -> None:
     spread = Spread(film(films), Record(((Text("b"), Value(ID)),)))
     header = Record(((Text("a"), Value(ID)), spread, (Text("c"), Value(ID))))
     assert csv_header(header, str) == "a,b,c\n"
-    assert csv_header(Object(()), str) == "\n"
+    assert csv_header(Record(()), str) == "\n"
 
 
 _cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)

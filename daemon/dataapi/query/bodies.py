@@ -12,7 +12,7 @@ from dataapi.database.quoting import quote_literal
 from dataapi.errors import ApiError
 from dataapi.query.algebra import Parameter
 from dataapi.query.forms import key_sql
-from dataapi.query.results import Key, Object, Output, Record, Spread, Text
+from dataapi.query.results import Key, Output, Record, Spread, Text
 from dataapi.query.shown import Shown
 from dataapi.query.writer import Writer, qualified
 
@@ -115,15 +115,10 @@ def csv_field(text: str) -> str:
 
 
 def _keys(output: Output) -> list[Key]:
-    match output:
-        case Object(members) | Record(members):
-            return [
-                key
-                for member in members
-                for key in (_keys(member.record) if isinstance(member, Spread) else [member[0]])
-            ]
-        case _:
-            return []
+    if not isinstance(output, Record):
+        return []
+    keys = ((_keys(each.record) if isinstance(each, Spread) else [each[0]]) for each in output.members)
+    return [key for some in keys for key in some]
 
 
 def csv_line_sql(shown: Shown) -> str:

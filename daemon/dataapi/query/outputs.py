@@ -128,8 +128,13 @@ def _many_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) ->
     if isinstance(output, Record):
         shown = record_rows(writer, rows, output, parent)
         return f"(select {shown.array_sql(writer)} from {shown.item})"
-    array, page = page_sql(writer, rows, output, parent)
-    return f"(select {array} from {page})"
+    outer, inner = Row(writer.alias(), derived=True), Row(writer.alias())
+    picked = row_sql(writer, output, outer)
+    source = source_sql(writer, rows, inner, parent)
+    order = order_sql(writer, rows.order, inner)
+    selection = outer.selection_from(inner)
+    page = f"(select {selection} from {source}{order}{limit_sql(writer, rows)}) as {outer.alias}"
+    return f"(select coalesce(pg_catalog.json_agg({picked}), '[]'::json) from {page})"
 
 
 def record_rows(
@@ -140,15 +145,3 @@ def record_rows(
     :param one: take at most one row.
     """
     return shown_sql(writer, output_sql, output, rows_source(writer, rows, parent, one=one))
-
-
-def page_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> tuple[str, str]:
-    """Return the array of the rows' outputs, and the ``from`` item of the rows that it is made over."""
-    outer, inner = Row(writer.alias(), derived=True), Row(writer.alias())
-    picked = row_sql(writer, output, outer)
-    source = source_sql(writer, rows, inner, parent)
-    order = order_sql(writer, rows.order, inner)
-    selection = outer.selection_from(inner)
-    limit = limit_sql(writer, rows)
-    page = f"(select {selection} from {source}{order}{limit}) as {outer.alias}"
-    return f"coalesce(pg_catalog.json_agg({picked}), '[]'::json)", page

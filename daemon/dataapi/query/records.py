@@ -15,7 +15,7 @@ from dataapi.database.quoting import quote_identifier
 from dataapi.query.algebra import Expression, OrderTerm, RelatedOf, Rows
 from dataapi.query.expressions import expression_sql, limit_sql, order_sql, term_sql
 from dataapi.query.grouping import OPERAND, aggregate_in, groupable, operand_sql, with_operand
-from dataapi.query.results import Key, Object, One, Output, Record, Spread, Text, Value
+from dataapi.query.results import Key, One, Output, Record, Spread, Text, Value
 from dataapi.query.shown import Shown, Source, rows_source
 from dataapi.query.writer import Row, Writer
 
@@ -50,7 +50,7 @@ def shown_sql(writer: Writer, write: Write, output: Output, source: Source, *, m
 
     :param marked: add a column ``FOUND`` where a row cannot be told from one of nulls by itself.
     """
-    record = record_of(output)
+    record = output if isinstance(output, Record) else None
     picked = Row(writer.alias(), derived=True)
     grouped = record is not None and is_grouped(record)
     picking = _Picking(writer, write, source.rows.table, picked, grouped=grouped)
@@ -127,21 +127,9 @@ def is_grouped(record: Record) -> bool:
     )
 
 
-def record_of(output: Output) -> Record | None:
-    """Return an output as a record, None when it is no object."""
-    match output:
-        case Record():
-            return output
-        case Object(members):
-            return Record(members)
-        case _:
-            return None
-
-
 def _joins(one: One) -> bool:
     """Whether one related row can be joined: there is never a second one, and it is no group."""
-    record = record_of(one.output)
-    return _is_single(one.rows) and record is not None and not is_grouped(record)
+    return _is_single(one.rows) and isinstance(one.output, Record) and not is_grouped(one.output)
 
 
 def _is_single(rows: Rows) -> bool:

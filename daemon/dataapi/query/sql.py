@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dataapi.database.message import Statement
 from dataapi.query.algebra import Rows
 from dataapi.query.expressions import source_sql
-from dataapi.query.outputs import output_sql, page_sql
+from dataapi.query.outputs import output_sql
 from dataapi.query.results import Output
 from dataapi.query.writer import Row, Writer
 
@@ -34,19 +34,6 @@ def compile_query(output: Output) -> Compiled:
     """Return the statement whose single row and column is the output's JSON text."""
     writer = Writer()
     return compiled(f"select {output_sql(writer, output, None)}::text", writer)
-
-
-def compile_rows(rows: Rows, output: Output, *, counted: bool = False) -> Compiled:
-    """Return the statement whose single row is the array of the rows' outputs and its length.
-
-    A third column has how many rows match whatever the page, null unless ``counted``.
-    """
-    writer = Writer()
-    array, page = page_sql(writer, rows, output, None)
-    total = "null::bigint"
-    if counted:
-        total = f"(select pg_catalog.count(*) from {source_sql(writer, rows, Row(writer.alias()), None)})"
-    return compiled(f"select {array}, pg_catalog.count(*), {total} from {page}", writer)
 
 
 def compile_matching(rows: Rows) -> Compiled:
