@@ -8,7 +8,6 @@ cancel request is on its way to it, and it is known what is prepared on it; else
 from __future__ import annotations
 
 import random as _random
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -20,23 +19,20 @@ from dataapi.database.background import Background
 from dataapi.database.backoff import Retry
 from dataapi.database.cancel import Canceller, ControlConnection, ProtocolCancel, end_statement
 from dataapi.database.connection import ConnectionDied
-from dataapi.database.conversation import FIRST_FETCH, next_fetch
+from dataapi.database.conversations import BATCH, Conversations
 from dataapi.database.figures import Figures
 from dataapi.database.line import Turns, WaitingLine
 from dataapi.database.prepared import Prepared
 from dataapi.database.session import Session
-from dataapi.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from dataapi.database.connection import Rows
     from dataapi.database.conversation import Conversation
     from dataapi.database.message import Message
-
-
-BATCH = 65_536
-"""Bytes of a stream's batch, about as many as Twisted keeps for a slow reader before it pauses."""
+    from dataapi.errors import ApiError
 
 
 class Pool:
@@ -74,7 +70,9 @@ class Pool:
         self._anonymous_role = anonymous_role
         self._connect_timeout = address.connect_timeout(self._parameters)
         self._line: WaitingLine[Session] = WaitingLine(reactor, acquisition_timeout, failures.timed_out)
-        self._turns = Turns(max(1, size // 2), WaitingLine(reactor, acquisition_timeout, failures.timed_out))
+        line = WaitingLine[None](reactor, acquisition_timeout, failures.timed_out)
+        turns = Turns(max(1, size // 2), line)
+        self._conversations = Conversations(turns, self._take, self._release, anonymous_role)
         self._canceller: Canceller = (
             ControlConnection(reactor, self._parameters, self._connect_timeout)
             if prepared_statements
@@ -104,7 +102,7 @@ class Pool:
         self._stopped = True
         self._retry.cancel()
         self._line.fail_all(self._unavailable)
-        self._turns.fail_all(self._unavailable)
+        self._conversations.fail_all(self._unavailable)
         while self._idle:
             self._discard(self._idle[-1])
         if self._sessions:
@@ -164,50 +162,22 @@ class Pool:
         finally:
             self._release(session)
 
-    async def stream(self, message: Message, batch: int = BATCH) -> AsyncGenerator[Rows, None]:
+    def stream(self, message: Message, batch: int = BATCH) -> AsyncGenerator[Rows, None]:
         """Run a message that only reads, and give its last statement's rows in batches of ``batch`` bytes.
 
-        The next batch is fetched when it is asked for.  Whoever does not read on to the end closes the
-        generator, which closes the connection.  Raises like ``run``.  At most half of the connections
-        serve streams, as each waits for its reader.
+        See ``Conversations.stream``.  Raises like ``run``.
         """
-        async with self._conversation(message) as talk:
-            rows, asked = await talk.open_cursor(message), FIRST_FETCH
-            while len(rows) == asked:
-                asked = next_fetch(asked, sum(len(row[0] or "") for row in rows), batch)
-                yield rows
-                rows = await talk.fetch(asked)
-            await talk.end()
-        # The connection serves others already.
-        if rows:
-            yield rows
+        return self._conversations.stream(message, batch)
 
-    @asynccontextmanager
-    async def converse(self, message: Message) -> AsyncGenerator[Conversation, None]:
+    def converse(self, message: Message) -> AbstractAsyncContextManager[Conversation]:
         """Begin a transaction of several messages with this one, for the block to go on with and to end.
 
-        An error within the block undoes everything.  Raises like ``run``; counts among the streams.
+        See ``Conversations.converse``.  Raises like ``run``.
         """
-        async with self._conversation(message) as talk:
-            await talk.begin(message)
-            yield talk
+        return self._conversations.converse(message)
 
-    @asynccontextmanager
-    async def _conversation(self, message: Message) -> AsyncGenerator[Conversation, None]:
-        """Give a transaction of several messages; what was not ended costs the connection."""
-        await self._turns.take()
-        try:
-            session = self._idle.pop() if self._idle else await self._wait()
-            talk = session.conversation(anonymous=message.role == self._anonymous_role)
-            try:
-                yield talk
-            except ApiError:
-                await talk.give_up()
-                raise
-            finally:
-                self._release(session)
-        finally:
-            self._turns.give_back()
+    async def _take(self) -> Session:
+        return self._idle.pop() if self._idle else await self._wait()
 
     async def _wait(self) -> Session:
         if self._stopped or (self._retry.failures and not self._sessions):
