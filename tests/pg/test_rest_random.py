@@ -23,7 +23,8 @@ ITEMS = st.one_of(
 )
 RESOURCES = st.sampled_from(
     ["director", "actor", "part", "premiere", "poster", "lead", "remakes", "film", "mentor", "pupils",
-     "city", "city!host", "director!inner", "sale", "...director", "...actor", "...lead!inner", "d:director", "nothing"]
+     "city", "city!host", "director!inner", "sale", "...director", "...actor", "...lead!inner",
+     "d:director", "nothing"]
 )  # fmt: skip
 SELECTS = st.recursive(
     st.lists(ITEMS, max_size=3).map(",".join),
