@@ -21,6 +21,7 @@ from twisted.logger import ILogObserver, Logger
 from twisted.python.failure import Failure
 
 from dataapi.service.acceptor import Acceptor
+from dataapi.service.clock import steady
 from dataapi.service.listening import BoundSocket, Descriptor, StartFailed, accept, bind
 from dataapi.service.notify import Notifier
 from dataapi.service.source import Source
@@ -88,6 +89,7 @@ class Root(Service):
     def startService(self) -> None:  # noqa: N802 - IService
         """Start the parts once the reactor runs."""
         super().startService()
+        steady(self._reactor)
         self._reactor.callWhenRunning(self._begin)
 
     def _begin(self) -> None:

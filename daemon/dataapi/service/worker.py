@@ -22,6 +22,7 @@ from twisted.python.failure import Failure
 from dataapi.logs import line_observer, to_descriptor
 from dataapi.metrics import to_json
 from dataapi.service.assemble import serving
+from dataapi.service.clock import steady
 from dataapi.service.listening import Descriptor, StartFailed
 from dataapi.service.pipe import ANSWERS, FIRST_SOCKET, Assignment, encode
 from dataapi.service.serving import Serving
@@ -109,6 +110,7 @@ def main() -> int:
     from twisted.internet import reactor as installed  # noqa: PLC0415 - the process's entry point
 
     reactor: Any = IReactorCore(installed)
+    steady(reactor)
     # A terminal's Ctrl-C reaches the whole process group; the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     worker = Worker(reactor)
