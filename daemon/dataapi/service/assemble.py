@@ -24,13 +24,15 @@ def serving(
     """Make what works in this process: pools, catalogs, gates and engines behind one site, and webhooks."""
     projects = [ProjectPart(reactor, project) for project in settings.projects]
     backends = [project.backend for project in projects]
+    webhooks = WebhooksPart(reactor, settings)
 
     def site(figures: RequestFigures) -> DrainableSite:
-        made = make_site(backends, reactor, request_observer(figures, settings.log_level, observer.put))
+        observe = request_observer(figures, settings.log_level, observer.put)
+        made = make_site(backends, reactor, observe, webhooks=webhooks.api)
         made.noisy = False
         return made
 
-    return Serving(reactor, projects, sockets, site, WebhooksPart(reactor, settings))
+    return Serving(reactor, projects, sockets, site, webhooks)
 
 
 def front(

@@ -24,6 +24,8 @@ from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.attempt import Sender
 from dataapi.webhooks.dispatcher import Dispatcher, Rules
 from dataapi.webhooks.loading import installed_catalogue, installed_sources
+from dataapi.webhooks.management.api import ManagementApi
+from dataapi.webhooks.management.receivers import Receivers
 from dataapi.webhooks.migrate import CannotMigrate, migrate
 from dataapi.webhooks.resolver import SystemResolver, Vetting
 from dataapi.webhooks.secrets import Cipher
@@ -59,6 +61,7 @@ class WebhooksPart:
     :ivar store: what is kept; of use while ``reason`` is None.
     :ivar catalogue: the event types of the installed plugins.
     :ivar vetting: looks up and checks the addresses of receivers.
+    :ivar api: answers the management API.
     :ivar reason: why webhooks do not work now, None when they do.
     """
 
@@ -95,6 +98,8 @@ class WebhooksPart:
             on_notification=lambda _channel, _payload: dispatcher.wake(),
             on_reconnect=dispatcher.look,
         )
+        receivers = Receivers(reactor, self.vetting, require_https=section.require_https)
+        self.api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)
         publisher = SourcePublisher(self.store.publisher, self.catalogue)
         self._sources = Sources(reactor, installed_sources(), publisher)
 

@@ -10,18 +10,20 @@ from typing import Any
 
 from klein import Klein
 
-from dataapi.web import graphql, rest
-from dataapi.web.backend import Backend, Backends
+from dataapi.web import graphql, management, rest
+from dataapi.web.backend import Backend, Backends, Management
 from dataapi.web.front import Front, Observe
 from dataapi.web.routing import Routes
 from dataapi.web.site import ApiSite
 
 
-def make_app() -> Klein:
+def make_app(webhooks: Management | None = None) -> Klein:
     """Return an application with the routes of every area."""
     app = Klein()
     graphql.declare(app)
     rest.declare(app)
+    if webhooks is not None:
+        management.declare(app, webhooks)
     return app
 
 
@@ -30,16 +32,19 @@ def make_site(
     reactor: Any,
     observe: Observe,
     *,
+    webhooks: Management | None = None,
     now: Callable[[], float] = time.time,
     ids: Callable[[], str] | None = None,
 ) -> ApiSite:
     """Return the factory of the public sockets.
 
     :param observe: is told of every request that was answered; logs and metrics hang here.
+    :param webhooks: answers the management API; without it its paths lead nowhere.
     :param now: Unix seconds, for the ``Date`` header.
     :param ids: makes the id of a request that brings none; by default unique to this process.
     """
-    front = Front(Routes(make_app()), Backends(backends), observe, time.perf_counter, ids or _counted_ids())
+    routes = Routes(make_app(webhooks))
+    front = Front(routes, Backends(backends), observe, time.perf_counter, ids or _counted_ids())
     return ApiSite(front, reactor, now)
 
 

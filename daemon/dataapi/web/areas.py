@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dataapi.errors import ApiError
 from dataapi.web import render
 from dataapi.web.messages import Reply, Request
+from dataapi.webhooks.management import body
 
 
 class Refuse(Protocol):
@@ -25,6 +26,9 @@ class Area:
     :ivar methods: what its resources take, ``OPTIONS`` included.
     :ivar own_options: whether its handlers answer an ``OPTIONS`` that is no preflight.
     :ivar refuse: renders an error in the protocol's form.
+    :ivar of_project: whether a project answers, so that its host name must be served.
+    :ivar own_methods: whether its handlers say which methods each path takes.
+    :ivar max_body: bytes that a body may have; None where the project says so.
     """
 
     name: str
@@ -32,13 +36,29 @@ class Area:
     methods: tuple[str, ...]
     own_options: bool
     refuse: Refuse
+    of_project: bool = True
+    own_methods: bool = False
+    max_body: int | None = None
 
 
 GRAPHQL = Area("graphql", "/graphql/", ("GET", "POST", "HEAD", "OPTIONS"), False, render.graphql)
 REST = Area("rest", "/rest/", ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"), True, render.rest)
+MANAGEMENT = Area(
+    "webhooks",
+    "/v2/",
+    ("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"),
+    True,
+    render.management,
+    of_project=False,
+    own_methods=True,
+    max_body=body.MOST_BYTES,
+)
+PUBLISHING = replace(MANAGEMENT, prefix="/v1/webhooks/", methods=("POST", "OPTIONS"))
 ELSEWHERE = Area("other", "/", ("GET", "HEAD", "OPTIONS"), False, render.rest)
+
+_AREAS = (GRAPHQL, REST, MANAGEMENT, PUBLISHING)
 
 
 def area_of(path: str) -> Area:
     """Return the area that a path belongs to; paths of none have one of their own."""
-    return next((area for area in (GRAPHQL, REST) if path.startswith(area.prefix)), ELSEWHERE)
+    return next((area for area in _AREAS if path.startswith(area.prefix)), ELSEWHERE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,17 @@ class RestHandler(Protocol):
 
     async def answer(self, request: Request, caller: Caller) -> Reply:
         """Answer a request; raises ``ApiError`` for whatever a client may read of a failure."""
+
+
+class Management(Protocol):
+    """Answers requests of the webhooks' management API, which is every project's."""
+
+    async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
+        """Answer a request; raises ``ApiError`` for whatever a client may read of a failure.
+
+        :param path: the path's form in the table of operations.
+        :param places: the path's variable parts.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _CLIENT_CLOSED_REQUEST = 499
 class Served(NamedTuple):
     """What is told of each request once it was answered.
 
-    :ivar area: ``graphql``, ``rest`` or ``other``.
+    :ivar area: ``graphql``, ``rest``, ``webhooks`` or ``other``.
     :ivar path: the decoded path; the query string, which may hold a key, is not told.
     :ivar status: of the answer; 499 when the client went away before it.
     :ivar seconds: from the request's last byte to its answer.
@@ -90,7 +90,11 @@ class Front:
         self._ids = ids
 
     def body_limit(self, exchange: Exchange) -> int:
-        """Return how many bytes of a body the project takes."""
+        """Return how many bytes of a body the area or else the project takes."""
+        raw_path = exchange.channel.request_line()[1].partition(b"?")[0]
+        most = area_of(raw_path.decode("latin-1")).max_body
+        if most is not None:
+            return most
         backend = self._backends.choose(exchange.getHeader("host"))
         return _LIMIT_OF_NO_PROJECT if backend is None else backend.project.max_body
 
@@ -230,7 +234,7 @@ def _decide(asked: Asked) -> Call | Reply:
     if route.endpoint is None:
         return asked.refuse(no_route(route))
     allow = ("Allow", ", ".join(area.methods))
-    if request.method not in area.methods:
+    if request.method not in area.methods and not area.own_methods:
         message = f"Unsupported HTTP method: {request.method}"
         return asked.refuse(ApiError(405, "PGRST117", message, headers=(allow,)))
     if request.method == "OPTIONS" and not area.own_options:
@@ -239,7 +243,7 @@ def _decide(asked: Asked) -> Call | Reply:
     if encoding.lower() != "identity":
         message = f"The Content-Encoding {encoding[:60]} is not supported; send the body as it is"
         return asked.refuse(ApiError(415, "UNSUPPORTED_MEDIA_TYPE", message))
-    if backend is None:
+    if backend is None and area.of_project:
         return asked.refuse(ApiError(404, "PGRST125", "No project is served at this host name"))
     return Call(backend, request)
 

@@ -10,11 +10,27 @@ from typing import Any
 from dataapi.errors import ApiError, GatewayError
 from dataapi.graphql.transport import media_type_of
 from dataapi.web.messages import Reply, Request
+from dataapi.webhooks.management.refusals import Issue, ManagementError
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Codes that may stand in a header; SQL can raise any."""
 
 JSON = "application/json; charset=utf-8"
+
+_MANAGEMENT_CODES = {
+    400: "bad_request",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "content_too_large",
+    415: "unsupported_media_type",
+    500: "internal_server_error",
+    503: "service_unavailable",
+    504: "gateway_timeout",
+}
+
+POSTGREST = "PostgREST"
+"""The name beside the code in ``Proxy-Status``: where an answer has no body, as to HEAD, clients of that
+dialect find the code under this name only."""
 
 
 def rest(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:  # noqa: ARG001 - a Refuse
@@ -26,7 +42,7 @@ def rest(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply
         members = {"code": error.code, "details": error.details, "hint": error.hint, "message": error.message}
     if error.index is not None:
         members["index"] = error.index
-    return _reply(error, JSON, members)
+    return _reply(error, JSON, members, POSTGREST)
 
 
 def graphql(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:
@@ -39,6 +55,26 @@ def graphql(error: ApiError, request: Request, verbosity: str = "verbose") -> Re
     present = {name: value for name, value in extensions.items() if value is not None}
     members = {"errors": [{"message": error.message, "extensions": present}]}
     return _reply(error, media_type_of(request), members)
+
+
+def management(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:  # noqa: ARG001 - a Refuse
+    """Write an error as the management API does (reference/webhooks.md section 1, "Errors").
+
+    Errors of what surrounds it have codes of other protocols, so that only their status tells.
+    """
+    members: dict[str, Any] = {"code": error.code, "message": error.message, "id": request.id}
+    if not isinstance(error, ManagementError):
+        members["code"] = _MANAGEMENT_CODES.get(error.status, "error")
+    elif error.issues:
+        members["issues"] = [_issue(issue) for issue in error.issues]
+    body = json.dumps({"error": members}, separators=(",", ":")).encode()
+    return Reply(error.status, (("Content-Type", JSON), *error.headers), body)
+
+
+def _issue(issue: Issue) -> dict[str, Any]:
+    places = {"pointer": issue.pointer, "parameter": issue.parameter}
+    meta = {name: place for name, place in places.items() if place is not None}
+    return {"code": issue.code, "message": issue.message, **({"meta": meta} if meta else {})}
 
 
 def unknown(request_id: str) -> ApiError:
@@ -56,10 +92,10 @@ def _gateway(error: GatewayError, verbosity: str) -> Reply:
     return _reply(error, JSON, {"message": error.message} if verbosity == "minimal" else members)
 
 
-def _reply(error: ApiError, media_type: str, members: Mapping[str, Any]) -> Reply:
+def _reply(error: ApiError, media_type: str, members: Mapping[str, Any], proxy: str = "dataapi") -> Reply:
     # ASCII only: a message may quote half a surrogate pair, which UTF-8 cannot hold.
     body = json.dumps(members, separators=(",", ":"), default=str).encode()
     headers = [("Content-Type", media_type), *error.headers]
     if _TOKEN.fullmatch(error.code):
-        headers.append(("Proxy-Status", f"dataapi; error={error.code}"))
+        headers.append(("Proxy-Status", f"{proxy}; error={error.code}"))
     return Reply(error.status, tuple(headers), body, reason=error.reason)

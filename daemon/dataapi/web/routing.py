@@ -33,10 +33,18 @@ Handler = Callable[..., Awaitable[Reply]]
 
 
 class Call(NamedTuple):
-    """What a handler is given: the project, and what is asked of it."""
+    """What a handler is given: the project, and what is asked of it.
 
-    backend: Backend
+    :ivar backend: None only in areas that are not of a project.
+    """
+
+    backend: Backend | None
     request: Request
+
+    @property
+    def verbosity(self) -> str:
+        """How much of errors is told."""
+        return "verbose" if self.backend is None else self.backend.project.client_error_verbosity
 
 
 class Route(NamedTuple):
@@ -62,13 +70,12 @@ def route(app: Klein, rule: str, area: Area) -> Callable[[Handler], Handler]:
             try:
                 return await _begun(await handler(call.backend, call.request, **arguments), call.request)
             except ApiError as error:
-                return area.refuse(error, call.request, call.backend.project.client_error_verbosity)
+                return area.refuse(error, call.request, call.verbosity)
             except CancelledError:
                 raise
             except Exception:
                 _log.failure("{method} {path} failed", method=call.request.method, path=call.request.path)
-                verbosity = call.backend.project.client_error_verbosity
-                return area.refuse(render.unknown(call.request.id), call.request, verbosity)
+                return area.refuse(render.unknown(call.request.id), call.request, call.verbosity)
 
         app.route(rule, strict_slashes=False)(cast("Any", answered))
         return handler

@@ -1,0 +1,1 @@
+"""The management API of webhooks: endpoints, deliveries, tests, retries, event types, publishing."""

@@ -1,0 +1,165 @@
+"""What the management API refuses, in the words of reference/webhooks.md section 1 ("Errors")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dataapi.errors import ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """What is wrong with one part of a request.
+
+    :ivar code: a stable word, such as ``required``.
+    :ivar pointer: JSON pointer of a member of the body, or None.
+    :ivar parameter: a query parameter, or None.
+    """
+
+    code: str
+    message: str
+    pointer: str | None = None
+    parameter: str | None = None
+
+
+class ManagementError(ApiError):
+    """A refusal in the management API's own words.
+
+    :ivar issues: everything that is wrong, when that may be several things.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        issues: Iterable[Issue] = (),
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(status, code, message, headers=headers)
+        self.issues = tuple(issues)
+
+
+def unauthorized() -> ManagementError:
+    """Say that no token was shown, or none that is good now."""
+    challenge = (("WWW-Authenticate", "Bearer"),)
+    return ManagementError(401, "unauthorized", "A personal access token is needed", headers=challenge)
+
+
+def permission_denied() -> ManagementError:
+    """Say that the token lacks the permission or is another organization's, whether that exists or not."""
+    return ManagementError(
+        403, "forbidden.permission_denied", "The token lacks the permission, or is not of this organization"
+    )
+
+
+def access_disabled() -> ManagementError:
+    """Say that the organization is not on the early access allowlist."""
+    return ManagementError(
+        403, "access_disabled", "Webhooks are in early access, which the organization lacks"
+    )
+
+
+def invalid_slug() -> ManagementError:
+    """Say that the organization's slug cannot be one."""
+    return ManagementError(
+        400, "bad_request.invalid_slug", "An organization's slug has letters, digits, hyphens and underscores"
+    )
+
+
+def invalid_ref() -> ManagementError:
+    """Say that the project's reference cannot be one."""
+    return ManagementError(400, "bad_request.invalid_ref", "A project's reference has 20 letters from a to z")
+
+
+def invalid(*issues: Issue) -> ManagementError:
+    """Say that the body or the query string is not as the operation takes it."""
+    return ManagementError(400, "bad_request.validation", "The request is not valid", issues=issues)
+
+
+def bad_url(reason: str, message: str) -> ManagementError:
+    """Say that the endpoint's URL is refused.
+
+    :param reason: ``invalid``, ``reserved_address`` or ``unresolvable``.
+    """
+    code = f"bad_request.endpoint.url.{reason}"
+    return ManagementError(400, code, message, issues=(Issue(reason, message, "/data/attributes/url"),))
+
+
+def test_disabled() -> ManagementError:
+    """Say that the endpoint that is to be tested is disabled."""
+    return ManagementError(400, "bad_request.endpoint.test.disabled", "The endpoint is disabled")
+
+
+def retry_disabled() -> ManagementError:
+    """Say that the endpoint of the deliveries that are to be retried is disabled."""
+    return ManagementError(400, "bad_request.delivery.retry.disabled", "The endpoint is disabled")
+
+
+def wrong_event_type() -> ManagementError:
+    """Say that the endpoint does not take events of the type that it is to be tested with."""
+    return ManagementError(
+        400, "bad_request.endpoint.test.wrong_event_type", "The endpoint does not subscribe to this type"
+    )
+
+
+def no_endpoint() -> ManagementError:
+    """Say that the scope has no such endpoint."""
+    return ManagementError(404, "not_found.endpoint", "There is no such endpoint here")
+
+
+def no_delivery() -> ManagementError:
+    """Say that the scope has no such delivery, or has it no longer."""
+    return ManagementError(404, "not_found.delivery", "There is no such delivery here")
+
+
+def wrong_method(method: str, allowed: str) -> ManagementError:
+    """Say that the path does not take the method."""
+    return ManagementError(
+        405,
+        "method_not_allowed",
+        f"The method {method[:20]} is not taken here",
+        headers=(("Allow", allowed),),
+    )
+
+
+def too_many_endpoints(message: str) -> ManagementError:
+    """Say that the scope is full."""
+    return ManagementError(409, "conflict.endpoint.limit", message)
+
+
+def wrong_media_type() -> ManagementError:
+    """Say that the body is of another kind than JSON."""
+    return ManagementError(415, "unsupported_media_type", "Send application/json or application/vnd.api+json")
+
+
+def too_large(most: int) -> ManagementError:
+    """Say that the body is too long."""
+    return ManagementError(413, "content_too_large", f"The request body is larger than {most} bytes")
+
+
+def too_many_requests(seconds: int) -> ManagementError:
+    """Say that the endpoint had its tests and retries of this minute.
+
+    :param seconds: after which there is room again.
+    """
+    return ManagementError(
+        429,
+        "too_many_requests",
+        "The endpoint had too many tests and retries within a minute",
+        headers=(("Retry-After", str(seconds)),),
+    )
+
+
+def internal() -> ManagementError:
+    """Say that something failed inside; the log says what."""
+    return ManagementError(500, "internal_server_error", "Internal server error")
+
+
+def not_now() -> ManagementError:
+    """Say that the database is away, or lacks the schema."""
+    return ManagementError(
+        503, "service_unavailable", "Webhooks do not work now", headers=(("Retry-After", "5"),)
+    )

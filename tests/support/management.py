@@ -1,0 +1,222 @@
+"""The management API on a loopback port, over a database of the tests' own, and its client."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from dataapi.database.pool import Pool
+from dataapi.web.app import make_site
+from dataapi.webhooks.addresses import networks
+from dataapi.webhooks.loading import installed_catalogue
+from dataapi.webhooks.management.api import ManagementApi
+from dataapi.webhooks.management.receivers import Receivers
+from dataapi.webhooks.model import Permission
+from dataapi.webhooks.resolver import Vetting
+from dataapi.webhooks.tokens import new_token
+from support.service import run
+from support.webhooks import ACME, REF, SECRET, migrated
+from treq.client import HTTPClient
+from twisted.internet.defer import Deferred
+from twisted.web.client import Agent, HTTPConnectionPool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from dataapi.webhooks.addresses import Address
+    from dataapi.webhooks.store import Store
+    from support.postgres import Database
+
+OTHER = "globex"
+OTHER_REF = "tsrqponmlkjihgfedcba"
+CLOSED = "initech"
+"""An organization that is not on the allowlist, with a project."""
+CLOSED_REF = "closedclosedclosedcl"
+ORGANIZATION = f"/v2/organizations/{ACME.organization}/webhooks"
+PROJECT = f"/v2/projects/{REF}/webhooks"
+SCOPES = (ORGANIZATION, PROJECT)
+ALL = tuple(Permission)
+
+ADDRESSES = {
+    "receiver.example": ("93.184.216.34", "2606:2800:220:1::1"),
+    "inside.example": ("10.0.0.7",),
+    "mixed.example": ("93.184.216.34", "169.254.169.254"),
+    "nowhere.example": (),
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back to a request."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def body(self) -> Any:
+        """The body, parsed."""
+        return json.loads(self.content)
+
+    @property
+    def data(self) -> Any:
+        """The ``data`` of a success."""
+        assert self.status < 300, self.content
+        return self.body["data"]
+
+    @property
+    def refusal(self) -> tuple[int, str]:
+        """Status and code of an error, after a look at its form (reference/webhooks.md 1, errors)."""
+        error = self.body["error"]
+        assert set(self.body) == {"error"}
+        assert {"code", "message", "id"} <= set(error) <= {"code", "message", "id", "issues"}
+        assert error["id"] == self.headers["x-request-id"]
+        return self.status, error["code"]
+
+    @property
+    def pointers(self) -> list[str]:
+        """Where in the request the issues are: JSON pointers, or the names of parameters."""
+        metas = [issue["meta"] for issue in self.body["error"]["issues"]]
+        return [meta.get("pointer", meta.get("parameter")) for meta in metas]
+
+
+class Names:
+    """Knows the addresses of a few names; ``slow.example`` is never answered."""
+
+    async def addresses(self, name: str) -> Sequence[Address]:
+        """Return the addresses of a name."""
+        if name == "slow.example":
+            await Deferred()
+        if name not in ADDRESSES:
+            raise OSError(name)
+        return [ip_address(text) for text in ADDRESSES[name]]
+
+
+class Management:
+    """The API, served; use it through ``managing``.
+
+    :ivar store: what it works on.
+    :ivar token: one of acme's that may do everything.
+    :ivar reason: set to make the API say that webhooks do not work.
+    """
+
+    def __init__(self, reactor: Any, database: Database) -> None:
+        self._reactor = reactor
+        self.database = database
+        self.pool = Pool(reactor, database.uri, size=1)
+        self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
+        self.catalogue = installed_catalogue()
+        self.reason: str | None = None
+        self.store: Store
+        self.token = ""
+
+    async def start(self, *, require_https: bool = False) -> None:
+        """Migrate, fill the directory, listen."""
+        await self.pool.start()
+        self.store = await migrated(self.database, self.pool)
+        directory = self.store.directory
+        await directory.create_organization(OTHER, early_access=True)
+        await directory.create_project(OTHER_REF, OTHER)
+        await directory.create_organization(CLOSED)
+        await directory.create_project(CLOSED_REF, CLOSED)
+        self.token = await self.new_token()
+        vetting = Vetting(Names(), networks(["127.0.0.0/8"]))
+        receivers = Receivers(self._reactor, vetting, require_https=require_https)
+        api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)
+        self._site = make_site([], self._reactor, lambda _served: None, webhooks=api)
+        self._port = self._reactor.listenTCP(0, self._site, interface="127.0.0.1")
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self._port.stopListening()
+        await self._site.drain(5.0)
+        await self.pool.stop()
+
+    @property
+    def url(self) -> str:
+        """Where it listens, without a path."""
+        return f"http://127.0.0.1:{self._port.getHost().port}"
+
+    async def new_token(
+        self, organization: str = ACME.organization, permissions: Sequence[Permission] = ALL, **named: Any
+    ) -> str:
+        """Make a token."""
+        secret = new_token()
+        await self.store.directory.create_token(secret, organization, permissions, named.get("expires_at"))
+        return secret
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        body: Any = None,
+        *,
+        token: str | None = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request and wait for the answer.
+
+        :param body: bytes as they are, anything else as JSON.
+        :param token: instead of acme's own; None for none.
+        """
+        sent = dict(headers or {})
+        if token is not None:
+            sent.setdefault("authorization", f"Bearer {token or self.token}")
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            sent.setdefault("content-type", "application/json")
+        response = await self._client.request(method, f"{self.url}{target}", data=body, headers=sent)
+        content = await response.content()
+        received = {
+            name.decode().lower(): values[0].decode() for name, values in response.headers.getAllRawHeaders()
+        }
+        return Answer(response.code, received, content)
+
+    async def create(self, scope: str = ORGANIZATION, **attributes: Any) -> Any:
+        """Create an endpoint and return its record."""
+        return (await self.send("POST", f"{scope}/endpoints", endpoint(**attributes))).data
+
+
+def endpoint(**attributes: Any) -> dict[str, Any]:
+    """Return a document that creates an endpoint which takes everything, unless it is said otherwise.
+
+    An attribute that is None is left out.
+    """
+    given = {
+        "url": "https://receiver.example/hooks",
+        "event_types": [{"type": "*"}],
+        "signing_secret": SECRET,
+        **attributes,
+    }
+    return {"data": {"type": "endpoint", "attributes": {k: v for k, v in given.items() if v is not None}}}
+
+
+def document(kind: str, **attributes: Any) -> dict[str, Any]:
+    """Return a document with attributes as they are."""
+    return {"data": {"type": kind, "attributes": attributes}}
+
+
+def event(key: str, **attributes: Any) -> dict[str, Any]:
+    """Return a document that publishes an event of acme's project, unless it is said otherwise."""
+    given = {
+        "type": "v1.project.paused",
+        "organization_slug": ACME.organization,
+        "project_ref": REF,
+        "payload": {"reason": "inactivity"},
+        **attributes,
+    }
+    return {**document("event", **given), "meta": {"idempotency_key": key}}
+
+
+@contextmanager
+def managing(reactor: Any, database: Database, **named: Any) -> Iterator[Management]:
+    """Serve the management API of a database."""
+    service = Management(reactor, database)
+    run(service.start(**named))
+    try:
+        yield service
+    finally:
+        run(service.stop())
