@@ -189,7 +189,7 @@ async def test_sql_may_choose_the_whole_error(api: Service) -> None:
     answer = await api.rest("GET", "rpc/expired")
     assert (answer.status, answer.headers["x-own"]) == (419, "gone")
     assert answer.body == {"code": "419", "message": "Expired", "details": "Yesterday", "hint": "Begin again"}
-    assert answer.headers["proxy-status"] == "dataapi; error=419"
+    assert answer.headers["proxy-status"] == "PostgREST; error=419"
 
 
 async def test_a_malformed_choice_is_told(api: Service) -> None:

@@ -164,7 +164,7 @@ def test_scripts_may_read_the_headers_that_postgrest_exposes(name: str, key: str
 
 def test_an_error_names_its_code_in_proxy_status_and_may_have_a_list_of_details() -> None:
     answer = rest(Web(rest=refused))
-    assert answer.headers["proxy-status"] == "dataapi; error=PGRST200"
+    assert answer.headers["proxy-status"] == "PostgREST; error=PGRST200"
     assert answer.json() == {
         "code": "PGRST200",
         "message": "Could not find a relationship",
