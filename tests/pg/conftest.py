@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_twisted
 from dataapi.database.pool import Pool
+from dataapi.settings import TransactionEnd
 from support.service import Service, serving
 from twisted.internet import defer
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
     from support.postgres import Database, Server
 
-FEATURES = (Path(__file__).parent / "data" / "rest.sql").read_text("utf-8")
+_DATA = Path(__file__).parent / "data"
+
+FEATURES = (_DATA / "rest.sql").read_text("utf-8")
 """The schema with what the REST API is tested on."""
 
 
@@ -49,4 +52,17 @@ def features(server: Server, reactor: Any) -> Iterator[Service]:
     database = server.create_database(FEATURES)
     exposed = ("public", "other")
     with serving(reactor, database, db_schemas=exposed, db_aggregates_enabled=True) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def clients(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve what client libraries work with in the tests, from a database of this module's own.
+
+    Plans may be asked for, and a client may have its transaction rolled back.
+    """
+    database = server.create_database((_DATA / "rest_clients.sql").read_text("utf-8"))
+    exposed = ("public", "backstage")
+    end = TransactionEnd.COMMIT_ALLOW_OVERRIDE
+    with serving(reactor, database, db_schemas=exposed, db_plan_enabled=True, db_tx_end=end) as service:
         yield service
