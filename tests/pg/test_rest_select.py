@@ -149,6 +149,25 @@ async def test_what_cannot_be_shown_is_refused(
     assert (answer.status, answer.body) == (status, body)
 
 
+@pytest.mark.parametrize("name", ["titel", "yeer", "i", "tag", "mod", "nothing", "ratin", "Id", "dta", "sen"])
+async def test_unknown_columns_are_refused_with_postgresqls_own_words(features: Service, name: str) -> None:
+    """Message and hint are what PostgreSQL says of the same name."""
+    said = features.database.execute(
+        "create or replace function pg_temp.told(statement text, out message text, out hint text)"
+        " language plpgsql as $$ begin execute statement; exception when undefined_column then"
+        " get stacked diagnostics message = message_text, hint = pg_exception_hint; end $$;"
+        f"select message, nullif(hint, '') from pg_temp.told('select film.\"{name}\" from film')"
+    )
+    answer = await features.rest("GET", f"film?select={name}")
+    message, hint = said[0]
+    assert answer.body == {
+        "code": "42703",
+        "message": message.replace('"', ""),
+        "details": None,
+        "hint": hint,
+    }
+
+
 async def test_answers_say_their_own_address(features: Service) -> None:
     """``Content-Location`` has the parameters in the order of their names, without the key."""
     for target, location in [

@@ -123,6 +123,12 @@ def test_values_are_lifted_in_the_order_of_filters_logic_limits_and_offsets() ->
     assert values == Values(("1", "fr", "w", "2", "7", "5", "3"), 3)
 
 
+def test_names_without_any_value_are_no_parameters() -> None:
+    """They are as if absent; an empty value is one."""
+    assert parse("x&select&id=eq.1&") == parse("id=eq.1")
+    assert parse("select=")[0].select == ""
+
+
 def test_ranges_and_limits_are_taken_together() -> None:
     """What both allow is given."""
     _, values = parse("limit=3", "1-9")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dataapi.errors import ApiError
 from dataapi.query.algebra import ColumnOf, ComputedOf, Expression, JsonPathOf, Parameter
 from dataapi.rest.relations import Relation
+from dataapi.rest.spelling import hint_for
 from dataapi.rest.syntax import Path, Step
 from dataapi.rest.tables import ReadableTables
 from dataapi.rest.types import JSONB, TEXT
@@ -94,7 +95,12 @@ def _plain(tables: ReadableTables, relation: Relation, name: str) -> Typed:
     function = tables.computed(relation, name)
     if function is not None:
         return Typed(ComputedOf(function), function.returns)
-    raise ApiError(400, "42703", f"column {relation.name}.{name} does not exist")
+    raise ApiError(
+        400,
+        "42703",
+        f"column {relation.name}.{name} does not exist",
+        hint=hint_for(relation.name, name, relation.columns),
+    )
 
 
 def _parameter(step: Step) -> Parameter:

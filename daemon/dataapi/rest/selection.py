@@ -101,7 +101,10 @@ def parse(query: str, header_range: str | None = None) -> tuple[Selection, Value
 
 
 def _parse(query: str, header_range: str | None) -> tuple[Selection, Values]:
-    return parse_pairs(querystring.pairs(query), header_range)
+    parts = query.split("&")
+    # As in PostgREST, a name without any value is no parameter.
+    given = query if len(parts) == 1 and "=" in query else "&".join([part for part in parts if "=" in part])
+    return parse_pairs(querystring.pairs(given), header_range)
 
 
 _remembered = lru_cache(maxsize=1024)(_parse)
