@@ -262,7 +262,8 @@ async def test_spread_resources_give_their_members_to_the_parent(
             "details": "Only is null or not is null filters are allowed on embedded resources", "hint": None,
         }),
         ("film?select=id,actor(nope)", 400, {
-            "code": "42703", "message": "column actor.nope does not exist", "details": None, "hint": 'Perhaps you meant to reference the column "actor.name".',
+            "code": "42703", "message": "column actor.nope does not exist", "details": None,
+            "hint": 'Perhaps you meant to reference the column "actor.name".',
         }),
     ],
 )  # fmt: skip
