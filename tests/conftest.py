@@ -136,6 +136,12 @@ def npm_clients(pytestconfig: pytest.Config) -> Path:
     return _kept(pytestconfig, "npm-clients")
 
 
+@pytest.fixture
+def npm_supabase(pytestconfig: pytest.Config) -> Path:
+    """Return the directory of the npm packages that are clients of the REST API."""
+    return _kept(pytestconfig, "supabase-js")
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """Yield a PostgreSQL cluster for the whole session, with the API's roles."""

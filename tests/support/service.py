@@ -120,6 +120,7 @@ class Service:
             reactor,
             database.uri,
             size=1,
+            acquisition_timeout=self.project.db_pool_acquisition_timeout,
             prepared_statements=self.project.db_prepared_statements,
             search_path=tuple(dict.fromkeys((*self.project.db_schemas, *self.project.db_extra_search_path))),
             anonymous_role=self.project.db_anon_role,

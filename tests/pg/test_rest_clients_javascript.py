@@ -1,0 +1,55 @@
+"""The REST API as supabase-js sees it: the calls of its public documentation give what this promises.
+
+The calls and their promises are in ``rest_clients_*.mjs``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.memory_http import KEY
+from support.node import install, run_script
+from support.service import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.service import Service
+
+PACKAGES = ("@supabase/supabase-js@2.119.1",)
+SCRIPT = Path(__file__).parent / "rest_clients.mjs"
+
+pytestmark = pytest.mark.time_limit(180)  # the first run of a machine installs the packages
+
+
+@pytest.fixture
+def own(clients: Service, reactor: Any) -> Iterator[Service]:
+    """Serve the database with a pool of this test's own, as cancelling a statement costs a connection."""
+    exposed = clients.project.db_schemas
+    with serving(reactor, clients.database, db_schemas=exposed, db_pool_acquisition_timeout=1.0) as service:
+        yield service
+
+
+async def check(reactor: Any, service: Service, folder: Path, group: str) -> int:
+    """Make the calls of a group, see that each gives what is promised, and return how many they are."""
+    await install(reactor, folder, *PACKAGES)
+    told = json.loads(await run_script(reactor, SCRIPT, str(folder), service.url, KEY, group))
+    assert told["faults"] == {}, "\n\n".join(f"{name}: {fault}" for name, fault in told["faults"].items())
+    made: int = told["made"]
+    return made
+
+
+@pytest.mark.parametrize(("group", "calls"), [("reads", 50), ("filters", 55), ("writes", 44), ("calls", 37)])
+async def test_the_documentation_is_kept(
+    clients: Service, npm_supabase: Path, reactor: Any, group: str, calls: int
+) -> None:
+    """Every call of a group gives the response that is promised; what differs is shown by the call's name."""
+    assert await check(reactor, clients, npm_supabase, group) == calls
+
+
+async def test_a_time_limit_ends_the_statement(own: Service, npm_supabase: Path, reactor: Any) -> None:
+    """A client that gives up is told so, and PostgreSQL stops: the only connection answers again."""
+    assert await check(reactor, own, npm_supabase, "limits") == 1
