@@ -181,6 +181,7 @@ class Dispatcher:
                 await self._claim()
                 if self._looking and not self._wanted:
                     await self._look_ahead()
+                self._wanted = self._wanted or self._lanes.hungry()
         except CancelledError:
             raise
         except ApiError as error:
@@ -275,7 +276,7 @@ class Dispatcher:
                 ended.callback(None)
             return
         self._begin_all()
-        if more:
+        if more and self._pumping is None:
             self.wake()
 
     async def _attempt(self, held: Held) -> None:
@@ -296,6 +297,8 @@ class Dispatcher:
             self._log.warn(
                 "{lost} outcomes came after their leases, or their endpoints were deleted", lost=lost
             )
+            # A statement whose answer was lost may have planned attempts that no alarm is set for.
+            self.look()
         waits = [one.retry_in for one in finished if one.retry_in is not None]
         if waits and not self._stopping:
             self._alarm.within(min(waits))

@@ -75,10 +75,15 @@ class Lanes:
 
     def room(self) -> int:
         """Return how many attempts are to be claimed, all hosts together."""
-        if self.running >= self._most:
+        if not self._open:
             self._more = True
             return 0
-        return max(0, self._most + MOST_AHEAD - self.running - self.waiting)
+        return self._most + MOST_AHEAD - self.running - self.waiting
+
+    @property
+    def _open(self) -> bool:
+        """Whether anything is to be claimed."""
+        return self.running < self._most and self.running + self.waiting < self._most + MOST_AHEAD
 
     def limits(self) -> dict[UUID, int]:
         """Return how many attempts are to be claimed of the endpoints whose hosts are busy."""
@@ -157,6 +162,10 @@ class Lanes:
         self._take_turns(host, lane)
         return held
 
+    def hungry(self) -> bool:
+        """Tell whether it is time to claim more of what may be there."""
+        return self._open and (self._more or any(map(self._hungry, self._lanes.values())))
+
     def ended(self, work: DueWork) -> bool:
         """Note that an attempt ended; True when it is time to claim more."""
         host = host_of(work.url)
@@ -165,7 +174,10 @@ class Lanes:
         lane.ended += 1
         self.running -= 1
         self._take_turns(host, lane)
-        return self._more or (lane.more and len(lane.waiting) * 2 <= lane.rate * AHEAD)
+        return self._more or self._hungry(lane)
+
+    def _hungry(self, lane: _Lane) -> bool:
+        return lane.more and len(lane.waiting) * 2 <= lane.rate * AHEAD and self._room(lane) > 0
 
     def _take_turns(self, host: str, lane: _Lane) -> None:
         if lane.waiting and lane.running < self._per_host:

@@ -16,7 +16,7 @@ from dataapi.errors import DatabaseUnavailable
 from dataapi.webhooks.wakeup import Alarm
 from dataapi.webhooks.work import Finished
 
-FLUSH_AFTER = 0.005
+FLUSH_AFTER = 0.01
 """Seconds that an outcome waits for others."""
 
 MOST_AT_ONCE = 256
@@ -112,6 +112,9 @@ class Outcomes:
                     self._alarm.within(AGAIN_AFTER)
                     return
                 self.stuck = False
+                if 0 < len(self._kept) < MOST_AT_ONCE and not self._refused and self._idle is None:
+                    self._alarm.within(FLUSH_AFTER)
+                    return
         finally:
             self._writing = False
             if self._idle is not None and not self._kept and not self._refused:

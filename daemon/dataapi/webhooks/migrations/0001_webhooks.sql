@@ -153,7 +153,6 @@ create table webhooks.due (
     fence bigint not null default 0
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500,
         autovacuum_analyze_scale_factor = 0.05);
-create index due_order on webhooks.due (claimable_at);
 create index due_endpoint on webhooks.due (endpoint_id, claimable_at);
 create index due_listed on webhooks.due (endpoint_id, delivery_id);
 comment on column webhooks.due.delivery_id is 'The identifier of the record that the attempt will leave.';

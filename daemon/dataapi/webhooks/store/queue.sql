@@ -1,6 +1,8 @@
 -- name: claim
 -- Two walks over the endpoints that have due rows, from the one after $4 to the last and from the first to $4,
--- so that each endpoint has its turn however long another one's queue is.
+-- so that each endpoint has its turn however long another one's queue is.  The tables grow and shrink faster than
+-- their statistics: rows are always looked up by index.
+set local enable_seqscan = off;
 with recursive walk (endpoint_id, stop, found) as (
     select * from (values
         ($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid, false),
@@ -56,6 +58,7 @@ order by c.due_at;
 
 -- name: finish
 -- Only rows whose fence still matches are taken: their holder is the one who says how the attempt ended.
+set local enable_seqscan = off;
 with outcome as materialized (
     select * from json_to_recordset($1::json) as o (
         delivery_id uuid, fence bigint, retry_in float8, status text, response_code smallint,
@@ -72,7 +75,8 @@ with outcome as materialized (
         due_at = now() + o.retry_in * interval '1 second', claimable_at = now() + o.retry_in * interval '1 second',
         leased = false, fence = d.fence + 1
     from outcome o
-    where d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased and o.retry_in is not null
+    where d.delivery_id = any (array(select delivery_id from outcome where retry_in is not null))
+        and d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased
     returning o.delivery_id, d.event_id, d.endpoint_id, (d.attempt_number - 1)::smallint, d.trigger, d.due_at
 ), taken as (
     select * from ended union all select * from again
@@ -90,8 +94,8 @@ with outcome as materialized (
 ), kept as (
     -- A later attempt of an old event, after a long outage, must not outlive it.
     update webhooks.event v set kept_until = now() + ($2 + 1) * interval '1 day'
-    from again a
-    where v.id = a.event_id and v.id < webhooks.uuid_floor(now() - interval '12 hours')
+    where v.id = any (array(select event_id from again))
+        and v.id < webhooks.uuid_floor(now() - interval '12 hours')
 )
 select delivery_id::text from taken;
 
@@ -103,7 +107,20 @@ where d.delivery_id = held.delivery_id and d.fence = held.fence and d.leased
 returning d.delivery_id::text;
 
 -- name: next_due
-select extract(epoch from min(claimable_at) - now())::float8 from webhooks.due where endpoint_id <> all ($1::uuid[]);
+with recursive walk (endpoint_id) as (
+    select '00000000-0000-0000-0000-000000000000'::uuid
+    union all
+    select next.endpoint_id
+    from walk cross join lateral (
+        select d.endpoint_id from webhooks.due d where d.endpoint_id > walk.endpoint_id order by d.endpoint_id limit 1
+    ) next
+)
+select extract(epoch from min(first.claimable_at) - now())::float8
+from walk cross join lateral (
+    select d.claimable_at from webhooks.due d
+    where d.endpoint_id = walk.endpoint_id order by d.claimable_at limit 1
+) first
+where walk.endpoint_id <> all ($1::uuid[]);
 
 -- name: rendered
 -- Who renders second gets what the first one made, so that every attempt sends the same bytes.

@@ -1,0 +1,224 @@
+"""Deliveries a second, from event to first attempt, and what an idle dispatcher costs.
+
+Run as ``PYTHONPATH=daemon:tests python tests/bench/webhooks.py [EVENTS]``.  It starts a PostgreSQL of its own
+and a receiver in a process of its own, which answers 200 to everything.
+
+- floor: the same attempts without a queue: HMAC and HTTP POST with the daemon's own client, 16 at a time.
+- deliveries: as many events queued for one endpoint, delivered and recorded by one dispatcher.
+  Of both the median of some rounds, taken in turn, and this process's processor time for each.
+- latency: events published one at a time to an idle dispatcher, in milliseconds from the call that publishes
+  until the receiver has read the request.
+- idle: processor time of this process over some seconds without events.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataapi.database.listener import Listener
+from dataapi.database.pool import Pool
+from dataapi.webhooks.addresses import networks
+from dataapi.webhooks.attempt import Attempt, Sender
+from dataapi.webhooks.catalogue import Catalogue
+from dataapi.webhooks.dispatcher import Dispatcher, Rules
+from dataapi.webhooks.resolver import Vetting
+from dataapi.webhooks.store import Store
+from support.postgres import Server
+from support.webhooks import PAUSED, PROJECT, SECRET, add_endpoint, migrated, publish
+from twisted.internet import defer, task
+
+AT_ONCE = 16
+SINGLE = 200
+IDLE_SECONDS = 10.0
+ROUNDS = 5
+RULES = Rules(per_host=AT_ONCE)
+
+_RECEIVER = Path(__file__).with_name("receiver.py")
+
+
+class _NoNames:
+    """Knows no names: the receiver is an address."""
+
+    async def addresses(self, name: str) -> Any:
+        raise OSError(name)
+
+
+class Receiver:
+    """The receiver's process.
+
+    :ivar url: where it listens.
+    """
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(_RECEIVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.url = f"http://127.0.0.1:{self._line()}/hook"
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def seen(self) -> list[float]:
+        """Return when each request since the last call came, by the wall clock."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        times: list[float] = json.loads(self._line())
+        return times
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def make_sender(reactor: Any) -> Sender:
+    """Make the daemon's client, allowed to send to this machine."""
+    return Sender(reactor, Vetting(_NoNames(), networks(["127.0.0.0/8"])), time.time)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a round came to.
+
+    :ivar processor: this process's processor time for each, in microseconds.
+    """
+
+    per_second: float
+    processor: float
+
+
+class Round:
+    """Measures one round from its making to ``over``."""
+
+    def __init__(self) -> None:
+        self._began, self._used = time.perf_counter(), time.process_time()
+
+    def over(self, count: int) -> Rate:
+        """Return the rate of so many."""
+        seconds, used = time.perf_counter() - self._began, time.process_time() - self._used
+        return Rate(count / seconds, used / count * 1e6)
+
+
+async def floor(sender: Sender, receiver: Receiver, body: bytes, count: int) -> Rate:
+    """Make attempts without a queue."""
+    attempt = Attempt(receiver.url, SECRET, "0198c7a2-58f3-7d6e-9d0c-2b9f5f1f0a11", body)
+
+    async def several() -> None:
+        for _ in range(count // AT_ONCE):
+            outcome = await sender.send(attempt)
+            assert outcome.success, outcome
+
+    this = Round()
+    await defer.gatherResults([defer.Deferred.fromCoroutine(several()) for _ in range(AT_ONCE)])
+    return this.over(count // AT_ONCE * AT_ONCE)
+
+
+async def deliveries(reactor: Any, dispatcher: Dispatcher, store: Store, pool: Pool, count: int) -> Rate:
+    """Deliver a queue, from the first claim until the last outcome is recorded."""
+    await pool.fetch(
+        "select webhooks.raise_event($1, $2, $3, '{}', gen_random_uuid()::text, null) "
+        "from generate_series(1, $4)",
+        (PAUSED, PROJECT.organization, PROJECT.project, count),
+    )
+    await pool.fetch("analyze webhooks.due")
+    this = Round()
+    dispatcher.start()
+    while await store.queue.next_due() is not None:
+        await task.deferLater(reactor, 0.02)
+    return this.over(count)
+
+
+async def latencies(reactor: Any, store: Store, receiver: Receiver) -> list[float]:
+    """Return the milliseconds from publishing to the receiver of events one at a time, sorted."""
+    receiver.seen()
+    published = []
+    for _ in range(SINGLE):
+        published.append(time.time())
+        await publish(store, reason="inactivity")
+        await task.deferLater(reactor, 0.02)
+    await task.deferLater(reactor, 0.5)
+    seen = receiver.seen()
+    assert len(seen) == SINGLE, len(seen)
+    return sorted((came - sent) * 1000 for came, sent in zip(seen, published, strict=True))
+
+
+async def idle(reactor: Any) -> float:
+    """Return the share of a processor that this process takes without events."""
+    began = time.process_time()
+    await task.deferLater(reactor, IDLE_SECONDS)
+    return (time.process_time() - began) / IDLE_SECONDS
+
+
+async def measure(reactor: Any, server: Server, receiver: Receiver, count: int) -> None:
+    """Print the figures."""
+    database = server.create_database()
+    pool = Pool(reactor, database.uri, size=4)
+    await pool.start()
+    store = await migrated(database, pool)
+    endpoint = await add_endpoint(store, url=receiver.url)
+    sender = make_sender(reactor)
+    dispatchers = [Dispatcher(reactor, store.queue, sender, Catalogue().render, RULES) for _ in range(ROUNDS)]
+    dispatcher = dispatchers[-1]
+    listener = Listener(
+        reactor,
+        database.uri,
+        ["webhooks"],
+        on_notification=lambda _channel, _payload: dispatcher.wake(),
+        on_reconnect=dispatcher.look,
+    )
+    body = json.dumps({"id": str(endpoint.id), "type": PAUSED, "payload": {"reason": "inactivity"}}).encode()
+    try:
+        await floor(sender, receiver, body, 800)
+        floors, rates = [], []
+        for each in dispatchers:
+            floors.append(await floor(sender, receiver, body, count))
+            rates.append(await deliveries(reactor, each, store, pool, count))
+            if each is not dispatcher:
+                await each.drain(1.0)
+        await listener.start()
+        times = await latencies(reactor, store, receiver)
+        share = await idle(reactor)
+    finally:
+        await dispatcher.drain(1.0)
+        await listener.stop()
+        sender.close()
+        await pool.stop()
+    least, rate = _median(floors), _median(rates)
+    share_of_floor = rate.per_second / least.per_second
+    print(f"floor       {least.per_second:6.0f} /s, {least.processor:4.0f} us each")  # noqa: T201
+    print(f"deliveries  {rate.per_second:6.0f} /s, {rate.processor:4.0f} us each")  # noqa: T201
+    print(f"            {share_of_floor:.0%} of the floor, {count} queued")  # noqa: T201
+    p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
+    print(f"latency     p50 {p50:.1f} ms, p99 {p99:.1f} ms")  # noqa: T201
+    print(f"idle        {share:.2%} of a processor")  # noqa: T201
+
+
+def _median(rates: list[Rate]) -> Rate:
+    per_second = statistics.median(one.per_second for one in rates)
+    return Rate(per_second, statistics.median(one.processor for one in rates))
+
+
+async def main(reactor: Any, count: int) -> None:
+    """Start what is needed, measure, and end it."""
+    server, receiver = Server(), Receiver()
+    try:
+        server.create()
+        await measure(reactor, server, receiver, count)
+    finally:
+        receiver.end()
+        server.remove()
+
+
+if __name__ == "__main__":
+    task.react(
+        lambda reactor: defer.Deferred.fromCoroutine(main(reactor, int((sys.argv[1:] or ["5000"])[0])))
+    )
