@@ -39,6 +39,11 @@ const functions = [
   ],
   ["rpc of another schema", (db) => db.schema("backstage").rpc("whisper", { word: "SHH" }), gives("shh")],
   ["rpc that deletes", (db) => db.rpc("forget_countries").select("id"), gives(ids(1, 2, 3, 4))],
+  [
+    "rpc of one who is signed in",
+    (_, { signIn }) => signIn().rpc("whoami"),
+    gives("authenticated a user of authenticated"),
+  ],
   ["rpc as CSV", (db) => db.rpc("list_countries").lt("id", 2).csv(), gives("id,name,note\n1,Norway,")],
   [
     "rpc that deletes more than is allowed",
@@ -105,6 +110,11 @@ const errors = [
     refused(401, "42501", "permission denied for table vault"),
   ],
   [
+    "forbidden table for one who is signed in",
+    (_, { signIn }) => signIn().from("vault").select(),
+    refused(403, "42501", "permission denied for table vault"),
+  ],
+  [
     "unknown schema",
     (db) => db.schema("attic").from("prop").select(),
     refused(
@@ -156,7 +166,7 @@ const errors = [
   ],
   [
     "unknown key",
-    async (_, connect) => {
+    async (_, { connect }) => {
       const { error, status, statusText } = await connect({ key: "sb_publishable_of_nobody" }).from("country").select();
       return [status, statusText, error.message];
     },
@@ -164,7 +174,7 @@ const errors = [
   ],
   [
     "token that is none",
-    async (_, connect) => {
+    async (_, { connect }) => {
       const client = connect({ accessToken: async () => "a.b.c" });
       const { error, status } = await client.from("country").select();
       return [status, error.code];

@@ -95,6 +95,11 @@ const selecting = [
     ]),
   ],
   [
+    "count of related rows that a filter leaves",
+    (db) => db.from("section").select("name, found:instrument!inner(count)").eq("found.name", "oboe"),
+    gives([{ name: "woodwinds", found: [{ count: 1 }] }]),
+  ],
+  [
     "exact count",
     (db) => db.from("country").select("id", { count: "exact" }),
     gives(ids(1, 2, 3, 4), { count: 4 }),
@@ -135,7 +140,7 @@ const selecting = [
   ["another schema", (db) => db.schema("backstage").from("prop").select("name"), gives(names("Rope", "Mask"))],
   [
     "another schema for the whole client",
-    (_, connect) => connect({ db: { schema: "backstage" } }).from("prop").select("name"),
+    (_, { connect }) => connect({ db: { schema: "backstage" } }).from("prop").select("name"),
     gives(names("Rope", "Mask")),
   ],
   [
@@ -156,6 +161,11 @@ const modifying = [
     "order by two columns",
     (db) => db.from("instrument").select("name").order("section_id").order("name", { ascending: false }),
     gives(names("violin", "harp", "oboe", "flute")),
+  ],
+  [
+    "order by a JSON member",
+    (db) => db.from("player").select("name").order("address->>city", { nullsFirst: false }),
+    gives(names("Noel", "Ida", "Uma")),
   ],
   [
     "order of related rows",

@@ -105,6 +105,15 @@ const inserting = [
   ],
   ["insert of nothing", (db) => then(db, db.from("country").insert([])), leaves(inserted(null), "3 Nepal", "4 null")],
   [
+    "insert of two rows where one is asked for",
+    (db) => then(db, db.from("country").insert([peru, mali]).select().single()),
+    leaves(
+      refused(406, "PGRST116", "Cannot coerce the result to a single JSON object", "The result contains 2 rows"),
+      "3 Nepal",
+      "4 null",
+    ),
+  ],
+  [
     "insert of an unknown column",
     (db) => db.from("country").insert({ id: 9, nme: "x" }),
     refused(400, "PGRST204", "Could not find the 'nme' column of 'country' in the schema cache"),
@@ -152,6 +161,21 @@ const upserting = [
     "upsert on a unique column",
     (db) => db.from("player").upsert({ id: 1, handle: "ida", name: "I." }, { onConflict: "handle" }).select("id, name"),
     gives([{ id: 1, name: "I." }]),
+  ],
+  [
+    "upsert on two columns",
+    (db) =>
+      db
+        .from("player_ensemble")
+        .upsert(
+          [
+            { player_id: 1, ensemble_id: 1 },
+            { player_id: 3, ensemble_id: 1 },
+          ],
+          { onConflict: "player_id, ensemble_id", ignoreDuplicates: true },
+        )
+        .select(),
+    inserted([{ player_id: 3, ensemble_id: 1 }]),
   ],
   [
     "upsert on another column than the one that conflicts",

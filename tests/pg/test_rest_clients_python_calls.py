@@ -87,7 +87,7 @@ ERRORS = [
         lambda db: db.table("country").select("*").filter("id", "equals", "1"),
         error=error(
             "PGRST100",
-            '"failed to parse filter (equals.1)" (line 1, column 3)',
+            '"failed to parse filter (equals.1)" (line 1, column 7)',
             'unexpected "u" expecting operator (eq, gt, ...)',
         ),
     ),
@@ -158,9 +158,12 @@ async def test_a_refusal_for_now_is_tried_again(clients: Service, reactor: Any, 
 
 
 async def test_a_signed_in_user_is_known(clients: Service, reactor: Any) -> None:
-    """``auth`` sends the user's token beside the project's key."""
+    """``auth`` sends the user's token beside the project's key, and so does a header of the options."""
     signed = token("authenticated")
     response = await make(reactor, clients, "postgrest", lambda db: db.auth(signed).rpc("whoami", {}))
+    assert response.data == "authenticated a user of authenticated"
+    header = {"Authorization": f"Bearer {signed}"}
+    response = await make(reactor, clients, "supabase", lambda db: db.rpc("whoami"), **header)
     assert response.data == "authenticated a user of authenticated"
 
 
