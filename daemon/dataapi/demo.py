@@ -93,7 +93,7 @@ def _keys(directory: Path | None) -> Keys:
 
 
 def demo_project(uri: str, keys: Keys) -> Project:
-    """Return the demo's only project, with every GraphQL feature on."""
+    """Return the demo's only project, with everything on that is off by default."""
     return Project(
         ref=REF,
         organization="demo",
@@ -101,6 +101,8 @@ def demo_project(uri: str, keys: Keys) -> Project:
         jwt_secret=keys.jwt_secret,
         publishable_keys=(keys.publishable,),
         secret_keys=(keys.secret,),
+        db_aggregates_enabled=True,
+        db_plan_enabled=True,
         graphql_features=frozenset(FEATURES),
     )
 
