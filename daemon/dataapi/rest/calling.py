@@ -16,6 +16,7 @@ from dataapi.query.refused import Refusal, refusing
 from dataapi.query.results import Value
 from dataapi.query.sql import Compiled
 from dataapi.rest import refusals
+from dataapi.rest.aliases import warned
 from dataapi.rest.arguments import (
     LONGEST_REMEMBERED,
     CallValues,
@@ -91,7 +92,8 @@ def plan(context: Context) -> Planned | Streamed | Reply:
     if method == "OPTIONS":
         return _allowed(context)
     call = _understood(context)
-    return _streamed(call) if call.media.kind is Kind.LINES and not call.media.explain else _planned(call)
+    lines = call.media.kind is Kind.LINES and not call.media.explain
+    return warned(_streamed(call) if lines else _planned(call), call.selection)
 
 
 def _allowed(context: Context) -> Reply:

@@ -11,6 +11,7 @@ from dataapi.errors import ApiError
 from dataapi.query.algebra import Parameter
 from dataapi.query.answers import Answered, Form, Total, compile_answer, compile_lines, csv_header
 from dataapi.query.sql import Compiled, compile_matching
+from dataapi.rest.aliases import warned
 from dataapi.rest.context import Context, Planned, Streamed, bind
 from dataapi.rest.fields import Constant
 from dataapi.rest.handlers import as_bytes, negotiated
@@ -52,11 +53,11 @@ def plan(context: Context) -> Planned | Streamed | Reply:
     media = negotiated(context, table, whole=whole, lines=True)
     count = context.preferences.count
     if not head and media.explain is None and _streams(context, selection, media):
-        return _streamed(context, table, selection, media, values)
+        return warned(_streamed(context, table, selection, media, values), selection)
     shape = Shape(context.schema, context.target, selection, media, count, head)
     compiled = context.role.plan(shape, selection.size, lambda: _compile(context, table, shape))
     statements = [bind(each, values) for each in compiled]
-    return Planned(
+    planned = Planned(
         (statements[0],),
         True,
         lambda row: _finish(context, media, values.offset, row),
@@ -64,6 +65,7 @@ def plan(context: Context) -> Planned | Streamed | Reply:
         estimated_beyond=context.project.db_max_rows,
         media=media,
     )
+    return warned(planned, selection)
 
 
 def _compile(context: Context, table: Table, shape: Shape) -> tuple[Compiled, ...]:

@@ -18,6 +18,7 @@ from dataapi.errors import ApiError
 from dataapi.query.answers import Answered
 from dataapi.query.written import UPDATED, Missing, OnConflict
 from dataapi.rest import payload, preferences, refusals
+from dataapi.rest.aliases import warned
 from dataapi.rest.columns import known_columns
 from dataapi.rest.context import Context, Planned, bind
 from dataapi.rest.grammar import parse_names
@@ -89,7 +90,7 @@ def plan(context: Context) -> Planned:
     selection, values = parse(context.request.query)
     media = negotiated(context, table, whole=selection.select in (None, "*"))
     parameters = _parameters(context.request.query)
-    return planning(_Asked(context, table, selection, values, media, *parameters))
+    return warned(planning(_Asked(context, table, selection, values, media, *parameters)), selection)
 
 
 @lru_cache(maxsize=256)
