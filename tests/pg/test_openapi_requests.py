@@ -136,7 +136,7 @@ async def test_what_cannot_be_answered_is_refused(
 async def test_the_root_can_be_asked_for_its_methods(served: Database) -> None:
     """``OPTIONS`` names them."""
     reply = await ask(handler_for(served), method="OPTIONS")
-    assert (reply.status, header(reply, "Allow"), reply.body) == (200, "OPTIONS, GET, HEAD", b"")
+    assert (reply.status, header(reply, "Allow"), reply.body) == (200, "OPTIONS,GET,HEAD", b"")
 
 
 async def test_head_has_the_headers_of_get(served: Database) -> None:

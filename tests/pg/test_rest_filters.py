@@ -201,7 +201,7 @@ REFUSALS: list[tuple[str, int, dict[str, Any]]] = [
         "details": 'unexpected "0" expecting "not" or operator (eq, gt, ...)',
     }),
     ("id=eqq.5", 400, {
-        "code": "PGRST100", "message": '"failed to parse filter (eqq.5)" (line 1, column 3)', "hint": None,
+        "code": "PGRST100", "message": '"failed to parse filter (eqq.5)" (line 1, column 4)', "hint": None,
         "details": 'unexpected "q" expecting operator (eq, gt, ...)',
     }),
     ("id=in.3,4", 400, {

@@ -31,6 +31,7 @@ _PLAIN = {word: Operation(word) for word in QUANTIFIABLE | SEARCHES | SIMPLE}
 _NEGATED = {word: Operation(word, True) for word in QUANTIFIABLE | SEARCHES | SIMPLE}
 _IS = {word: Operation("is", word=word) for word in WORDS}
 _IN, _NOT_IN = Operation("in"), Operation("in", True)
+_LETTERS = re.compile(r"[a-z]+", re.IGNORECASE)
 _BARE_LIST = re.compile(r'\(([^"()]*)\)')
 _ELEMENT = re.compile(r"[^,)]*")
 _PLAIN_LEAF = re.compile(r'([A-Za-z_]\w*)\.(not\.)?([a-z]+)\.([^,)"{]*)(?=[,)])', re.ASCII)
@@ -140,10 +141,12 @@ def _operator(reader: Reader) -> tuple[str, str | None]:
             reader.need(")")
         reader.need(".", _DELIMITER)
     except Mismatch:
-        # Whatever is wrong within an operator, an operator was expected.
+        # Whatever is wrong within an operator, an operator was expected; a longer word is wrong as a whole.
         farthest = reader.farthest
+        longer = _LETTERS.match(reader.text, found.end())
         reader.record = record
-        raise reader.fail(_OPERATOR_EXPECTED, farthest) from None
+        reader.missed(_OPERATOR_EXPECTED, longer.end() if longer else farthest, farthest)
+        raise
     return word, modifier
 
 

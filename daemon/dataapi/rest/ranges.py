@@ -43,16 +43,17 @@ class Window:
 def count_of(text: str, parameter: str) -> int | None:
     """Return the value of a ``limit`` or ``offset`` parameter; one beyond any table is as good as any.
 
-    What is no whole number is as if absent, as PostgREST has it.
+    What is no whole number, and an offset before the first row, is as if absent, as PostgREST has it.
 
-    :raises ApiError: PGRST103 (416), the number is negative.
+    :raises ApiError: PGRST103 (416), the limit is negative.
     """
     digits = text.strip()
     if not _NUMBER.fullmatch(digits):
         return None
     if digits.startswith("-"):
-        word = "Offset" if parameter.endswith("offset") else "Limit"
-        raise unsatisfiable(f"{word} should be greater than or equal to zero.")
+        if parameter.endswith("offset"):
+            return None
+        raise unsatisfiable("Limit should be greater than or equal to zero.")
     return MOST if len(digits) > 18 else int(digits)
 
 
@@ -89,10 +90,11 @@ def status_of(offset: int, rows: int, total: int | None) -> int:
     if total is None:
         return 200
     if offset > total:
-        raise unsatisfiable(f"An offset of {offset} was requested, but there are only {total} rows.")
+        details = f"An offset of {offset} was requested, but there are only {total} rows."
+        raise unsatisfiable(details, ("Content-Range", content_range(offset, 0, total)))
     return 206 if rows < total else 200
 
 
-def unsatisfiable(details: str) -> ApiError:
+def unsatisfiable(details: str, *headers: tuple[str, str]) -> ApiError:
     """Return the error of a range that no result can have."""
-    return ApiError(416, "PGRST103", "Requested range not satisfiable", details=details)
+    return ApiError(416, "PGRST103", "Requested range not satisfiable", details=details, headers=headers)

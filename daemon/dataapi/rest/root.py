@@ -18,7 +18,7 @@ PLAIN = "application/openapi+json"
 REGISTERED = "application/vnd.oai.openapi+json"
 
 _ANY = frozenset({"*/*", "application/*", "application/json"})
-_ALLOW = ("Allow", "OPTIONS, GET, HEAD")
+_ALLOW = ("Allow", "OPTIONS,GET,HEAD")
 _CHARSET = "; charset=utf-8"
 
 
