@@ -162,7 +162,7 @@ class Management:
         :param body: bytes as they are, anything else as JSON.
         :param token: instead of acme's own; None for none.
         """
-        sent = dict(headers or {})
+        sent: Any = dict(headers or {})
         if token is not None:
             sent.setdefault("authorization", f"Bearer {token or self.token}")
         if body is not None and not isinstance(body, bytes):
@@ -178,6 +178,13 @@ class Management:
     async def create(self, scope: str = ORGANIZATION, **attributes: Any) -> Any:
         """Create an endpoint and return its record."""
         return (await self.send("POST", f"{scope}/endpoints", endpoint(**attributes))).data
+
+    async def delivery(self, scope: str = ORGANIZATION, **attributes: Any) -> str:
+        """Create an endpoint, send it a test event, and return the pending delivery's identifier."""
+        made = await self.create(scope, **attributes)
+        sent = await self.send("POST", f"{scope}/endpoints/{made['id']}/test")
+        found: str = sent.data["attributes"]["delivery_id"]
+        return found
 
 
 def endpoint(**attributes: Any) -> dict[str, Any]:

@@ -115,7 +115,7 @@ OPERATIONS = (
     Operation(
         "recoverEndpoint", "POST", f"{_ENDPOINT}/recover",
         "Deliver once more all that finally failed in a range of time", _WRITE, 202, schemas.one("recovery"),
-        body=schemas.recovery, errors=(_ABSENT,),
+        body=schemas.new_recovery, errors=(_ABSENT,),
     ),
     Operation(
         "listEventTypes", "GET", "/event-types", "List the event types, with JSON Schemas and examples",

@@ -25,7 +25,8 @@ IDENTIFIER = {"type": "string", "format": "uuid"}
 
 _HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 _HEADER_VALUE = r"^([!-~]([ \t!-~]*[!-~])?)?$"
-_NO_SECRET = r"^[\u0001-\u007f]*$"
+_SECRET = r"^[\u0001-\u007f]*$"
+_STORABLE = r"^[^\u0000]*$"
 
 
 def _object(members: Mapping[str, Any], *optional: str, **further: Any) -> Schema:
@@ -68,7 +69,7 @@ def _writable(catalogue: Catalogue) -> Schema:
             "type": "string",
             "minLength": signature.SHORTEST,
             "maxLength": signature.LONGEST,
-            "pattern": _NO_SECRET,
+            "pattern": _SECRET,
             "writeOnly": True,
         },
         "custom_headers": {
@@ -81,7 +82,7 @@ def _writable(catalogue: Catalogue) -> Schema:
                 "maxLength": headers.LONGEST_VALUE,
             },
         },
-        "description": {"type": ["string", "null"], "maxLength": LONGEST_DESCRIPTION},
+        "description": {"type": ["string", "null"], "maxLength": LONGEST_DESCRIPTION, "pattern": _STORABLE},
         "enabled": {"type": "boolean"},
     }
 
@@ -106,7 +107,7 @@ def test_event(catalogue: Catalogue) -> Schema:
     return _object({"data": _resource("event", _object({"type": known}, "type"))}, "data")
 
 
-def recovery(_catalogue: Catalogue) -> Schema:
+def new_recovery(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that asks for a recovery."""
     return _object({"data": _resource("recovery", _object({"since": MOMENT, "until": MOMENT}, "until"))})
 
@@ -125,7 +126,7 @@ def new_event(catalogue: Catalogue) -> Schema:
         "payload",
         "timestamp",
     )
-    key = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY}
+    key = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": _STORABLE}
     return _object({"data": _resource("event", attributes), "meta": _object({"idempotency_key": key})})
 
 

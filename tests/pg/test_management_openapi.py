@@ -1,0 +1,125 @@
+"""The management API's own description, and schemathesis' opinion of how the service keeps to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.web.app import make_app
+from dataapi.webhooks.catalogue import Catalogue
+from dataapi.webhooks.loading import installed_catalogue
+from dataapi.webhooks.management.openapi import description
+from dataapi.webhooks.management.operations import OPERATIONS, by_path
+from openapi_spec_validator import validate
+from support.management import SCOPES, Management, managing
+from support.webhooks import ACME, REF
+from twisted.internet.utils import getProcessOutputAndValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dataapi.web.messages import Reply, Request
+    from support.postgres import Database
+
+SUPPORT = Path(__file__).parents[1]
+SECONDS = 40
+CONFIGURATION = """
+[parameters]
+"path.organization_slug" = "{slug}"
+"path.project_ref" = "{ref}"
+
+[[operations]]
+include-path-regex = "/organizations/.*/deliveries/"
+parameters = {{ "path.delivery_id" = "{of_organization}" }}
+
+[[operations]]
+include-path-regex = "/projects/.*/deliveries/"
+parameters = {{ "path.delivery_id" = "{of_project}" }}
+"""
+
+
+@pytest.fixture
+def api(database: Database, reactor: Any) -> Iterator[Management]:
+    """Serve the management API."""
+    with managing(reactor, database) as service:
+        yield service
+
+
+def routes() -> set[str]:
+    """Return the rules of the management API that the application routes by."""
+
+    class Never:
+        async def answer(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
+            raise AssertionError
+
+    rules = {rule.rule for rule in make_app(Never()).url_map.iter_rules()}
+    return {rule for rule in rules if rule.startswith(("/v1/", "/v2/"))}
+
+
+def test_the_description_has_exactly_the_operations_that_are_routed() -> None:
+    """Routes, table and description name the same paths, methods and permissions (operation 15)."""
+    described = description(installed_catalogue(), "1.0")
+    paths = described["paths"]
+    assert {re.sub(r"{(\w+)}", r"<\1>", path) for path in paths} == routes()
+    found = {(path, method.upper()) for path, methods in paths.items() for method in methods}
+    assert found == {(path, one.method) for one in OPERATIONS for path in one.paths}
+    for path, methods in by_path().items():
+        for name, one in methods.items():
+            shown = paths[path][name.lower()]
+            assert str(one.status) in shown["responses"]
+            assert (shown.get("security") == []) == (one.permission is None)
+            if one.permission is not None:
+                assert one.permission in shown["description"]
+
+
+def test_every_operation_of_the_reference_is_there() -> None:
+    """The reference's fifteen operations, those of a scope at both scopes (reference/webhooks.md 1)."""
+    assert len(OPERATIONS) == 15
+    assert [len(one.paths) for one in OPERATIONS] == [2] * 13 + [1] * 2
+    names = [shown["operationId"] for shown in _operations()]
+    assert len(set(names)) == len(names) == 28
+
+
+def _operations() -> list[Any]:
+    described = description(installed_catalogue(), "1.0")
+    return [shown for methods in described["paths"].values() for shown in methods.values()]
+
+
+@pytest.mark.parametrize("catalogue", [installed_catalogue(), Catalogue()], ids=["installed", "empty"])
+def test_the_description_is_valid(catalogue: Catalogue) -> None:
+    """It is OpenAPI 3.1, whatever types there are (operation 15)."""
+    validate(description(catalogue, "1.0"))
+
+
+async def test_everybody_may_read_the_description(api: Management) -> None:
+    """It needs no token and is what the function returns (operation 15)."""
+    answer = await api.send("GET", "/v2/openapi.json", token=None)
+    assert answer.headers["content-type"].startswith("application/json")
+    assert answer.body == description(api.catalogue, version("dataapi"))
+    assert answer.body["openapi"] == "3.1.0"
+
+
+@pytest.mark.time_limit(120)
+async def test_schemathesis_finds_nothing(api: Management, reactor: Any, tmp_path: Path) -> None:
+    """The service keeps to its description, whatever is sent (reference/webhooks.md 1, all operations)."""
+    configuration = tmp_path / "schemathesis.toml"
+    deliveries = [await api.delivery(scope) for scope in SCOPES]
+    configuration.write_text(
+        CONFIGURATION.format(
+            slug=ACME.organization, ref=REF, of_organization=deliveries[0], of_project=deliveries[1]
+        )
+    )
+    words = [
+        *("--config-file", str(configuration), "run", f"{api.url}/v2/openapi.json"),
+        *("--header", f"Authorization: Bearer {api.token}", "--checks", "all", "--continue-on-failure"),
+        *("--max-time", str(SECONDS), "--seed", "1", "--no-color"),
+    ]
+    environ = {**os.environ, "SCHEMATHESIS_HOOKS": "support.schemathesis_hooks", "PYTHONPATH": str(SUPPORT)}
+    program = str(Path(sys.executable).with_name("schemathesis"))
+    output, errors, code = await getProcessOutputAndValue(program, words, environ, str(tmp_path), reactor)
+    assert code == 0, (output + errors).decode()

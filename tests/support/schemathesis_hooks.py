@@ -1,0 +1,49 @@
+"""Makes what schemathesis sends mean something: it cannot know which names resolve or what payloads are.
+
+Only what the document allows is replaced, so that refusals of the rest are still asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import schemathesis
+from dataapi.webhooks.loading import installed_catalogue
+
+URL = "https://receiver.example/hooks"
+_ORGANIZATION, _PROJECT = "acme", "abcdefghijklmnopqrst"
+_TYPES = installed_catalogue().types
+
+
+@schemathesis.hook
+def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
+    """Replace what no schema can tell."""
+    data = case.body.get("data") if isinstance(case.body, dict) else None
+    attributes = data.get("attributes") if isinstance(data, dict) else None
+    if not isinstance(attributes, dict):
+        return
+    url = attributes.get("url")
+    if isinstance(url, str) and len(url) <= 2048:
+        attributes["url"] = URL
+    headers = attributes.get("custom_headers")
+    if isinstance(headers, dict) and len({name.lower() for name in headers}) < len(headers) <= 20:
+        attributes["custom_headers"] = {}
+    # A disabled endpoint takes no test and no retry, an enabled one no test of a type it is not told of.
+    if attributes.get("enabled") is False:
+        attributes["enabled"] = True
+    if case.path.endswith("/test") and str(attributes.get("type")) in _TYPES:
+        del attributes["type"]
+    if case.path.endswith("/events"):
+        _make_event(attributes)
+
+
+def _make_event(attributes: dict[str, Any]) -> None:
+    """Give an event of a known type the payload and the scope that its type wants."""
+    known = _TYPES.get(str(attributes.get("type")))
+    if known is None or not isinstance(attributes.get("payload", {}), dict):
+        return
+    attributes["payload"] = dict(known.example)
+    if isinstance(attributes.get("organization_slug"), str) and attributes["organization_slug"]:
+        attributes["organization_slug"] = _ORGANIZATION
+    if isinstance(attributes.get("project_ref"), str | None):
+        attributes["project_ref"] = known.example["project_ref"] and _PROJECT
