@@ -102,8 +102,9 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
         case NotTrue(inner):
             return f"({condition_sql(writer, inner, row)}) is not true"
         case Exists(rows):
+            apart = "" if writer.joinable() else " offset 0"  # which PostgreSQL does not rewrite
             source = source_sql(writer, rows, Row(writer.alias()), row)
-            return f"exists (select 1 from {source})"
+            return f"exists (select 1 from {source}{apart})"
         case After(order, values, inclusive_before):
             terms = [expression_sql(writer, term.expression, row) for term in order]
             after = after_sql(writer, order, terms, values)

@@ -9,6 +9,14 @@ from dataapi.database.quoting import quote_identifier
 from dataapi.query.algebra import Parameter
 
 
+MOST_SEMIJOINS = 8
+"""Conditions on whether rows exist that PostgreSQL may turn into joins, in one statement.
+
+It weighs every order of such joins, those within one another included: with thirty of them it is at it for
+longer than anybody waits.  Others it looks up for each row.
+"""
+
+
 def qualified(item: Table | Function | Type) -> str:
     """Return the quoted, schema-qualified name of a table, function or type."""
     return f"{quote_identifier(item.schema)}.{quote_identifier(item.name)}"
@@ -25,6 +33,7 @@ class Writer:
         self.types: list[str] = []
         self._slots: dict[Parameter, str] = {}
         self._aliases = 0
+        self._semijoins = 0
 
     def slot(self, parameter: Parameter) -> str:
         """Return the ``$n`` of a parameter.
@@ -45,6 +54,12 @@ class Writer:
         """
         self._aliases += 1
         return f'"t~{self._aliases}"'
+
+
+    def joinable(self) -> bool:
+        """Count a condition on whether rows exist; whether PostgreSQL may still turn it into a join."""
+        self._semijoins += 1
+        return self._semijoins <= MOST_SEMIJOINS
 
 
 class Row:
