@@ -223,9 +223,16 @@ async def test_a_missing_privilege_asks_anonymous_callers_to_sign_in(api: Servic
 
 
 async def test_a_role_that_may_not_be_assumed_is_refused(api: Service) -> None:
-    """A token may name any role; the login role must have been granted it."""
+    """A token may name any role; the login role must have been granted it, and it must exist."""
     answer = await api.rest("GET", "seen", headers=bearer(role="postgres"))
     assert (answer.status, answer.body["code"]) == (403, "42501")
+    missing = await api.rest("GET", "seen", headers=bearer(role="nobody's"))
+    assert (missing.status, missing.body) == (
+        401, {"code": "22023", "message": 'role "nobody\'s" does not exist', "details": None, "hint": None},
+    )  # fmt: skip
+    assert missing.headers["www-authenticate"] == "Bearer"
+    for role in ("none", "a\0b"):
+        assert (await api.rest("GET", "seen", headers=bearer(role=role))).status in (401, 403)
 
 
 # ---------------------------------------------------------------- streams

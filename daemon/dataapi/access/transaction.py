@@ -21,9 +21,14 @@ Settings = tuple[tuple[str, str], ...]
 
 _ISOLATION = "default_transaction_isolation"
 _EXPLAIN = "explain (format json) "
+_NOTHING = Bound(Statement("select 1", ()))
 
 RETRIES = 3
 """How often a transaction is run again that lost to a concurrent one."""
+
+
+class UnknownRole(ApiError):
+    """The catalog does not know the caller's role: the login role may not assume it, or there is none."""
 
 
 class Runner(Protocol):
@@ -43,6 +48,11 @@ class Transactions:
         if project.db_pre_request:
             name = ".".join(quote_identifier(part) for part in project.db_pre_request.split("."))
             self._before = (Bound(Statement(f"select {name}()", ())),)
+
+    async def assume(self, role: str) -> None:
+        """Assume a role and do nothing; raises ``ApiError`` as PostgreSQL refuses it."""
+        if "\0" not in role:
+            await self._runner.run(Message(role, (), (_NOTHING,)))
 
     async def run(
         self,
@@ -139,7 +149,7 @@ def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:
     """Return the catalog when it serves the caller's role.
 
     :raises DatabaseUnavailable: no catalog was loaded yet (PGRST002).
-    :raises ApiError: the login role may not assume the caller's role, or it does not exist (403, 42501).
+    :raises UnknownRole: the login role may not assume the caller's role, or it does not exist (403, 42501).
     """
     if catalog is None:
         raise DatabaseUnavailable(
@@ -149,5 +159,5 @@ def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:
             headers=(("Retry-After", "1"),),
         )
     if caller.role not in catalog.roles:
-        raise ApiError(403, "42501", f'permission denied to set role "{caller.role}"')
+        raise UnknownRole(403, "42501", f'permission denied to set role "{caller.role}"')
     return catalog

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
 from dataapi.access.long import LongRunner, LongTransactions
-from dataapi.access.transaction import catalog_for
+from dataapi.access.transaction import UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.errors import ApiError
 from dataapi.rest import batch, calling, preferences, reading, writing
@@ -43,7 +43,7 @@ class RestHandler:
 
     async def answer(self, request: Request, caller: Caller) -> Reply:
         """Answer a request; raises ``ApiError`` for whatever a client may read of a failure."""
-        catalog = catalog_for(self._catalog(), caller)
+        catalog = await self._serving(caller)
         if batch.is_batch(request):
             return await self._batch(request, caller, catalog)
         context = self._context(request, caller, catalog)
@@ -58,6 +58,14 @@ class RestHandler:
             case Streamed():
                 return await stream(self._transactions, context, planned)
         return planned
+
+    async def _serving(self, caller: Caller) -> Catalog:
+        """Return the catalog; what is wrong with a role that it does not know, PostgreSQL says itself."""
+        try:
+            return catalog_for(self._catalog(), caller)
+        except UnknownRole:
+            await self._transactions.assume(caller.role)
+            raise
 
     def _context(self, request: Request, caller: Caller, catalog: Catalog) -> Context:
         schema = schema_of(request, self._project.db_schemas)
@@ -76,7 +84,9 @@ class RestHandler:
             self._roles.clear()
         view = self._roles.get(name)
         if view is None:
-            view = self._roles[name] = RoleView(self._tables, name, self.figures)
+            anonymous = name == self._project.db_anon_role
+            view = RoleView(self._tables, name, self.figures, anonymous=anonymous)
+            self._roles[name] = view
         return view
 
     async def _batch(self, request: Request, caller: Caller, catalog: Catalog) -> Reply:
