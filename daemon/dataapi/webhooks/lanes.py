@@ -22,7 +22,8 @@ AHEAD = 0.1
 MOST_AHEAD = 256
 """Attempts that wait in one lane at most."""
 
-_SMOOTHING = 0.5
+_SLOW = 1.0
+"""Attempts per second below which an idle host's rate is not worth remembering."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +117,11 @@ class Lanes:
         if seconds <= 0:
             return
         self._reckoned = now
+        weight = seconds / (seconds + AHEAD)
         for host, lane in list(self._lanes.items()):
-            lane.rate += _SMOOTHING * (lane.ended / seconds - lane.rate)
+            lane.rate += weight * (lane.ended / seconds - lane.rate)
             lane.ended = 0
-            if not (lane.running or lane.waiting or lane.more or lane.rate * AHEAD >= 1):
+            if not (lane.running or lane.waiting or lane.more or lane.rate >= _SLOW):
                 del self._lanes[host]
 
     def add(self, held: Held) -> bool:

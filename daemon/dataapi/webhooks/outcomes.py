@@ -88,10 +88,10 @@ class Outcomes:
     async def settled(self) -> None:
         """Return when everything is recorded or given up."""
         if self._kept or self._refused or self._writing:
-            self._idle = Deferred()
+            self._idle = idle = Deferred[None]()
             if not self.stuck:
                 self._flush()
-            await self._idle
+            await idle
 
     def stop(self) -> None:
         """Record no more; return at once."""

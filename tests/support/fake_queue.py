@@ -1,0 +1,171 @@
+"""A queue and a client on paper, for the dispatcher's rules; the queue keeps the contract of the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from dataapi.errors import DatabaseUnavailable
+from dataapi.webhooks.attempt import Attempt
+from dataapi.webhooks.model import Trigger
+from dataapi.webhooks.work import Claim, Claimed, DueWork, Finished, Outcome
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+START = datetime(2026, 2, 3, tzinfo=UTC)
+OK = Outcome(True, START, 5, 200)
+REFUSED = Outcome(False, START, 5, 500)
+
+
+@dataclass
+class Row:
+    """An attempt that is to be made."""
+
+    work: DueWork
+    due: float
+    claimable: float
+    leased: bool = False
+
+
+@dataclass
+class FakeQueue:
+    """The queue of one database, in memory.
+
+    :ivar done: the outcomes that were taken, with their work.
+    :ivar away: whether the database is away.
+    :ivar claims: how often something was claimed.
+    """
+
+    clock: Clock
+    rows: dict[UUID, Row] = field(default_factory=dict)
+    disabled: set[UUID] = field(default_factory=set)
+    done: list[tuple[DueWork, Finished]] = field(default_factory=list)
+    bodies: dict[UUID, bytes] = field(default_factory=dict)
+    away: bool = False
+    claims: int = 0
+
+    def add(self, url: str = "https://a.example/", endpoint: UUID | None = None, **named: Any) -> UUID:
+        """Plan an attempt that is due now; return its event."""
+        event, now = uuid4(), self.clock.seconds()
+        values = {
+            "claim": Claim(uuid4(), 0), "event_id": event, "endpoint_id": endpoint or uuid4(),
+            "attempt_number": 1, "trigger": Trigger.AUTOMATIC, "due_at": START, "created_at": START,
+            "waited": 0.0, "url": url, "signing_secret": "secret 12", "custom_headers": {},
+            "event_type": "v1.project.paused", "event_timestamp": START, "body": b"{}", **named,
+        }  # fmt: skip
+        work = DueWork(**values)
+        self.rows[work.claim.delivery_id] = Row(work, now, now)
+        return event
+
+    def _check(self) -> None:
+        if self.away:
+            raise DatabaseUnavailable(503, "PGRST001", "Database client error. Retrying.")
+
+    async def claim(
+        self, most: int, lease: float, *, per_endpoint: int = 16, limits: Mapping[UUID, int] | None = None
+    ) -> Claimed:
+        """Take what is due."""
+        self._check()
+        self.claims += 1
+        now, counts, found = self.clock.seconds(), dict[UUID, int](), list[DueWork]()
+        settled = 0
+        for row in sorted(self.rows.values(), key=lambda row: row.claimable):
+            endpoint = row.work.endpoint_id
+            limit = (limits or {}).get(endpoint, per_endpoint)
+            taken = counts.get(endpoint, 0)
+            if row.claimable > now or taken >= limit or len(found) + settled >= most:
+                continue
+            counts[endpoint] = taken + 1
+            if endpoint in self.disabled:
+                settled += 1
+                del self.rows[row.work.claim.delivery_id]
+                continue
+            row.leased, row.claimable = True, now + lease
+            row.work = replace(
+                row.work,
+                claim=replace(row.work.claim, fence=row.work.claim.fence + 1),
+                body=self.bodies.get(row.work.event_id, row.work.body),
+            )
+            found.append(row.work)
+        return Claimed(tuple(found), settled)
+
+    def _held(self, claim: Claim) -> Row | None:
+        row = self.rows.get(claim.delivery_id)
+        return row if row is not None and row.leased and row.work.claim == claim else None
+
+    async def finish(self, finished: Sequence[Finished]) -> frozenset[UUID]:
+        """Record outcomes and plan what follows."""
+        self._check()
+        taken = set()
+        for one in finished:
+            row = self._held(one.claim)
+            if row is None:
+                continue
+            taken.add(one.claim.delivery_id)
+            self.done.append((row.work, one))
+            del self.rows[one.claim.delivery_id]
+            if one.retry_in is not None:
+                at = self.clock.seconds() + one.retry_in
+                again = replace(row.work, claim=Claim(uuid4(), 0), attempt_number=row.work.attempt_number + 1)
+                self.rows[again.claim.delivery_id] = Row(again, at, at)
+        return frozenset(taken)
+
+    async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
+        """Give claims back."""
+        self._check()
+        held = [row for row in map(self._held, claims) if row is not None]
+        for row in held:
+            row.leased, row.claimable = False, max(row.due, self.clock.seconds() + seconds)
+            row.work = replace(row.work, claim=replace(row.work.claim, fence=row.work.claim.fence + 1))
+        return len(held)
+
+    async def next_due(self, without: Iterable[UUID] = ()) -> float | None:
+        """Return the seconds until something can be claimed."""
+        self._check()
+        excluded = set(without)
+        times = [row.claimable for row in self.rows.values() if row.work.endpoint_id not in excluded]
+        return min(times) - self.clock.seconds() if times else None
+
+    async def rendered(self, event: UUID, payload: Mapping[str, Any]) -> bytes:
+        """Keep an older version's body."""
+        self._check()
+        return self.bodies.setdefault(event, str(dict(payload)).encode())
+
+
+class FakeSender:
+    """Notes attempts; ``answer`` ends them, at once when it returns an outcome.
+
+    :ivar sent: what was begun, with when.
+    :ivar open: attempts under way, oldest first.
+    """
+
+    def __init__(self, clock: Clock, answer: Any = lambda _attempt: None) -> None:
+        self._clock = clock
+        self.answer = answer
+        self.sent: list[tuple[float, Attempt]] = []
+        self.open: list[tuple[Attempt, Deferred[Outcome]]] = []
+
+    async def send(self, attempt: Attempt) -> Outcome:
+        """Begin an attempt."""
+        self.sent.append((self._clock.seconds(), attempt))
+        outcome = self.answer(attempt)
+        if outcome is not None:
+            found: Outcome = outcome
+            return found
+        waiting: Deferred[Outcome] = Deferred()
+        self.open.append((attempt, waiting))
+        return await waiting
+
+    def end(self, outcome: Outcome = OK, count: int = 1) -> None:
+        """End the oldest attempts."""
+        for _ in range(count):
+            _, waiting = self.open.pop(0)
+            waiting.callback(outcome)
+
+    @property
+    def times(self) -> list[float]:
+        """When attempts began."""
+        return [round(at, 6) for at, _ in self.sent]

@@ -1,0 +1,305 @@
+"""The delivery loop's rules, on a clock of the tests, with a queue and a client on paper."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from dataapi.webhooks.courier import INTERNAL
+from dataapi.webhooks.dispatcher import MARGIN, POLL, Dispatcher, Rules
+from dataapi.webhooks.model import Trigger
+from support.fake_queue import OK, REFUSED, FakeQueue, FakeSender
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+USUAL = Rules()
+
+
+class Machine:
+    """A dispatcher on paper."""
+
+    def __init__(self, rules: Rules = USUAL, answer: Any = lambda _attempt: None, render: Any = None) -> None:
+        self.clock = Clock()
+        self.clock.advance(1000)
+        self.queue = FakeQueue(self.clock)
+        self.sender = FakeSender(self.clock, answer)
+        self.dispatcher = self.another(rules, render)
+
+    def another(self, rules: Rules = USUAL, render: Any = None) -> Dispatcher:
+        """Make a further dispatcher on the same queue."""
+        return Dispatcher(
+            self.clock, self.queue, self.sender, render or (lambda *_: {}), rules, random=lambda: 0.5
+        )
+
+    def pass_time(self, seconds: float, step: float = 0.01) -> None:
+        """Let time pass in small steps."""
+        for _ in range(round(seconds / step)):
+            self.clock.advance(step)
+
+    @property
+    def began(self) -> list[float]:
+        """When attempts began, in seconds from the start."""
+        return [round(at - 1000, 2) for at in self.sender.times]
+
+
+def test_attempts_are_made_after_10_30_90_and_270_seconds_and_no_more() -> None:
+    """Specification, Limits: five attempts, the first one at once, then these waits from each one's end."""
+    machine = Machine(answer=lambda _: REFUSED)
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(500, 0.05)
+    waits = [after - before for before, after in zip(machine.began, machine.began[1:], strict=False)]
+    assert machine.began[0] == 0
+    assert waits == pytest.approx([10, 30, 90, 270], abs=0.2)
+    assert [work.attempt_number for work, _ in machine.queue.done] == [1, 2, 3, 4, 5]
+    assert not machine.queue.rows, "nothing is left over"
+
+
+def test_a_success_ends_the_attempts() -> None:
+    """Specification, States: after a 2xx response there are no further attempts."""
+    outcomes = [REFUSED, OK]
+    machine = Machine(answer=lambda _: outcomes.pop(0))
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(60, 0.05)
+    assert [finished.outcome for _, finished in machine.queue.done] == [REFUSED, OK]
+    assert not machine.queue.rows
+
+
+@pytest.mark.parametrize("trigger", [Trigger.MANUAL, Trigger.TEST])
+def test_manual_retries_and_tests_have_one_attempt(trigger: Trigger) -> None:
+    """Specification, States: if it fails, no automatic retries follow."""
+    machine = Machine(answer=lambda _: REFUSED)
+    machine.queue.add(trigger=trigger)
+    machine.dispatcher.start()
+    machine.pass_time(15)
+    assert len(machine.queue.done) == 1
+    assert not machine.queue.rows
+
+
+def test_what_is_enqueued_when_its_endpoint_is_disabled_is_not_sent() -> None:
+    """Specification, States: nothing is sent; what was behind it in the queue goes on."""
+    machine = Machine(answer=lambda _: OK)
+    off = uuid4()
+    machine.queue.disabled.add(off)
+    for _ in range(3):
+        machine.queue.add(endpoint=off)
+    event = machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(0.1)
+    assert [attempt.event_id for _, attempt in machine.sender.sent] == [str(event)]
+    assert not machine.queue.rows
+    assert machine.dispatcher.tally.settled == 3
+
+
+def test_idle_dispatchers_look_every_ten_seconds_or_so() -> None:
+    """What another daemon left behind is found; between looks nothing is asked."""
+    machine = Machine(answer=lambda _: OK)
+    machine.dispatcher.start()
+    machine.pass_time(35, 0.05)
+    assert machine.queue.claims == 1 + int(35 / POLL)
+    machine.queue.add()
+    machine.pass_time(POLL, 0.05)
+    assert len(machine.sender.sent) == 1
+
+
+def test_due_times_that_others_planned_are_met_exactly() -> None:
+    """A look learns the earliest due time, and the alarm rings then, not at the next look."""
+    machine = Machine(answer=lambda _: OK)
+    machine.queue.add()
+    [row] = machine.queue.rows.values()
+    row.due = row.claimable = machine.clock.seconds() + 3.2
+    machine.dispatcher.start()
+    machine.pass_time(5)
+    assert machine.began == [pytest.approx(3.2, abs=0.011)]
+
+
+def test_a_notification_begins_the_attempt_at_once() -> None:
+    """Nothing waits for a look."""
+    machine = Machine(answer=lambda _: OK)
+    machine.dispatcher.start()
+    machine.pass_time(2)
+    machine.queue.add()
+    machine.dispatcher.wake()
+    assert machine.began == [2]
+
+
+def test_a_host_has_its_share_and_no_more() -> None:
+    """reference/webhooks.md 3, fairness: a dead receiver holds ``per_host`` attempts, the others go on."""
+    machine = Machine(Rules(concurrency=8, per_host=2), lambda one: None if "dead" in one.url else OK)
+    for _ in range(50):
+        machine.queue.add("https://dead.example/", uuid4())
+    for number in range(50):
+        machine.queue.add(f"https://{number}.example/")
+    machine.dispatcher.start()
+    machine.pass_time(1.5)
+    urls = [attempt.url for _, attempt in machine.sender.sent]
+    assert urls.count("https://dead.example/") == 2
+    assert len(set(urls)) == 51
+    assert len(urls) == 52
+
+
+def test_no_more_attempts_run_than_configured() -> None:
+    """``concurrency`` is the limit for all hosts together; what ends makes room."""
+    machine = Machine(Rules(concurrency=3, per_host=2))
+    for number in range(10):
+        machine.queue.add(f"https://{number}.example/")
+    machine.dispatcher.start()
+    machine.pass_time(1)
+    assert machine.dispatcher.in_flight == len(machine.sender.open) == 3
+    machine.sender.end(count=2)
+    machine.pass_time(0.1)
+    assert len(machine.sender.sent) == 5
+    while machine.sender.open:
+        machine.sender.end()
+        machine.pass_time(0.1)
+    assert len(machine.queue.done) == 10
+
+
+def test_a_hanging_host_gives_back_what_waits_for_it() -> None:
+    """Claims that cannot begin within seconds are given back, so that no lease ends while they wait."""
+    machine = Machine(Rules(per_host=1))
+    endpoint = uuid4()
+    for _ in range(400):
+        machine.queue.add(endpoint=endpoint)
+    machine.dispatcher.start()
+    for _ in range(200):
+        machine.sender.end()
+        machine.pass_time(0.01)
+    assert sum(row.leased for row in machine.queue.rows.values()) > 1, "a quick host has work ahead"
+    machine.pass_time(3)
+    assert sum(row.leased for row in machine.queue.rows.values()) == 1
+
+
+def test_an_outcome_after_the_lease_is_dropped() -> None:
+    """reference/webhooks.md 3, fencing: a slow daemon does not end what another one has taken over."""
+    machine = Machine(Rules(timeout=20))
+    machine.queue.add()
+    machine.dispatcher.start()
+    other = machine.another()
+    machine.pass_time(20 + MARGIN + 1, 0.05)
+    other.start()
+    assert len(machine.sender.open) == 2, "the attempt is repeated when its lease is over"
+    machine.sender.end(REFUSED)
+    machine.pass_time(0.1)
+    assert not machine.queue.done
+    assert machine.dispatcher.tally.lost == 1
+    machine.sender.end(OK)
+    machine.pass_time(0.1)
+    assert [finished.outcome for _, finished in machine.queue.done] == [OK]
+
+
+def test_dispatchers_share_a_queue_without_doubling() -> None:
+    """Any number of daemons: each event is attempted once."""
+    machine = Machine(answer=lambda _: OK)
+    events = {str(machine.queue.add(f"https://{number % 7}.example/")) for number in range(200)}
+    others = [machine.another() for _ in range(3)]
+    for one in (machine.dispatcher, *others):
+        one.start()
+    machine.pass_time(2)
+    assert sorted(attempt.event_id for _, attempt in machine.sender.sent) == sorted(events)
+
+
+def test_outcomes_wait_for_the_database_and_are_recorded_before_anything_is_claimed() -> None:
+    """Issue, faults: PostgreSQL away for a minute costs no second attempt, and retries keep their time."""
+    machine = Machine()
+    event = machine.queue.add()
+    machine.dispatcher.start()
+    machine.queue.away = True
+    machine.sender.end(REFUSED)
+    machine.pass_time(60, 0.05)
+    machine.queue.away = False
+    machine.pass_time(3)
+    assert [attempt.event_id for _, attempt in machine.sender.sent] == [str(event)] * 2
+    assert [finished.outcome for _, finished in machine.queue.done] == [REFUSED]
+    assert machine.began[1] == pytest.approx(60, abs=2), "the ten seconds are counted from the attempt's end"
+
+
+def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
+    """Deliveries continue from their rows."""
+    machine = Machine(answer=lambda _: OK)
+    machine.queue.away = True
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(5)
+    machine.queue.away = False
+    machine.pass_time(1.1)
+    assert len(machine.queue.done) == 1
+
+
+def test_an_older_version_is_rendered_stored_and_sent() -> None:
+    """reference/webhooks.md 2: both versions go out; a retry sends the bytes that were kept."""
+    rendered = []
+
+    def render(newer: str, older: str, payload: Any) -> Any:
+        rendered.append((newer, older, payload))
+        return {"old": True}
+
+    machine = Machine(answer=lambda _: REFUSED, render=render)
+    machine.queue.add(body=None, rendered_from="v2.project.paused", payload={"new": 1})
+    machine.dispatcher.start()
+    machine.pass_time(12)
+    assert rendered == [("v2.project.paused", "v1.project.paused", {"new": 1})]
+    assert [attempt.body for _, attempt in machine.sender.sent] == [b"{'old': True}"] * 2
+
+
+def test_a_failure_on_our_side_counts_as_an_attempt() -> None:
+    """No state is stuck: a renderer that always fails ends after five attempts, and sends nothing."""
+
+    def render(*_: object) -> Any:
+        raise KeyError("no such version")
+
+    machine = Machine(Rules(waits=(1, 1, 1, 1)), render=render)
+    machine.queue.add(body=None, rendered_from="v2.project.paused", payload={})
+    machine.dispatcher.start()
+    machine.pass_time(6)
+    assert [finished.outcome.error for _, finished in machine.queue.done] == [INTERNAL] * 5
+    assert not machine.queue.rows
+    assert not machine.sender.sent
+
+
+def test_many_attempts_that_end_at_once_do_not_pile_up() -> None:
+    """A thousand URLs that are refused before anything is sent need no stack of their own."""
+    machine = Machine(Rules(concurrency=2000, per_host=2000), lambda _: REFUSED)
+    endpoint = uuid4()
+    for _ in range(1000):
+        machine.queue.add(endpoint=endpoint, trigger=Trigger.MANUAL)
+    machine.dispatcher.start()
+    machine.pass_time(1)
+    assert len(machine.queue.done) == 1000
+
+
+def test_stopping_lets_attempts_end_and_gives_the_rest_back() -> None:
+    """design.md 4: what is under way gets its time, what waits can be claimed by others at once."""
+    machine = Machine(Rules(per_host=1))
+    endpoint = uuid4()
+    for _ in range(3):
+        machine.queue.add(endpoint=endpoint)
+    machine.queue.add("https://b.example/")
+    machine.dispatcher.start()
+    assert len(machine.sender.open) == 2
+    stopped = Deferred.fromCoroutine(machine.dispatcher.drain(10))
+    assert not stopped.called
+    machine.sender.end()
+    machine.pass_time(10.1)
+    assert stopped.called
+    assert len(machine.queue.done) == 1
+    assert [row.leased for row in machine.queue.rows.values()] == [False] * 3
+    machine.queue.add()
+    machine.dispatcher.wake()
+    machine.pass_time(20)
+    assert len(machine.sender.sent) == 2, "nothing is claimed any more"
+    assert not machine.clock.getDelayedCalls()
+
+
+def test_the_time_to_the_first_attempt_is_measured_by_the_databases_clock() -> None:
+    """A retry does not count, nor does what the daemon's own clock says."""
+    machine = Machine(answer=lambda _: REFUSED)
+    machine.queue.add(waited=0.3)
+    machine.dispatcher.start()
+    machine.pass_time(15)
+    snapshot = machine.dispatcher.tally.snapshot(0, None)
+    histogram: Any = snapshot["dataapi_webhooks_first_attempt_seconds"][()]
+    assert (sum(histogram.buckets), histogram.total) == (1, pytest.approx(0.3))
+    assert snapshot["dataapi_webhooks_attempts_total"] == {("refused",): 2.0}
