@@ -119,4 +119,4 @@ async def test_what_postgresql_refuses_to_explain_is_its_error(service: Service)
     answer = await service.rest("GET", "project", headers={"accept": f"{PLAN}; options=wal"})
     assert (answer.status, answer.body["code"]) == (400, "22023")
     answer = await service.rest("GET", "rpc/not_for_anon", headers={"accept": PLAN})
-    assert answer.status == 404
+    assert (answer.status, answer.body["code"]) == (401, "42501")

@@ -164,14 +164,14 @@ async def test_an_unknown_column_is_refused_as_postgresql_does(ask: Ask) -> None
         assert (error.status, error.code, error.message) == (400, "42703", "column note.nope does not exist")
 
 
-async def test_a_table_that_may_not_be_read_is_as_unknown_as_one_that_is_not_there(ask: Ask) -> None:
-    """Both are 404 with PGRST205, and a hint names only tables that may be read."""
+async def test_unknown_tables_and_tables_without_privileges_are_refused(ask: Ask) -> None:
+    """One is 404 with PGRST205, the other PostgreSQL's 42501; a hint names only tables that may be read."""
     unknown = await refusal(ask, "nothing_like_it")
     assert (unknown.status, unknown.code, unknown.hint) == (404, "PGRST205", None)
     assert unknown.message == "Could not find the table 'public.nothing_like_it' in the schema cache"
     forbidden = await refusal(ask, "secret")
-    assert (forbidden.status, forbidden.code, forbidden.hint) == (404, "PGRST205", None)
-    assert forbidden.message == "Could not find the table 'public.secret' in the schema cache"
+    assert (forbidden.status, forbidden.code, forbidden.hint) == (401, "42501", None)
+    assert forbidden.message == "permission denied for table secret"
     assert (await refusal(ask, "leaderbord")).hint == "Perhaps you meant the table 'public.leaderboard'"
     assert (await refusal(ask, "secrets")).hint is None
 
@@ -355,7 +355,7 @@ async def test_options_lists_the_methods(ask: Ask) -> None:
         200,
         "OPTIONS,GET,HEAD,POST,PATCH,DELETE",
     )
-    assert (await refusal(ask, "secret", method="OPTIONS")).code == "PGRST205"
+    assert (await refusal(ask, "secret", method="OPTIONS")).code == "42501"
 
 
 async def test_reading_changes_nothing(ask: Ask, board: Database) -> None:

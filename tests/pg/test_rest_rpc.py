@@ -374,9 +374,17 @@ async def test_functions_of_other_schemas_are_called_by_profile(service: Service
     assert (status, body["code"]) == (406, "PGRST106")
 
 
-async def test_a_function_that_may_not_be_called_is_as_unknown_as_none(service: Service) -> None:
-    """No hint tells of it either."""
-    assert (await refusal(service, "GET", "not_for_anon"))[0] == 404
+async def test_a_function_that_may_not_be_called_is_refused(service: Service) -> None:
+    """In PostgreSQL's words, and no hint tells of it."""
+    assert await refusal(service, "GET", "not_for_anon") == (
+        401,
+        {
+            "code": "42501",
+            "message": "permission denied for function not_for_anon",
+            "details": None,
+            "hint": None,
+        },
+    )
     assert (await refusal(service, "GET", "not_for_ano"))[1]["hint"] is None
     answer = await service.rest("GET", "rpc/not_for_anon", role="authenticated")
     assert answer.body == 1

@@ -128,8 +128,11 @@ async def test_names_may_hold_anything(features: Service) -> None:
             "code": "PGRST205", "message": "Could not find the table 'public.flim' in the schema cache",
             "details": None, "hint": "Perhaps you meant the table 'public.film'",
         }),
-        ("forbidden", 404, {
-            "code": "PGRST205", "message": "Could not find the table 'public.forbidden' in the schema cache",
+        ("forbidden?select=unknown", 401, {
+            "code": "42501", "message": "permission denied for table forbidden", "details": None, "hint": None,
+        }),
+        ("forbiden", 404, {
+            "code": "PGRST205", "message": "Could not find the table 'public.forbiden' in the schema cache",
             "details": None, "hint": None,
         }),
         ("inbox", 401, {

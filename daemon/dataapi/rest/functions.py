@@ -8,27 +8,41 @@ from dataapi.catalog.formats import MediaHandler
 from dataapi.catalog.model import Catalog, Function
 from dataapi.catalog.privileges import Privileges
 from dataapi.database.quoting import quote_identifier
+from dataapi.database.sqlstate import Diagnostics, to_error
 from dataapi.rest.media import Producer
 from dataapi.rest.outcomes import Outcome, is_binary, outcome_of
 from dataapi.rest.overloads import is_callable
 
 
 class Functions:
-    """What of a catalog's functions a role may call; the others are as if they were not there.
+    """What of a catalog's functions a role may call; the others are refused in PostgreSQL's words.
 
     Found out at first use, so that roles that only read tables cost nothing.
+
+    :param anonymous: whether it is the role of callers that are nobody.
     """
 
-    def __init__(self, catalog: Catalog, role: str) -> None:
+    def __init__(self, catalog: Catalog, role: str, *, anonymous: bool) -> None:
         self._catalog = catalog
         self._role = role
+        self._anonymous = anonymous
         self._named: Mapping[tuple[str, str], Sequence[Function]] | None = None
         self._outcomes: dict[int, Outcome] = {}
         self._producers: tuple[Producer, ...] | None = None
 
     def named(self, schema: str, name: str) -> Sequence[Function]:
-        """Return the functions of a name, which share it when it is overloaded."""
-        return self._by_name().get((schema, name), ())
+        """Return the functions of a name, which share it when it is overloaded; none when it is unknown.
+
+        :raises ApiError: 42501 (401, 403), there are some, and the role may call none of them.
+        """
+        found = self._by_name().get((schema, name), ())
+        if not found and any(
+            function.schema == schema and function.name == name and is_callable(self._catalog, function)
+            for function in self._catalog.functions
+        ):
+            denied = Diagnostics("42501", f"permission denied for function {name}")
+            raise to_error(denied, anonymous=self._anonymous)
+        return found
 
     def names(self, schema: str) -> list[str]:
         """Return the names of a schema's functions."""

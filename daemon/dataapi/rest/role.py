@@ -24,13 +24,16 @@ class Figures:
 
 
 class RoleView:
-    """A role's tables and functions and its plans, at one catalog generation."""
+    """A role's tables and functions and its plans, at one catalog generation.
 
-    def __init__(self, tables: Tables, role: str, figures: Figures) -> None:
+    :param anonymous: whether it is the role of callers that are nobody.
+    """
+
+    def __init__(self, tables: Tables, role: str, figures: Figures, *, anonymous: bool) -> None:
         self.name = role
         self.catalog = tables.catalog
-        self.tables = ReadableTables(tables, role)
-        self.functions = Functions(tables.catalog, role)
+        self.tables = ReadableTables(tables, role, anonymous=anonymous)
+        self.functions = Functions(tables.catalog, role, anonymous=anonymous)
         self._figures = figures
         self._plans: BoundedCache[Hashable, tuple[Compiled, ...]] = BoundedCache(PLANS_PER_ROLE)
 

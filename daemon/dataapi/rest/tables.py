@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import cast
 
-from dataapi.catalog.model import Catalog, Function, Table
+from dataapi.catalog.model import Catalog, Function, Table, TableKind
 from dataapi.catalog.privileges import Privileges
+from dataapi.database.sqlstate import Diagnostics, to_error
 from dataapi.errors import ApiError
 from dataapi.rest.relations import Relation
 from dataapi.rest.syntax import Embed
@@ -19,6 +20,13 @@ MOST_FOR_HINTS = 200
 LONGEST_NAME = 63
 """PostgreSQL's limit."""
 
+_KINDS = {
+    TableKind.ORDINARY: "table",
+    TableKind.PARTITIONED: "table",
+    TableKind.VIEW: "view",
+    TableKind.MATERIALIZED_VIEW: "materialized view",
+    TableKind.FOREIGN: "foreign table",
+}
 _PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
@@ -35,10 +43,17 @@ class Tables:
 
 
 class ReadableTables:
-    """What of a catalog one role may see; what it has no privilege on is as if it were not there."""
+    """What of a catalog one role may use.
 
-    def __init__(self, tables: Tables, role: str) -> None:
+    What it has no privilege on is refused in PostgreSQL's words before anything of it is looked at,
+    and neither hints nor ambiguities tell of it.
+
+    :param anonymous: whether it is the role of callers that are nobody.
+    """
+
+    def __init__(self, tables: Tables, role: str, *, anonymous: bool) -> None:
         self._tables = tables
+        self._anonymous = anonymous
         self.catalog = tables.catalog
         self.types = tables.types
         self._privileges = Privileges(tables.catalog, role)
@@ -47,13 +62,16 @@ class ReadableTables:
     def find(self, schema: str, name: str) -> Table:
         """Return a table.
 
-        :raises ApiError: PGRST205 (404), there is none of that name or the role may do nothing with it.
+        :raises ApiError: PGRST205 (404), there is none of that name; 42501 (401, 403), the role may do
+            nothing with it.
         """
         seen = self._seen.get((schema, name))
         if seen is not None:
             return seen
         table = self._tables.by_name.get((schema, name))
-        if table is not None and self._may_see(table):
+        if table is not None:
+            if not self._may_see(table):
+                raise self._denied(table)
             self._seen[schema, name] = table
             return table
         raise ApiError(
@@ -68,6 +86,11 @@ class ReadableTables:
             self._privileges.can(table, privilege) for privilege in _PRIVILEGES
         )
 
+    def _denied(self, table: Table) -> ApiError:
+        schema = None if self._privileges.can_use_schema(table.schema) else table.schema
+        what = f"schema {schema}" if schema else f"{_KINDS[table.kind]} {table.name}"
+        return to_error(Diagnostics("42501", f"permission denied for {what}"), anonymous=self._anonymous)
+
     def _hint(self, schema: str, name: str) -> str | None:
         known = self._tables.by_name
         if len(known) > MOST_FOR_HINTS:
@@ -81,14 +104,20 @@ class ReadableTables:
     def way(self, relation: Relation, embed: Embed) -> Way:
         """Return the way to an embedded resource.
 
-        :raises ApiError: PGRST200 (400) for none, PGRST201 (300) for several.
+        :raises ApiError: PGRST200 (400) for none, PGRST201 (300) for several; 42501 (401, 403) for one
+            that the role may not go.
         """
-        ways = self._ways(relation)
+        all_ways = self._ways(relation)
+        ways = [way for way in all_ways if self._denied_table(way) is None]
         found = self._tables.ways.meant(ways, embed.name, embed.hint)
         if len(found) == 1:
             return found[0]
         if found:
             raise _ambiguous(relation, embed, found)
+        for way in self._tables.ways.meant(all_ways, embed.name, embed.hint):
+            denied = self._denied_table(way)
+            if denied is not None:
+                raise self._denied(denied)
         using = f" using the hint '{embed.hint}'" if embed.hint else ""
         raise ApiError(
             400,
@@ -105,10 +134,13 @@ class ReadableTables:
         return [
             way
             for way in self._tables.ways.of(relation.table)
-            if (way.function is not None or way.target.schema == relation.schema)
-            and self._may_see(way.target)
-            and (way.through is None or self._may_see(way.through.table))
+            if way.function is not None or way.target.schema == relation.schema
         ]
+
+    def _denied_table(self, way: Way) -> Table | None:
+        """Return a table that a way leads to or through and that the role may do nothing with."""
+        tables = [way.target] if way.through is None else [way.target, way.through.table]
+        return next((table for table in tables if not self._may_see(table)), None)
 
     def computed(self, relation: Relation, name: str) -> Function | None:
         """Return the function that is a computed field of a relation."""
