@@ -109,6 +109,7 @@ class Management:
         self.pool = Pool(reactor, database.uri, size=1)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
         self.catalogue = installed_catalogue()
+        self.vetting = Vetting(Names(), networks(["127.0.0.0/8"]))
         self.reason: str | None = None
         self.store: Store
         self.token = ""
@@ -123,8 +124,7 @@ class Management:
         await directory.create_organization(CLOSED)
         await directory.create_project(CLOSED_REF, CLOSED)
         self.token = await self.new_token()
-        vetting = Vetting(Names(), networks(["127.0.0.0/8"]))
-        receivers = Receivers(self._reactor, vetting, require_https=require_https)
+        receivers = Receivers(self._reactor, self.vetting, require_https=require_https)
         api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)
         self._site = make_site([], self._reactor, lambda _served: None, webhooks=api)
         self._port = self._reactor.listenTCP(0, self._site, interface="127.0.0.1")
