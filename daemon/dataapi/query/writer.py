@@ -8,7 +8,6 @@ from dataapi.catalog.model import Function, Table, Type
 from dataapi.database.quoting import quote_identifier
 from dataapi.query.algebra import Parameter
 
-
 MOST_SEMIJOINS = 8
 """Conditions on whether rows exist that PostgreSQL may turn into joins, in one statement.
 
@@ -54,7 +53,6 @@ class Writer:
         """
         self._aliases += 1
         return f'"t~{self._aliases}"'
-
 
     def joinable(self) -> bool:
         """Count a condition on whether rows exist; whether PostgreSQL may still turn it into a join."""

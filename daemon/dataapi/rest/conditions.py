@@ -26,8 +26,8 @@ from dataapi.query.algebra import (
 )
 from dataapi.rest.fields import Lifted, Typed, field_of, has_field
 from dataapi.rest.filters import SEARCHES
-from dataapi.rest.resources import Held, Resource, places
-from dataapi.rest.syntax import Leaf, Operation
+from dataapi.rest.resources import Held, Resource
+from dataapi.rest.syntax import Leaf, Operation, Tree
 from dataapi.rest.tables import ReadableTables
 from dataapi.rest.types import TSVECTOR, Types
 
@@ -72,7 +72,7 @@ def conditions_of(tables: ReadableTables, resource: Resource, rows_of: RowsOf) -
     :raises ApiError: for what is not there, and PGRST120 (400) for other filters on whole resources.
     """
     making = _Making(tables, resource, rows_of)
-    return [making.tree(held) for held in resource.held]
+    return [making.condition(held) for held in resource.held]
 
 
 class _Making:
@@ -82,16 +82,20 @@ class _Making:
         self._tables = tables
         self._resource = resource
         self._rows_of = rows_of
+        self._place = 0
 
-    def tree(self, held: Held) -> Condition:
-        tree, place = held.tree, held.place
+    def condition(self, held: Held) -> Condition:
+        self._place = held.place
+        return self._tree(held.tree)
+
+    def _tree(self, tree: Tree) -> Condition:
+        """Make the condition of a tree whose values begin at the next place."""
         if isinstance(tree, Leaf):
+            place = self._place
+            self._place += tree.operation.places
             return self._leaf(tree, place)
-        parts: list[Condition] = []
-        for part in tree.parts:
-            parts.append(self.tree(Held(part, place)))
-            place += places(part)
-        joined: Condition = And(tuple(parts)) if tree.every else Or(tuple(parts))
+        parts = tuple([self._tree(part) for part in tree.parts])
+        joined: Condition = And(parts) if tree.every else Or(parts)
         return Not(joined) if tree.negated else joined
 
     def _leaf(self, leaf: Leaf, place: int) -> Condition:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from dataapi.rest.bounds import MOST_CONDITIONS
 from dataapi.rest.grammar import json_path, parse_way
 from dataapi.rest.reader import Mismatch, Reader
 from dataapi.rest.syntax import Branch, Leaf, Operation, Tree
@@ -32,6 +33,7 @@ _NEGATED = {word: Operation(word, True) for word in QUANTIFIABLE | SEARCHES | SI
 _IS = {word: Operation("is", word=word) for word in WORDS}
 _IN, _NOT_IN = Operation("in"), Operation("in", True)
 _LETTERS = re.compile(r"[a-z]+", re.IGNORECASE)
+_BEGINNING = re.compile(r"(?:not\.)?[a-z]+[.(]")
 _BARE_LIST = re.compile(r'\(([^"()]*)\)')
 _ELEMENT = re.compile(r"[^,)]*")
 _PLAIN_LEAF = re.compile(r'([A-Za-z_]\w*)\.(not\.)?([a-z]+)\.([^,)"{]*)(?=[,)])', re.ASCII)
@@ -67,6 +69,8 @@ def read_filter(text: str) -> tuple[Operation, Lifted]:
 
 def has_operator(text: str) -> bool:
     """Return whether a parameter's value begins with an operator, so that it is a filter and no argument."""
+    if _BEGINNING.match(text) is None:
+        return False
     reader = Reader(text)
     try:
         _operation(reader, [], _rest)
@@ -158,7 +162,7 @@ def _quantifier(reader: Reader) -> str:
 
 
 def _is_word(reader: Reader) -> str:
-    rest = reader.text[reader.at :].lower()
+    rest = reader.text[reader.at : reader.at + len("not_null")].lower()
     for word in sorted(WORDS, key=len, reverse=True):
         if rest.startswith(word):
             reader.at += len(word)
@@ -215,6 +219,7 @@ def _leaf_value(reader: Reader) -> str:
 
 def _tree(reader: Reader, values: list[str], depth: int) -> Tree:
     """Read a filter, or ``not.and(…)`` and the like."""
+    reader.count("filters and logic operators", MOST_CONDITIONS)
     plain = _plain_leaf(reader, values)
     if plain is not None:
         return plain

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import re
 
+from dataapi.rest.bounds import MOST_ITEMS, MOST_NAMES, MOST_RESOURCES, MOST_STEPS, MOST_TERMS
 from dataapi.rest.reader import Mismatch, Reader
 from dataapi.rest.syntax import Embed, Field, Item, Path, Star, Step, Target, Term
 
 DEEPEST = 20
 """How deep resources may be embedded in each other."""
+LONGEST_WAY = DEEPEST + 5
+"""Names of a way to an embedded resource, and what may follow it."""
 
 AGGREGATES = ("sum", "avg", "count", "max", "min")
 
 _PLACE = re.compile(r"-?[0-9]+(?=->|::|[.,)]|\Z)")
 _KEY = re.compile(r"[^(:.,>)-](?:[^(:.,>)-]|-(?!>))*")
+_PLAIN_ITEM = re.compile(r"([A-Za-z_]\w*)(?=,)", re.ASCII)
 _DIGITS = re.compile(r"-?[0-9]*")
 _KEY_EXPECTED = "any non reserved character different from: .,>()"
 _DELIMITER = "delimiter (.)"
@@ -61,8 +65,9 @@ def parse_names(text: str, parameter: str) -> tuple[str, ...]:
     """
     reader = Reader(text)
     try:
-        names = [reader.name()]
-        while reader.lexeme(","):
+        names: list[str] = []
+        while not names or reader.lexeme(","):
+            reader.count("names", MOST_NAMES)
             names.append(reader.name())
         reader.need_end(",")
     except Mismatch:
@@ -102,6 +107,7 @@ def parse_way(text: str, what: str = "tree path") -> tuple[str, ...]:
 def _way(reader: Reader) -> tuple[str, ...]:
     names = [reader.name()]
     while reader.token(".", _DELIMITER):
+        reader.count("names within each other", LONGEST_WAY)
         names.append(reader.name())
     return tuple(names)
 
@@ -123,6 +129,11 @@ def _items(reader: Reader, depth: int) -> tuple[Item, ...]:
 
 
 def _item(reader: Reader, depth: int) -> Item:
+    reader.count("items", MOST_ITEMS)
+    plain = _PLAIN_ITEM.match(reader.text, reader.at)
+    if plain is not None:  # as most are
+        reader.at = plain.end()
+        return Field(plain[1])
     reader.blanks()
     if reader.token("..."):
         embed = _embed(reader, None, reader.name(), depth, spread=True)
@@ -171,6 +182,7 @@ def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: 
         return None
     if depth >= DEEPEST:
         raise reader.fail(f"at most {DEEPEST} resources within each other")
+    reader.count("resources", MOST_RESOURCES)
     items = _items(reader, depth + 1)
     reader.need(")")
     reader.blanks()
@@ -213,6 +225,8 @@ def json_path(reader: Reader) -> Path:
         as_text = reader.token("->>")
         if not as_text and not reader.token("->"):
             return tuple(steps)
+        if len(steps) == MOST_STEPS:
+            raise reader.fail(f"at most {MOST_STEPS} steps")
         steps.append(_step(reader, as_text))
 
 
@@ -236,6 +250,7 @@ def _step(reader: Reader, as_text: bool) -> Step:
 
 
 def _term(reader: Reader) -> Term:
+    reader.count("terms", MOST_TERMS)
     reader.blanks()
     name, relation = reader.name(), None
     start, record = reader.at, reader.record

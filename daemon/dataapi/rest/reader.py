@@ -32,6 +32,7 @@ class Reader:
         self._expected: tuple[str, ...] = ()
         self._unexpected: str | None = None
         self._bare = False
+        self._counts: dict[str, int] = {}
 
     # ------------------------------------------------------------ what was expected
 
@@ -92,6 +93,12 @@ class Reader:
         if self._bare:
             return f"'{escaped}'"
         return '"' + escaped.replace('"', '\\"') + '"'
+
+    def count(self, what: str, most: int) -> None:
+        """Count another one of what there may be only so many; fail where one too many begins."""
+        number = self._counts[what] = self._counts.get(what, 0) + 1
+        if number > most:
+            raise self.fail(f"at most {most} {what}")
 
     # ------------------------------------------------------------ tokens
 

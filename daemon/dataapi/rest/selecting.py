@@ -18,12 +18,13 @@ from dataapi.query.algebra import (
     Rows,
 )
 from dataapi.query.results import Record
+from dataapi.rest.bounds import MOST_MEMBERS, MOST_MEMBERS_IN_ALL, MOST_PLACES, too_much
 from dataapi.rest.conditions import conditions_of
 from dataapi.rest.fields import Lifted, Limited, Typed, field_of
 from dataapi.rest.members import record_of
 from dataapi.rest.relations import Relation
-from dataapi.rest.resources import Resource, gather, not_embedded
-from dataapi.rest.syntax import Field, Item, Star, Term
+from dataapi.rest.resources import Resource, gather, leaves, not_embedded
+from dataapi.rest.syntax import Embed, Field, Item, Star, Term
 from dataapi.rest.tables import ReadableTables
 from dataapi.rest.ways import is_view
 
@@ -50,6 +51,7 @@ class Selecting:
         self._most = most
         self._may_aggregate = aggregates
         self._gathered: Resource | None = None
+        self._places = 0
 
     def record(self, relation: Relation) -> Record:
         """Return what is shown of a row."""
@@ -78,6 +80,7 @@ class Selecting:
     def _root(self, relation: Relation) -> Resource:
         if self._gathered is None or self._gathered.relation is not relation:
             self._gathered = gather(self._tables, relation, self._selection)
+            _check_members(self._gathered)
             if not self._may_aggregate and any(map(_aggregates, _items(self._gathered))):
                 raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
         return self._gathered
@@ -85,6 +88,7 @@ class Selecting:
     # ------------------------------------------------------------ resources
 
     def _rows(self, resource: Resource, call: Call | None = None) -> Rows:
+        self._count(resource)
         way = resource.way
         conditions = conditions_of(self._tables, resource, self._rows)
         where = _all_of([*conditions, *self._required(resource)])
@@ -106,6 +110,16 @@ class Selecting:
             Parameter(Lifted(resource.offset), "bigint") if resource.offset is not None else None,
             through=way.through if way is not None else None,
         )
+
+    def _count(self, resource: Resource) -> None:
+        """Count a resource where it stands in the statement: filters on embedded ones repeat it there."""
+        self._places += 1 + len(resource.order)
+        self._places += sum(1 for held in resource.held for _ in leaves(held.tree))
+        if self._places > MOST_PLACES:
+            raise too_much(
+                "Filters and orders by embedded resources repeat these with all of their own filters: "
+                f"at most {MOST_PLACES} resources, filters and terms are allowed"
+            )
 
     def _cap(self, resource: Resource) -> int | None:
         table = resource.relation.table
@@ -148,6 +162,28 @@ def _all_of(conditions: list[Condition]) -> Condition | None:
     if not conditions:
         return None
     return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
+
+
+def _check_members(root: Resource) -> None:
+    most, in_all = _members(root)
+    if most > MOST_MEMBERS or in_all > MOST_MEMBERS_IN_ALL:
+        raise too_much(
+            f"At most {MOST_MEMBERS} members are allowed in one object, and {MOST_MEMBERS_IN_ALL} in all"
+        )
+
+
+def _members(resource: Resource) -> tuple[int, int]:
+    """Return how many members the largest object below a resource has, and all of them together."""
+    children = iter(resource.children)
+    own = most = in_all = 0
+    for item in resource.items:
+        if isinstance(item, Embed):
+            most_below, below = _members(next(children))
+            most, in_all = max(most, most_below), in_all + below
+            own += below if item.spread else 1
+        else:
+            own += len(resource.relation.columns or ()) if isinstance(item, Star) else 1
+    return max(most, own), in_all + own
 
 
 def _items(resource: Resource) -> Iterator[Item]:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
+from dataapi.rest.bounds import MOST_CONDITIONS, too_much
 from dataapi.rest.filters import has_operator, read_filter, read_logic
 from dataapi.rest.grammar import parse_target
 from dataapi.rest.ranges import Window, count_of, window_of_header
 from dataapi.rest.relations import Cell, Relation
+from dataapi.rest.resources import leaves
 from dataapi.rest.selecting import Selecting
 from dataapi.rest.syntax import Operation, Tree
 from dataapi.web import querystring
@@ -133,9 +135,11 @@ class _Gathering:
         self._limits: dict[str, int] = {}
         self._offsets: dict[str, int] = {}
         self._size = 0
+        self._parameters = 0
 
     def take(self, name: str, value: str) -> None:
         """Take a parameter; of those that can stand only once, the first counts."""
+        self._count(1)
         if name == "select":
             self._select = value if self._select is None else self._select
             self._size += len(value)
@@ -157,10 +161,16 @@ class _Gathering:
             names, tree, values = read_logic(name, value)
             self._logic.append((names, tree))
             self._logic_values += values
+            self._count(sum(1 for _ in leaves(tree)))
         else:
             count = count_of(value, name)
             if count is not None:
                 (self._limits if word == "limit" else self._offsets).setdefault(way, count)
+
+    def _count(self, parameters: int) -> None:
+        self._parameters += parameters
+        if self._parameters > MOST_CONDITIONS:
+            raise too_much(f"At most {MOST_CONDITIONS} parameters are allowed, with filters in logic trees")
 
     def result(self, header: str | None) -> tuple[Selection, Values]:
         """Return the shape and the values, within the window that the ``Range`` header asks for."""
