@@ -167,9 +167,9 @@ async def test_event_publish_raises_one_and_prints_its_id(
     """design.md 1: each call with an idempotency key of its own."""
     store = await migrated(database, pool)
     await add_endpoint(store)
-    call = ("event", "publish", "v1.project.paused", "--organization", "acme")
-    first = operator.says(*call, "--project", REF, "--payload", '{"reason": "other"}')
-    second = operator.says(*call)
+    call = ("event", "publish", "--organization", "acme")
+    first = operator.says(*call, "v1.project.paused", "--project", REF, "--payload", '{"reason": "other"}')
+    second = operator.says(*call, "v1.organization.member.added")
     assert UUID(first.strip()).version == 7
     assert first != second
     payloads = {
@@ -186,13 +186,17 @@ async def test_event_publish_says_what_is_refused(database: Database, pool: Pool
     """One line each, exit code 1."""
     store = await migrated(database, pool)
     await store.directory.create_organization("denied")
-    for organization, more, error in (
-        ("nobody", (), "there is no organization nobody"),
-        ("acme", ("--project", "z" * 20), "there is no project"),
-        ("denied", (), "organization denied is not on the early access allowlist"),
-        ("denied", ("--project", REF), "does not belong to organization denied"),
+    joined, restored = "v1.organization.member.added", "v1.project.restored"
+    for organization, event_type, more, error in (
+        ("nobody", joined, (), "there is no organization nobody"),
+        ("acme", restored, ("--project", "z" * 20), "there is no project"),
+        ("denied", joined, (), "organization denied is not on the early access allowlist"),
+        ("denied", restored, ("--project", REF), "does not belong to organization denied"),
+        ("acme", "v1.project.unheard", (), "no catalogue has the type v1.project.unheard"),
+        ("acme", restored, (), "v1.project.restored: /project_ref: "),
+        ("acme", "v1.project.paused", ("--project", REF), "v1.project.paused: the payload: 'reason' is"),
     ):
-        call = ("event", "publish", "v1.project.paused", "--organization", organization, *more)
+        call = ("event", "publish", event_type, "--organization", organization, *more)
         assert error in operator.fails(*call)
 
 

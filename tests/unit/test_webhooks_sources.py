@@ -6,11 +6,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from dataapi.webhooks.catalogue import Catalogue
+from dataapi.webhooks.catalogue import BadPayload, Catalogue
 from dataapi.webhooks.event_types import EventType
 from dataapi.webhooks.interfaces import IEventPublisher, IEventSource
 from dataapi.webhooks.model import NewEvent, Scope
-from dataapi.webhooks.sources import STOP_WITHIN, BadPayload, SourcePublisher, Sources
+from dataapi.webhooks.sources import STOP_WITHIN, SourcePublisher, Sources
 from support.webhooks import PAUSED, REF
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock

@@ -28,6 +28,10 @@ class BadEventType(ValueError):
     """An event type contradicts itself, or other types."""
 
 
+class BadPayload(ValueError):
+    """A payload is not one of its type's, or no catalogue has the type."""
+
+
 @dataclass(frozen=True, slots=True)
 class PayloadIssue:
     """What is wrong with a payload.
@@ -88,6 +92,13 @@ class Catalogue:
     def issues(self, event_type: str, payload: Payload) -> tuple[PayloadIssue, ...]:
         """Return what is wrong with a whole payload, at most 20 things; ``KeyError`` for an unknown type."""
         return _issues(self._validators[event_type], payload)
+
+    def check(self, event_type: str, payload: Payload) -> None:
+        """Raise ``BadPayload``, which names the first thing that is wrong with a whole payload."""
+        if event_type not in self.types:
+            raise BadPayload(f"no catalogue has the type {event_type}")
+        for issue in self.issues(event_type, payload):
+            raise BadPayload(f"{event_type}: {issue.pointer or 'the payload'}: {issue.message}")
 
     def versions(self) -> dict[str, tuple[str, ...]]:
         """Return by each type the older ones that go out beside it, the newest first; others are left out."""

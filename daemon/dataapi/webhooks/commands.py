@@ -16,6 +16,9 @@ from dataapi.database.script import ScriptError, complete, opened
 from dataapi.errors import ApiError
 from dataapi.settings import Settings
 from dataapi.settings.parsers import ref, slug, whole
+from dataapi.webhooks.catalogue import BadPayload
+from dataapi.webhooks.event_types import completed
+from dataapi.webhooks.loading import installed_catalogue
 from dataapi.webhooks.migrate import CannotMigrate, Migration, migrate
 from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.secrets import Cipher
@@ -54,7 +57,7 @@ def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, e
     except ApiError as error:
         print(f"webhooks: {error.message}", file=errors)
         return 1
-    except (CannotMigrate, CannotPublish, _Failed) as error:
+    except (CannotMigrate, CannotPublish, BadPayload, _Failed) as error:
         print(f"webhooks: {error}", file=errors)
         return 1
     for line in lines:
@@ -150,6 +153,9 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> Lines:
 async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     """Publish an event and print what it is known by."""
     scope = Scope(options.organization, options.project)
+    installed_catalogue().check(
+        options.type, completed(options.payload, options.organization, options.project)
+    )
     event = NewEvent(options.type, scope, options.payload, f"dataapi event publish {uuid4()}")
     return [str(await store.publisher.publish(event))]
 

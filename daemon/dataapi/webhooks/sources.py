@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from dataapi.webhooks.catalogue import Catalogue
+from dataapi.webhooks.event_types import completed
 from dataapi.webhooks.interfaces import IEventPublisher, IEventSource
 from dataapi.webhooks.model import NewEvent, Scope
 
@@ -18,10 +19,6 @@ STOP_WITHIN = 5.0
 """Seconds that a source may take to end."""
 
 _log = Logger(namespace="dataapi.webhooks")
-
-
-class BadPayload(ValueError):
-    """A source published a payload that its type does not have, or a type that no catalogue has."""
 
 
 class Publishes(Protocol):
@@ -52,18 +49,8 @@ class SourcePublisher:
         return Deferred.fromCoroutine(self._publish(NewEvent(event_type, scope, payload, idempotency_key)))
 
     async def _publish(self, event: NewEvent) -> UUID:
-        whole = {
-            "actor": None,
-            **event.payload,
-            "organization_slug": event.scope.organization,
-            "project_ref": event.scope.project,
-        }
-        try:
-            issues = self._catalogue.issues(event.type, whole)
-        except KeyError:
-            raise BadPayload(f"no catalogue has the type {event.type}") from None
-        if issues:
-            raise BadPayload(f"{event.type}: {issues[0].pointer or 'the payload'}: {issues[0].message}")
+        scope = event.scope
+        self._catalogue.check(event.type, completed(event.payload, scope.organization, scope.project))
         return await self._publishes.publish(event)
 
 
