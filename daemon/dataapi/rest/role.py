@@ -13,6 +13,10 @@ PLANS_PER_ROLE = 500
 """Requests' shapes that are kept compiled for one role."""
 LONGEST_KEPT = 8000
 """Characters of a shape beyond which its plan is not kept, to bound the memory."""
+LONGEST_STATEMENTS = 100_000
+"""Characters of the statements beyond which a plan is not kept."""
+PLAN_CHARACTERS = 4_000_000
+"""Characters of all plans that are kept for one role, their shapes included."""
 
 
 class Figures:
@@ -27,6 +31,7 @@ class RoleView:
     """A role's tables and functions and its plans, at one catalog generation.
 
     :param anonymous: whether it is the role of callers that are nobody.
+    :ivar plans: the statements that are kept, by their shapes.
     """
 
     def __init__(self, tables: Tables, role: str, figures: Figures, *, anonymous: bool) -> None:
@@ -35,22 +40,28 @@ class RoleView:
         self.tables = ReadableTables(tables, role, anonymous=anonymous)
         self.functions = Functions(tables.catalog, role, anonymous=anonymous)
         self._figures = figures
-        self._plans: BoundedCache[Hashable, tuple[Compiled, ...]] = BoundedCache(PLANS_PER_ROLE)
+        self.plans: BoundedCache[Hashable, tuple[Compiled, ...]] = BoundedCache(
+            PLANS_PER_ROLE, PLAN_CHARACTERS
+        )
 
     def plan(
         self, shape: Hashable, size: int, compile_: Callable[[], tuple[Compiled, ...]]
     ) -> tuple[Compiled, ...]:
         """Return the statements of a shape, compiled at its first use.
 
+        What is too long to be kept is not prepared either: it would take the place of what comes again.
+
         :param size: characters of the shape.
         :param compile_: makes the statements; what it raises is not remembered.
         """
-        found = self._plans.get(shape)
+        found = self.plans.get(shape)
         if found is not None:
             self._figures.hits += 1
             return found
         self._figures.misses += 1
         made = compile_()
-        if size <= LONGEST_KEPT:
-            self._plans.put(shape, made)
+        length = sum(len(each.statement.text) for each in made)
+        if size > LONGEST_KEPT or length > LONGEST_STATEMENTS:
+            return tuple([each.unprepared() for each in made])
+        self.plans.put(shape, made, size + length)
         return made
