@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from threading import Lock
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -10,7 +11,7 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """At most ``size`` entries, the least recently used one leaving first.
+    """At most ``size`` entries, the least recently used one leaving first; threads may share it.
 
     :param heaviest: the most that the entries may weigh together, without a bound when left out.
     :ivar hits, misses: look-ups that found an entry, and that did not.
@@ -21,32 +22,35 @@ class BoundedCache(Generic[K, V]):
         self._size = size
         self._heaviest = heaviest
         self._entries: dict[K, tuple[V, int]] = {}
+        self._lock = Lock()
         self.hits = 0
         self.misses = 0
         self.weight = 0
 
     def get(self, key: K) -> V | None:
         """Return the entry and mark it as used, or None."""
-        entry = self._entries.pop(key, None)
-        if entry is None:
-            self.misses += 1
-            return None
-        self._entries[key] = entry
-        self.hits += 1
-        return entry[0]
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is None:
+                self.misses += 1
+                return None
+            self._entries[key] = entry
+            self.hits += 1
+            return entry[0]
 
     def put(self, key: K, value: V, weight: int = 0) -> None:
         """Add an entry, dropping the least recently used ones when there are too many or too heavy ones.
 
         What alone is heavier than all entries may be together is not kept.
         """
-        self._drop(key)
-        if weight > self._heaviest:
-            return
-        self._entries[key] = value, weight
-        self.weight += weight
-        while len(self._entries) > self._size or self.weight > self._heaviest:
-            self._drop(next(iter(self._entries)))
+        with self._lock:
+            self._drop(key)
+            if weight > self._heaviest:
+                return
+            self._entries[key] = value, weight
+            self.weight += weight
+            while len(self._entries) > self._size or self.weight > self._heaviest:
+                self._drop(next(iter(self._entries)))
 
     def _drop(self, key: K) -> None:
         entry = self._entries.pop(key, None)

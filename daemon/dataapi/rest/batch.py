@@ -21,6 +21,8 @@ from dataapi.web.messages import Reply, Request
 MEDIA_TYPE = "application/vnd.dataapi.batch+json"
 MOST = 100
 """Requests of a batch."""
+LONGEST_TARGET = 32_768
+"""Characters of a request's path with its query string: as many as a request line takes."""
 
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
 _OWN = frozenset({"accept", "accept-profile", "content-profile", "prefer", "range", "range-unit"})
@@ -78,6 +80,8 @@ def _request(batch: Request, inherited: dict[str, str], text: str) -> Request:
         raise _bad(f"A request's method is one of {', '.join(_METHODS)}")
     if not isinstance(target, str) or not target.startswith("/") or not _is_text(target):
         raise _bad('A request\'s path begins with "/", such as "/blog?id=eq.1"')
+    if len(target) > LONGEST_TARGET:
+        raise _bad(f"A request's path has at most {LONGEST_TARGET} characters")
     path, _, query = target.removeprefix(REST_PREFIX).partition("?")
     path = querystring.path(path)
     if not path.strip("/"):

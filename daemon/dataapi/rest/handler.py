@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar
+
+from twisted.internet.defer import DeferredLock
+from twisted.internet.threads import deferToThread
 
 from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
@@ -24,6 +28,14 @@ from dataapi.web.messages import Reply, Request
 FUNCTIONS = "rpc/"
 """What the paths of functions begin with."""
 
+LONG = 20_000
+"""Bytes of a body beyond which it is read beside the reactor; one that brings a CSV can take a second."""
+LONG_BATCH = 2_000
+"""Bytes of a batch beyond which its requests are planned beside the reactor."""
+
+S = TypeVar("S")
+T = TypeVar("T")
+
 
 class RestHandler:
     """Answers REST requests.
@@ -39,6 +51,7 @@ class RestHandler:
         self._tables: Tables | None = None
         self._roles: dict[str, RoleView] = {}
         self._root = Root(project)
+        self._beside = DeferredLock()
         self.figures = Figures()
 
     async def answer(self, request: Request, caller: Caller) -> Reply:
@@ -50,7 +63,7 @@ class RestHandler:
         request.mark("parse")
         if not context.target and self._project.db_root_spec is None:
             return await self._root.answer(context)
-        planned = _planned(context)
+        planned = await self._done(len(request.body) > LONG, lambda: _planned(context))
         request.mark("plan")
         match planned:
             case Planned():
@@ -91,16 +104,30 @@ class RestHandler:
 
     async def _batch(self, request: Request, caller: Caller, catalog: Catalog) -> Reply:
         """Answer a batch: all of its requests are understood before the first one runs."""
-        parts = []
-        for index, each in enumerate(batch.read(request)):
-            try:
-                context = self._context(each, caller, catalog)
-                parts.append(Part(context, _planned(context)))
-            except ApiError as error:
-                error.index = index
-                raise
+        is_long = len(request.body) > LONG_BATCH
+        requests = await self._done(is_long, lambda: batch.read(request))
+        contexts = _each(requests, lambda each: self._context(each, caller, catalog))
+        parts = await self._done(
+            is_long, lambda: _each(contexts, lambda context: Part(context, _planned(context)))
+        )
         request.mark("plan")
         return batch.answer(await run_together(self._transactions, request, caller, catalog, parts))
+
+    async def _done(self, is_long: bool, work: Callable[[], T]) -> T:
+        """Do a piece of work, a long one in a thread; one at a time, so that the reactor gets its turns."""
+        return await self._beside.run(deferToThread, work) if is_long else work()
+
+
+def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
+    """Make something of each request of a batch; errors say of which one they are."""
+    made = []
+    for index, item in enumerate(items):
+        try:
+            made.append(make(item))
+        except ApiError as error:
+            error.index = index
+            raise
+    return made
 
 
 def _planned(context: Context) -> Planned | Streamed | Reply:

@@ -24,9 +24,15 @@ FORM = "application/x-www-form-urlencoded"
 NULL = "NULL"
 """What stands for null in a CSV body."""
 
+MOST_REPEATED = 16
+"""How many times a CSV body's length its lines may take with the columns' names beside the values."""
+SHORT = 1_000_000
+"""Characters that they may take in any case."""
+
 EMPTY = "Empty or invalid json"
 UNEQUAL_KEYS = "All object keys must match"
 UNEQUAL_LINES = "All lines must have same number of fields"
+LONG_NAMES = "The columns' names, repeated for every line, are much longer than the lines"
 
 # The limit is the module's, for all readers; a body's size is limited before it comes here.
 csv.field_size_limit(sys.maxsize)
@@ -158,6 +164,8 @@ def _lines(text: str) -> list[dict[str, str | None]]:
         raise invalid('parse error (not enough input) at ""') from None
     if any(len(line) != len(header) for line in lines):
         raise invalid(UNEQUAL_LINES)
+    if len(lines) * sum(len(name) + 6 for name in header) > max(SHORT, MOST_REPEATED * len(text)):
+        raise invalid(LONG_NAMES)
     return [
         dict(zip(header, [None if cell == NULL else cell for cell in line], strict=True)) for line in lines
     ]

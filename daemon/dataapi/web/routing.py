@@ -28,6 +28,8 @@ _log = Logger(namespace="dataapi.web")
 
 _REMEMBERED = 1024
 """Paths whose match is remembered."""
+_LONGEST_REMEMBERED = 300
+"""Bytes of the longest such path, to bound the memory."""
 
 Handler = Callable[..., Awaitable[Reply]]
 
@@ -113,9 +115,11 @@ class Routes:
             endpoint, arguments = self._urls.match(path)
         except (HTTPException, RequestRedirect):
             return Route(path, area, None, {})
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[raw] = found = Route(path, area, endpoint, dict(arguments))
+        found = Route(path, area, endpoint, dict(arguments))
+        if len(raw) <= _LONGEST_REMEMBERED:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[raw] = found
         return found
 
     def run(self, route: Route, call: Call) -> Deferred[Reply]:

@@ -60,7 +60,7 @@ def header_texts(raw: Iterable[tuple[bytes, Sequence[bytes]]]) -> dict[str, str]
 
 def _name(name: bytes) -> str:
     text = name.decode("latin-1").lower()
-    if len(_KNOWN_NAMES) < 500:
+    if len(_KNOWN_NAMES) < 500 and len(name) <= 100:
         _KNOWN_NAMES[name] = text
     return text
 
