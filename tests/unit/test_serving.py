@@ -7,7 +7,7 @@ from typing import Any
 from dataapi.errors import DatabaseUnavailable
 from dataapi.metrics import RequestFigures, Snapshot
 from dataapi.service.serving import GRACE, Serving
-from dataapi.service.state import ProjectState
+from dataapi.service.state import ProjectState, WebhooksState
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
@@ -55,6 +55,35 @@ class Site:
         return self.drained
 
 
+class Webhooks:
+    """Webhooks on paper."""
+
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
+        self.drained: Deferred[None] = Deferred()
+
+    async def start(self) -> None:
+        """Start."""
+        self.events.append("start webhooks")
+
+    async def drain(self, seconds: float) -> None:
+        """Drain when told to."""
+        self.events.append(f"drain webhooks {seconds:g}")
+        await self.drained
+
+    async def stop(self) -> None:
+        """Stop."""
+        self.events.append("stop webhooks")
+
+    def state(self) -> WebhooksState:
+        """Lack the schema."""
+        return WebhooksState(database_available=True, migrated=False, reason="no schema")
+
+    async def snapshot(self) -> Snapshot:
+        """Have attempts under way."""
+        return {"dataapi_webhooks_in_flight": {(): 2.0}}
+
+
 class Process:
     """A process with two projects."""
 
@@ -88,6 +117,26 @@ def test_projects_stop_after_the_requests_in_flight() -> None:
     process.site.drained.callback(None)
     assert stopping.called
     assert process.events[3:] == ["stop p", "stop q"]
+
+
+def test_webhooks_end_beside_the_requests_in_flight() -> None:
+    """Nothing is claimed while requests end; connections are closed when the last attempt and request did."""
+    process = Process()
+    webhooks = Webhooks(process.events)
+    serving = Serving(Clock(), process.parts, [], process.make_site, webhooks)
+    outcome(Deferred.fromCoroutine(serving.start()))
+    assert "start webhooks" in process.events
+    state = outcome(Deferred.fromCoroutine(serving.state()))
+    assert (state.ready, state.webhooks.reason) == (True, "no schema")
+    assert outcome(Deferred.fromCoroutine(serving.snapshot()))["dataapi_webhooks_in_flight"] == {(): 2}
+    del process.events[:]
+    stopping = Deferred.fromCoroutine(serving.stop())
+    assert process.events == [f"drain {GRACE:g}", f"drain webhooks {GRACE:g}"]
+    process.site.drained.callback(None)
+    assert not stopping.called
+    webhooks.drained.callback(None)
+    assert stopping.called
+    assert process.events[2:] == ["stop webhooks", "stop p", "stop q"]
 
 
 def test_nothing_is_ready_before_requests_are_accepted() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from dataapi.service.state import ProjectState, State, state_from_json, together
+from dataapi.service.state import ProjectState, State, WebhooksState, state_from_json, together
 
+WORKING = WebhooksState(database_available=True, migrated=True)
+LACKING = WebhooksState(database_available=True, migrated=False, reason="no schema")
 READY = ProjectState("p", database_available=True, generation=3, problems=("table x: bad",))
 
 
@@ -30,8 +32,19 @@ def test_ready_means_that_every_project_can_answer(state: State, ready: bool) ->
 
 def test_a_state_survives_the_pipe() -> None:
     """A worker's state is the same at its parent."""
-    state = State((READY, ProjectState("q", database_available=False, generation=None, reason="away")))
-    assert state_from_json(json.loads(json.dumps(state.as_json()))) == state
+    away = ProjectState("q", database_available=False, generation=None, reason="away")
+    for webhooks in (None, WORKING, LACKING):
+        state = State((READY, away), webhooks=webhooks)
+        assert state_from_json(json.loads(json.dumps(state.as_json()))) == state
+
+
+def test_webhooks_that_do_not_work_are_told_and_hold_up_no_traffic() -> None:
+    """The APIs are ready without them; of several workers the one that stands worst is shown."""
+    state = State((READY,), webhooks=LACKING)
+    assert state.ready
+    assert state.as_json()["webhooks"]["ready"] is False
+    assert together([State((READY,), webhooks=WORKING), state]).webhooks == LACKING
+    assert together([State((READY,), webhooks=WORKING)]).webhooks == WORKING
 
 
 def test_workers_together_are_as_ready_as_the_least_ready_one() -> None:

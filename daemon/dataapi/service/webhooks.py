@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet import defer
@@ -26,7 +27,7 @@ from dataapi.webhooks.dispatcher import Dispatcher, Rules
 from dataapi.webhooks.loading import installed_catalogue, installed_sources
 from dataapi.webhooks.management.api import ManagementApi
 from dataapi.webhooks.management.receivers import Receivers
-from dataapi.webhooks.migrate import CannotMigrate, migrate
+from dataapi.webhooks.migrate import CannotMigrate, Migration, migrate
 from dataapi.webhooks.resolver import SystemResolver, Vetting
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.sources import SourcePublisher, Sources
@@ -173,9 +174,12 @@ class WebhooksPart:
             await self.store.publisher.sync_event_types(self.catalogue.versions())
         except (ApiError, CannotMigrate) as error:
             self._not_yet(error)
-            return
-        finally:
-            self._attempted()
+        else:
+            await self._deliver(applied)
+        self._attempted()
+
+    async def _deliver(self, applied: Sequence[Migration]) -> None:
+        """Begin to deliver and to raise events."""
         for migration in applied:
             _log.info("applied migration {number} ({name})", number=migration.number, name=migration.name)
         self._retry.succeeded()

@@ -141,9 +141,9 @@ class Dispatcher:
     async def drain(self, seconds: float) -> None:
         """Claim no more, let attempts under way end for so many seconds, and give the rest back."""
         self._stopping = True
-        self._alarm.cancel()
         if self._pumping is not None:
             await self._wait(self._pumping, TROUBLE)
+        self._alarm.cancel()
         claims = self._lanes.drop(lambda _: True)
         if self._attempts:
             self._ended = Deferred()
@@ -242,6 +242,8 @@ class Dispatcher:
     async def _look_ahead(self) -> None:
         """Set the alarm for the next due time, or for the next look."""
         self._looking = False
+        if self._stopping:
+            return
         self._alarm.within(POLL * (0.75 + 0.5 * self._random()))
         seconds = await self._queue.next_due(self._lanes.saturated())
         if seconds is not None and not self._stopping:

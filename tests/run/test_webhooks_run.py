@@ -1,0 +1,105 @@
+"""Webhooks of the real daemon, with worker processes."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.database.script import complete, opened
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import make_store
+from standardwebhooks import Webhook
+from support.daemon import Daemon, wait_for
+from support.webhooks import ACME, KEY, PAUSED, REF, SECRET, add_endpoint, allow_migrations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.postgres import Database
+
+ENVIRON = {"DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY, "DATAAPI_WEBHOOKS_ALLOW_ADDRESSES": "127.0.0.1"}
+
+
+@pytest.fixture
+def receiver() -> Iterator[Any]:
+    """Give a receiver with a list ``received`` of headers and bodies."""
+
+    class Handler(BaseHTTPRequestHandler):
+        """Takes every delivery."""
+
+        def do_POST(self) -> None:
+            """Note it and answer."""
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            listening.received.append((headers, body))  # type: ignore[attr-defined]
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listening.received = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=listening.serve_forever)
+    thread.start()
+    yield listening
+    listening.shutdown()
+    thread.join()
+    listening.server_close()
+
+
+def prepare(database: Database, url: str) -> None:
+    """Make an organization, its project and an endpoint."""
+
+    async def made(fetches: Any) -> None:
+        store = make_store(fetches, Cipher([KEY]), 14)
+        await store.directory.create_organization(ACME.organization, early_access=True)
+        await store.directory.create_project(REF, ACME.organization)
+        await add_endpoint(store, url=url)
+
+    with opened(database.uri) as fetches:
+        complete(made(fetches))
+
+
+def test_workers_share_deliveries_and_their_figures_add_up(
+    tmp_path: Path, database: Database, receiver: Any
+) -> None:
+    """Every worker process delivers; /ready and /metrics speak for all; nothing secret is logged."""
+    allow_migrations(database)
+    with Daemon(tmp_path, database.uri, settings={"workers": "2"}, environ=ENVIRON) as daemon:
+        daemon.wait_ready()
+        assert daemon.admin("GET", "/ready").json["webhooks"]["ready"] is True
+        prepare(database, f"http://127.0.0.1:{receiver.server_port}/hook")
+        for number in range(20):
+            sql = "select webhooks.publish(%s, 'acme', %s, '{\"reason\": \"inactivity\"}', %s)"
+            database.execute(sql, (PAUSED, REF, f"key {number}"))
+        wait_for(lambda: len(receiver.received) == 20, "twenty deliveries")
+        done = 'dataapi_webhooks_attempts_total{outcome="success"}'
+        wait_for(lambda: daemon.metric(done) == 20, "the count of attempts")
+        assert daemon.metric("dataapi_webhooks_first_attempt_seconds_count") == 20
+        assert daemon.stop() == 0
+        lines = [line for line in daemon.lines if "delivery" in line]
+    assert len({headers["webhook-id"] for headers, _ in receiver.received}) == 20
+    for headers, body in receiver.received:
+        Webhook(SECRET).verify(body, headers)
+    assert {line["event"] for line in lines} == {headers["webhook-id"] for headers, _ in receiver.received}
+    assert {line["outcome"] for line in lines} == {"success"}
+    assert SECRET not in daemon.text
+    assert "inactivity" not in daemon.text
+
+
+def test_apis_work_where_webhooks_cannot(tmp_path: Path, database: Database) -> None:
+    """A role that may not make the schema: /ready is 200 all the same, and says what webhooks lack."""
+    with Daemon(tmp_path, database.uri) as daemon:
+        daemon.wait_ready()
+        webhooks = daemon.admin("GET", "/ready").json["webhooks"]
+        assert (webhooks["ready"], webhooks["migrated"], webhooks["database_available"]) == (
+            False,
+            False,
+            True,
+        )
+        assert "create schema webhooks" in webhooks["reason"]
+        assert daemon.stop() == 0
