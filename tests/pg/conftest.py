@@ -71,3 +71,18 @@ def clients(server: Server, reactor: Any) -> Iterator[Service]:
     }
     with serving(reactor, database, **project) as service:
         yield service
+
+
+@pytest.fixture(scope="module")
+def reference_database(server: Server) -> Database:
+    """Give a database of what reference/rest.md names, which no test changes."""
+    return server.create_database(FEATURES, (_DATA / "rest_reference.sql").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def reference(reference_database: Database, reactor: Any) -> Iterator[Service]:
+    """Serve it with everything that can be switched on."""
+    exposed = ("public", "other")
+    everything = {"db_aggregates_enabled": True, "db_plan_enabled": True}
+    with serving(reactor, reference_database, db_schemas=exposed, **everything) as service:
+        yield service
