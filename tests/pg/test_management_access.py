@@ -321,6 +321,8 @@ async def test_media_types(api: Management) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonp", "json"):
         answer = await api.send("POST", target, endpoint(), headers={"content-type": kind})
         assert answer.refusal == (415, "unsupported_media_type")
+    plain = await api.send("POST", target, json.dumps(endpoint()).encode())
+    assert plain.status == 201
     zipped = {"content-type": "application/json", "content-encoding": "gzip"}
     assert (await api.send("POST", target, endpoint(), headers=zipped)).refusal[0] == 415
     await api.send("DELETE", target)

@@ -209,6 +209,14 @@ async def test_attributes_that_are_refused(api: Management, attributes: dict[str
     assert (await api.send("GET", f"{ORGANIZATION}/endpoints")).data == [made]
 
 
+@pytest.mark.parametrize("name", ["event_types", "custom_headers"])
+async def test_too_many_entries_are_one_issue(api: Management, name: str) -> None:
+    """Beyond the number that there may be, nobody looks what they are (limits)."""
+    many = [{"kind": 1}] * 1000 if name == "event_types" else {f"a b {number}": 1 for number in range(1000)}
+    answer = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint(**{name: many}))
+    assert (answer.refusal, answer.pointers) == (INVALID, [f"{ATTRIBUTES}/{name}"])
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ DEEPEST = 64
 
 _MEDIA_TYPES = frozenset({"application/json", "application/vnd.api+json"})
 _MOST_ISSUES = 20
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def document(request: Request) -> Any:
@@ -33,21 +35,31 @@ def document(request: Request) -> Any:
         raise wrong_media_type()
     try:
         found = json.loads(request.body.decode(), parse_constant=_no_constant, parse_float=_finite)
-        issue = _unfit(found)
+        fits = _depth(found) <= DEEPEST
     except RecursionError:
-        issue = _too_deep("")
+        fits = False
     except ValueError as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "it holds what JSON does not"
         raise invalid(Issue("json", f"The body is not JSON: {reason}", "")) from None
-    if issue is not None:
-        raise invalid(issue)
+    if not fits:
+        raise invalid(Issue("depth", f"The body is nested deeper than {DEEPEST} levels", ""))
+    # It comes as an escape only: bodies are UTF-8, and JSON has no bare control characters.
+    place = _unstorable(found) if b"\\u" in request.body else None
+    if place is not None:
+        raise invalid(Issue("characters", "Text may not hold U+0000 or half a surrogate pair", place))
     return found
 
 
 def check(validator: Draft202012Validator, found: Any) -> None:
-    """Raise ``ManagementError`` with every issue that a schema has with a document, 20 at most."""
-    # Each missing member is an error of its own, and each of these errors names all of them.
-    issues = dict.fromkeys(issue for error in validator.iter_errors(found) for issue in _issues(error))
+    """Raise ``ManagementError`` with every issue that a schema has with a document, 20 at most.
+
+    After too many entries or members, which schemas name before what these are, it looks no further.
+    """
+    issues: dict[Issue, None] = {}  # each missing member is an error of its own, and each names all of them
+    for error in validator.iter_errors(found):
+        issues |= dict.fromkeys(_issues(error))
+        if len(issues) >= _MOST_ISSUES or error.validator in ("maxItems", "maxProperties"):
+            break
     if issues:
         raise invalid(*list(issues)[:_MOST_ISSUES])
 
@@ -68,30 +80,31 @@ def _finite(text: str) -> float:
     return number
 
 
-def _unfit(found: Any) -> Issue | None:
-    """Say what of a document cannot be kept: U+0000 and halves of surrogate pairs, or too deep nesting."""
-    waiting: list[tuple[Any, str, int]] = [(found, "", 0)]
+def _depth(found: Any) -> int:
+    """Return how many arrays and objects are within each other, ``DEEPEST + 1`` for more of them."""
+    level = [found]
+    for depth in range(DEEPEST + 1):
+        within = [one for one in level if isinstance(one, dict | list)]
+        if not within:
+            return depth
+        level = [member for one in within for member in (one.values() if isinstance(one, dict) else one)]
+    return DEEPEST + 1
+
+
+def _unstorable(found: Any) -> str | None:
+    """Return the pointer of a text, or of an object with a name, that PostgreSQL cannot keep."""
+    waiting: list[tuple[Any, str]] = [(found, "")]
     while waiting:
-        value, place, depth = waiting.pop()
-        if depth > DEEPEST:
-            return _too_deep(place)
-        if isinstance(value, str) and not _storable(value):
-            return Issue("characters", "Text may not hold U+0000 or half a surrogate pair", place)
+        value, place = waiting.pop()
+        if isinstance(value, str) and _UNSTORABLE.search(value):
+            return place
         if isinstance(value, dict):
-            if not all(map(_storable, value)):
-                return Issue("characters", "A name holds U+0000 or half a surrogate pair", place)
-            waiting += [(member, place + pointer(name), depth + 1) for name, member in value.items()]
+            if any(map(_UNSTORABLE.search, value)):
+                return place
+            waiting += [(member, place + pointer(name)) for name, member in value.items()]
         elif isinstance(value, list):
-            waiting += [(member, place + pointer(index), depth + 1) for index, member in enumerate(value)]
+            waiting += [(member, place + pointer(index)) for index, member in enumerate(value)]
     return None
-
-
-def _storable(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _too_deep(place: str) -> Issue:
-    return Issue("depth", f"The body is nested deeper than {DEEPEST} levels", place)
 
 
 def _issues(error: ValidationError) -> Iterator[Issue]:

@@ -128,7 +128,7 @@ def _success(operation: Operation) -> Json:
 
 
 def _refusals(operation: Operation) -> Json:
-    statuses = {405, *(error.value for error in operation.errors)}
+    statuses = {405, *operation.errors}
     if operation.permission is not None:
         statuses |= {400, 401, 403, 500, 503}
     if operation.body is not None:

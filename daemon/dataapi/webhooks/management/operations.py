@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from types import MappingProxyType
 
 from dataapi.webhooks.catalogue import Catalogue
@@ -20,14 +19,6 @@ ORGANIZATION = "/v2/organizations/{organization_slug}/webhooks"
 PROJECT = "/v2/projects/{project_ref}/webhooks"
 
 
-class Errors(Enum):
-    """What may be refused beyond what every operation with a token may refuse, as HTTP statuses."""
-
-    ENDPOINT = 404
-    FULL = 409
-    RATE = 429
-
-
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation.
@@ -37,7 +28,8 @@ class Operation:
     :ivar permission: what the token must allow; None where no token is needed.
     :ivar body: makes the schema of the body; None when none is read.
     :ivar body_optional: whether an empty body is like ``{}``.
-    :ivar answer: the schema of a success.
+    :ivar status: of a success, and ``answer`` its schema.
+    :ivar errors: statuses of refusals beyond those that all operations of its kind have.
     """
 
     name: str
@@ -51,7 +43,7 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     body: Callable[[Catalogue], Schema] | None = None
     body_optional: bool = False
-    errors: tuple[Errors, ...] = ()
+    errors: tuple[int, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -64,7 +56,7 @@ _ENDPOINTS = "/endpoints"
 _ENDPOINT = "/endpoints/{endpoint_id}"
 _DELIVERIES = "/deliveries"
 _DELIVERY = "/deliveries/{delivery_id}"
-_ABSENT, _RATE, _FULL = Errors.ENDPOINT, Errors.RATE, Errors.FULL
+_ABSENT, _FULL, _RATE = 404, 409, 429
 
 OPERATIONS = (
     Operation(

@@ -58,7 +58,7 @@ LINKS = _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "la
 def subscription(catalogue: Catalogue) -> Schema:
     """Return the schema of ``event_types``, with the types that there are."""
     known = {"type": "string", "enum": [EVERYTHING, *catalogue.types]}
-    return {"type": "array", "items": _object({"type": known}), "minItems": 1, "maxItems": MOST_EVENT_TYPES}
+    return {"type": "array", "minItems": 1, "maxItems": MOST_EVENT_TYPES, "items": _object({"type": known})}
 
 
 def _writable(catalogue: Catalogue) -> Schema:
