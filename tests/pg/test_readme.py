@@ -1,14 +1,15 @@
-"""The README's GraphQL examples, run on the demo's database."""
+"""The examples of README and docs/graphql.md, run on the demo's database."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.catalog.directives import FEATURES
 from dataapi.demo import Keys, demo_project
+from support import documents
+from support.memory_http import KEY
 from support.service import Service, serving
 
 if TYPE_CHECKING:
@@ -16,22 +17,23 @@ if TYPE_CHECKING:
 
     from support.postgres import Server
 
-ROOT = Path(__file__).parent.parent.parent
-README = (ROOT / "README.md").read_text()
-EXAMPLES = re.findall(r"\*\*`(\w+)`\*\*[^*]*?```graphql\n(.*?)```", README, re.DOTALL)
+README = documents.read("README.md")
+BEYOND = documents.read("docs/graphql.md")
+EXAMPLES = re.findall(r"\*\*`(\w+)`\*\*[^*]*?```graphql\n(.*?)```", BEYOND, re.DOTALL)
+LINK = re.compile(r"\[[^\]]+\]\(([^)#]*)(?:#([^)]+))?\)")
 
 
 @pytest.fixture(scope="module")
 def demo(server: Server, reactor: Any) -> Iterator[Service]:
     """Serve the demo's database with every feature turned on."""
-    database = server.create_database((ROOT / "daemon" / "dataapi" / "demo.sql").read_text())
+    database = server.create_database((documents.ROOT / "daemon" / "dataapi" / "demo.sql").read_text())
     with serving(reactor, database, graphql_features=frozenset(FEATURES)) as service:
         yield service
 
 
 def test_every_feature_is_documented() -> None:
     """Each feature has a paragraph; those that the demo's data can show have an example."""
-    assert set(re.findall(r"^\*\*`(\w+)`\*\*", README, re.MULTILINE)) == set(FEATURES)
+    assert set(re.findall(r"^\*\*`(\w+)`\*\*", BEYOND, re.MULTILINE)) == set(FEATURES)
     assert {name for name, _ in EXAMPLES} == {*FEATURES} - {"jsonFilters"}
 
 
@@ -65,7 +67,7 @@ EXPECTED: dict[str, Any] = {
 
 @pytest.mark.parametrize(("feature", "query"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
 async def test_the_examples_run(demo: Service, feature: str, query: str) -> None:
-    """Each example of the README is answered, in one message, as it says."""
+    """Each example of a feature is answered, in one message, as it says."""
     answer = await demo.ask(query, role="service_role")
     assert len(answer.messages) == 1
     data = answer.data
@@ -89,3 +91,41 @@ async def test_groups_and_orders_of_the_examples(demo: Service) -> None:
         }
         for number, count, claps in ((1, 2, "72"), (3, 2, "115"), (4, 1, "88"))
     ]
+
+
+async def test_the_examples_of_the_readme_itself(demo: Service) -> None:
+    """The first ones that a newcomer sees: a change by GraphQL, and related rows by REST."""
+    [mutation] = _blocks("GraphQL", "graphql")
+    answer = await demo.ask(mutation, role="service_role")
+    assert answer.data == {
+        "updateBlogCollection": {
+            "records": [
+                {"name": "Small Kitchens", "description": "Soups for one", "owner": {"firstName": "Ada"}}
+            ]
+        }
+    }
+    script = _blocks("REST", "sh")[0].partition("curl")[2]
+    variables = {"REST": f"{demo.url}/rest/v1", "KEY": KEY}
+    [request] = documents.requests(f"curl{script}", variables)
+    rows = await demo.rest(request.method, request.target.removeprefix("/rest/v1/"), headers=request.headers)
+    [shown] = _blocks("REST", "json")
+    assert documents.fits(rows.body, documents.pattern(shown)), rows.text
+
+
+def _blocks(chapter: str, language: str) -> list[str]:
+    found = documents.blocks(documents.chapter(README, chapter))
+    return [block.text for block in found if block.language == language]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/graphql.md", "docs/rest.md", "docs/webhooks.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    """To files of the project, and to headings that are there."""
+    for path, heading in LINK.findall(documents.read(name)):
+        if path.startswith("https://"):
+            continue
+        target = (documents.ROOT / name).parent / path if path else documents.ROOT / name
+        assert target.is_file(), path
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert heading in anchors, heading

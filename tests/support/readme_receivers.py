@@ -1,0 +1,83 @@
+"""The README's receivers of deliveries, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING
+
+from support import documents
+from support.daemon import PATIENCE, free_port, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+CHAPTER = documents.chapter(documents.read("README.md"), "Verify a delivery")
+EXAMPLES = dict(re.findall(r"^\*\*(.+?)\*\*\n\n(```\w+\n.*?^```)$", CHAPTER, re.DOTALL | re.MULTILINE))
+PYTHON, PYTHON_PLAIN, NODE, NODE_PLAIN = (
+    "Python, with `pip install standardwebhooks`",
+    "Python, without a library",
+    "JavaScript, with `npm install standardwebhooks`",
+    "JavaScript, without a library",
+)
+PORT = "9000"
+
+
+class Running:
+    """A receiver in a process of its own."""
+
+    def __init__(self, example: str, folder: Path, secret: str) -> None:
+        [block] = documents.blocks(EXAMPLES[example])
+        self.secret = secret
+        self.port = free_port()
+        assert PORT in block.text
+        self._script = folder / f"receiver-{self.port}.{'py' if block.language == 'python' else 'mjs'}"
+        self._script.write_text(block.text.replace(PORT, str(self.port)))
+        self._output = self._script.with_suffix(".out")
+        program = sys.executable if block.language == "python" else shutil.which("node")
+        assert program is not None
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [program, str(self._script)],
+                cwd=folder,
+                env={**os.environ, "WEBHOOK_SECRET": secret},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        wait_for(self._listens, f"the receiver {example}")
+
+    def _listens(self) -> bool:
+        assert self._process.poll() is None, self.text
+        with closing(socket.socket()) as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    @property
+    def handled(self) -> list[str]:
+        """The ids of the events that it handled."""
+        return re.findall(r"^(\S+) v1\.project\.paused$", self.text, re.MULTILINE)
+
+    @property
+    def text(self) -> str:
+        """What it printed so far."""
+        return self._output.read_text("utf-8", "replace")
+
+    def answer(self, headers: Mapping[str, str], body: bytes) -> int:
+        """Send a request and return the status of the answer."""
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
+            connection.request("POST", "/", body, dict(headers))
+            return connection.getresponse().status
+
+    def end(self) -> None:
+        """End it and leave nothing behind."""
+        self._process.kill()
+        self._process.wait()
+        self._script.unlink()
+        self._output.unlink()
