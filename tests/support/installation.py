@@ -1,0 +1,227 @@
+"""Webhooks as an operator runs them: a database, daemons in processes of their own, a recording receiver."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import psycopg2
+from dataapi.command import run
+from dataapi.database.script import complete, opened
+from dataapi.webhooks.model import NewEndpoint
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import make_store
+from support.daemon import Daemon, environment, wait_for
+from support.management import event
+from support.recorder import HOOK
+from support.webhooks import ACME, KEY, PAUSED, REF, SECRET, allow_migrations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataapi.webhooks.model import Scope
+    from support.daemon import Answer
+    from support.postgres import Database
+    from support.recorder import Recorder
+
+WAITS = "0.2, 0.3, 0.4, 0.5"
+"""The schedule of attempts, much shortened."""
+TIMEOUT = 1.0
+LEASE = TIMEOUT + 10.0
+"""Seconds for which nobody takes over from a daemon that died."""
+ENDPOINTS = "/v2/organizations/acme/webhooks/endpoints"
+
+
+@dataclass
+class Installation:
+    """An organization with a project, ready for endpoints; ``end`` kills what still runs.
+
+    :ivar uri: where daemons find the database, its own address unless something stands between.
+    """
+
+    folder: Path
+    database: Database
+    recorder: Recorder
+    uri: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    token: str = ""
+    daemons: list[Daemon] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Make schema, organization, project and a token that may do everything."""
+        self.uri = self.uri or self.database.uri
+        allow_migrations(self.database)
+        # The tests' cluster forgets the last commits when it is killed, unless it is told not to.
+        self.database.execute(f"alter database {self.database.name} set synchronous_commit = on")
+        self.command("organization", "create", ACME.organization, "--early-access")
+        self.command("project", "create", REF, "--organization", ACME.organization)
+        permissions = ("webhooks:read", "webhooks:write", "events:publish")
+        granted = [word for one in permissions for word in ("--permission", one)]
+        self.token = self.command("token", "create", "--organization", ACME.organization, *granted).strip()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What configures a daemon or command."""
+        settings = {
+            "retry-waits": WAITS,
+            "timeout": str(TIMEOUT),
+            "allow-addresses": "127.0.0.0/8",
+            "encryption-key": KEY,
+            **self.settings,
+        }
+        return {f"DATAAPI_WEBHOOKS_{name.upper().replace('-', '_')}": text for name, text in settings.items()}
+
+    def daemon(self, *words: str, environ: Mapping[str, str] | None = None) -> Daemon:
+        """Start a daemon and wait until it delivers."""
+        folder = self.folder / f"daemon{len(self.daemons)}"
+        folder.mkdir()
+        made = Daemon(
+            folder,
+            self.uri,
+            *words,
+            settings={"log-level": "info"},
+            environ={**self.environ, **(environ or {})},
+        )
+        self.daemons.append(made)
+        made.start()
+        made.wait_ready()
+        return made
+
+    def end(self) -> None:
+        """Kill every daemon."""
+        for daemon in self.daemons:
+            daemon.__exit__()
+
+    def command(self, *words: str) -> str:
+        """Run ``dataapi`` in this process and return what it prints."""
+        environ = {
+            **self.environ,
+            "DATAAPI_PROJECT_DB_URI": self.database.uri,
+            "DATAAPI_PROJECT_REQUIRE_API_KEY": "no",
+        }
+        output, errors = io.StringIO(), io.StringIO()
+        code = run(words, environ, output, errors)
+        assert code == 0, errors.getvalue()
+        return output.getvalue()
+
+    # Endpoints -------------------------------------------------------------------------------------------
+
+    def url(self, path: str = HOOK, host: str = "127.0.0.1") -> str:
+        """Return the recorder's URL for a path."""
+        return f"http://{host}:{self.recorder.port}{path}"
+
+    def endpoint(self, path: str = HOOK, host: str = "127.0.0.1", *, scope: Scope = ACME) -> str:
+        """Add an endpoint for a path of the recorder, past the API's limits; return its identifier."""
+
+        async def add(database: Any) -> str:
+            store = make_store(database, Cipher([KEY]), 14)
+            new = NewEndpoint(url=self.url(path, host), event_types=("*",), signing_secret=SECRET)
+            return str((await store.endpoints.create(scope, new)).id)
+
+        with opened(self.database.uri) as database:
+            identifier: str = complete(add(database))
+            return identifier
+
+    def manage(self, daemon: Daemon, method: str, path: str, body: str | None = None) -> Answer | None:
+        """Ask the management API; None when the daemon breaks off."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        try:
+            return daemon.request(method, path, body, headers)
+        except (OSError, HTTPException):
+            return None
+
+    # Publishing ------------------------------------------------------------------------------------------
+
+    def publish(self, number: int, *, commit: bool = True, key: str = "") -> None:
+        """Raise an event by SQL, and commit or not; raises ``psycopg2.Error`` when PostgreSQL is away."""
+        with closing(psycopg2.connect(self.database.admin_uri)) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "select webhooks.publish(%s, 'acme', %s, jsonb_build_object('number', %s), %s)",
+                (PAUSED, REF, number, key or str(uuid4())),
+            )
+            if commit:
+                connection.commit()
+
+    def publish_many(self, count: int) -> None:
+        """Raise events with the numbers from 0 in one transaction."""
+        self.database.execute(
+            "select webhooks.publish(%s, 'acme', %s, jsonb_build_object('number', n), 'many ' || n) "
+            "from generate_series(0, %s) n",
+            (PAUSED, REF, count - 1),
+        )
+
+    def publish_by_http(self, daemon: Daemon, number: int, key: str) -> bool:
+        """Raise an event over HTTP; False when it is not known whether it was raised."""
+        body = event(key, payload={"number": number, "reason": "inactivity"})
+        answer = self.manage(daemon, "POST", "/v1/webhooks/events", json.dumps(body))
+        assert answer is None or answer.status in (201, 500, 503), answer
+        return answer is not None and answer.status == 201
+
+    def publish_by_command(self, number: int) -> bool:
+        """Raise an event with ``dataapi event publish``; False when that said it failed."""
+        program = Path(sys.executable).with_name("dataapi")
+        words = ["event", "publish", PAUSED, "--organization", "acme", "--project", REF]
+        done = subprocess.run(
+            [program, *words, "--payload", json.dumps({"number": number, "reason": "inactivity"})],
+            env=environment(
+                {
+                    **self.environ,
+                    "DATAAPI_PROJECT_DB_URI": self.database.uri,
+                    "DATAAPI_PROJECT_REQUIRE_API_KEY": "no",
+                }
+            ),
+            cwd=self.folder,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode == 0
+
+    # What the database says ------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> int:
+        """How many attempts are still to be made."""
+        [(count,)] = self.database.execute("select count(*) from webhooks.due")
+        return int(count)
+
+    def wait_settled(self, seconds: float = 30.0) -> None:
+        """Wait until no attempt is to be made any more."""
+        wait_for(lambda: self.due == 0, "the queue to be empty", seconds)
+
+    def wait_leased(self) -> None:
+        """Wait until somebody claimed all that there is."""
+        wait_for(
+            lambda: self.database.execute("select bool_and(leased) from webhooks.due") == [(True,)],
+            "the claim",
+        )
+
+    def wait_only_leased(self) -> None:
+        """Wait until nothing can be claimed any more."""
+        wait_for(
+            lambda: self.database.execute("select 1 from webhooks.due where not leased limit 1") == [],
+            "the last claim",
+        )
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the database's clock be so many seconds further, as due work sees it."""
+        self.database.execute(
+            "update webhooks.due set due_at = due_at - %s * interval '1 s',"
+            " claimable_at = claimable_at - %s * interval '1 s'",
+            (seconds, seconds),
+        )
+
+    def records(self) -> list[tuple[str, str, int, str, bool, int]]:
+        """Return (event, trigger, attempt, status, is final, response code) of each record, oldest first."""
+        return self.database.execute(
+            "select event_id::text, trigger, attempt_number, status, next_attempt_at is null, response_code"
+            " from webhooks.delivery order by id"
+        )

@@ -1,0 +1,175 @@
+"""A receiver in a thread of its own that records what reaches it and behaves as it is told, path by path."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+HOOK = "/hook"
+ELSEWHERE = "/elsewhere"
+"""Where ``Behaviour.REDIRECT`` leads; nothing may ever come here."""
+
+
+class Behaviour(StrEnum):
+    """What happens to a request once it was read."""
+
+    TAKE = "take"
+    REFUSE = "refuse"
+    HANG = "hang"
+    HOLD = "hold"
+    """Answered by what its path's behaviour becomes."""
+    RESET = "reset"
+    REDIRECT = "redirect"
+
+
+_ANSWERS = {
+    Behaviour.TAKE: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    Behaviour.REFUSE: b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\noops",
+    Behaviour.REDIRECT: f"HTTP/1.1 302 Found\r\nLocation: {ELSEWHERE}\r\nContent-Length: 0\r\n\r\n".encode(),
+}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One request.
+
+    :ivar at: when its last byte was read, by the monotonic clock.
+    :ivar behaviour: what was done with it.
+    :ivar reused: whether its connection carried another request before.
+    """
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    at: float
+    behaviour: Behaviour
+    reused: bool
+
+    @property
+    def identifier(self) -> str:
+        """The event that it claims to be."""
+        return self.headers["webhook-id"]
+
+    @property
+    def event(self) -> Any:
+        """The envelope."""
+        return json.loads(self.body)
+
+
+@dataclass
+class Recorder:
+    """Listens on every address of this machine (127.0.0.2 is another host than 127.0.0.1); a context manager.
+
+    :ivar port: where it listens.
+    """
+
+    requests: list[Recorded] = field(default_factory=list)
+    behaviours: dict[str, Behaviour] = field(default_factory=dict)
+    port: int = 0
+
+    def __enter__(self) -> Recorder:
+        """Begin to listen."""
+        self._loop = asyncio.new_event_loop()
+        self._talks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._server = self._loop.run_until_complete(
+            asyncio.start_server(self._talk, "0.0.0.0", self.port, backlog=512)
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close everything."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def of(self, identifier: str) -> list[Recorded]:
+        """Return the requests that deliver an event, in the order in which they came."""
+        return [one for one in list(self.requests) if one.identifier == identifier]
+
+    def at(self, path: str) -> list[Recorded]:
+        """Return the requests for a path, in the order in which they came."""
+        return [one for one in list(self.requests) if one.path == path]
+
+    def behave(self, behaviour: Behaviour, path: str = HOOK) -> None:
+        """Treat requests for a path so from now on."""
+        self.behaviours[path] = behaviour
+
+    @contextmanager
+    def unaccepting(self) -> Iterator[int]:
+        """Give a port of this machine that connections are made to in vain: neither accepted nor refused."""
+        with ExitStack() as sockets:
+            full = sockets.enter_context(socket.socket())
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            for _ in range(4):
+                waiting = sockets.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(full.getsockname())
+            yield full.getsockname()[1]
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    async def _close(self) -> None:
+        self._server.close()
+        for talk in list(self._talks):
+            talk.cancel()
+        await asyncio.gather(*self._talks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        talk = asyncio.current_task()
+        assert talk is not None
+        self._talks.add(talk)
+        reused = False
+        try:
+            while await self._exchange(reader, writer, reused=reused):
+                reused = True
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            # The daemon is gone, or we are closing.
+            pass
+        finally:
+            self._talks.discard(talk)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _exchange(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, reused: bool
+    ) -> bool:
+        """Read a request and treat it; False when the connection is done with."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        line, *lines = head.rstrip().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (one.partition(": ") for one in lines)}
+        body = await reader.readexactly(int(headers["content-length"]))
+        path = line.split(" ")[1]
+        behaviour = self.behaviours.setdefault(path, Behaviour.TAKE)
+        self.requests.append(Recorded(path, headers, body, time.monotonic(), behaviour, reused))
+        while behaviour is Behaviour.HOLD and not reader.at_eof():
+            await asyncio.sleep(0.02)
+            behaviour = self.behaviours[path]
+        if behaviour is Behaviour.RESET:
+            writer.transport.abort()
+            return False
+        if behaviour in (Behaviour.HANG, Behaviour.HOLD):
+            await reader.read()
+            return False
+        writer.write(_ANSWERS[behaviour])
+        await writer.drain()
+        return True
