@@ -81,6 +81,7 @@ class WebhooksPart:
         self._retry = Retry(reactor, random.random, self._begin)
         self._first_attempt: Deferred[None] | None = None
         self._migrated = False
+        self._stopping = False
         self._why = "the database is being asked for the schema webhooks"
         self.store = make_store(self._pool, Cipher(section.encryption_key), section.retention_days)
         self.vetting = Vetting(self._resolver, networks(section.allow_addresses))
@@ -128,6 +129,7 @@ class WebhooksPart:
 
     async def drain(self, seconds: float) -> None:
         """Raise and claim no more; returns when no attempt is under way, or after ``seconds``."""
+        self._stopping = True
         self._retry.cancel()
         self._background.cancel()
         self._attempted()
@@ -183,8 +185,10 @@ class WebhooksPart:
         for migration in applied:
             _log.info("applied migration {number} ({name})", number=migration.number, name=migration.name)
         self._retry.succeeded()
-        self._migrated = True
         await self._listener.start()
+        if self._stopping:
+            return
+        self._migrated = True
         self._dispatcher.start()
         self._sources.start()
         self._background.spawn(self._keep_up())
@@ -201,6 +205,8 @@ class WebhooksPart:
 
     def _not_yet(self, error: ApiError | CannotMigrate) -> None:
         """Say why the schema cannot be used, once, and plan another attempt."""
+        if self._stopping:
+            return
         wait = self._retry.failed()
         why = error.message if isinstance(error, ApiError) else str(error)
         if why != self._why:
