@@ -331,7 +331,11 @@ async def test_media_types(api: Management) -> None:
 async def test_bodies_over_64_kib(api: Management) -> None:
     """A body may have 64 KiB and no more (errors)."""
     text = b"{" + b" " * 65_536
-    for method, target in (("POST", f"{ORGANIZATION}/endpoints"), ("POST", "/v1/webhooks/events")):
+    for method, target in (
+        ("POST", f"{ORGANIZATION}/endpoints"),
+        ("POST", "/v1/webhooks/events"),
+        ("DELETE", f"{ORGANIZATION}/endpoints/{uuid4()}"),
+    ):
         answer = await api.send(method, target, text, headers={"content-type": "application/json"})
         assert answer.refusal == (413, "content_too_large")
     whole = json.dumps(endpoint()).encode().ljust(65_536)
@@ -339,6 +343,17 @@ async def test_bodies_over_64_kib(api: Management) -> None:
         "POST", f"{ORGANIZATION}/endpoints", whole, headers={"content-type": "application/json"}
     )
     assert answer.status == 201
+
+
+async def test_scripts_of_any_origin_may_call(api: Management) -> None:
+    """A browser's preflight allows the token and every method: nobody is known by a cookie."""
+    asking = {"origin": "https://app.example", "access-control-request-method": "PATCH"}
+    preflight = await api.send("OPTIONS", f"{ORGANIZATION}/endpoints", token=None, headers=asking)
+    assert preflight.status == 204
+    assert "PATCH" in preflight.headers["access-control-allow-methods"]
+    assert "authorization" in preflight.headers["access-control-allow-headers"]
+    read = await api.send("GET", f"{ORGANIZATION}/endpoints", headers={"origin": "https://app.example"})
+    assert read.headers["access-control-allow-origin"] == "*"
 
 
 async def test_the_request_id_is_the_errors(api: Management) -> None:

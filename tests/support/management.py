@@ -16,9 +16,11 @@ from dataapi.webhooks.management.api import ManagementApi
 from dataapi.webhooks.management.receivers import Receivers
 from dataapi.webhooks.model import Permission
 from dataapi.webhooks.resolver import Vetting
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import Store, make_store
 from dataapi.webhooks.tokens import new_token
 from support.service import run
-from support.webhooks import ACME, REF, SECRET, migrated
+from support.webhooks import ACME, KEY, REF, SECRET, migrated
 from treq.client import HTTPClient
 from twisted.internet.defer import Deferred
 from twisted.web.client import Agent, HTTPConnectionPool
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from dataapi.webhooks.addresses import Address
-    from dataapi.webhooks.store import Store
     from support.postgres import Database
 
 OTHER = "globex"
@@ -114,10 +115,14 @@ class Management:
         self.store: Store
         self.token = ""
 
-    async def start(self, *, require_https: bool = False) -> None:
-        """Migrate, fill the directory, listen."""
+    async def start(self, *, require_https: bool = False, keys: Sequence[str] = (KEY,)) -> None:
+        """Migrate, fill the directory, listen.
+
+        :param keys: that encrypt secrets.
+        """
         await self.pool.start()
-        self.store = await migrated(self.database, self.pool)
+        await migrated(self.database, self.pool)
+        self.store = make_store(self.pool, Cipher(keys), 14)
         directory = self.store.directory
         await directory.create_organization(OTHER, early_access=True)
         await directory.create_project(OTHER_REF, OTHER)

@@ -1,0 +1,53 @@
+"""What the configuration changes of the management API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.management import ORGANIZATION, SCOPES, Management, document, endpoint, managing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Database
+
+
+@pytest.fixture
+def strict(database: Database, reactor: Any) -> Iterator[Management]:
+    """Serve the API with ``require-https``."""
+    with managing(reactor, database, require_https=True) as service:
+        yield service
+
+
+@pytest.fixture
+def keyless(database: Database, reactor: Any) -> Iterator[Management]:
+    """Serve the API without an ``encryption-key``."""
+    with managing(reactor, database, keys=()) as service:
+        yield service
+
+
+async def test_plain_http_may_be_refused(strict: Management) -> None:
+    """With ``require-https`` a URL is https, on create and on change (errors, url.invalid)."""
+    made = await strict.create(url="https://receiver.example/")
+    sent = {"url": "http://receiver.example/"}
+    created = await strict.send("POST", f"{ORGANIZATION}/endpoints", endpoint(**sent))
+    one = f"{ORGANIZATION}/endpoints/{made['id']}"
+    changed = await strict.send("PATCH", one, document("endpoint", **sent))
+    assert created.refusal == changed.refusal == (400, "bad_request.endpoint.url.invalid")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "127.0.0.1"])
+async def test_allowed_networks_may_be_addressed(strict: Management, host: str) -> None:
+    """An address within ``allow-addresses`` is no reserved one (section 4)."""
+    made = await strict.create(url=f"https://{host}/")
+    assert made["attributes"]["url"] == f"https://{host}/"
+
+
+async def test_without_a_key_secrets_are_not_kept(keyless: Management) -> None:
+    """Endpoints cannot be created without ``encryption-key``; the client learns no more (errors, 500)."""
+    for scope in SCOPES:
+        answer = await keyless.send("POST", f"{scope}/endpoints", endpoint())
+        assert answer.refusal == (500, "internal_server_error")
+        assert b"key" not in answer.content
+        assert (await keyless.send("GET", f"{scope}/endpoints")).data == []
