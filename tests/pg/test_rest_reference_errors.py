@@ -1,6 +1,6 @@
 """reference/rest.md 1.6: each error that a client can bring about, with its whole body.
 
-Those of the connection (PGRST000 to 003), of the configuration (PGRST126, 300, 302) and the SQLSTATEs are
+Those of the connection (PGRST000, 001 and 003), of the configuration (PGRST126, 300, 302) and the SQLSTATEs are
 shown where they are made: ``test_sqlstate``, ``test_gate``, ``test_pool``, ``test_openapi_requests``.
 """
 
@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import jwt
 import pytest
+from dataapi.access.caller import Caller
+from dataapi.errors import DatabaseUnavailable
+from dataapi.rest.handler import RestHandler
+from dataapi.web.messages import Request
 from support.memory_http import SECRET
 
 if TYPE_CHECKING:
@@ -262,3 +266,16 @@ async def test_1_6_a_token_that_is_refused_is_told_why_in_body_and_challenge(
     assert (
         answer.headers["www-authenticate"] == f'Bearer error="invalid_token", error_description="{message}"'
     )
+
+
+async def test_1_6_without_a_catalog_the_client_is_to_come_again(reference: Service) -> None:
+    """PGRST002 is 503 with ``Retry-After``: no snapshot of the schema has been read yet."""
+    handler = RestHandler(reference.project, reference.pool, lambda: None)
+    request = Request("1", "GET", "/rest/v1/film", "", {}, b"")
+    with pytest.raises(DatabaseUnavailable) as caught:
+        await handler.answer(request, Caller("anon", "{}"))
+    refused = caught.value
+    assert (refused.status, refused.code, refused.message) == (
+        503, "PGRST002", "Could not query the database for the schema cache. Retrying.",
+    )  # fmt: skip
+    assert dict(refused.headers)["Retry-After"].isdigit()
