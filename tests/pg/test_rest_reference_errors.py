@@ -1,7 +1,7 @@
 """reference/rest.md 1.6: each error that a client can bring about, with its whole body.
 
-Those of the connection (PGRST000, 001 and 003), of the configuration (PGRST126, 300, 302) and the SQLSTATEs are
-shown where they are made: ``test_sqlstate``, ``test_gate``, ``test_pool``, ``test_openapi_requests``.
+Those of the connection (PGRST000, 001 and 003), of the configuration (PGRST126, 300, 302) and the SQLSTATEs
+are shown where they are made: ``test_sqlstate``, ``test_gate``, ``test_pool``, ``test_openapi_requests``.
 """
 
 from __future__ import annotations
