@@ -27,6 +27,8 @@ from support.memory_http import KEY, SECRET
 from support.oracle import check_answer
 from treq.client import HTTPClient
 from twisted.internet import defer, task
+from twisted.internet.endpoints import HostnameEndpoint, connectProtocol
+from twisted.internet.protocol import Protocol
 from twisted.web.client import Agent, HTTPConnectionPool
 
 if TYPE_CHECKING:
@@ -86,6 +88,20 @@ class Answer:
     def statements(self) -> list[str]:
         """The texts of the statements that were run."""
         return [bound.statement.text for message in self.messages for bound in message.statements]
+
+
+class _Everything(Protocol):
+    """Gathers what comes until the connection ends."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.ended: defer.Deferred[None] = defer.Deferred()
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
+        self.data += data
+
+    def connectionLost(self, reason: Any = None) -> None:  # noqa: ARG002, N802 - twisted's name
+        self.ended.callback(None)
 
 
 class _Recorder:
@@ -267,6 +283,38 @@ class Service:
         path = f"/rest/v1/{quote(target, safe=_URL)}"
         return await self._exchange(method, path, content, role, sent)
 
+    async def raw(self, *pieces: bytes, close: bool = True) -> Answer:
+        """Send bytes as they are on a connection of their own; wait until the server closes it.
+
+        :param pieces: sent one after the other, with a turn of the reactor in between.
+        :param close: whether the first piece gets headers with the API key that ask for the end.
+        """
+        self._recorder.messages.clear()
+        endpoint = HostnameEndpoint(self._reactor, "127.0.0.1", self._port.getHost().port)
+        client: Any = await connectProtocol(endpoint, _Everything())
+        if close:
+            line, separator, rest = pieces[0].partition(b"\r\n")
+            own = f"Host: x\r\nConnection: close\r\napikey: {KEY}\r\n".encode()
+            pieces = (line + separator + own + rest, *pieces[1:])
+        for piece in pieces:
+            client.transport.write(piece)
+            await task.deferLater(self._reactor, 0)
+        await client.ended
+        await self._idle()
+        head, _, content = client.data.partition(b"\r\n\r\n")
+        status, *lines = head.decode("latin-1").split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines)
+        code = int(status.split(" ")[1]) if status else 0
+        return Answer(
+            code, headers, content.decode(errors="replace"), tuple(self._recorder.messages), content
+        )
+
+    async def _idle(self) -> None:
+        """Wait until the pool has nothing to do."""
+        # After an error the pool looks at its connection once more; a request meanwhile would start a timer.
+        while not self._pool.figures().idle:
+            await task.deferLater(self._reactor, 0.001)
+
     async def _exchange(
         self, method: str, target: str, body: bytes | None, role: str, headers: Mapping[str, str]
     ) -> Answer:
@@ -276,9 +324,7 @@ class Service:
         self._recorder.messages.clear()
         response = await self._client.request(method, f"{self.url}{target}", data=body, headers=sent)
         content = await response.content()
-        # After an error the pool looks at its connection once more; a request meanwhile would start a timer.
-        while not self._pool.figures().idle:
-            await task.deferLater(self._reactor, 0.001)
+        await self._idle()
         received = {
             name.decode().lower(): values[0].decode() for name, values in response.headers.getAllRawHeaders()
         }
