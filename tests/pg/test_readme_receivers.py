@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
 from typing import TYPE_CHECKING, Any
@@ -35,15 +36,8 @@ def signed(secret: str, ago: float = 0) -> dict[str, str]:
 
 
 @pytest.fixture(
-    params=[
-        (PYTHON, SECRET),
-        (NODE, SECRET),
-        (PYTHON_PLAIN, SECRET),
-        (PYTHON_PLAIN, OWN_WORDS),
-        (NODE_PLAIN, SECRET),
-        (NODE_PLAIN, OWN_WORDS),
-    ],
-    ids=["python", "node", "python-hmac", "python-hmac-words", "node-hmac", "node-hmac-words"],
+    params=itertools.product([PYTHON, NODE, PYTHON_PLAIN, NODE_PLAIN], [SECRET, OWN_WORDS]),
+    ids="-".join,
 )
 def receiver(
     request: pytest.FixtureRequest, pytestconfig: pytest.Config, tmp_path: Path, reactor: Any

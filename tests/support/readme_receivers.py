@@ -28,6 +28,11 @@ PYTHON, PYTHON_PLAIN, NODE, NODE_PLAIN = (
     "JavaScript, without a library",
 )
 PORT = "9000"
+OF_WORDS = {
+    PYTHON: ('environ["WEBHOOK_SECRET"])', 'environ["WEBHOOK_SECRET"].encode())'),
+    NODE: ("env.WEBHOOK_SECRET)", 'env.WEBHOOK_SECRET, { format: "raw" })'),
+}
+"""What the libraries' examples say to change for a secret without ``whsec_``."""
 
 
 class Running:
@@ -37,9 +42,14 @@ class Running:
         [block] = documents.blocks(EXAMPLES[example])
         self.secret = secret
         self.port = free_port()
-        assert PORT in block.text
+        text = block.text.replace(PORT, str(self.port))
+        assert text != block.text
+        if not secret.startswith("whsec_") and example in OF_WORDS:
+            shown, changed = OF_WORDS[example]
+            assert shown in text
+            text = text.replace(shown, changed)
         self._script = folder / f"receiver-{self.port}.{'py' if block.language == 'python' else 'mjs'}"
-        self._script.write_text(block.text.replace(PORT, str(self.port)))
+        self._script.write_text(text)
         self._output = self._script.with_suffix(".out")
         program = sys.executable if block.language == "python" else shutil.which("node")
         assert program is not None
