@@ -82,6 +82,13 @@ async def test_an_exact_count_is_of_the_groups(features: Service) -> None:
     assert answer.headers["content-range"].startswith("0-0/")
 
 
+async def test_what_has_no_sum_is_told_in_the_clients_words(features: Service) -> None:
+    """The error names the function as the request does."""
+    answer = await features.rest("GET", "film?select=title.sum()")
+    assert (answer.status, answer.body["code"]) == (404, "42883")
+    assert answer.body["message"] == "function sum(text) does not exist"
+
+
 async def test_other_functions_are_no_aggregates(features: Service) -> None:
     """The error says which there are."""
     answer = await features.rest("GET", "sale?select=amount.median()")

@@ -16,6 +16,7 @@ NOT_SINGLE = "PGRST116"
 TOO_MANY = "PGRST124"
 
 _INVALID_TEXT = "22P02"
+_UNDEFINED_FUNCTION = "42883"
 _RAISED = re.compile(f"{RAISED}(PGRST[0-9]+){RAISED}([0-9]+)")
 
 
@@ -38,6 +39,9 @@ def too_many(rows: int) -> ApiError:
 
 def told(error: ApiError) -> ApiError:
     """Return what a client is to read of a database's error: itself, or what it stands for."""
+    if error.code == _UNDEFINED_FUNCTION:
+        # The schema is how this service names functions and operators, not how the client does.
+        error.message = error.message.replace("pg_catalog.", "")
     match = _RAISED.search(error.message) if error.code == _INVALID_TEXT else None
     if match is None:
         return error
