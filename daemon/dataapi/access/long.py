@@ -33,28 +33,41 @@ class LongRunner(Runner, Protocol):
 
 
 class Together:
-    """A caller's transaction in which the statements of several requests run, one after the other."""
+    """A caller's transaction in which the statements of several requests run, one after the other.
 
-    def __init__(self, talk: Conversation, caller: Caller, role: Settings, *, reading: bool) -> None:
+    :param before: the call of the pre-request function, which each request has to pass by itself.
+    """
+
+    def __init__(
+        self, talk: Conversation, caller: Caller, role: Settings, before: tuple[Bound, ...], *, reading: bool
+    ) -> None:
         self._talk = talk
+        self._before = before
         self._caller = caller
         self._role = role
         self._reading = reading
         self._made: dict[str, None] = {}
 
     async def run(
-        self, request: Request, statements: Sequence[Bound], *, read_only: bool, settings: Settings = ()
+        self,
+        request: Request,
+        statements: Sequence[Bound],
+        *,
+        read_only: bool,
+        settings: Settings = (),
+        again: bool = False,
     ) -> list[tuple[Any, ...]]:
         """Run a request's statements and return the last one's rows.
 
         :param read_only: whether they may not write, even where those of other requests may.
         :param settings: what holds for this request alone, beside what it says of itself.
+        :param again: whether these are further statements of the same request.
         :raises ApiError: what the database refuses; the transaction is to be left with it.
         """
         aside = read_only and not self._reading
         step = Step(
             settings_for(request, self._caller) + self._role + settings,
-            tuple(statements),
+            (*(() if again else self._before), *statements),
             read_only=aside,
             defaults=tuple(self._made),
         )
@@ -94,6 +107,8 @@ class LongTransactions(Transactions):
         """
         message = self.message(catalog, request, caller, (), read_only=read_only, settings=settings)
         beginning = self.message(catalog, request, caller, (), read_only=read_only)
-        async with self._long.converse(replace(beginning, isolation=message.isolation)) as talk:
-            yield Together(talk, caller, catalog.roles[caller.role].settings, reading=read_only)
+        beginning = replace(beginning, statements=(), isolation=message.isolation)
+        async with self._long.converse(beginning) as talk:
+            role = catalog.roles[caller.role].settings
+            yield Together(talk, caller, role, self._before, reading=read_only)
             await talk.end(rollback=message.rollback)

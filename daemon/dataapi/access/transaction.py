@@ -54,6 +54,14 @@ class Transactions:
         if "\0" not in role:
             await self._runner.run(Message(role, (), (_NOTHING,)))
 
+    async def admit(self, catalog: Catalog, request: Request, caller: Caller) -> None:
+        """Run the pre-request function, if there is one, for an answer that takes no other statement.
+
+        :raises ApiError: as it refuses the request.
+        """
+        if self._before:
+            await self.run(catalog, request, caller, (_NOTHING,), read_only=True)
+
     async def run(
         self,
         catalog: Catalog,

@@ -62,6 +62,8 @@ class RestHandler:
         context = self._context(request, caller, catalog)
         request.mark("parse")
         if not context.target and self._project.db_root_spec is None:
+            if context.reading:
+                await self._transactions.admit(catalog, request, caller)
             return await self._root.answer(context)
         planned = await self._done(len(request.body) > LONG, lambda: _planned(context))
         request.mark("plan")

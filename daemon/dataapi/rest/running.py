@@ -98,7 +98,7 @@ async def _answered(together: Together, context: Context, planned: Planned | Str
         return await together.run(context.request, statements, read_only=reading, settings=planned.settings)
 
     async def estimate(statement: Bound) -> int:
-        [[plan]] = await together.run(context.request, (explained(statement),), read_only=True)
+        [[plan]] = await together.run(context.request, (explained(statement),), read_only=True, again=True)
         return _expected(json.loads(plan))
 
     if isinstance(planned, Streamed):
