@@ -190,6 +190,7 @@ def as_json(value: Any) -> bytes:
 
 JSON, CSV = b"Content-Type: application/json", b"Content-Type: text/csv"
 FORM = b"Content-Type: application/x-www-form-urlencoded"
+BATCH = b"Content-Type: application/vnd.dataapi.batch+json"
 PLACES: dict[str, Any] = {
     "select": lambda t: get(b"select=" + escaped(t)),
     "alias": lambda t: get(b"select=" + escaped(t) + b":id,text"),
@@ -254,7 +255,6 @@ PLACES: dict[str, Any] = {
         BATCH,
     ),
 }
-BATCH = b"Content-Type: application/vnd.dataapi.batch+json"
 
 
 def _text(value: str | bytes) -> str:
