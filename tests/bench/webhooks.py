@@ -20,7 +20,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
@@ -29,10 +29,18 @@ from dataapi.webhooks.attempt import Attempt, Sender
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.dispatcher import Dispatcher, Rules
 from dataapi.webhooks.resolver import Vetting
+from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import Store
+from dataapi.webhooks.store.queue import Queue
 from support.postgres import Server
-from support.webhooks import PAUSED, PROJECT, SECRET, add_endpoint, migrated, publish
+from support.webhooks import KEY, PAUSED, PROJECT, SECRET, add_endpoint, migrated, publish
 from twisted.internet import defer, task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from dataapi.webhooks.work import Finished
 
 AT_ONCE = 16
 SINGLE = 200
@@ -122,7 +130,24 @@ async def floor(sender: Sender, receiver: Receiver, body: bytes, count: int) -> 
     return this.over(count // AT_ONCE * AT_ONCE)
 
 
-async def deliveries(reactor: Any, dispatcher: Dispatcher, store: Store, pool: Pool, count: int) -> Rate:
+class CountedQueue(Queue):
+    """Counts the outcomes that were recorded.
+
+    :ivar recorded: how many.
+    """
+
+    recorded = 0
+
+    async def finish(self, finished: Sequence[Finished]) -> frozenset[UUID]:
+        """Record and count."""
+        taken = await super().finish(finished)
+        self.recorded += len(taken)
+        return taken
+
+
+async def deliveries(
+    reactor: Any, dispatcher: Dispatcher, queue: CountedQueue, pool: Pool, count: int
+) -> Rate:
     """Deliver a queue, from the first claim until the last outcome is recorded."""
     await pool.fetch(
         "select webhooks.raise_event($1, $2, $3, '{}', gen_random_uuid()::text, null) "
@@ -130,10 +155,11 @@ async def deliveries(reactor: Any, dispatcher: Dispatcher, store: Store, pool: P
         (PAUSED, PROJECT.organization, PROJECT.project, count),
     )
     await pool.fetch("analyze webhooks.due")
+    queue.recorded = 0
     this = Round()
     dispatcher.start()
-    while await store.queue.next_due() is not None:
-        await task.deferLater(reactor, 0.02)
+    while queue.recorded < count:
+        await task.deferLater(reactor, 0.005)
     return this.over(count)
 
 
@@ -166,7 +192,8 @@ async def measure(reactor: Any, server: Server, receiver: Receiver, count: int) 
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, url=receiver.url)
     sender = make_sender(reactor)
-    dispatchers = [Dispatcher(reactor, store.queue, sender, Catalogue().render, RULES) for _ in range(ROUNDS)]
+    queue = CountedQueue(pool, Cipher([KEY]), store.upkeep)
+    dispatchers = [Dispatcher(reactor, queue, sender, Catalogue().render, RULES) for _ in range(ROUNDS)]
     dispatcher = dispatchers[-1]
     listener = Listener(
         reactor,
@@ -181,7 +208,7 @@ async def measure(reactor: Any, server: Server, receiver: Receiver, count: int) 
         floors, rates = [], []
         for each in dispatchers:
             floors.append(await floor(sender, receiver, body, count))
-            rates.append(await deliveries(reactor, each, store, pool, count))
+            rates.append(await deliveries(reactor, each, queue, pool, count))
             if each is not dispatcher:
                 await each.drain(1.0)
         await listener.start()

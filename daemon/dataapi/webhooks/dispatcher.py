@@ -38,7 +38,7 @@ PATIENCE = 2.0
 POLL = 10.0
 """Seconds between looks at the queue when nothing happens, a quarter more or less by chance."""
 
-PAUSE = 0.005
+PAUSE = 0.01
 """Seconds between claims while attempts are under way."""
 
 SURPLUS_BACK = 1.0
@@ -248,7 +248,7 @@ class Dispatcher:
         seconds = await self._queue.next_due(self._lanes.saturated())
         if seconds is not None and not self._stopping:
             # What is due already, and was not claimed, is locked by somebody else or waits for room.
-            self._alarm.within(seconds if seconds > 0 else 4 * PAUSE)
+            self._alarm.within(seconds if seconds > 0 else 2 * PAUSE)
 
     def _begin_all(self) -> None:
         """Begin whatever may begin."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,9 @@ from dataapi.webhooks.store.sealed import open_headers, open_secret
 from dataapi.webhooks.store.statements import statements
 from dataapi.webhooks.store.upkeep import Upkeep
 from dataapi.webhooks.work import Claim, Claimed, DueWork, Finished, QueueFigures
+
+OPENED_KEPT = 1024
+"""Endpoints whose secrets are remembered as they are in the clear."""
 
 PUT_OFF = 60.0
 """Seconds after which work is looked at again that could not be read."""
@@ -36,9 +40,11 @@ class Queue:
 
     def __init__(self, database: Fetches, cipher: Cipher, upkeep: Upkeep) -> None:
         self._database = database
-        self._cipher = cipher
         self._upkeep = upkeep
         self._last_endpoint = identifiers.EARLIEST
+        # A busy endpoint has the same secrets for each of its deliveries.
+        self._open_secret = lru_cache(OPENED_KEPT)(partial(open_secret, cipher))
+        self._open_headers = lru_cache(OPENED_KEPT)(partial(open_headers, cipher))
 
     async def claim(
         self, most: int, lease: float, *, per_endpoint: int = 16, limits: Mapping[UUID, int] | None = None
@@ -140,8 +146,8 @@ class Queue:
             created_at=created_at,
             waited=waited,
             url=url,
-            signing_secret=open_secret(self._cipher, endpoint_id, bytes(secret)),
-            custom_headers=open_headers(self._cipher, endpoint_id, bytes(headers)),
+            signing_secret=self._open_secret(endpoint_id, bytes(secret)),
+            custom_headers=self._open_headers(endpoint_id, bytes(headers)),
             event_type=event_type,
             event_timestamp=happened_at,
             body=None if body is None else body.encode(),
