@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.catalog.directives import FEATURES
 from dataapi.demo import Keys, demo_project
+from dataapi.settings.keys import PROJECT, WEBHOOKS, Key
 from support import documents
 from support.memory_http import KEY
 from support.service import Service, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from support.postgres import Server
 
@@ -129,3 +130,15 @@ def test_links_lead_somewhere(name: str) -> None:
             titles = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE)
             anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
             assert heading in anchors, heading
+
+
+@pytest.mark.parametrize(("name", "keys"), [("docs/rest.md", PROJECT), ("docs/webhooks.md", WEBHOOKS)])
+def test_the_keys_of_the_configuration_are_there(name: str, keys: Mapping[str, Key]) -> None:
+    """The tables name keys that exist; that of webhooks names all."""
+    table = documents.chapter(documents.read(name), "Configuration")
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    named = {key for row in rows for key in re.findall(r"`([a-z0-9-]+)`", row)}
+    assert named <= keys.keys()
+    assert len(named) > 8
+    if keys is WEBHOOKS:
+        assert named == keys.keys()
