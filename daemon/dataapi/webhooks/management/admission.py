@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dataapi.web.messages import Request
 from dataapi.webhooks.management import refusals
@@ -16,19 +14,11 @@ _REF = re.compile(r"[a-z]{20}")
 _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A request that was let through.
-
-    :ivar scope: what it is about.
-    """
-
-    token: Token
-    scope: Scope
-
-
 class Admission:
-    """Lets requests through, or refuses them in the order of reference/webhooks.md section 1."""
+    """Lets requests through, or refuses them in the order of reference/webhooks.md section 1.
+
+    Every check returns, or raises ``ManagementError``.
+    """
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -41,32 +31,36 @@ class Admission:
             raise refusals.unauthorized()
         return token
 
-    async def admit(
-        self, token: Token, permission: Permission, slug: str | None, ref: str | None
-    ) -> Admitted:
-        """Return the scope that a token may be used in.
+    async def scope(self, token: Token, slug: str | None, ref: str | None) -> Scope:
+        """Return the scope that a token is used in, which exists and is of the token's organization.
 
         :param slug: the organization that is named; None where only a project is.
         :param ref: the project that is named, if one is.
         """
-        if slug is not None and not _SLUG.fullmatch(slug):
-            raise refusals.invalid_slug()
-        if ref is not None and not _REF.fullmatch(ref):
-            raise refusals.invalid_ref()
-        if permission not in token.permissions or slug not in (None, token.organization):
+        if slug not in (None, token.organization):
             raise refusals.permission_denied()
         if ref is not None:
             project = await self._directory.project(ref)
             if project is None or project.organization != token.organization:
                 raise refusals.permission_denied()
+        return Scope(token.organization, ref)
+
+    async def access(self, token: Token) -> None:
+        """Check that the token's organization is on the early access allowlist."""
         organization = await self._directory.organization(token.organization)
         if organization is None or not organization.early_access:
             raise refusals.access_disabled()
-        return Admitted(token, Scope(token.organization, ref))
 
-    async def admit_path(
-        self, request: Request, permission: Permission, places: Mapping[str, str]
-    ) -> Admitted:
-        """Admit a request whose path names the scope."""
-        token = await self.token(request)
-        return await self.admit(token, permission, places.get("organization_slug"), places.get("project_ref"))
+
+def check_syntax(slug: str | None, ref: str | None) -> None:
+    """Check that what names a scope can name one."""
+    if slug is not None and not _SLUG.fullmatch(slug):
+        raise refusals.invalid_slug()
+    if ref is not None and not _REF.fullmatch(ref):
+        raise refusals.invalid_ref()
+
+
+def check_permission(token: Token, permission: Permission) -> None:
+    """Check that a token may be used for something."""
+    if permission not in token.permissions:
+        raise refusals.permission_denied()

@@ -15,7 +15,7 @@ from dataapi.errors import DatabaseError
 from dataapi.web.messages import Reply, Request
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.management import body, listing, refusals
-from dataapi.webhooks.management.admission import Admission, Admitted
+from dataapi.webhooks.management.admission import Admission, check_permission, check_syntax
 from dataapi.webhooks.management.deliveries import DeliveryOperations
 from dataapi.webhooks.management.endpoints import EndpointOperations
 from dataapi.webhooks.management.events import EventOperations
@@ -90,27 +90,22 @@ class ManagementApi:
     async def _task(
         self, operation: Operation, permission: Permission, request: Request, places: Mapping[str, str]
     ) -> Task:
-        """Check all but existence."""
-        if operation.scoped:
-            admitted = await self._admission.admit_path(request, permission, places)
-            document = _document(operation, request)
-        else:
-            admitted, document = await self._publishing(operation, permission, request)
+        """Check all but existence; what the path does not name, the body does."""
+        token = await self._admission.token(request)
+        slug, ref = places.get("organization_slug"), places.get("project_ref")
+        check_syntax(slug, ref)
+        check_permission(token, permission)
+        scope = await self._admission.scope(token, slug, ref)
+        await self._admission.access(token)
+        document = _document(operation, request)
+        if not operation.scoped:
+            slug, ref = _text(document, "organization_slug"), _text(document, "project_ref")
+            check_syntax(slug, ref)
+            scope = await self._admission.scope(token, slug, ref)
         if operation.body is not None:
             body.check(self._validators[operation.name], document)
         values = listing.values(operation.parameters, request.query)
-        return Task(admitted.token, admitted.scope, request.path, request.query, places, values, document)
-
-    async def _publishing(
-        self, operation: Operation, permission: Permission, request: Request
-    ) -> tuple[Admitted, Any]:
-        """Admit a request whose body names the scope, as far as it can be read."""
-        token = await self._admission.token(request)
-        await self._admission.admit(token, permission, None, None)
-        document = _document(operation, request)
-        slug = _text(document, "data", "attributes", "organization_slug")
-        ref = _text(document, "data", "attributes", "project_ref")
-        return await self._admission.admit(token, permission, slug, ref), document
+        return Task(token, scope, request.path, request.query, places, values, document)
 
     @cached_property
     def _validators(self) -> Mapping[str, Draft202012Validator]:
@@ -131,9 +126,9 @@ def _document(operation: Operation, request: Request) -> Any:
     return body.document(request)
 
 
-def _text(document: Any, *steps: str) -> str | None:
-    """Return a text within a document, None when there is none at that place."""
-    for step in steps:
+def _text(document: Any, name: str) -> str | None:
+    """Return an attribute of a document that was not yet checked, None when it is no text."""
+    for step in ("data", "attributes", name):
         document = document.get(step) if isinstance(document, dict) else None
     return document if isinstance(document, str) else None
 
