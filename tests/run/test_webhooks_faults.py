@@ -362,9 +362,8 @@ def test_a_receiver_that_hangs_for_ever_holds_up_none_of_a_thousand(installation
     installation.settings = {"timeout": "100", "concurrency-per-host": "2"}
     installation.recorder.behave(Behaviour.HANG, "/dead")
     installation.endpoint("/dead", "127.0.0.9")
-    for number in range(1000):
-        host = f"127.1.{number // 250}.{number % 250 + 1}"
-        installation.endpoint(f"/{number}", host)
+    hosts = [f"127.1.{number // 250}.{number % 250 + 1}" for number in range(1000)]
+    installation.endpoints(installation.url(f"/{number}", host) for number, host in enumerate(hosts))
     daemon = installation.daemon()
     for number in range(3):
         installation.publish(number)

@@ -18,16 +18,15 @@ from dataapi.command import run
 from dataapi.database.script import complete, opened
 from dataapi.webhooks.model import NewEndpoint
 from dataapi.webhooks.secrets import Cipher
-from dataapi.webhooks.store import make_store
+from dataapi.webhooks.store.endpoints import Endpoints
 from support.daemon import Daemon, environment, wait_for
 from support.management import event
 from support.recorder import HOOK
 from support.webhooks import ACME, KEY, PAUSED, REF, SECRET, allow_migrations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from dataapi.webhooks.model import Scope
     from support.daemon import Answer
     from support.postgres import Database
     from support.recorder import Recorder
@@ -118,17 +117,22 @@ class Installation:
         """Return the recorder's URL for a path."""
         return f"http://{host}:{self.recorder.port}{path}"
 
-    def endpoint(self, path: str = HOOK, host: str = "127.0.0.1", *, scope: Scope = ACME) -> str:
-        """Add an endpoint for a path of the recorder, past the API's limits; return its identifier."""
+    def endpoint(self, path: str = HOOK, host: str = "127.0.0.1") -> str:
+        """Add an endpoint of the organization for a path of the recorder; return its identifier."""
+        [identifier] = self.endpoints([self.url(path, host)])
+        return identifier
 
-        async def add(database: Any) -> str:
-            store = make_store(database, Cipher([KEY]), 14)
-            new = NewEndpoint(url=self.url(path, host), event_types=("*",), signing_secret=SECRET)
-            return str((await store.endpoints.create(scope, new)).id)
+    def endpoints(self, urls: Iterable[str]) -> list[str]:
+        """Add endpoints past the API's limits; return their identifiers."""
+
+        async def add(database: Any) -> list[str]:
+            store = Endpoints(database, Cipher([KEY]), most=10_000)
+            news = [NewEndpoint(url=url, event_types=("*",), signing_secret=SECRET) for url in urls]
+            return [str((await store.create(ACME, new)).id) for new in news]
 
         with opened(self.database.uri) as database:
-            identifier: str = complete(add(database))
-            return identifier
+            identifiers: list[str] = complete(add(database))
+            return identifiers
 
     def manage(self, daemon: Daemon, method: str, path: str, body: str | None = None) -> Answer | None:
         """Ask the management API; None when the daemon breaks off."""
@@ -215,7 +219,7 @@ class Installation:
         """Let the database's clock be so many seconds further, as due work sees it."""
         self.database.execute(
             "update webhooks.due set due_at = due_at - %s * interval '1 s',"
-            " claimable_at = claimable_at - %s * interval '1 s'",
+            " claimable_at = claimable_at - %s * interval '1 s'; notify webhooks",
             (seconds, seconds),
         )
 
