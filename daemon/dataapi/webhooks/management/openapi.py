@@ -25,6 +25,7 @@ _ERRORS = {
     429: ("TooManyRequests", "The endpoint had too many tests and retries within a minute."),
     500: ("InternalServerError", "Something failed inside."),
     503: ("ServiceUnavailable", "The database is away."),
+    504: ("GatewayTimeout", "No connection to the database became free in time."),
 }
 _HEADERS: Mapping[int, Mapping[str, tuple[str, Json]]] = {
     401: {"WWW-Authenticate": ("How to authenticate.", {"type": "string"})},
@@ -130,7 +131,7 @@ def _success(operation: Operation) -> Json:
 def _refusals(operation: Operation) -> Json:
     statuses = {405, *operation.errors}
     if operation.permission is not None:
-        statuses |= {400, 401, 403, 500, 503}
+        statuses |= {400, 401, 403, 500, 503, 504}
     if operation.body is not None:
         statuses |= {413, 415}
     return {

@@ -1,0 +1,92 @@
+"""How errors look that the management API did not raise itself (reference/webhooks.md 1, errors)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from dataapi.errors import ApiError, DatabaseUnavailable
+from dataapi.web.app import make_site
+from dataapi.web.messages import Reply, Request
+from dataapi.webhooks.management.refusals import Issue, invalid
+from support.memory_http import NOW, Response, Web
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TARGET = "/v2/organizations/acme/webhooks/endpoints"
+
+
+class Failing:
+    """Raises whatever it is told to."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def answer(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
+        """Raise it."""
+        raise self._error
+
+
+def ask(error: Exception, *headers: tuple[str, str]) -> Response:
+    """Send a request that fails."""
+    web = Web()
+    web.site = make_site(
+        web.backends,
+        web.clock,
+        web.served.append,
+        webhooks=Failing(error),
+        now=lambda: NOW,
+        ids=lambda: "made",
+    )
+    answer = web.request("GET", TARGET, headers=headers, key=None)
+    assert web.served[0].area == "webhooks"
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (DatabaseUnavailable(503, "PGRST001", "No connection"), 503, "service_unavailable"),
+        (DatabaseUnavailable(504, "PGRST003", "Timed out"), 504, "gateway_timeout"),
+        (ApiError(400, "PGRST100", "Not UTF-8"), 400, "bad_request"),
+        (ApiError(418, "PGRST999", "A teapot"), 418, "error"),
+        (RuntimeError("a secret"), 500, "internal_server_error"),
+    ],
+)
+def test_codes_of_other_protocols_do_not_show(error: Exception, status: int, code: str) -> None:
+    """``code`` is a word of the management API, ``id`` the request's; causes are for the log alone."""
+    answer = ask(error)
+    assert answer.status == status
+    assert set(answer.json()["error"]) == {"code", "message", "id"}
+    assert (answer.json()["error"]["code"], answer.json()["error"]["id"]) == (code, "made")
+    assert answer.headers["x-request-id"] == "made"
+    assert b"PGRST" not in answer.body
+    assert b"secret" not in answer.body
+
+
+def test_headers_of_errors_are_sent() -> None:
+    """``Retry-After`` tells when to come back."""
+    error = DatabaseUnavailable(503, "PGRST001", "No connection", headers=(("Retry-After", "3"),))
+    assert ask(error).headers["retry-after"] == "3"
+
+
+def test_issues_name_a_member_a_parameter_or_nothing() -> None:
+    """``meta`` has the place where there is one (errors)."""
+    answer = ask(
+        invalid(
+            Issue("a", "first", pointer="/data"), Issue("b", "second", parameter="page"), Issue("c", "third")
+        )
+    )
+    assert json.loads(answer.body)["error"]["issues"] == [
+        {"code": "a", "message": "first", "meta": {"pointer": "/data"}},
+        {"code": "b", "message": "second", "meta": {"parameter": "page"}},
+        {"code": "c", "message": "third"},
+    ]
+
+
+def test_without_webhooks_its_paths_lead_nowhere() -> None:
+    """A site without the API answers 404 in the API's form."""
+    answer = Web().request("GET", TARGET, key=None)
+    assert (answer.status, answer.json()["error"]["code"]) == (404, "not_found")
