@@ -18,6 +18,7 @@ import pytest
 from standardwebhooks import Webhook
 from support.daemon import wait_for
 from support.installation import LEASE, TIMEOUT, Installation
+from support.outages import crashed, frozen, stopped
 from support.postgres import Server
 from support.recorder import ELSEWHERE, HOOK, Behaviour, Recorder
 from support.webhooks import SECRET
@@ -294,33 +295,7 @@ def test_of_two_daemons_with_one_attempt_one_counts(installation: Installation) 
 # PostgreSQL ----------------------------------------------------------------------------------------------
 
 
-def _stop(server: Server) -> Callable[[], None]:
-    server.stop("fast")
-    return server.start
-
-
-def _crash(server: Server) -> Callable[[], None]:
-    server.stop("immediate")
-    return server.start
-
-
-def _freeze(server: Server) -> Callable[[], None]:
-    """Let PostgreSQL say nothing any more, without closing a connection."""
-    postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
-    children = f"/proc/{postmaster}/task/{postmaster}/children"
-    with open(children) as listed:
-        pids = [postmaster, *map(int, listed.read().split())]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-
-    def go_on() -> None:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
-    return go_on
-
-
-@pytest.mark.parametrize("away", [_stop, _crash, _freeze])
+@pytest.mark.parametrize("away", [stopped, crashed, frozen])
 def test_deliveries_survive_postgresql_being_away(
     own_server: Server, recorder: Recorder, tmp_path: Path, away: Callable[[Server], Callable[[], None]]
 ) -> None:

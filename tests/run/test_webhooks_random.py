@@ -1,0 +1,57 @@
+"""Deliveries keep their promises whatever happens to daemons, database and receivers (issue: faults).
+
+One seed of 20 seconds, unless the environment says otherwise: ``WEBHOOK_SEED`` is the first one, and
+``WEBHOOK_SEEDS`` how many follow one another; ``WEBHOOK_SECONDS`` is how long each of them goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from support.campaign import Campaign
+from support.installation import Installation
+from support.invariants import Verdict
+from support.postgres import Server
+from support.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FIRST = int(os.environ.get("WEBHOOK_SEED", "1"))
+SEEDS = int(os.environ.get("WEBHOOK_SEEDS", "1"))
+SECONDS = float(os.environ.get("WEBHOOK_SECONDS", "20"))
+SETTLE = 60.0
+"""Seconds after which a queue that is not empty is stuck."""
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Server]:
+    """Give a cluster that may be stopped."""
+    made = Server()
+    try:
+        made.create()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.mark.time_limit(120 + SECONDS)
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+def test_promises_are_kept_whatever_happens(own_server: Server, tmp_path: Path, seed: int) -> None:
+    """Nothing is lost, doubled under another id, tried more than five times, or left in the queue."""
+    with Recorder() as recorder:
+        installation = Installation(tmp_path, own_server.create_database(), recorder)
+        campaign = Campaign(installation, own_server, seed)
+        try:
+            campaign.run(SECONDS)
+            campaign.settle(SETTLE)
+            told = Verdict(campaign).check()
+        except BaseException as error:
+            error.add_note("\n".join([f"seed {seed}", *campaign.log]))
+            raise
+        finally:
+            installation.end()
+    print(f"seed {seed}: {told}")  # noqa: T201 - for whoever runs many seeds

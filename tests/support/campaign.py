@@ -1,0 +1,307 @@
+"""Random events, changes and faults against running daemons, the same ones for the same seed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import psycopg2
+from support.installation import ENDPOINTS, LEASE
+from support.management import document, endpoint
+from support.outages import crashed, frozen, stopped
+from support.recorder import Behaviour
+from support.webhooks import SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.daemon import Daemon
+    from support.installation import Installation
+    from support.postgres import Server
+
+BEHAVIOURS = {
+    Behaviour.TAKE: 8, Behaviour.REFUSE: 2, Behaviour.HANG: 1, Behaviour.RESET: 1, Behaviour.REDIRECT: 1,
+}  # fmt: skip
+AWAY = (503,)
+"""What a daemon answers whose database cannot be asked."""
+
+
+@dataclass
+class Target:
+    """An endpoint as the campaign knows it.
+
+    :ivar paths: those of the URLs that it ever had, the present one last.
+    :ivar secrets: those that it ever had.
+    :ivar steady: whether it is never disabled nor deleted, so that it misses nothing.
+    """
+
+    identifier: str
+    host: str
+    paths: list[str]
+    secrets: list[str] = field(default_factory=lambda: [SECRET])
+    steady: bool = True
+    deleted: bool = False
+
+
+@dataclass
+class Published:
+    """An event as the campaign knows it.
+
+    :ivar known: whether it is certain that it was raised.
+    :ivar targets: identifiers of the steady endpoints that were there before.
+    """
+
+    number: int
+    targets: list[str]
+    key: str = field(default_factory=lambda: str(uuid4()))
+    known: bool = False
+
+
+class Campaign:
+    """What is done to an installation, and what has to come of it.
+
+    :ivar faults: when something was broken, as spans of the monotonic clock.
+    :ivar log: what was done, for whoever has to understand a failure.
+    """
+
+    def __init__(self, installation: Installation, server: Server, seed: int) -> None:
+        self.installation = installation
+        self.targets: list[Target] = []
+        self.published: list[Published] = []
+        self.by_command: list[Published] = []
+        self.rolled_back: list[int] = []
+        self.faults: list[tuple[float, float]] = []
+        self.log: list[str] = []
+        self._server = server
+        self._random = random.Random(seed)
+        self._number = 0
+        self._began = time.monotonic()
+        self._running: list[Daemon] = []
+        # Of odd seeds, one daemon has two processes.
+        self._words = [(), ("--workers", "2") if seed % 2 else ()]
+        self._actions: dict[Callable[[], None], float] = {
+            self.publish_by_sql: 8, self.publish_by_http: 5, self.publish_by_command: 0.7,
+            self.change_behaviour: 7, self.change_url: 1, self.change_secret: 1, self.toggle: 1.5,
+            self.add: 0.7, self.delete: 0.4, self.retry: 1, self.test: 0.7, self.wait: 4,
+            self.kill: 1, self.stop: 0.4, self.kill_worker: 0.4, self.lose_connections: 0.7,
+            self.lose_postgresql: 0.7, self.step_over_leases: 0.7,
+        }  # fmt: skip
+
+    def run(self, seconds: float) -> None:
+        """Do things at random for so long."""
+        for words in self._words:
+            self._running.append(self.installation.daemon(*words))
+        for _ in range(5):
+            self.add()
+        self.targets[0].steady = False
+        actions, weights = list(self._actions), list(self._actions.values())
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            [action] = self._random.choices(actions, weights)
+            action()
+
+    def settle(self, seconds: float) -> None:
+        """Break nothing any more, and wait until all is delivered or given up."""
+        for target in self.targets:
+            if self._behaviour(target) in (Behaviour.HANG, Behaviour.RESET):
+                self.installation.recorder.behave(Behaviour.TAKE, target.paths[-1])
+        for daemon in self._running:
+            daemon.wait_ready()
+        for event in self.published:
+            self._publish(event)
+        # Those who died cannot hold anything any longer.
+        self.step_over_leases()
+        self.installation.wait_settled(seconds)
+
+    def _note(self, what: str) -> None:
+        self.log.append(f"{time.monotonic() - self._began:6.2f} {what}")
+
+    @contextmanager
+    def _fault(self, what: str) -> Iterator[None]:
+        self._note(what)
+        began = time.monotonic()
+        yield
+        self.faults.append((began, time.monotonic()))
+
+    def _behaviour(self, target: Target) -> Behaviour:
+        return self.installation.recorder.behaviours.get(target.paths[-1], Behaviour.TAKE)
+
+    def _some(self, *, steady: bool | None = None) -> Target:
+        """Choose an endpoint that is there."""
+        return self._random.choice(
+            [one for one in self.targets if not one.deleted and steady in (None, one.steady)]
+        )
+
+    def _manage(
+        self, method: str, path: str, body: Any, success: int, *refusals: int
+    ) -> dict[str, Any] | None:
+        """Ask one of the daemons; None when it refuses as it may, or is not able to answer."""
+        daemon = self._random.choice(self._running)
+        answer = self.installation.manage(daemon, method, path, None if body is None else json.dumps(body))
+        if answer is None or answer.status in (*AWAY, *refusals):
+            self._note(f"  {method} {path}: {None if answer is None else answer.status}")
+            return None
+        assert answer.status == success, answer
+        data: dict[str, Any] = answer.json["data"]
+        return data
+
+    # Publishing ------------------------------------------------------------------------------------------
+
+    def _event(self) -> Published:
+        self._number += 1
+        return Published(self._number, [one.identifier for one in self.targets if one.steady])
+
+    def _publish(self, event: Published) -> None:
+        """Publish by SQL what is not known to be; the key keeps it from being raised twice."""
+        if not event.known:
+            with suppress(psycopg2.Error):
+                self.installation.publish(event.number, key=event.key)
+                event.known = True
+
+    def publish_by_sql(self) -> None:
+        """Raise some events, or almost."""
+        for _ in range(self._random.randint(1, 6)):
+            event = self._event()
+            if self._random.random() < 0.2:
+                self._note(f"publish {event.number} by SQL, rolled back")
+                self.rolled_back.append(event.number)
+                with suppress(psycopg2.Error):
+                    self.installation.publish(event.number, commit=False)
+            else:
+                self._note(f"publish {event.number} by SQL")
+                self.published.append(event)
+                self._publish(event)
+
+    def publish_by_http(self) -> None:
+        """Raise an event over HTTP; what came of it is found out by publishing it again."""
+        event = self._event()
+        self._note(f"publish {event.number} by HTTP")
+        self.published.append(event)
+        daemon = self._random.choice(self._running)
+        event.known = self.installation.publish_by_http(daemon, event.number, event.key)
+
+    def publish_by_command(self) -> None:
+        """Raise an event by the command, which has no key of ours."""
+        event = self._event()
+        self._note(f"publish {event.number} by command")
+        self.by_command.append(event)
+        event.known = self.installation.publish_by_command(event.number)
+
+    # Endpoints and receivers -----------------------------------------------------------------------------
+
+    def change_behaviour(self) -> None:
+        """Let a receiver do something else."""
+        target = self._some()
+        [behaviour] = self._random.choices(list(BEHAVIOURS), list(BEHAVIOURS.values()))
+        self._note(f"{target.paths[-1]} will {behaviour}")
+        self.installation.recorder.behave(behaviour, target.paths[-1])
+
+    def add(self) -> None:
+        """Add an endpoint on a host of its own."""
+        number = len(self.targets) + 1
+        host, path = f"127.0.0.{number % 250 + 1}", f"/{number}"
+        body = endpoint(url=self.installation.url(path, host))
+        if made := self._manage("POST", ENDPOINTS, body, 201):
+            self._note(f"add {path}")
+            self.targets.append(Target(made["id"], host, [path]))
+
+    def _change(self, target: Target, **attributes: Any) -> None:
+        changed = document("endpoint", **attributes)
+        self._manage("PATCH", f"{ENDPOINTS}/{target.identifier}", changed, 200)
+
+    def change_url(self) -> None:
+        """Move an endpoint; who moves takes the behaviour along."""
+        target = self._some()
+        path = f"{target.paths[0]}/{len(target.paths)}"
+        self._note(f"move {target.paths[-1]} to {path}")
+        self.installation.recorder.behave(self._behaviour(target), path)
+        target.paths.append(path)
+        self._change(target, url=self.installation.url(path, target.host))
+
+    def change_secret(self) -> None:
+        """Give an endpoint another secret."""
+        target = self._some()
+        target.secrets.append(f"secret number {len(target.secrets)}")
+        self._note(f"another secret for {target.paths[-1]}")
+        self._change(target, signing_secret=target.secrets[-1])
+
+    def toggle(self) -> None:
+        """Disable an endpoint, or enable it."""
+        target = self._some(steady=False)
+        enabled = self._random.random() < 0.5
+        self._note(f"{target.paths[-1]} is enabled: {enabled}")
+        self._change(target, enabled=enabled)
+
+    def delete(self) -> None:
+        """Delete an endpoint, though not the last ones."""
+        if sum(one.steady for one in self.targets) > 3:
+            target = self._some(steady=True)
+            target.steady, target.deleted = False, True
+            self._note(f"delete {target.paths[-1]}")
+            self._manage("DELETE", f"{ENDPOINTS}/{target.identifier}", None, 200)
+
+    def retry(self) -> None:
+        """Ask for a manual retry of any delivery."""
+        records = self.installation.database.execute("select id::text from webhooks.delivery order by id")
+        if records:
+            [identifier] = self._random.choice(records)
+            self._note("a manual retry")
+            path = f"/v2/organizations/acme/webhooks/deliveries/{identifier}/retry"
+            self._manage("POST", path, None, 201, 400, 404, 429)
+
+    def test(self) -> None:
+        """Send a test event."""
+        target = self._some()
+        self._note(f"test {target.paths[-1]}")
+        self._manage("POST", f"{ENDPOINTS}/{target.identifier}/test", {}, 201, 400, 404, 429)
+
+    def wait(self) -> None:
+        """Let things happen."""
+        time.sleep(self._random.random() / 2)
+
+    # Faults ----------------------------------------------------------------------------------------------
+
+    def _replace(self, number: int) -> None:
+        place = self._random.randrange(len(self._running))
+        with self._fault(f"signal {number} to daemon {place}"):
+            self._running[place].stop(number)
+        self._running[place] = self.installation.daemon(*self._words[place])
+
+    def kill(self) -> None:
+        """Kill a daemon and start another."""
+        self._replace(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Stop a daemon in good order and start another."""
+        self._replace(signal.SIGTERM)
+
+    def kill_worker(self) -> None:
+        """Kill one process of a daemon that has several."""
+        if workers := self._running[1].children:
+            with self._fault("kill a worker"), suppress(ProcessLookupError):
+                os.kill(self._random.choice(workers), signal.SIGKILL)
+
+    def lose_connections(self) -> None:
+        """End every connection of the daemons."""
+        with self._fault("end all connections"):
+            self._server.terminate_backends(self.installation.database)
+
+    def lose_postgresql(self) -> None:
+        """Let PostgreSQL be away for a moment."""
+        away = self._random.choice([stopped, crashed, frozen])
+        with self._fault(f"PostgreSQL is {away.__name__}"):
+            comes_back = away(self._server)
+            time.sleep(self._random.random() * 1.5)
+            comes_back()
+
+    def step_over_leases(self) -> None:
+        """Let the database's clock step over every lease, whoever holds it."""
+        with self._fault("step over all leases"):
+            self.installation.pass_time(LEASE)

@@ -1,0 +1,140 @@
+"""What must be true of every campaign once it has settled."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from standardwebhooks import Webhook, WebhookVerificationError
+from support.recorder import ELSEWHERE, Behaviour, Recorded
+
+if TYPE_CHECKING:
+    from support.campaign import Campaign, Published, Target
+
+MOST = 5
+"""Automatic attempts (specification, Limits)."""
+AHEAD = 3.0
+"""Seconds before a request in which a fault may be what it comes of: claimed work waits for so long."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """An attempt as the history shows it."""
+
+    event: str
+    trigger: str
+    attempt: int
+    status: str
+    final: bool
+    code: int
+
+
+class Verdict:
+    """Compares what a campaign did, what the database says, and what the receiver got."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+        database = campaign.installation.database
+        self._events: dict[str, tuple[str, int | None]] = {
+            event: (endpoint, number)
+            for event, endpoint, number in database.execute(
+                "select v.id::text, endpoint_id::text, (body::jsonb -> 'payload' ->> 'number')::int"
+                " from webhooks.event v join webhooks.endpoint e on e.id = v.endpoint_id"
+            )
+        }
+        self._records: dict[str, list[Record]] = defaultdict(list)
+        for row in campaign.installation.records():
+            self._records[row[0]].append(Record(*row))
+        self._requests: dict[str, list[Recorded]] = defaultdict(list)
+        for request in campaign.installation.recorder.requests:
+            self._requests[request.identifier].append(request)
+        self._by_path = {path: target for target in campaign.targets for path in target.paths}
+        self._by_endpoint = {target.identifier: target for target in campaign.targets}
+
+    def check(self) -> str:
+        """Fail when an invariant is broken; else say how much there was."""
+        assert self._campaign.installation.due == 0
+        self._nothing_is_lost_or_made_up()
+        for event, (endpoint, number) in self._events.items():
+            self._ended(event, self._by_endpoint[endpoint], is_test=number is None)
+        for event, requests in self._requests.items():
+            self._genuine(event, requests)
+            self._as_often_as_recorded(event, requests)
+        received = len(self._all())
+        records = Counter(record.status for event in self._events for record in self._records[event])
+        return f"{len(self._events)} events, {received} requests, {len(self._campaign.faults)} faults, {dict(records)}"
+
+    def _nothing_is_lost_or_made_up(self) -> None:
+        """Hold what was committed, and what was rolled back, against the events of each endpoint."""
+        copies = Counter((endpoint, number) for endpoint, number in self._events.values())
+        assert all(count == 1 for (_, number), count in copies.items() if number is not None), copies
+        numbers = {number for _, number in self._events.values()}
+        assert numbers.isdisjoint(self._campaign.rolled_back)
+        received = {request.event["payload"].get("number") for request in self._all()}
+        assert received.isdisjoint(self._campaign.rolled_back)
+        for event in (*self._campaign.published, *self._campaign.by_command):
+            self._there(event, copies)
+
+    def _there(self, event: Published, copies: Counter[tuple[str, int | None]]) -> None:
+        if event in self._campaign.published:
+            assert event.known, f"event {event.number} could not be published"
+        for identifier in event.targets if event.known else ():
+            if self._by_endpoint[identifier].steady:
+                assert copies[identifier, event.number] == 1, f"event {event.number} got lost"
+
+    def _ended(self, event: str, target: Target, *, is_test: bool) -> None:
+        """Each event's attempts are numbered without a gap, five at most, and the last one is final."""
+        records = [one for one in self._records[event] if one.trigger != "manual"]
+        told = f"{event} to {target.paths}: {self._records[event]}"
+        assert records, f"no attempt of {told}"
+        assert {one.trigger for one in records} == {"test" if is_test else "automatic"}, told
+        assert [one.attempt for one in records] == list(range(1, len(records) + 1)), told
+        assert [one.final for one in records] == [False] * (len(records) - 1) + [True], told
+        assert all(one.status == "failed" for one in records[:-1]), told
+        last = records[-1]
+        assert len(records) <= (1 if is_test else MOST), told
+        if last.status == "failed":
+            assert is_test or len(records) == MOST, told
+        if last.status == "skipped":
+            assert not target.steady, told
+        assert all(one.final for one in self._records[event] if one.trigger == "manual"), told
+
+    def _genuine(self, event: str, requests: list[Recorded]) -> None:
+        """Whatever has one id has the same bytes, was for this endpoint, and is signed with its secret."""
+        assert len({one.body for one in requests}) == 1, event
+        for one in requests:
+            assert one.path != ELSEWHERE, "a redirect was followed"
+            assert one.event["id"] == event
+            target = self._by_path[one.path]
+            assert any(_is_signed(one, secret) for secret in target.secrets), one
+            if event in self._events:
+                assert self._events[event][0] == target.identifier, one
+            else:
+                assert not target.steady, f"{one} is of no event"
+
+    def _as_often_as_recorded(self, event: str, requests: list[Recorded]) -> None:
+        """Hold requests against records: one without a record was under way when something broke."""
+        if event not in self._events:
+            return
+        sent = [one for one in self._records[event] if one.status != "skipped"]
+        given = Counter(one.behaviour for one in requests)
+        for code, behaviour in ((200, Behaviour.TAKE), (500, Behaviour.REFUSE), (302, Behaviour.REDIRECT)):
+            assert sum(one.code == code for one in sent) <= given[behaviour], (sent, requests)
+        # A connection that is kept may turn out to be dead: then the request is sent on a new one.
+        again = sum(one.reused and one.behaviour is Behaviour.RESET for one in requests)
+        first, last = requests[0].at - AHEAD, requests[-1].at
+        faults = sum(began <= last and ended >= first for began, ended in self._campaign.faults)
+        assert len(requests) - again <= len(sent) + faults, (sent, requests, faults)
+
+    def _all(self) -> list[Recorded]:
+        return [one for requests in self._requests.values() for one in requests]
+
+
+def _is_signed(request: Recorded, secret: str) -> bool:
+    verifier: Any = Webhook(secret if secret.startswith("whsec_") else secret.encode())
+    try:
+        verifier.verify(request.body, dict(request.headers))
+    except WebhookVerificationError:
+        return False
+    return True
