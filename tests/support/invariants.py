@@ -63,7 +63,8 @@ class Verdict:
             self._as_often_as_recorded(event, requests)
         received = len(self._all())
         records = Counter(record.status for event in self._events for record in self._records[event])
-        return f"{len(self._events)} events, {received} requests, {len(self._campaign.faults)} faults, {dict(records)}"
+        faults = len(self._campaign.faults)
+        return f"{len(self._events)} events, {received} requests, {faults} faults, {dict(records)}"
 
     def _nothing_is_lost_or_made_up(self) -> None:
         """Hold what was committed, and what was rolled back, against the events of each endpoint."""
