@@ -91,6 +91,31 @@ async def test_outcome_of_a_lost_lease_is_not_taken(database: Database, pool: Po
     assert record.status is Status.SUCCESS
 
 
+@pytest.mark.parametrize("late_first", [True, False])
+async def test_both_outcomes_of_who_took_over_from_itself_come_at_once(
+    database: Database, pool: Pool, late_first: bool
+) -> None:
+    """A daemon that paused for longer than its lease may have two: the later claim's one counts."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    await publish(store)
+    late = await claim(store, lease=0.0)
+    one, two = await claim(store)
+    assert {work.claim.delivery_id for work in late} == {one.claim.delivery_id, two.claim.delivery_id}
+    fates = {one.claim.delivery_id: (success(one), 10.0), two.claim.delivery_id: (failure(two, 10), None)}
+    stale = [failure(work, fates[work.claim.delivery_id][1]) for work in late]
+    counted = [fate for fate, _ in fates.values()]
+    batch = stale + counted if late_first else counted + stale
+    assert await store.queue.finish(batch) == set(fates)
+    records = (await store.history.page(ACME, None, ALL, Cursor())).deliveries
+    assert sorted((record.status, record.attempt_number) for record in records) == [
+        (Status.FAILED, 1),
+        (Status.PENDING, 2),
+        (Status.SUCCESS, 1),
+    ]
+
+
 async def test_failure_is_recorded_together_with_the_next_attempt(database: Database, pool: Pool) -> None:
     """reference/webhooks.md 3: outcome row and next due row commit together; waits are exact."""
     store = await migrated(database, pool)

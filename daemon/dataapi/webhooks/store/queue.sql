@@ -57,7 +57,8 @@ left join (claimed c join judged j on j.delivery_id = c.delivery_id) on true
 order by c.due_at;
 
 -- name: finish
--- Only rows whose fence still matches are taken: their holder is the one who says how the attempt ended.
+-- Only rows whose fence still matches are taken: their holder is the one who says how the attempt ended.  A daemon
+-- that took over from itself, after a pause longer than its lease, may say it twice at once.
 set local enable_seqscan = off;
 with outcome as materialized (
     select * from json_to_recordset($1::json) as o (
@@ -67,7 +68,7 @@ with outcome as materialized (
 ), ended as (
     delete from webhooks.due d using outcome o
     where d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased and o.retry_in is null
-    returning o.delivery_id, d.event_id, d.endpoint_id, d.attempt_number, d.trigger,
+    returning o.delivery_id, o.fence, d.event_id, d.endpoint_id, d.attempt_number, d.trigger,
               null::timestamptz as next_attempt_at
 ), again as (
     update webhooks.due d
@@ -76,8 +77,9 @@ with outcome as materialized (
         leased = false, fence = d.fence + 1
     from outcome o
     where d.delivery_id = any (array(select delivery_id from outcome where retry_in is not null))
-        and d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased
-    returning o.delivery_id, d.event_id, d.endpoint_id, (d.attempt_number - 1)::smallint, d.trigger, d.due_at
+        and d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased and o.retry_in is not null
+    returning o.delivery_id, o.fence, d.event_id, d.endpoint_id, (d.attempt_number - 1)::smallint, d.trigger,
+              d.due_at
 ), taken as (
     select * from ended union all select * from again
 ), recorded as (
@@ -89,7 +91,7 @@ with outcome as materialized (
            o.response_code, o.response_headers, o.response_body, o.error, o.duration_ms, o.signed_at,
            t.next_attempt_at
     from taken t
-    join outcome o on o.delivery_id = t.delivery_id
+    join outcome o on o.delivery_id = t.delivery_id and o.fence = t.fence
     join webhooks.event v on v.id = t.event_id
 ), kept as (
     -- A later attempt of an old event, after a long outage, must not outlive it.
