@@ -43,20 +43,19 @@ ENDPOINTS = "/v2/organizations/acme/webhooks/endpoints"
 class Installation:
     """An organization with a project, ready for endpoints; ``end`` kills what still runs.
 
-    :ivar uri: where daemons find the database, its own address unless something stands between.
+    :ivar settings: of the section ``[webhooks]``, for what is started from now on.
+    :ivar token: may do everything.
     """
 
     folder: Path
     database: Database
     recorder: Recorder
-    uri: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
     daemons: list[Daemon] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Make schema, organization, project and a token that may do everything."""
-        self.uri = self.uri or self.database.uri
         allow_migrations(self.database)
         # The tests' cluster forgets the last commits when it is killed, unless it is told not to.
         self.database.execute(f"alter database {self.database.name} set synchronous_commit = on")
@@ -68,7 +67,7 @@ class Installation:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What configures a daemon or command."""
+        """What configures the webhooks of a daemon or command."""
         settings = {
             "retry-waits": WAITS,
             "timeout": str(TIMEOUT),
@@ -78,13 +77,18 @@ class Installation:
         }
         return {f"DATAAPI_WEBHOOKS_{name.upper().replace('-', '_')}": text for name, text in settings.items()}
 
+    @property
+    def _operator(self) -> dict[str, str]:
+        project = {"DB_URI": self.database.uri, "REQUIRE_API_KEY": "no"}
+        return {**self.environ, **{f"DATAAPI_PROJECT_{name}": text for name, text in project.items()}}
+
     def daemon(self, *words: str, environ: Mapping[str, str] | None = None) -> Daemon:
         """Start a daemon and wait until it delivers."""
         folder = self.folder / f"daemon{len(self.daemons)}"
         folder.mkdir()
         made = Daemon(
             folder,
-            self.uri,
+            self.database.uri,
             *words,
             settings={"log-level": "info"},
             environ={**self.environ, **(environ or {})},
@@ -101,15 +105,15 @@ class Installation:
 
     def command(self, *words: str) -> str:
         """Run ``dataapi`` in this process and return what it prints."""
-        environ = {
-            **self.environ,
-            "DATAAPI_PROJECT_DB_URI": self.database.uri,
-            "DATAAPI_PROJECT_REQUIRE_API_KEY": "no",
-        }
         output, errors = io.StringIO(), io.StringIO()
-        code = run(words, environ, output, errors)
+        code = run(words, self._operator, output, errors)
         assert code == 0, errors.getvalue()
         return output.getvalue()
+
+    def complaints(self) -> list[str]:
+        """Return what daemons logged as errors of their own, or said outside of the log."""
+        whole = [line for daemon in self.daemons for line in daemon.text.splitlines(keepends=True)]
+        return [line for line in whole if _is_complaint(line)]
 
     # Endpoints -------------------------------------------------------------------------------------------
 
@@ -175,13 +179,7 @@ class Installation:
         words = ["event", "publish", PAUSED, "--organization", "acme", "--project", REF]
         done = subprocess.run(
             [program, *words, "--payload", json.dumps({"number": number, "reason": "inactivity"})],
-            env=environment(
-                {
-                    **self.environ,
-                    "DATAAPI_PROJECT_DB_URI": self.database.uri,
-                    "DATAAPI_PROJECT_REQUIRE_API_KEY": "no",
-                }
-            ),
+            env=environment(self._operator),
             cwd=self.folder,
             capture_output=True,
             check=False,
@@ -229,3 +227,16 @@ class Installation:
             "select event_id::text, trigger, attempt_number, status, next_attempt_at is null, response_code"
             " from webhooks.delivery order by id"
         )
+
+
+def _is_complaint(line: str) -> bool:
+    """Tell whether a line is an error that neither an outage nor a killed process explains."""
+    if not line.endswith("\n"):
+        # Whoever wrote it was killed.
+        return False
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return True
+    expected = ("dataapi.requests", "dataapi.workers", "dataapi.catalog")
+    return entry["level"] in ("error", "critical") and entry["logger"] not in expected
