@@ -59,9 +59,9 @@ class Verdict:
         self._nothing_is_lost_or_made_up()
         for event, (endpoint, number) in self._events.items():
             self._ended(event, self._by_endpoint[endpoint], is_test=number is None)
+            self._as_often_as_recorded(event, self._requests.get(event, []))
         for event, requests in self._requests.items():
             self._genuine(event, requests)
-            self._as_often_as_recorded(event, requests)
         received = len(self._all())
         records = Counter(record.status for event in self._events for record in self._records[event])
         faults = len(self._campaign.faults)
@@ -117,14 +117,14 @@ class Verdict:
 
     def _as_often_as_recorded(self, event: str, requests: list[Recorded]) -> None:
         """Hold requests against records: one without a record was under way when something broke."""
-        if event not in self._events:
-            return
         sent = [one for one in self._records[event] if one.status != "skipped"]
         given = Counter(one.behaviour for one in requests)
         for code, behaviour in ((200, Behaviour.TAKE), (500, Behaviour.REFUSE), (302, Behaviour.REDIRECT)):
             assert sum(one.code == code for one in sent) <= given[behaviour], (sent, requests)
         # A connection that is kept may turn out to be dead: then the request is sent on a new one.
         again = sum(one.reused and one.behaviour is Behaviour.RESET for one in requests)
+        if not requests:
+            return
         first, last = requests[0].at - AHEAD, requests[-1].at
         faults = sum(began <= last and ended >= first for began, ended in self._campaign.faults)
         assert len(requests) - again <= len(sent) + faults, (sent, requests, faults)
