@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 _AS_LOGIN_ROLE = "select set_config('role','none',true);"
 # Deferred constraints are checked as a commit would check them.
 _ROLLBACK = "set constraints all immediate;rollback"
+# Compiling a statement of many small queries takes seconds, running it milliseconds.  Who turned it on for
+# a role or a database has it.
+_WITHOUT_JIT = (
+    "select set_config('jit','off',false) from pg_catalog.pg_settings"
+    " where name='jit' and source in ('default','configuration file')"
+)
 _PREPARED_NAMES = "select name from pg_prepared_statements where from_sql"
 
 
@@ -41,11 +47,14 @@ class Session:
         self._uncertain = False
 
     async def open(self, parameters: dict[str, str], timeout: float) -> None:
-        """Connect, and set the search path; raises ``ConnectionDied``."""
+        """Connect, and set what all messages need; raises ``ConnectionDied``.
+
+        Behind a pooler others may use the connection too, and it stays as it is.
+        """
         await self.connection.open(parameters, timeout)
         if self._search_path and self._prepared is not None:
             path = render.search_path(self._search_path)
-            await self.connection.send("select set_config('search_path',%s,false)", (path,))
+            await self.connection.send(f"{_WITHOUT_JIT};select set_config('search_path',%s,false)", (path,))
 
     @property
     def clean(self) -> bool:
