@@ -99,7 +99,7 @@ def _plain(tables: ReadableTables, relation: Relation, name: str) -> Typed:
         400,
         "42703",
         f"column {relation.name}.{name} does not exist",
-        hint=hint_for(relation.name, name, relation.columns),
+        hint=hint_for(relation.name, name, tables.readable(relation)),
     )
 
 

@@ -25,6 +25,9 @@ from dataapi.rest.selection import Selecting, Selection, Values, parse
 from dataapi.web import querystring
 from dataapi.web.messages import Reply
 
+LONGEST_LOCATION = 2000
+"""Characters of a query string beyond which no ``Content-Location`` is told: proxies refuse long headers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -104,7 +107,7 @@ def _finish(context: Context, media: Media, offset: int, row: Answered) -> Reply
         status,
         media.content_type,
         ("Content-Range", content_range(offset, row.count, row.total)),
-        ("Content-Location", location_of(context.target, context.request.query)),
+        *_location(context),
         applied=applied(context.preferences, Action.READ),
         body=body,
     )
@@ -118,6 +121,13 @@ def not_single(rows: int) -> ApiError:
         "Cannot coerce the result to a single JSON object",
         details=f"The result contains {rows} rows",
     )
+
+
+def _location(context: Context) -> tuple[tuple[str, str], ...]:
+    query = context.request.query
+    if len(query) > LONGEST_LOCATION:
+        return ()
+    return (("Content-Location", location_of(context.target, query)),)
 
 
 def location_of(table: str, query: str) -> str:
@@ -159,7 +169,7 @@ def _streamed(context: Context, table: Table, selection: Selection, media: Media
         Answered(None, 0, None, None, None),
         200,
         media.content_type,
-        ("Content-Location", location_of(context.target, context.request.query)),
+        *_location(context),
         applied=applied(context.preferences, Action.READ),
     )
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""

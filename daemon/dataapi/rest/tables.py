@@ -142,6 +142,14 @@ class ReadableTables:
         tables = [way.target] if way.through is None else [way.target, way.through.table]
         return next((table for table in tables if not self._may_see(table)), None)
 
+    def readable(self, relation: Relation) -> list[str]:
+        """Return the names of those columns of a relation that the role may read, which hints may tell."""
+        names = list(relation.columns or ())
+        if relation.table is None:
+            return names
+        allowed = self._privileges.columns(relation.table, "SELECT")
+        return [name for name in names if name in allowed]
+
     def computed(self, relation: Relation, name: str) -> Function | None:
         """Return the function that is a computed field of a relation."""
         if relation.table is None:
