@@ -145,7 +145,7 @@ class Service:
         self._watcher = CatalogWatcher(reactor, self._pool.fetch, self.project.db_schemas)
         self._folder = folder = DocumentFolder(self.project.graphql_documents)
         self.engine = Engine(self.project, self._recorder, self._current, lambda: folder.documents)
-        rest = RestHandler(self.project, self._recorder, self._current)
+        self.handler = rest = RestHandler(self.project, self._recorder, self._current)
         backend = Backend(self.project, Gate(self.project, time.time), self.engine, rest)
         self._site = make_site([backend], reactor, lambda _served: None)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
