@@ -27,8 +27,9 @@ from dataapi.database.pool import Pool
 from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.attempt import Attempt, Sender
 from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.dispatcher import Dispatcher, Rules
+from dataapi.webhooks.dispatcher import Dispatcher
 from dataapi.webhooks.resolver import Vetting
+from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import Store
 from dataapi.webhooks.store.queue import Queue

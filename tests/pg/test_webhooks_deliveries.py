@@ -8,8 +8,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.webhooks.dispatcher import Rules
 from dataapi.webhooks.model import Accepted, EndpointChange, NewEvent, Recovery, Status, Trigger
+from dataapi.webhooks.rules import Rules
 from standardwebhooks import Webhook
 from support.deliveries import QUICK, Deliveries, event_of, records
 from support.messages import until

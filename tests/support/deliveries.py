@@ -10,9 +10,10 @@ from dataapi.database.listener import Listener
 from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.attempt import Sender
 from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.dispatcher import Dispatcher, Rules
+from dataapi.webhooks.dispatcher import Dispatcher
 from dataapi.webhooks.model import Cursor, Delivery, DeliveryFilter
 from dataapi.webhooks.resolver import Vetting
+from dataapi.webhooks.rules import Rules
 from support.receiver import Names
 from support.service import run
 from support.webhooks import ACME, migrated

@@ -7,8 +7,9 @@ from uuid import uuid4
 
 import pytest
 from dataapi.webhooks.courier import INTERNAL
-from dataapi.webhooks.dispatcher import MARGIN, POLL, Dispatcher, Rules
+from dataapi.webhooks.dispatcher import MARGIN, POLL, Dispatcher
 from dataapi.webhooks.model import Trigger
+from dataapi.webhooks.rules import Rules
 from support.fake_queue import OK, REFUSED, FakeQueue, FakeSender
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -226,6 +227,26 @@ def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
     machine.queue.away = False
     machine.pass_time(1.1)
     assert len(machine.queue.done) == 1
+
+
+def test_a_notification_while_outcomes_wait_claims_nothing_and_returns() -> None:
+    """A host with more work than room must not keep the loop busy until the database is back."""
+    machine = Machine(Rules(per_host=1))
+    endpoint = uuid4()
+    for _ in range(5):
+        machine.queue.add(endpoint=endpoint)
+    machine.dispatcher.start()
+    machine.queue.away = True
+    machine.sender.end()
+    machine.pass_time(0.1)
+    claims = machine.queue.claims
+    for _ in range(3):
+        machine.dispatcher.wake()
+        machine.pass_time(1.5)
+    assert machine.queue.claims == claims
+    machine.queue.away = False
+    machine.pass_time(3)
+    assert len(machine.sender.sent) == 2
 
 
 def test_an_older_version_is_rendered_stored_and_sent() -> None:

@@ -23,12 +23,13 @@ from dataapi.service.state import WebhooksState
 from dataapi.settings import Settings
 from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.attempt import Sender
-from dataapi.webhooks.dispatcher import Dispatcher, Rules
+from dataapi.webhooks.dispatcher import Dispatcher
 from dataapi.webhooks.loading import installed_catalogue, installed_sources
 from dataapi.webhooks.management.api import ManagementApi
 from dataapi.webhooks.management.receivers import Receivers
 from dataapi.webhooks.migrate import CannotMigrate, Migration, migrate
 from dataapi.webhooks.resolver import SystemResolver, Vetting
+from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.sources import SourcePublisher, Sources
 from dataapi.webhooks.store import make_store

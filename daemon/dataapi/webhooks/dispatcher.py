@@ -10,7 +10,6 @@ from __future__ import annotations
 import random as _random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -24,7 +23,8 @@ from dataapi.errors import ApiError
 from dataapi.webhooks.courier import Courier, Render, Renders, Sends
 from dataapi.webhooks.lanes import Held, Lanes
 from dataapi.webhooks.outcomes import Outcomes, Records
-from dataapi.webhooks.schedule import WAITS, decide
+from dataapi.webhooks.rules import Rules
+from dataapi.webhooks.schedule import decide
 from dataapi.webhooks.tally import Tally
 from dataapi.webhooks.wakeup import Alarm
 from dataapi.webhooks.work import Claim, Claimed, DueWork, Finished
@@ -63,22 +63,6 @@ class DueQueue(Records, Renders, Protocol):
         """Return the seconds until something is due."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How attempts are made.
-
-    :ivar waits: seconds before attempts 2, 3, ...
-    :ivar timeout: seconds that one attempt takes at most.
-    :ivar concurrency: attempts under way at once.
-    :ivar per_host: of these, to one host.
-    """
-
-    waits: Sequence[float] = WAITS
-    timeout: float = 20.0
-    concurrency: int = 256
-    per_host: int = 16
-
-
 class Dispatcher:
     """Delivers, until it is stopped.
 
@@ -112,7 +96,7 @@ class Dispatcher:
         self._attempts: dict[Claim, Deferred[None]] = {}
         self._ended: Deferred[None] | None = None
         self._pumping: Deferred[None] | None = None
-        self._wanted = self._looking = self._beginning = False
+        self._wanted = self._looking = self._beginning = self._troubled = False
         self._stopping = True
         self._claimed_at = float("-inf")
 
@@ -181,11 +165,14 @@ class Dispatcher:
                 await self._claim()
                 if self._looking and not self._wanted:
                     await self._look_ahead()
-                self._wanted = self._wanted or self._lanes.hungry()
+                self._wanted = self._wanted or (not self._outcomes.stuck and self._lanes.hungry())
+            self._troubled = False
         except CancelledError:
             raise
         except ApiError as error:
-            self._log.warn("nothing can be claimed: {reason}", reason=error.message)
+            if not self._troubled:
+                self._log.warn("nothing can be claimed: {reason}", reason=error.message)
+            self._troubled = True
             self._try_later()
         except Exception:
             self._log.failure("claiming failed")
