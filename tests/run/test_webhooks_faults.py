@@ -193,10 +193,12 @@ def test_a_daemon_killed_at_any_step_loses_nothing(
 ) -> None:
     """Once the dead daemon's lease is over another one delivers; only what was sent already comes again."""
     installation.endpoint()
-    step(installation, installation.daemon())
+    killed, other = installation.pair()
+    other.process.send_signal(signal.SIGSTOP)
+    step(installation, killed)
     installation.recorder.behave(Behaviour.TAKE)
     installation.pass_time(PATIENT + 10)
-    installation.daemon()
+    other.process.send_signal(signal.SIGCONT)
     installation.wait_settled()
     [(event, *record)] = installation.records()
     assert record == ["automatic", 1, "success", True, 200]
@@ -209,12 +211,12 @@ def test_a_daemon_killed_at_any_step_loses_nothing(
 def test_daemons_killed_between_attempts_make_five_in_all(installation: Installation) -> None:
     """Specification, Limits: five automatic attempts, however many daemons it takes to make them."""
     installation.endpoint()
-    installation.settings = {"timeout": str(PATIENT), "retry-waits": "3, 3, 3, 3"}
+    installation.settings = {"timeout": str(PATIENT), "retry-waits": "2, 2, 2, 2"}
     installation.recorder.behave(Behaviour.REFUSE)
     daemon = installation.daemon()
     installation.publish(1)
-    for attempts in (1, 2, 3):
-        wait_for(lambda: len(installation.records()) == attempts, f"attempt {attempts}")  # noqa: B023
+    for attempts in (1, 3):
+        wait_for(lambda: len(installation.records()) >= attempts, f"attempt {attempts}")  # noqa: B023
         kill(daemon)
         daemon = installation.daemon()
     installation.wait_settled()
@@ -233,12 +235,13 @@ def test_a_daemon_takes_over_when_the_lease_is_over(
     try:
         installation.endpoint()
         recorder.behave(Behaviour.HANG)
-        daemon = installation.daemon()
+        killed, other = installation.pair()
+        other.process.send_signal(signal.SIGSTOP)
         installation.publish(1)
         wait_for(lambda: recorder.requests, "the request")
-        kill(daemon)
+        kill(killed)
         recorder.behave(Behaviour.TAKE)
-        installation.daemon()
+        other.process.send_signal(signal.SIGCONT)
         installation.wait_settled()
     finally:
         installation.end()
@@ -252,7 +255,7 @@ def test_a_daemon_takes_over_when_the_lease_is_over(
 def test_two_daemons_share_a_queue_and_one_survives_the_other(installation: Installation) -> None:
     """Each event is one daemon's; what the killed one had sent and not recorded comes again, no more."""
     installation.endpoint()
-    killed, other = installation.daemon(), installation.daemon()
+    killed, other = installation.pair()
     installation.publish_many(2000)
     wait_for(lambda: len(installation.records()) > 300, "the first deliveries")
     kill(killed)
@@ -263,30 +266,27 @@ def test_two_daemons_share_a_queue_and_one_survives_the_other(installation: Inst
     assert Counter(record[1:] for record in records) == {("automatic", 1, "success", True, 200): 2000}
     assert len({record[0] for record in records}) == 2000
     requests = installation.recorder.at(HOOK)
-    ids = {one.event["payload"]["number"]: {one.identifier} for one in requests}
-    for one in requests:
-        ids[one.event["payload"]["number"]].add(one.identifier)
-    assert set(ids) == set(range(2000))
-    assert all(len(same) == 1 for same in ids.values())
+    ids = {(one.event["payload"]["number"], one.identifier) for one in requests}
+    assert sorted(number for number, _ in ids) == list(range(2000))
     # Whatever the killed one had under way or not yet recorded, which one statement's worth limits.
     assert len(requests) - 2000 <= 512
     made = other.metric('dataapi_webhooks_attempts_total{outcome="success"}')
     assert 0 < made < 2000
 
 
-def test_of_two_daemons_with_one_attempt_one_counts(installation: Installation) -> None:
+def test_an_attempt_that_two_claimed_counts_once(installation: Installation) -> None:
     """The database's clock steps over a lease: the attempt is made again, and recorded once (fencing)."""
     installation.endpoint()
     installation.recorder.behave(Behaviour.HOLD)
-    first = installation.daemon()
+    daemons = installation.pair()
     installation.publish(1)
     wait_for(lambda: installation.recorder.requests, "the request")
-    installation.daemon()
     installation.pass_time(PATIENT + 10)
-    wait_for(lambda: len(installation.recorder.requests) == 2, "the request of the other daemon")
+    wait_for(lambda: len(installation.recorder.requests) == 2, "the second request")
     installation.recorder.behave(Behaviour.TAKE)
     installation.wait_settled()
-    wait_for(lambda: first.metric("dataapi_webhooks_in_flight") == 0, "the end of both attempts")
+    for daemon in daemons:
+        wait_for(lambda: daemon.metric("dataapi_webhooks_in_flight") == 0, "the end of both attempts")  # noqa: B023
     [(_, *record)] = installation.records()
     assert record == ["automatic", 1, "success", True, 200]
     assert len(verified(installation.recorder.at(HOOK))) == 2
@@ -303,7 +303,8 @@ def test_deliveries_survive_postgresql_being_away(
     settings = {"timeout": str(PATIENT + OUTAGE), "retry-waits": "2, 2, 2, 2"}
     installation = Installation(tmp_path, own_server.create_database(), recorder, settings=settings)
     try:
-        answered, retried = installation.endpoint("/answered", "127.0.0.2"), installation.endpoint("/retried")
+        installation.endpoint("/answered", "127.0.0.2")
+        installation.endpoint("/retried")
         recorder.behave(Behaviour.HOLD, "/answered")
         recorder.behave(Behaviour.REFUSE, "/retried")
         daemon = installation.daemon()
@@ -326,7 +327,6 @@ def test_deliveries_survive_postgresql_being_away(
         ("/answered", 1): 1, ("/answered", 2): 1, ("/retried", 1): 2, ("/retried", 2): 1,
     }  # fmt: skip
     assert Counter(record[3] for record in installation.records()) == {"success": 4, "failed": 1}
-    assert answered != retried
 
 
 # Receivers -----------------------------------------------------------------------------------------------

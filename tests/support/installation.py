@@ -25,7 +25,7 @@ from support.recorder import HOOK
 from support.webhooks import ACME, KEY, PAUSED, REF, SECRET, allow_migrations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from support.daemon import Answer
     from support.postgres import Database
@@ -84,6 +84,11 @@ class Installation:
 
     def daemon(self, *words: str, environ: Mapping[str, str] | None = None) -> Daemon:
         """Start a daemon and wait until it delivers."""
+        made = self._started(words, environ)
+        made.wait_ready()
+        return made
+
+    def _started(self, words: Sequence[str], environ: Mapping[str, str] | None = None) -> Daemon:
         folder = self.folder / f"daemon{len(self.daemons)}"
         folder.mkdir()
         made = Daemon(
@@ -95,8 +100,14 @@ class Installation:
         )
         self.daemons.append(made)
         made.start()
-        made.wait_ready()
         return made
+
+    def pair(self) -> tuple[Daemon, Daemon]:
+        """Start two daemons at once and wait until both deliver."""
+        first, second = self._started(()), self._started(())
+        first.wait_ready()
+        second.wait_ready()
+        return first, second
 
     def end(self) -> None:
         """Kill every daemon."""
