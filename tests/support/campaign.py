@@ -90,7 +90,7 @@ class Campaign:
             self.publish_by_sql: 8, self.publish_by_http: 5, self.publish_by_command: 0.7,
             self.change_behaviour: 7, self.change_url: 1, self.change_secret: 1, self.toggle: 1.5,
             self.add: 0.7, self.delete: 0.4, self.retry: 1, self.test: 0.7, self.wait: 4,
-            self.kill: 1, self.stop: 0.4, self.kill_worker: 0.4, self.lose_connections: 0.7,
+            self.kill: 1, self.stop: 0.4, self.kill_worker: 0.4, self.pause: 0.7, self.lose_connections: 0.7,
             self.lose_postgresql: 0.7, self.step_over_leases: 0.7,
         }  # fmt: skip
 
@@ -287,6 +287,18 @@ class Campaign:
         if workers := self._running[1].children:
             with self._fault("kill a worker"), suppress(ProcessLookupError):
                 os.kill(self._random.choice(workers), signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Let a process pause for longer than its leases, as a virtual machine does that is moved."""
+        daemon = self._random.choice(self._running)
+        process = self._random.choice(daemon.children or [daemon.process.pid])
+        with self._fault("pause a process"), suppress(ProcessLookupError, psycopg2.Error):
+            os.kill(process, signal.SIGSTOP)
+            try:
+                self.installation.pass_time(LEASE)
+                time.sleep(self._random.random() * 1.5)
+            finally:
+                os.kill(process, signal.SIGCONT)
 
     def lose_connections(self) -> None:
         """End every connection of the daemons."""
