@@ -136,17 +136,24 @@ class Dispatcher:
         claims += self._attempts
         for attempt in list(self._attempts.values()):
             attempt.cancel()
-        try:
-            if claims:
-                await self._queue.release(claims)
-        except ApiError as error:
-            self._log.warn("claims are left until their leases end: {reason}", reason=error.message)
+        if claims:
+            await self._release(claims)
         if not await self._wait(Deferred.fromCoroutine(self._outcomes.settled()), TROUBLE):
             self._log.warn("outcomes are not recorded, so that their attempts are made again")
         self._outcomes.stop()
         self._background.cancel()
 
-    async def _wait(self, what: Deferred[None], seconds: float) -> bool:
+    async def _release(self, claims: Sequence[Claim]) -> None:
+        """Give claims back at the end, unless the database is away or takes too long."""
+        try:
+            released = await self._wait(Deferred.fromCoroutine(self._queue.release(claims)), TROUBLE)
+            reason = "the database does not answer"
+        except ApiError as error:
+            released, reason = False, error.message
+        if not released:
+            self._log.warn("claims are left until their leases end: {reason}", reason=reason)
+
+    async def _wait(self, what: Deferred[Any], seconds: float) -> bool:
         """Wait so long at most; False when that was not enough."""
         try:
             await what.addTimeout(seconds, self._clock)
