@@ -329,6 +329,32 @@ def test_deliveries_survive_postgresql_being_away(
     assert Counter(record[3] for record in installation.records()) == {"success": 4, "failed": 1}
 
 
+def test_a_daemon_stops_though_postgresql_says_nothing(
+    own_server: Server, recorder: Recorder, tmp_path: Path
+) -> None:
+    """Claims that cannot be given back are left to their leases; another daemon loses none of them."""
+    settings = {"timeout": str(PATIENT)}
+    installation = Installation(tmp_path, own_server.create_database(), recorder, settings=settings)
+    try:
+        installation.endpoint()
+        daemon = installation.daemon()
+        installation.publish_many(2000)
+        wait_for(lambda: len(recorder.requests) > 300, "the first deliveries")
+        comes_back = frozen(own_server)
+        try:
+            assert daemon.stop() == 0
+        finally:
+            comes_back()
+        installation.pass_time(PATIENT + 10)
+        installation.daemon()
+        installation.wait_settled()
+    finally:
+        installation.end()
+    assert Counter(record[1:] for record in installation.records()) == {
+        ("automatic", 1, "success", True, 200): 2000
+    }
+
+
 # Receivers -----------------------------------------------------------------------------------------------
 
 
