@@ -25,6 +25,7 @@ from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.signature import verify
 from dataapi.webhooks.store import make_store
+from dataapi.webhooks.wakeup import CHANGED, CHANNELS
 from support.management import (
     ORGANIZATION,
     OTHER,
@@ -57,7 +58,7 @@ class Platform:
     """The management API, a dispatcher on its store, and a receiver; ``end`` stops the dispatcher.
 
     :ivar url: the receiver's.
-    :ivar names: what finds receivers' addresses when they are delivered to.
+    :ivar heard: the channels on which there was a notification.
     """
 
     def __init__(self, reactor: Any, api: Management, world: World) -> None:
@@ -66,6 +67,7 @@ class Platform:
         self.receiver = Receiver()
         self.port = world.listen(self.receiver)
         self.url = f"http://127.0.0.1:{self.port}/hook"
+        self.heard: set[str] = set()
         self._ends: list[Callable[[], Any]] = []
 
     async def deliver(
@@ -84,9 +86,9 @@ class Platform:
         listener = Listener(
             self._reactor,
             uri,
-            ["webhooks"],
-            on_notification=lambda _channel, _payload: made.wake(),
-            on_reconnect=made.look,
+            CHANNELS,
+            on_notification=lambda channel, _payload: self._hear(made, channel),
+            on_reconnect=made.reconsider,
         )
         self._ends += [
             lambda: run(pool.stop()),
@@ -98,6 +100,10 @@ class Platform:
         await listener.start()
         made.start()
         return made
+
+    def _hear(self, dispatcher: Dispatcher, channel: str) -> None:
+        dispatcher.notified(channel)
+        self.heard.add(channel)
 
     async def publish(self, event_type: str = PAUSED, **payload: Any) -> None:
         """Raise an event of acme's project over HTTP."""
@@ -348,6 +354,60 @@ async def test_an_endpoint_deleted_during_an_attempt(platform: Platform, everyth
     assert await platform.settled() == []
     for table in ("due", "event", "delivery", "endpoint"):
         assert platform.api.database.execute(f"select count(*) from webhooks.{table}") == [(0,)], table
+
+
+@pytest.mark.parametrize(
+    ("change", "sent", "taken"),
+    [
+        ({"signing_secret": "the new secret"}, 40, "success"),
+        ({"url": "elsewhere"}, 0, "success"),
+        ({"enabled": False}, 0, "skipped"),
+        (None, 0, None),
+    ],
+    ids=["secret", "url", "disabled", "deleted"],
+)
+async def test_a_change_counts_for_what_waits_its_turn(
+    platform: Platform, world: World, change: dict[str, Any] | None, sent: int, taken: str | None
+) -> None:
+    """A change counts for every attempt made after it, those too that a daemon had claimed before.
+
+    Of 80 events the first 40 are on their way when the endpoint gets a new secret or url, or is disabled or
+    deleted (reference 1, rules and operation 6; specification, states).
+    """
+    held: list[Received] = []
+
+    def answer(request: Received) -> None:
+        if len(platform.receiver.received) == 40:
+            held.append(request)
+        else:
+            request.connection.write(OK)
+
+    platform.receiver.answer = answer
+    made = await platform.api.create(url=platform.url, signing_secret="the old secret")
+    one = f"{ORGANIZATION}/endpoints/{made['id']}"
+    await platform.deliver(rules=Rules(waits=(), timeout=5.0, per_host=1))
+    platform.api.database.execute(
+        "select webhooks.publish(%s, 'acme', %s, '{}', n::text) from generate_series(1, 80) n", (PAUSED, REF)
+    )
+    while not held:
+        await pause()
+    if change is None:
+        await platform.api.send("DELETE", one)
+    else:
+        if "url" in change:
+            change = {"url": f"http://127.0.0.1:{world.listen(Receiver())}/"}
+        await platform.api.send("PATCH", one, document("endpoint", **change))
+    while CHANGED not in platform.heard:
+        await pause()
+    held[0].connection.write(OK)
+    records = await platform.settled()
+    later = platform.receiver.received[40:]
+    assert len(later) == sent
+    for request in later:
+        stamp, signature = (request.headers[f"webhook-{name}"] for name in ("timestamp", "signature"))
+        identifier = request.headers["webhook-id"]
+        assert verify("the new secret", identifier, int(stamp), request.body, signature)
+    assert [record["status"] for record in records[40:]] == ([] if taken is None else [taken] * 40)
 
 
 async def test_event_types_are_replaced(platform: Platform) -> None:

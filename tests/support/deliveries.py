@@ -14,6 +14,7 @@ from dataapi.webhooks.dispatcher import Dispatcher
 from dataapi.webhooks.model import Cursor, Delivery, DeliveryFilter
 from dataapi.webhooks.resolver import Vetting
 from dataapi.webhooks.rules import Rules
+from dataapi.webhooks.wakeup import CHANNELS
 from support.receiver import Names
 from support.service import run
 from support.webhooks import ACME, migrated
@@ -68,9 +69,9 @@ class Deliveries:
             listener = Listener(
                 self._reactor,
                 self._database.uri,
-                ["webhooks"],
-                on_notification=lambda _channel, _payload: dispatcher.wake(),
-                on_reconnect=dispatcher.look,
+                CHANNELS,
+                on_notification=lambda channel, _payload: dispatcher.notified(channel),
+                on_reconnect=dispatcher.reconsider,
             )
             self._ends.append(lambda: run(listener.stop()))
             await listener.start()

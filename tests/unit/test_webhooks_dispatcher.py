@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ from dataapi.webhooks.courier import INTERNAL
 from dataapi.webhooks.dispatcher import MARGIN, POLL, Dispatcher
 from dataapi.webhooks.model import Trigger
 from dataapi.webhooks.rules import Rules
+from dataapi.webhooks.wakeup import CHANGED
 from support.fake_queue import OK, REFUSED, FakeQueue, FakeSender
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -139,6 +141,33 @@ def test_a_host_has_its_share_and_no_more() -> None:
     assert urls.count("https://dead.example/") == 2
     assert len(set(urls)) == 51
     assert len(urls) == 52
+
+
+def test_a_change_counts_for_what_is_claimed_but_not_begun() -> None:
+    """reference/webhooks.md 1, rules: a claim that is older than a change is given back and made again."""
+    machine = Machine(Rules(per_host=1))
+    for number in range(3):
+        machine.queue.add(body=b"old", url=f"https://{number}.example/")
+    claims: list[Deferred[None]] = []
+    claim = machine.queue.claim
+
+    async def slow(*given: Any, **named: Any) -> Any:
+        found = await claim(*given, **named)
+        claims.append(Deferred())
+        await claims[-1]
+        return found
+
+    machine.queue.claim = slow  # type: ignore[method-assign]
+    machine.dispatcher.start()
+    for row in machine.queue.rows.values():
+        row.work = replace(row.work, body=b"new")
+    machine.dispatcher.notified(CHANGED)
+    claims[0].callback(None)
+    machine.pass_time(0.1)
+    assert machine.sender.sent == []
+    claims[1].callback(None)
+    machine.pass_time(0.1)
+    assert [attempt.body for _, attempt in machine.sender.sent] == [b"new"] * 3
 
 
 def test_no_more_attempts_run_than_configured() -> None:

@@ -33,6 +33,7 @@ from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.sources import SourcePublisher, Sources
 from dataapi.webhooks.store import make_store
+from dataapi.webhooks.wakeup import CHANNELS
 from dataapi.webhooks.work import QueueFigures
 
 CONNECTIONS = 4
@@ -40,9 +41,6 @@ CONNECTIONS = 4
 
 READY_WITHIN = 5.0
 """Seconds that a start waits for the schema before it goes on without."""
-
-CHANNEL = "webhooks"
-"""What ``webhooks.raise_event`` notifies."""
 
 UPKEEP_EVERY = 3600.0
 """Seconds between upkeeps, a tenth more or less by chance."""
@@ -97,9 +95,9 @@ class WebhooksPart:
         self._listener = Listener(
             reactor,
             self._uri,
-            [CHANNEL],
-            on_notification=lambda _channel, _payload: dispatcher.wake(),
-            on_reconnect=dispatcher.look,
+            CHANNELS,
+            on_notification=lambda channel, _payload: dispatcher.notified(channel),
+            on_reconnect=dispatcher.reconsider,
         )
         receivers = Receivers(reactor, self.vetting, require_https=section.require_https)
         self.api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)

@@ -26,7 +26,7 @@ from dataapi.webhooks.outcomes import Outcomes, Records
 from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.schedule import decide
 from dataapi.webhooks.tally import Tally
-from dataapi.webhooks.wakeup import Alarm
+from dataapi.webhooks.wakeup import CHANGED, Alarm
 from dataapi.webhooks.work import Claim, Claimed, DueWork, Finished
 
 MARGIN = 10.0
@@ -99,6 +99,8 @@ class Dispatcher:
         self._wanted = self._looking = self._beginning = self._troubled = False
         self._stopping = True
         self._claimed_at = float("-inf")
+        self._changes = 0
+        self._outdated: list[Claim] = []
 
     @property
     def in_flight(self) -> int:
@@ -108,6 +110,19 @@ class Dispatcher:
     def start(self) -> None:
         """Begin to deliver."""
         self._stopping = False
+        self.look()
+
+    def notified(self, channel: str) -> None:
+        """Do what a notification asks for."""
+        if channel == CHANGED:
+            self.reconsider()
+        else:
+            self.wake()
+
+    def reconsider(self) -> None:
+        """Claim anew what waits: its endpoint may have another url or secret, be disabled, or be gone."""
+        self._changes += 1
+        self._outdated += self._lanes.drop(lambda _: True)
         self.look()
 
     def look(self) -> None:
@@ -128,7 +143,7 @@ class Dispatcher:
         if self._pumping is not None:
             await self._wait(self._pumping, TROUBLE)
         self._alarm.cancel()
-        claims = self._lanes.drop(lambda _: True)
+        claims = self._outdated + self._lanes.drop(lambda _: True)
         if self._attempts:
             self._ended = Deferred()
             await self._wait(self._ended, seconds)
@@ -200,12 +215,13 @@ class Dispatcher:
             self._alarm.within(TROUBLE)
             return
         if self._looking:
-            await self._give_back(self._lanes.drop(lambda held: now - held.since > PATIENCE))
+            outdated, self._outdated = self._outdated, []
+            await self._give_back(outdated + self._lanes.drop(lambda held: now - held.since > PATIENCE))
         room = self._lanes.room()
         if room == 0:
             return
         self._lanes.reckon(now)
-        limits = self._lanes.limits()
+        limits, changes = self._lanes.limits(), self._changes
         claimed = await self._queue.claim(
             room, self._lease, per_endpoint=self._lanes.usual_limit, limits=limits
         )
@@ -213,10 +229,11 @@ class Dispatcher:
         counts = Counter(work.endpoint_id for work in claimed.work)
         self._lanes.claimed(counts, limits, all_of_them=len(claimed.work) + claimed.settled < room)
         self._note(claimed)
-        if self._stopping:
+        in_vain = self._stopping or self._changes != changes
+        if in_vain:
             surplus += self._lanes.drop(lambda _: True)
         self._begin_all()
-        await self._give_back(surplus, 0.0 if self._stopping else SURPLUS_BACK)
+        await self._give_back(surplus, 0.0 if in_vain else SURPLUS_BACK)
 
     def _note(self, claimed: Claimed) -> None:
         """Count and tell what a claim found beside work; ask again while there was any."""

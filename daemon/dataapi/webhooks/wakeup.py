@@ -1,10 +1,13 @@
-"""One timer for whatever comes first."""
+"""What makes a daemon look at its queue: notifications, and one timer for whatever comes first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+ENQUEUED, CHANGED = CHANNELS = "webhooks", "webhooks_changed"
+"""What is notified on when there is new work, and when an endpoint was changed or deleted."""
 
 
 class Alarm:
