@@ -15,11 +15,9 @@ from dataapi.query.algebra import (
     Call,
     CallArgument,
     ColumnOf,
-    Compare,
     ComputedOf,
     Expression,
     Join,
-    Operator,
     OrderTerm,
     Parameter,
     Rows,
@@ -35,6 +33,7 @@ from dataapi.query.answers import (
     compile_lines,
     csv_header,
 )
+from dataapi.query.conditions import Compare, Operator
 from dataapi.query.results import Many, Output, Record, Spread, Text, Value
 from dataapi.query.shown import Source
 from dataapi.query.sql import compiled

@@ -9,25 +9,27 @@ import pytest
 from dataapi.query.algebra import (
     CastOf,
     ColumnOf,
+    Expression,
+    FunctionOf,
+    JsonPathOf,
+    OrderTerm,
+    Parameter,
+    Rows,
+)
+from dataapi.query.answers import Form, compile_answer
+from dataapi.query.conditions import (
     Compare,
     Condition,
     Converted,
     Distinct,
-    Expression,
-    FunctionOf,
     Is,
-    JsonPathOf,
     Not,
     Operator,
-    OrderTerm,
-    Parameter,
     Quantifier,
     QueryParser,
-    Rows,
     TextSearch,
     Truth,
 )
-from dataapi.query.answers import Form, compile_answer
 from dataapi.query.results import Record, Text, Value
 from support.statements import Films, make_films
 

@@ -12,12 +12,10 @@ from dataapi.query.algebra import (
     AggregateOf,
     CastOf,
     ColumnOf,
-    Compare,
     ComputedOf,
     Expression,
     Join,
     JsonPathOf,
-    Operator,
     OrderTerm,
     Parameter,
     RelatedOf,
@@ -25,6 +23,7 @@ from dataapi.query.algebra import (
     Through,
 )
 from dataapi.query.answers import Form, Total, compile_answer
+from dataapi.query.conditions import Compare, Operator
 from dataapi.query.results import Many, One, Output, Record, Spread, Text, Value
 from support.statements import Films, make_films
 

@@ -243,7 +243,8 @@ async def test_spread_resources_give_their_members_to_the_parent(
             "hint": None,
         }),
         ("film?select=id,forbidden(*)", 401, {
-            "code": "42501", "message": "permission denied for table forbidden", "details": None, "hint": None,
+            "code": "42501", "message": "permission denied for table forbidden", "details": None,
+            "hint": None,
         }),
         ("film?select=id,director(name)&director=eq.1&nothing.id=eq.1", 400, {
             "code": "PGRST108", "message": "'nothing' is not an embedded resource in this request",

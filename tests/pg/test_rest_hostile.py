@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.rest import role as plans
-from dataapi.rest.bounds import (
+from dataapi.rest.request.bounds import (
     MOST_CONDITIONS,
     MOST_ITEMS,
     MOST_MEMBERS_IN_ALL,

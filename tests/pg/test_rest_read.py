@@ -367,3 +367,4 @@ async def test_reading_changes_nothing(ask: Ask, board: Database) -> None:
         "grant select on sneaky to anon; grant insert on note to anon"
     )
     error = await refusal(ask, "sneaky")
+    assert (error.status, error.code) == (405, "25006")

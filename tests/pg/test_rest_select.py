@@ -129,7 +129,8 @@ async def test_names_may_hold_anything(features: Service) -> None:
             "details": None, "hint": "Perhaps you meant the table 'public.film'",
         }),
         ("forbidden?select=unknown", 401, {
-            "code": "42501", "message": "permission denied for table forbidden", "details": None, "hint": None,
+            "code": "42501", "message": "permission denied for table forbidden", "details": None,
+            "hint": None,
         }),
         ("forbiden", 404, {
             "code": "PGRST205", "message": "Could not find the table 'public.forbiden' in the schema cache",

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from dataapi.errors import ApiError
-from dataapi.rest import batch, rawjson
+from dataapi.rest import batch
+from dataapi.rest.request import rawjson
 from dataapi.web.messages import Reply, Request
 from hypothesis import given
 from hypothesis import strategies as st

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from dataapi.query.algebra import ColumnOf, Compare, ComputedOf, Condition, Operator, Parameter
+from dataapi.query.algebra import ColumnOf, ComputedOf, Parameter
 from dataapi.query.changes import Answer, Change, Modification, compile_changes
+from dataapi.query.conditions import Compare, Condition, Operator
 from dataapi.query.modifications import (
     DEFAULT,
     Conflict,

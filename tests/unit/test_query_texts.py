@@ -5,20 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from dataapi.query.algebra import (
-    ColumnOf,
-    Compare,
-    Join,
-    JsonPathOf,
-    Operator,
-    OrderTerm,
-    Parameter,
-    Quantifier,
-    Rows,
-    TextSearch,
-    Through,
-)
+from dataapi.query.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Parameter, Rows, Through
 from dataapi.query.answers import Body, Form, Handled, Total, compile_answer, compile_lines
+from dataapi.query.conditions import Compare, Operator, Quantifier, TextSearch
 from dataapi.query.results import Many, One, Record, Spread, Text, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -6,7 +6,7 @@ import csv
 
 import pytest
 from dataapi.errors import ApiError
-from dataapi.rest.filters import (
+from dataapi.rest.request.filters import (
     DEEPEST,
     PATTERNS,
     QUANTIFIABLE,
@@ -17,7 +17,7 @@ from dataapi.rest.filters import (
     read_filter,
     read_logic,
 )
-from dataapi.rest.syntax import Branch, Leaf, Operation, Step, Tree
+from dataapi.rest.request.syntax import Branch, Leaf, Operation, Step, Tree
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dataapi.errors import ApiError
-from dataapi.rest.grammar import (
+from dataapi.rest.request.grammar import (
     AGGREGATES,
     DEEPEST,
     parse_names,
@@ -12,7 +12,7 @@ from dataapi.rest.grammar import (
     parse_select,
     parse_target,
 )
-from dataapi.rest.syntax import Embed, Field, Item, Star, Step, Target, Term
+from dataapi.rest.request.syntax import Embed, Field, Item, Star, Step, Target, Term
 from hypothesis import given
 from hypothesis import strategies as st
 

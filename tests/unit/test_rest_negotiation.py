@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from dataapi.errors import ApiError
-from dataapi.rest.accept import parse_accept
 from dataapi.rest.media import Kind, Media, Offers, Producer, negotiate
+from dataapi.rest.request.accept import parse_accept
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from dataapi.catalog.model import Argument, Catalog, Function, Type, TypeKind, Volatility
 from dataapi.errors import ApiError
-from dataapi.rest.overloads import Wanted, choose, is_callable
+from dataapi.rest.functions.overloads import Wanted, choose, is_callable
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dataapi.errors import ApiError
-from dataapi.rest.payload import NOTHING, Payload, read, read_keyed
+from dataapi.rest.request.payload import NOTHING, Payload, read, read_keyed
 from hypothesis import given
 from hypothesis import strategies as st
 

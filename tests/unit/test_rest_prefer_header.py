@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dataapi.errors import ApiError
-from dataapi.rest.preferences import (
+from dataapi.rest.request.preferences import (
     Action,
     Count,
     End,

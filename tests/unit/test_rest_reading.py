@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from dataapi.errors import ApiError
-from dataapi.rest.ranges import MOST, Window, content_range, count_of, status_of, window_of_header
-from dataapi.rest.selection import Selection, Values, has_operator, parse
+from dataapi.rest.request.ranges import MOST, Window, content_range, count_of, status_of, window_of_header
+from dataapi.rest.resolve.selection import Selection, Values, has_operator, parse
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.rest.spelling import MOST_COLUMNS, distance, hint_for
+from dataapi.rest.resolve.spelling import MOST_COLUMNS, distance, hint_for
 from hypothesis import given
 from hypothesis import strategies as st
 

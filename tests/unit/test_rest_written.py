@@ -6,9 +6,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dataapi.query.algebra import ColumnOf, Compare, Condition, Operator, Parameter
+from dataapi.query.algebra import ColumnOf, Parameter
 from dataapi.query.bodies import Form
 from dataapi.query.changed import Refusal, RestChange, Showing, compile_change
+from dataapi.query.conditions import Compare, Condition, Operator
 from dataapi.query.modifications import Delete
 from dataapi.query.results import Record, Text, Value
 from dataapi.query.written import Given, InsertGiven, Missing, OnConflict, Target, UpdateGiven

@@ -14,7 +14,8 @@ from dataapi.graphql.scalars import BIG_FLOAT, BIG_INT
 from dataapi.graphql.sources import Bounded
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
-from dataapi.query.algebra import AggregateFunction, AggregateOf, ColumnOf, Condition, Expression
+from dataapi.query.algebra import AggregateFunction, AggregateOf, ColumnOf, Expression
+from dataapi.query.conditions import Condition
 from dataapi.query.results import Form, Null, Output, Value
 
 _FUNCTIONS = {

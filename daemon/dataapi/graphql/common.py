@@ -24,7 +24,7 @@ from graphql import (
 )
 
 from dataapi.graphql.scalars import CURSOR, CUSTOM_SCALARS
-from dataapi.query.algebra import Operator
+from dataapi.query.conditions import Operator
 
 ORDER_BY_DIRECTION = GraphQLEnumType(
     "OrderByDirection",

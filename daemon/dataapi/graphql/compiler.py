@@ -26,13 +26,13 @@ from dataapi.graphql.wire import encode_value
 from dataapi.query.algebra import (
     AggregateFunction,
     AggregateOf,
-    And,
     ColumnOf,
     ComputedOf,
     OrderTerm,
     Parameter,
     Rows,
 )
+from dataapi.query.conditions import And
 from dataapi.query.results import (
     Connection,
     Cursor,

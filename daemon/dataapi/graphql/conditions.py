@@ -17,26 +17,28 @@ from dataapi.graphql.sources import Encode, Fixed, Leaf, NodeIdPart, Source
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire, encode_list, encode_value
 from dataapi.query.algebra import (
-    And,
     CastOf,
     ColumnOf,
-    Compare,
     ComputedOf,
-    Condition,
-    Exists,
     Expression,
-    IsNull,
     JsonbOf,
     JsonKind,
     JsonMemberOf,
+    Parameter,
+)
+from dataapi.query.comparisons import is_builtin
+from dataapi.query.conditions import (
+    And,
+    Compare,
+    Condition,
+    Exists,
+    IsNull,
     Not,
     NotTrue,
     Operator,
     Or,
-    Parameter,
     TextSearch,
 )
-from dataapi.query.comparisons import is_builtin
 from dataapi.query.results import Form
 
 _PATTERNS = frozenset({Operator.LIKE, Operator.ILIKE, Operator.REGEX, Operator.IREGEX, Operator.STARTS_WITH})

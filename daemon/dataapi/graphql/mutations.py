@@ -17,8 +17,9 @@ from dataapi.graphql.functions import FunctionEntry
 from dataapi.graphql.inserts import cell, read_insert
 from dataapi.graphql.sources import Bounded
 from dataapi.graphql.table_view import TableView
-from dataapi.query.algebra import Condition, Parameter
+from dataapi.query.algebra import Parameter
 from dataapi.query.changes import Answer, Change, Modification, Step
+from dataapi.query.conditions import Condition
 from dataapi.query.modifications import Cell, Delete, Insert, Recordset, Update
 from dataapi.query.nested import NestedInsert
 from dataapi.query.results import AffectedCount, Output, Records

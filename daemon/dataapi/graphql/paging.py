@@ -13,7 +13,8 @@ from dataapi.graphql.identifiers import decode_cursor
 from dataapi.graphql.ordering import Order, read_order
 from dataapi.graphql.sources import Bounded, CursorPart, Leaf
 from dataapi.graphql.table_view import TableView
-from dataapi.query.algebra import After, Condition, OrderTerm, Parameter
+from dataapi.query.algebra import OrderTerm, Parameter
+from dataapi.query.conditions import After, Condition
 
 
 @dataclass(frozen=True, slots=True)

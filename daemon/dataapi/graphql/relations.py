@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataapi.graphql.fields import RelatedField
 from dataapi.graphql.table_view import TableView
-from dataapi.query.algebra import Call, Condition, Join, Rows
+from dataapi.query.algebra import Call, Join, Rows
+from dataapi.query.conditions import Condition
 
 
 def related_rows(target: TableView, related: RelatedField, where: Condition | None = None) -> Rows:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from dataapi.catalog.model import Table
 from dataapi.database.quoting import quote_identifier, quote_literal
-from dataapi.query.algebra import Condition, OrderTerm, Parameter, Rows
+from dataapi.query.algebra import OrderTerm, Parameter, Rows
 from dataapi.query.answers import GUCS
 from dataapi.query.bodies import Body, body_sql
 from dataapi.query.changes import RAISED
+from dataapi.query.conditions import Condition
 from dataapi.query.expressions import condition_sql
 from dataapi.query.outputs import output_sql
 from dataapi.query.records import shown_sql

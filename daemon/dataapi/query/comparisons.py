@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataapi.query.algebra import (
-    AggregateFunction,
-    Converted,
-    JsonKind,
-    Operator,
-    OrderTerm,
-    Parameter,
-    Quantifier,
-    TextSearch,
-)
+from dataapi.query.algebra import AggregateFunction, JsonKind, OrderTerm, Parameter
+from dataapi.query.conditions import Converted, Operator, Quantifier, TextSearch
 from dataapi.query.writer import Writer
 
 

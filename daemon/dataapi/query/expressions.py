@@ -5,32 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dataapi.query.algebra import (
-    After,
     AggregateOf,
-    And,
     CastOf,
     ColumnOf,
-    Compare,
     ComputedOf,
-    Condition,
-    Distinct,
-    Exists,
     Expression,
     FunctionOf,
-    Is,
-    IsNull,
     JsonbOf,
     JsonMemberOf,
     JsonPathOf,
-    Not,
-    NotTrue,
-    Or,
     OrderTerm,
     Parameter,
     RelatedAggregateOf,
     RelatedOf,
     Rows,
-    TextSearch,
 )
 from dataapi.query.comparisons import (
     after_sql,
@@ -40,6 +28,20 @@ from dataapi.query.comparisons import (
     json_path_sql,
     search_sql,
     value_sql,
+)
+from dataapi.query.conditions import (
+    After,
+    And,
+    Compare,
+    Condition,
+    Distinct,
+    Exists,
+    Is,
+    IsNull,
+    Not,
+    NotTrue,
+    Or,
+    TextSearch,
 )
 from dataapi.query.relations import relation_sql
 from dataapi.query.writer import Row, Writer, qualified

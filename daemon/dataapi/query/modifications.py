@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from dataapi.catalog.model import Table
 from dataapi.database.quoting import quote_identifier
-from dataapi.query.algebra import Condition, Parameter
+from dataapi.query.algebra import Parameter
+from dataapi.query.conditions import Condition
 from dataapi.query.expressions import condition_sql
 from dataapi.query.writer import Row, Writer, qualified
 

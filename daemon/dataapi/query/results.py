@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from dataapi.query.algebra import After, Call, Condition, Expression, OrderTerm, Parameter, Rows
+from dataapi.query.algebra import Call, Expression, OrderTerm, Parameter, Rows
+from dataapi.query.conditions import After, Condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from enum import Enum
 
 from dataapi.catalog.model import Table
 from dataapi.database.quoting import quote_identifier, quote_literal
-from dataapi.query.algebra import Condition, Parameter
+from dataapi.query.algebra import Parameter
 from dataapi.query.comparisons import is_builtin, operator_sql
+from dataapi.query.conditions import Condition
 from dataapi.query.expressions import condition_sql
 from dataapi.query.modifications import Delete, modify_sql
 from dataapi.query.writer import Row, Writer, qualified

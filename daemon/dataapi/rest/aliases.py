@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from dataapi.query.answers import Answered
 from dataapi.rest.context import Planned, Streamed
-from dataapi.rest.grammar import parse_select, parse_target, parse_way
-from dataapi.rest.selection import Selection
-from dataapi.rest.syntax import Embed, Item
+from dataapi.rest.request.grammar import parse_select, parse_target, parse_way
+from dataapi.rest.request.syntax import Embed, Item
+from dataapi.rest.resolve.selection import Selection
 from dataapi.web.messages import Reply
 
 AnyPlan = TypeVar("AnyPlan", bound=Planned | Streamed)

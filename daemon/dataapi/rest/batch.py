@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from dataapi.access.gate import REST_PREFIX
 from dataapi.errors import ApiError
-from dataapi.rest import rawjson
+from dataapi.rest.request import rawjson
 from dataapi.web import querystring
 from dataapi.web.messages import Reply, Request
 

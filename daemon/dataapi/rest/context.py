@@ -16,7 +16,7 @@ from dataapi.database.message import Bound
 from dataapi.query.answers import Answered
 from dataapi.query.sql import Compiled
 from dataapi.rest.media import Media
-from dataapi.rest.preferences import Preferences
+from dataapi.rest.request.preferences import Preferences
 from dataapi.rest.role import RoleView
 from dataapi.settings import Project
 from dataapi.web.messages import Reply, Request

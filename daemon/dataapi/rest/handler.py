@@ -15,13 +15,15 @@ from dataapi.access.long import LongRunner, LongTransactions
 from dataapi.access.transaction import UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.errors import ApiError
-from dataapi.rest import batch, calling, preferences, reading, writing
+from dataapi.rest import batch, reading, writing
 from dataapi.rest.context import Context, Planned, Streamed
+from dataapi.rest.functions import calling
+from dataapi.rest.request import preferences
+from dataapi.rest.resolve.tables import Tables
 from dataapi.rest.role import Figures, RoleView
 from dataapi.rest.root import Root, plan_function
 from dataapi.rest.running import Part, run_alone, run_together
 from dataapi.rest.streaming import stream
-from dataapi.rest.tables import Tables
 from dataapi.settings import Project
 from dataapi.web.messages import Reply, Request
 

@@ -10,7 +10,7 @@ from dataapi.catalog.formats import ANY_MEDIA_TYPE
 from dataapi.catalog.model import Table
 from dataapi.errors import ApiError
 from dataapi.query.answers import Body, Form, Handled
-from dataapi.rest.accept import Accepted, parse_accept
+from dataapi.rest.request.accept import Accepted, parse_accept
 
 LONGEST_REMEMBERED = 300
 """Characters of an ``Accept`` header whose outcome is remembered: clients repeat themselves."""

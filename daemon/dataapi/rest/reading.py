@@ -7,21 +7,21 @@ from operator import itemgetter
 from urllib.parse import quote
 
 from dataapi.catalog.model import Catalog, Table
-from dataapi.errors import ApiError
 from dataapi.query.algebra import Parameter
 from dataapi.query.answers import Answered, Form, Total, compile_answer, compile_lines, csv_header
 from dataapi.query.sql import Compiled, compile_matching
+from dataapi.rest import refusals
 from dataapi.rest.aliases import warned
 from dataapi.rest.context import Context, Planned, Streamed, bind
-from dataapi.rest.fields import Constant
 from dataapi.rest.handlers import as_bytes, negotiated
 from dataapi.rest.media import Kind, Media
-from dataapi.rest.naming import named_for
-from dataapi.rest.preferences import Action, Count, applied
-from dataapi.rest.ranges import content_range, status_of
-from dataapi.rest.relations import Relation
 from dataapi.rest.reply import make_reply
-from dataapi.rest.selection import Selecting, Selection, Values, parse
+from dataapi.rest.request.preferences import Action, Count, applied
+from dataapi.rest.request.ranges import content_range, status_of
+from dataapi.rest.resolve.fields import Constant
+from dataapi.rest.resolve.naming import named_for
+from dataapi.rest.resolve.relations import Relation
+from dataapi.rest.resolve.selection import Selecting, Selection, Values, parse
 from dataapi.web import querystring
 from dataapi.web.messages import Reply
 
@@ -99,7 +99,7 @@ def _finish(context: Context, media: Media, offset: int, row: Answered) -> Reply
     body = as_bytes(media, row.body)
     if media.single:
         if row.count != 1:
-            raise not_single(row.count)
+            raise refusals.not_single(row.count)
         body = body[1:-1]  # without the array's brackets
     return make_reply(
         context,
@@ -110,16 +110,6 @@ def _finish(context: Context, media: Media, offset: int, row: Answered) -> Reply
         *_location(context),
         applied=applied(context.preferences, Action.READ),
         body=body,
-    )
-
-
-def not_single(rows: int) -> ApiError:
-    """Return the error of an answer that is not exactly one object."""
-    return ApiError(
-        406,
-        "PGRST116",
-        "Cannot coerce the result to a single JSON object",
-        details=f"The result contains {rows} rows",
     )
 
 

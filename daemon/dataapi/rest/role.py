@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 
 from dataapi.cache import BoundedCache
 from dataapi.query.sql import Compiled
-from dataapi.rest.functions import Functions
-from dataapi.rest.tables import ReadableTables, Tables
+from dataapi.rest.functions.callable import Functions
+from dataapi.rest.resolve.tables import ReadableTables, Tables
 
 PLANS_PER_ROLE = 500
 """Requests' shapes that are kept compiled for one role."""

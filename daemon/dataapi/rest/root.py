@@ -6,11 +6,11 @@ from dataclasses import replace
 from urllib.parse import parse_qsl
 
 from dataapi.errors import ApiError
-from dataapi.rest import calling
-from dataapi.rest.accept import Accepted, parse_accept
 from dataapi.rest.context import Context, Planned, Streamed
+from dataapi.rest.functions import calling
 from dataapi.rest.openapi.descriptions import Descriptions, Version
 from dataapi.rest.openapi.place import with_place
+from dataapi.rest.request.accept import Accepted, parse_accept
 from dataapi.settings import Project
 from dataapi.web.messages import Reply
 

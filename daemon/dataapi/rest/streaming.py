@@ -8,7 +8,7 @@ from typing import Any
 from dataapi.access.long import Batches, LongTransactions
 from dataapi.database.conversation import FIRST_FETCH
 from dataapi.rest.context import Context, Streamed
-from dataapi.rest.ranges import content_range
+from dataapi.rest.request.ranges import content_range
 from dataapi.web.messages import Reply, Stream
 
 NDJSON = "application/x-ndjson"

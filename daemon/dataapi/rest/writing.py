@@ -17,18 +17,19 @@ from dataapi.catalog.model import Table
 from dataapi.errors import ApiError
 from dataapi.query.answers import Answered
 from dataapi.query.written import UPDATED, Missing, OnConflict
-from dataapi.rest import payload, preferences, refusals
+from dataapi.rest import refusals
 from dataapi.rest.aliases import warned
-from dataapi.rest.columns import known_columns
 from dataapi.rest.context import Context, Planned, bind
-from dataapi.rest.grammar import parse_names
 from dataapi.rest.handlers import as_bytes, negotiated
 from dataapi.rest.media import Media
-from dataapi.rest.payload import NOTHING, Payload
-from dataapi.rest.preferences import Action, Preferences, Resolution, Return
-from dataapi.rest.ranges import content_range
 from dataapi.rest.reply import make_reply
-from dataapi.rest.selection import Selection, Values, parse
+from dataapi.rest.request import payload, preferences
+from dataapi.rest.request.grammar import parse_names
+from dataapi.rest.request.payload import NOTHING, Payload
+from dataapi.rest.request.preferences import Action, Preferences, Resolution, Return
+from dataapi.rest.request.ranges import content_range
+from dataapi.rest.resolve.columns import known_columns
+from dataapi.rest.resolve.selection import Selection, Values, parse
 from dataapi.rest.written import Kind, WriteShape, WriteValues, compile_write
 from dataapi.web import querystring
 from dataapi.web.messages import Reply

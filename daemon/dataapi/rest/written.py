@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dataapi.catalog.model import Table
-from dataapi.query.algebra import Condition, Parameter
+from dataapi.query.algebra import Parameter
 from dataapi.query.changed import Refusal, RestChange, Showing, compile_change
+from dataapi.query.conditions import Condition
 from dataapi.query.modifications import Delete
 from dataapi.query.sql import Compiled
 from dataapi.query.written import Given, InsertGiven, Missing, OnConflict, UpdateGiven, Written
 from dataapi.rest import refusals
-from dataapi.rest.columns import targets_of
 from dataapi.rest.media import Media
-from dataapi.rest.naming import named_for
-from dataapi.rest.relations import Relation
+from dataapi.rest.resolve.columns import targets_of
+from dataapi.rest.resolve.naming import named_for
+from dataapi.rest.resolve.relations import Relation
+from dataapi.rest.resolve.selection import Selecting, Selection
 from dataapi.rest.role import RoleView
-from dataapi.rest.selection import Selecting, Selection
 
 
 class Kind(Enum):

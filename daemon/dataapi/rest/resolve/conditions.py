@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dataapi.errors import ApiError
-from dataapi.query.algebra import (
+from dataapi.query.algebra import Parameter, Rows
+from dataapi.query.conditions import (
     And,
     Compare,
     Condition,
@@ -17,19 +18,17 @@ from dataapi.query.algebra import (
     Not,
     Operator,
     Or,
-    Parameter,
     Quantifier,
     QueryParser,
-    Rows,
     TextSearch,
     Truth,
 )
-from dataapi.rest.fields import Lifted, Typed, field_of, has_field
-from dataapi.rest.filters import SEARCHES
-from dataapi.rest.resources import Held, Resource
-from dataapi.rest.syntax import Leaf, Operation, Tree
-from dataapi.rest.tables import ReadableTables
-from dataapi.rest.types import TSVECTOR, Types
+from dataapi.rest.request.filters import SEARCHES
+from dataapi.rest.request.syntax import Leaf, Operation, Tree
+from dataapi.rest.resolve.fields import Lifted, Typed, field_of, has_field
+from dataapi.rest.resolve.resources import Held, Resource
+from dataapi.rest.resolve.tables import ReadableTables
+from dataapi.rest.resolve.types import TSVECTOR, Types
 
 _OPERATORS = {
     "eq": Operator.EQ,

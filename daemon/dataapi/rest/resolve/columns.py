@@ -9,7 +9,7 @@ from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.errors import ApiError
 from dataapi.query.writer import qualified
 from dataapi.query.written import Target
-from dataapi.rest.types import JSON, OWN_SCHEMA
+from dataapi.rest.resolve.types import JSON, OWN_SCHEMA
 
 _JSON = f'{OWN_SCHEMA}."json"'
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from dataapi.rest.bounds import MOST_CONDITIONS
-from dataapi.rest.grammar import json_path, parse_way
-from dataapi.rest.reader import Mismatch, Reader
-from dataapi.rest.syntax import Branch, Leaf, Operation, Tree
+from dataapi.rest.request.bounds import MOST_CONDITIONS
+from dataapi.rest.request.grammar import json_path, parse_way
+from dataapi.rest.request.reader import Mismatch, Reader
+from dataapi.rest.request.syntax import Branch, Leaf, Operation, Tree
 
 QUANTIFIABLE = frozenset({"eq", "gt", "gte", "lt", "lte", "like", "ilike", "match", "imatch"})
 SEARCHES = frozenset({"fts", "plfts", "phfts", "wfts"})

@@ -9,9 +9,9 @@ from dataapi.catalog.model import Catalog, Function
 from dataapi.catalog.privileges import Privileges
 from dataapi.database.quoting import quote_identifier
 from dataapi.database.sqlstate import Diagnostics, to_error
+from dataapi.rest.functions.outcomes import Outcome, is_binary, outcome_of
+from dataapi.rest.functions.overloads import is_callable
 from dataapi.rest.media import Producer
-from dataapi.rest.outcomes import Outcome, is_binary, outcome_of
-from dataapi.rest.overloads import is_callable
 
 
 class Functions:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
-from dataapi.rest.bounds import MOST_CONDITIONS, too_much
-from dataapi.rest.filters import has_operator, read_filter, read_logic
-from dataapi.rest.grammar import parse_target
-from dataapi.rest.ranges import Window, count_of, window_of_header
-from dataapi.rest.relations import Cell, Relation
-from dataapi.rest.resources import leaves
-from dataapi.rest.selecting import Selecting
-from dataapi.rest.syntax import Operation, Tree
+from dataapi.rest.request.bounds import MOST_CONDITIONS, too_much
+from dataapi.rest.request.filters import has_operator, read_filter, read_logic
+from dataapi.rest.request.grammar import parse_target
+from dataapi.rest.request.ranges import Window, count_of, window_of_header
+from dataapi.rest.request.syntax import Operation, Tree
+from dataapi.rest.resolve.relations import Cell, Relation
+from dataapi.rest.resolve.resources import leaves
+from dataapi.rest.resolve.selecting import Selecting
 from dataapi.web import querystring
 
 __all__ = [

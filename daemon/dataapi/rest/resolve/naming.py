@@ -6,7 +6,7 @@ from dataapi.query.algebra import Parameter
 from dataapi.query.answers import Body, Handled
 from dataapi.query.records import LONGEST_NAME
 from dataapi.query.results import Key, Output, Record, Spread, Text
-from dataapi.rest.fields import Constant
+from dataapi.rest.resolve.fields import Constant
 
 _RESERVED = "t~"
 """What the aliases of statements begin with."""

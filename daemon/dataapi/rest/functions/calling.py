@@ -17,7 +17,8 @@ from dataapi.query.results import Value
 from dataapi.query.sql import Compiled
 from dataapi.rest import refusals
 from dataapi.rest.aliases import warned
-from dataapi.rest.arguments import (
+from dataapi.rest.context import Context, Planned, Streamed, bind
+from dataapi.rest.functions.arguments import (
     LONGEST_REMEMBERED,
     CallValues,
     Given,
@@ -27,16 +28,15 @@ from dataapi.rest.arguments import (
     given_values,
     read_arguments,
 )
-from dataapi.rest.context import Context, Planned, Streamed, bind
+from dataapi.rest.functions.outcomes import Outcome, Shape
+from dataapi.rest.functions.overloads import Chosen, Wanted, choose, unknown
 from dataapi.rest.handlers import as_bytes, negotiated, unhex
 from dataapi.rest.media import Kind, Media
-from dataapi.rest.naming import named_for
-from dataapi.rest.outcomes import Outcome, Shape
-from dataapi.rest.overloads import Chosen, Wanted, choose, unknown
-from dataapi.rest.preferences import Action, Count, applied
-from dataapi.rest.ranges import content_range, status_of
 from dataapi.rest.reply import make_reply
-from dataapi.rest.selection import Selecting, Selection, Values, parse_pairs
+from dataapi.rest.request.preferences import Action, Count, applied
+from dataapi.rest.request.ranges import content_range, status_of
+from dataapi.rest.resolve.naming import named_for
+from dataapi.rest.resolve.selection import Selecting, Selection, Values, parse_pairs
 from dataapi.web.messages import Reply
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")

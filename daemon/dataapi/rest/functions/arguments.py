@@ -10,12 +10,12 @@ from typing import NamedTuple
 from dataapi.catalog.model import Argument, Catalog, Function, Type
 from dataapi.errors import ApiError
 from dataapi.query.algebra import Call, CallArgument, Parameter, Unfolded
-from dataapi.rest import payload
 from dataapi.rest.context import Context
-from dataapi.rest.filters import array_literal, has_operator
-from dataapi.rest.grammar import parse_names
+from dataapi.rest.functions.overloads import WHOLE_BODY, Wanted
 from dataapi.rest.media import BINARY
-from dataapi.rest.overloads import WHOLE_BODY, Wanted
+from dataapi.rest.request import payload
+from dataapi.rest.request.filters import array_literal, has_operator
+from dataapi.rest.request.grammar import parse_names
 from dataapi.web import querystring
 
 LONGEST_REMEMBERED = 1000

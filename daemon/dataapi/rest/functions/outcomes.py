@@ -9,7 +9,7 @@ from dataapi.catalog.formats import media_type_of
 from dataapi.catalog.model import Catalog, Function, Type, TypeKind
 from dataapi.query.algebra import SCALAR
 from dataapi.rest.media import BINARY
-from dataapi.rest.relations import Cell, Relation
+from dataapi.rest.resolve.relations import Cell, Relation
 
 _TEXTS = "S"
 """The category of PostgreSQL's text types."""

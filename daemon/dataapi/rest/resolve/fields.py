@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from dataapi.errors import ApiError
 from dataapi.query.algebra import ColumnOf, ComputedOf, Expression, JsonPathOf, Parameter
-from dataapi.rest.relations import Relation
-from dataapi.rest.spelling import hint_for
-from dataapi.rest.syntax import Path, Step
-from dataapi.rest.tables import ReadableTables
-from dataapi.rest.types import JSONB, TEXT
+from dataapi.rest.request.syntax import Path, Step
+from dataapi.rest.resolve.relations import Relation
+from dataapi.rest.resolve.spelling import hint_for
+from dataapi.rest.resolve.tables import ReadableTables
+from dataapi.rest.resolve.types import JSONB, TEXT
 
 if TYPE_CHECKING:
-    from dataapi.rest.selection import HasLifted
+    from dataapi.rest.resolve.selection import HasLifted
 
 
 @dataclass(frozen=True, slots=True)

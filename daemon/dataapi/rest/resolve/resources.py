@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dataapi.errors import ApiError
-from dataapi.rest.grammar import parse_order, parse_select, parse_target, parse_way
-from dataapi.rest.relations import Relation
-from dataapi.rest.syntax import Embed, Item, Leaf, Star, Term, Tree
-from dataapi.rest.tables import ReadableTables
-from dataapi.rest.ways import Way
+from dataapi.rest.request.grammar import parse_order, parse_select, parse_target, parse_way
+from dataapi.rest.request.syntax import Embed, Item, Leaf, Star, Term, Tree
+from dataapi.rest.resolve.relations import Relation
+from dataapi.rest.resolve.tables import ReadableTables
+from dataapi.rest.resolve.ways import Way
 
 if TYPE_CHECKING:
-    from dataapi.rest.selection import Selection
+    from dataapi.rest.resolve.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from dataapi.catalog.model import Catalog, Function, Table, TableKind
 from dataapi.catalog.privileges import Privileges
 from dataapi.database.sqlstate import Diagnostics, to_error
 from dataapi.errors import ApiError
-from dataapi.rest.relations import Relation
-from dataapi.rest.syntax import Embed
-from dataapi.rest.types import Types
-from dataapi.rest.ways import Way, Ways
+from dataapi.rest.request.syntax import Embed
+from dataapi.rest.resolve.relations import Relation
+from dataapi.rest.resolve.types import Types
+from dataapi.rest.resolve.ways import Way, Ways
 
 MOST_FOR_HINTS = 200
 """Among more names than these no similar one is looked for: it would take several milliseconds."""

@@ -15,11 +15,11 @@ from dataapi.query.algebra import (
     Rows,
 )
 from dataapi.query.results import Key, Many, One, Output, Record, Spread, Text, Value
-from dataapi.rest.fields import Constant, Typed, field_of, has_field
-from dataapi.rest.relations import Relation
-from dataapi.rest.resources import Resource
-from dataapi.rest.syntax import Embed, Field, Star, Step
-from dataapi.rest.tables import ReadableTables
+from dataapi.rest.request.syntax import Embed, Field, Star, Step
+from dataapi.rest.resolve.fields import Constant, Typed, field_of, has_field
+from dataapi.rest.resolve.relations import Relation
+from dataapi.rest.resolve.resources import Resource
+from dataapi.rest.resolve.tables import ReadableTables
 
 _AGGREGATES = {
     "sum": AggregateFunction.SUM,

@@ -6,30 +6,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dataapi.errors import ApiError
-from dataapi.query.algebra import (
-    And,
-    Call,
-    Condition,
-    Exists,
-    Expression,
-    OrderTerm,
-    Parameter,
-    RelatedOf,
-    Rows,
-)
+from dataapi.query.algebra import Call, Expression, OrderTerm, Parameter, RelatedOf, Rows
+from dataapi.query.conditions import And, Condition, Exists
 from dataapi.query.results import Record
-from dataapi.rest.bounds import MOST_MEMBERS, MOST_MEMBERS_IN_ALL, MOST_PLACES, too_much
-from dataapi.rest.conditions import conditions_of
-from dataapi.rest.fields import Lifted, Limited, Typed, field_of
-from dataapi.rest.members import record_of
-from dataapi.rest.relations import Relation
-from dataapi.rest.resources import Resource, gather, leaves, not_embedded
-from dataapi.rest.syntax import Embed, Field, Item, Star, Term
-from dataapi.rest.tables import ReadableTables
-from dataapi.rest.ways import is_view
+from dataapi.rest.request.bounds import MOST_MEMBERS, MOST_MEMBERS_IN_ALL, MOST_PLACES, too_much
+from dataapi.rest.request.syntax import Embed, Field, Item, Star, Term
+from dataapi.rest.resolve.conditions import conditions_of
+from dataapi.rest.resolve.fields import Lifted, Limited, Typed, field_of
+from dataapi.rest.resolve.members import record_of
+from dataapi.rest.resolve.relations import Relation
+from dataapi.rest.resolve.resources import Resource, gather, leaves, not_embedded
+from dataapi.rest.resolve.tables import ReadableTables
+from dataapi.rest.resolve.ways import is_view
 
 if TYPE_CHECKING:
-    from dataapi.rest.selection import Selection
+    from dataapi.rest.resolve.selection import Selection
 
 
 class Selecting:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from dataapi.rest.bounds import MOST_ITEMS, MOST_NAMES, MOST_RESOURCES, MOST_STEPS, MOST_TERMS
-from dataapi.rest.reader import Mismatch, Reader
-from dataapi.rest.syntax import Embed, Field, Item, Path, Star, Step, Target, Term
+from dataapi.rest.request.bounds import MOST_ITEMS, MOST_NAMES, MOST_RESOURCES, MOST_STEPS, MOST_TERMS
+from dataapi.rest.request.reader import Mismatch, Reader
+from dataapi.rest.request.syntax import Embed, Field, Item, Path, Star, Step, Target, Term
 
 DEEPEST = 20
 """How deep resources may be embedded in each other."""

@@ -1,0 +1,1 @@
+"""Functions below ``/rpc/``: which one is meant, with what, and what it gives; pure."""
