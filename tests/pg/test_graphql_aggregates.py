@@ -179,6 +179,18 @@ async def test_aggregates_honor_the_filter_and_not_the_page(api: Service) -> Non
     }
 
 
+async def test_aggregates_may_be_asked_for_their_type_alone(api: Service) -> None:
+    """Whatever the number of rows, there is one answer."""
+    answer = await api.ask(
+        """{ some: scoreCollection { aggregate { __typename count @include(if: false) } }
+             none: scoreCollection(filter: {id: {lt: 0}}) { aggregate { sum { __typename } } } }"""
+    )
+    assert answer.data == {
+        "some": {"aggregate": {"__typename": "scoreAggregate"}},
+        "none": {"aggregate": {"sum": {"__typename": "scoreSumAggregateResult"}}},
+    }
+
+
 async def test_nested_collections_have_aggregates_of_their_own(api: Service) -> None:
     """One message gives each team's figures, with aliases and ``__typename``."""
     answer = await api.ask(

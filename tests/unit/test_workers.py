@@ -19,7 +19,7 @@ from twisted.internet.error import ProcessDone, ProcessExitedAlready
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-STATE = {"ready": True, "starting": False, "draining": False, "workers": 1, "projects": []}
+STATE = {"ready": True, "starting": False, "draining": False, "workers": 1, "projects": [], "webhooks": None}
 
 
 class Child:

@@ -155,7 +155,9 @@ class ConnectionWriter:
     def _summary_sql(self, output: Output) -> str:
         row = Row(self.writer.alias())
         inner = self.write(self.writer, output, row)
-        return f"(select {inner} from {source_sql(self.writer, self.rows, row, self.parent)})"
+        source = source_sql(self.writer, self.rows, row, self.parent)
+        # It is one row also where no aggregate is asked for, but type names alone.
+        return f"(select {inner} from {source} having true)"
 
     def _groups_sql(self, groups: Groups) -> str:
         row, alias = Row(self.writer.alias()), self.writer.alias()
