@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
+from dataapi.settings import Webhooks
 from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.attempt import Sender
 from dataapi.webhooks.catalogue import Catalogue
@@ -22,8 +23,9 @@ from dataapi.webhooks.dispatcher import Dispatcher
 from dataapi.webhooks.model import Status
 from dataapi.webhooks.resolver import Vetting
 from dataapi.webhooks.rules import Rules
+from dataapi.webhooks.schedule import MOST_ATTEMPTS
 from dataapi.webhooks.secrets import Cipher
-from dataapi.webhooks.signature import verify
+from dataapi.webhooks.signature import LONGEST, SHORTEST, verify
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.wakeup import CHANGED, CHANNELS
 from support.management import (
@@ -563,6 +565,43 @@ async def test_a_transfer_is_told_to_both_organizations(platform: Platform) -> N
     finally:
         platform.api.database.execute(move, (ACME.organization, REF))
         await platform.api.send("DELETE", f"{other}/endpoints", token=globex)
+
+
+async def test_an_older_version_is_shown_as_it_is_sent(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delivery's ``event`` has its own version's payload, before the first attempt and when skipped too.
+
+    Reference 1, operation 10; specification, versioning 4.
+    """
+    newer = "v2.project.paused"
+    made = await platform.api.create(event_types=[{"type": PAUSED}])
+    monkeypatch.setattr(platform.api.catalogue, "render", lambda *given: {"of": given[:2], **given[2]})
+    await platform.api.store.publisher.sync_event_types({newer: [PAUSED]})
+    try:
+        platform.api.database.execute(
+            "select webhooks.publish(%s, 'acme', %s, '{\"why\": 1}', 'k')", (newer, REF)
+        )
+    finally:
+        await platform.api.store.publisher.sync_event_types({})
+    [pending] = (await platform.api.send("GET", f"{ORGANIZATION}/deliveries")).data
+    target = f"{ORGANIZATION}/deliveries/{pending['id']}"
+    for status, enabled in (("pending", False), ("skipped", True)):
+        shown = (await platform.api.send("GET", target)).data["attributes"]
+        assert (shown["status"], shown["event"]["type"]) == (status, PAUSED)
+        assert (shown["event"]["payload"]["of"], shown["event"]["payload"]["why"]) == ([newer, PAUSED], 1)
+        change = document("endpoint", enabled=enabled)
+        await platform.api.send("PATCH", f"{ORGANIZATION}/endpoints/{made['id']}", change)
+        await platform.deliver()
+        await platform.settled()
+
+
+def test_the_limits_are_those_of_the_specification() -> None:
+    """20 seconds, waits of 10, 30, 90 and 270, 14 days, unless the operator says otherwise (limits)."""
+    usual = Webhooks()
+    assert (usual.timeout, usual.retry_waits, usual.retention_days) == (20, (10, 30, 90, 270), 14)
+    assert (MOST_ATTEMPTS, SHORTEST, LONGEST) == (5, 8, 64)
+    assert (usual.allow_addresses, usual.require_https) == ((), False)
 
 
 @pytest.mark.parametrize("scope", SCOPES)

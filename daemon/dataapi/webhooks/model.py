@@ -140,12 +140,16 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One endpoint's copy of an event; ``id`` is what receivers deduplicate by."""
+    """One endpoint's copy of an event; ``id`` is what receivers deduplicate by.
+
+    :ivar rendered_from: the newer type whose payload ``payload`` is, until this older one is rendered of it.
+    """
 
     id: UUID
     type: str
     timestamp: datetime
     payload: Mapping[str, Any]
+    rendered_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

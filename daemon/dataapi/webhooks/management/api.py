@@ -44,7 +44,7 @@ class ManagementApi:
         self._reason = reason
         self._by_path = by_path()
         endpoints = EndpointOperations(store, catalogue, receivers)
-        deliveries = DeliveryOperations(store)
+        deliveries = DeliveryOperations(store, catalogue)
         events = EventOperations(store, catalogue)
         self._run: Mapping[str, Callable[[Task], Awaitable[Done]]] = {
             "listEndpoints": endpoints.page,

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from twisted.logger import Logger
+
+from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.management import listing, records, refusals
 from dataapi.webhooks.management.body import pointer
 from dataapi.webhooks.management.moments import read_moment
 from dataapi.webhooks.management.refusals import Issue
 from dataapi.webhooks.management.task import Done, Task
-from dataapi.webhooks.model import Refusal, Refused
+from dataapi.webhooks.model import Event, Refusal, Refused
 from dataapi.webhooks.secrets import CannotOpen
 from dataapi.webhooks.store import Store
+
+_log = Logger(namespace="dataapi.webhooks")
 
 
 class DeliveryOperations:
     """What may be done with deliveries to endpoints of a scope."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
+        self._catalogue = catalogue
 
     async def page(self, task: Task) -> Done:
         """List a page of the deliveries to all endpoints."""
@@ -44,7 +51,22 @@ class DeliveryOperations:
         found = await self._store.history.read(task.scope, identifier)
         if found is None:
             raise refusals.no_delivery()
-        return Done(records.delivery(*found))
+        delivery, event = found
+        return Done(records.delivery(delivery, self._rendered(event)))
+
+    def _rendered(self, event: Event) -> Event:
+        """Return an event as it is sent: an older version is rendered when the first attempt is made only.
+
+        Nothing is shown of one that cannot be rendered, which is not sent either.
+        """
+        if event.rendered_from is None:
+            return event
+        try:
+            payload = self._catalogue.render(event.rendered_from, event.type, event.payload)
+        except Exception:
+            _log.failure("event {event} cannot be rendered", event=str(event.id))
+            payload = {}
+        return replace(event, payload=payload)
 
     async def retry(self, task: Task) -> Done:
         """Deliver once more."""

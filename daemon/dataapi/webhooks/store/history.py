@@ -65,9 +65,10 @@ class History:
         rows = await self._database.fetch(_SQL["read"], values)
         if not rows:
             return None
-        *record, event_type, happened_at, payload = rows[0]
+        *record, event_type, happened_at, payload, rendered_from = rows[0]
         delivery = _delivery(tuple(record))
-        return delivery, Event(delivery.event_id, event_type, happened_at, json.loads(payload))
+        event = Event(delivery.event_id, event_type, happened_at, json.loads(payload), rendered_from)
+        return delivery, event
 
 
 def _bounds(wanted: DeliveryFilter, cursor: Cursor) -> tuple[UUID, UUID]:

@@ -37,7 +37,8 @@ limit $10;
 select r.id::text, r.event_id::text, r.endpoint_id::text, r.event_type, r.status, r.attempt_number, r.trigger,
        r.response_code, r.response_headers::text, r.response_body, r.error, r.duration_ms, r.attempt_timestamp,
        r.next_attempt_at, webhooks.uuid_time(r.id) + $4 * interval '1 day', webhooks.uuid_time(r.id),
-       v.type, v.happened_at, coalesce(v.payload, v.body::jsonb -> 'payload')::text
+       v.type, v.happened_at, coalesce(v.payload, v.body::jsonb -> 'payload')::text,
+       case when v.body is null then v.rendered_from end
 from webhooks.record r
 join webhooks.endpoint e on e.id = r.endpoint_id
 join webhooks.event v on v.id = r.event_id
