@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 import json
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from dataapi.database.listener import Listener
@@ -39,8 +39,8 @@ from support.management import (
 )
 from support.receiver import OK, Names, Received, Receiver, World, attempt, pause
 from support.service import run
-from support.webhooks import ACME, KEY, PAUSED, REF, SECRET
-from twisted.internet.defer import Deferred
+from support.webhooks import ACME, KEY, PAUSED, REF, SECRET, claim, failure
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import Clock
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
@@ -337,6 +337,33 @@ async def test_a_skipped_delivery_is_retried_by_hand(platform: Platform) -> None
     assert expires - created == timedelta(days=14)
     [request] = platform.receiver.received
     assert request.headers["webhook-id"] == skipped["event_id"]
+
+
+async def test_recoveries_at_the_same_time_send_nothing_twice(
+    platform: Platform, make_pool: Callable[..., Pool]
+) -> None:
+    """What one recovery has taken on is no other one's, whichever daemon is asked (operation 12)."""
+    platform.receiver.sends(REFUSAL)
+    made = await platform.api.create(url=platform.url)
+    platform.api.database.execute(
+        "select webhooks.publish(%s, 'acme', %s, '{}', n::text) from generate_series(1, 50) n", (PAUSED, REF)
+    )
+    for work in await claim(platform.api.store):
+        await platform.api.store.queue.finish([failure(work)])
+    since = datetime.now(UTC) - timedelta(hours=1)
+    daemons = [make_pool(uri=platform.api.database.uri, size=1) for _ in range(4)]
+    for pool in daemons:
+        await pool.start()
+    taken: Any = await gatherResults(
+        [
+            Deferred.fromCoroutine(
+                make_store(pool, Cipher([KEY]), 14).requests.recover(ACME, UUID(made["id"]), since)
+            )
+            for pool in daemons
+        ]
+    )
+    assert sorted(one.matched for one in taken) == [0, 0, 0, 50]
+    assert platform.api.database.execute("select count(*) from webhooks.due") == [(50,)]
 
 
 @pytest.mark.parametrize("everything", [False, True])

@@ -59,7 +59,9 @@ select target.enabled, ceil(extract(epoch from target.first - now()) + 60)::inte
 from target left join queued on true;
 
 -- name: recover
--- An event that has been delivered since, or is about to be tried again, needs no recovery.
+-- An event that has been delivered since, or is about to be tried again, needs no recovery: not even one that
+-- another recovery takes on at the same time, which is waited for here.
+select 1 from webhooks.endpoint where id = $3::uuid for no key update;
 with target as (
     select * from webhooks.endpoint
     where id = $3::uuid and organization_slug = $1 and project_ref is not distinct from $2::text
