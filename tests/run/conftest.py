@@ -6,12 +6,46 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon import SCHEMA
+from support.installation import PATIENT, Installation
+from support.postgres import Server
+from support.recorder import Recorder
 
 if TYPE_CHECKING:
-    from support.postgres import Database, Server
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.postgres import Database
 
 
 @pytest.fixture(scope="module")
 def served(server: Server) -> Database:
     """Give a database whose daemons answer quickly or slowly, as asked."""
     return server.create_database(SCHEMA)
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    """Give a receiver."""
+    with Recorder() as made:
+        yield made
+
+
+@pytest.fixture
+def installation(server: Server, recorder: Recorder, tmp_path: Path) -> Iterator[Installation]:
+    """Give webhooks whose attempts may take long, without a daemon yet."""
+    database = server.create_database()
+    made = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
+    yield made
+    made.end()
+    server.drop_database(database)
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Server]:
+    """Give a cluster that may be stopped."""
+    made = Server()
+    try:
+        made.create()
+        yield made
+    finally:
+        made.remove()

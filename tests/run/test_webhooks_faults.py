@@ -5,207 +5,32 @@ Nothing published is lost, what comes twice has the same ``webhook-id``, and not
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from collections import Counter
-from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-import psycopg2
 import pytest
-from standardwebhooks import Webhook
 from support.daemon import wait_for
-from support.installation import LEASE, TIMEOUT, Installation
+from support.installation import LEASE, PATIENT, TIMEOUT, Installation, kill
 from support.outages import crashed, frozen, stopped
-from support.postgres import Server
-from support.recorder import ELSEWHERE, HOOK, Behaviour, Recorder
-from support.webhooks import SECRET
+from support.recorder import ELSEWHERE, HOOK, Behaviour, verified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from support.daemon import Daemon
-    from support.recorder import Recorded
+    from support.postgres import Server
+    from support.recorder import Recorder
 
-PATIENT = 20.0
-"""Seconds that an attempt may take where a test holds it up."""
 OUTAGE = float(os.environ.get("WEBHOOK_OUTAGE", "4"))
 """Seconds for which PostgreSQL is away; a minute by ``WEBHOOK_OUTAGE=60``."""
 
 pytestmark = pytest.mark.time_limit(120 + 2 * OUTAGE)
 
 
-@pytest.fixture
-def recorder() -> Iterator[Recorder]:
-    """Give a receiver."""
-    with Recorder() as made:
-        yield made
-
-
-@pytest.fixture
-def installation(server: Server, recorder: Recorder, tmp_path: Path) -> Iterator[Installation]:
-    """Give webhooks whose attempts may take long, without a daemon yet."""
-    database = server.create_database()
-    made = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
-    yield made
-    made.end()
-    server.drop_database(database)
-
-
-@pytest.fixture
-def own_server() -> Iterator[Server]:
-    """Give a cluster that may be stopped."""
-    made = Server()
-    try:
-        made.create()
-        yield made
-    finally:
-        made.remove()
-
-
-@contextmanager
-def locked(installation: Installation, statement: str) -> Iterator[None]:
-    """Hold a lock."""
-    with closing(psycopg2.connect(installation.database.admin_uri)) as connection:
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-        yield
-
-
-def wait_blocked(installation: Installation) -> None:
-    """Wait until a statement of a daemon waits for a lock."""
-    wait_for(
-        lambda: installation.database.execute(
-            "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-        ),
-        "a statement that waits",
-    )
-
-
-def end_statements(installation: Installation) -> None:
-    """Let what daemons' statements did be undone."""
-    installation.database.execute(
-        "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where usename = 'authenticator' and datname = current_database()"
-    )
-
-
-def kill(daemon: Daemon) -> None:
-    """End a daemon without a chance to do anything about it."""
-    daemon.stop(signal.SIGKILL)
-
-
-def verified(requests: list[Recorded]) -> list[Recorded]:
-    """Return requests whose signatures and bodies are right: one id, one body."""
-    for one in requests:
-        Webhook(SECRET).verify(one.body, dict(one.headers))
-        assert one.event["id"] == one.identifier
-    assert len({one.identifier for one in requests}) == len({one.body for one in requests}) == 1
-    return requests
-
-
-# SIGKILL at every step of a delivery ---------------------------------------------------------------------
-
-
-def before_the_claim(installation: Installation, daemon: Daemon) -> None:
-    """Stop it before it can learn of the event."""
-    daemon.process.send_signal(signal.SIGSTOP)
-    installation.publish(1)
-    kill(daemon)
-
-
-def while_claiming(installation: Installation, daemon: Daemon) -> None:
-    """Let its claim be carried out when nobody is there any more to hear of it."""
-    daemon.process.send_signal(signal.SIGSTOP)
-    installation.publish(1)
-    with locked(installation, "lock table webhooks.due in share mode"):
-        daemon.process.send_signal(signal.SIGCONT)
-        wait_blocked(installation)
-        kill(daemon)
-    installation.wait_leased()
-
-
-def after_the_claim(installation: Installation, daemon: Daemon) -> None:
-    """Let it connect to a receiver that does not accept, so that nothing was sent yet."""
-    with installation.recorder.unaccepting() as port:
-        installation.database.execute("update webhooks.endpoint set url = %s", (f"http://127.0.0.1:{port}/",))
-        installation.publish(1)
-        installation.wait_leased()
-        kill(daemon)
-    installation.database.execute("update webhooks.endpoint set url = %s", (installation.url(),))
-
-
-def during_the_post(installation: Installation, daemon: Daemon) -> None:
-    """Let the receiver keep it waiting for the answer."""
-    installation.recorder.behave(Behaviour.HANG)
-    installation.publish(1)
-    wait_for(lambda: installation.recorder.requests, "the request")
-    kill(daemon)
-
-
-def _until_the_commit(installation: Installation, daemon: Daemon, then: Callable[[], None]) -> None:
-    """Let the receiver answer, hold up the outcome's record, kill the daemon, and do something."""
-    installation.recorder.behave(Behaviour.HOLD)
-    installation.publish(1)
-    wait_for(lambda: installation.recorder.requests, "the request")
-    with locked(installation, "select 1 from webhooks.due for update"):
-        installation.recorder.behave(Behaviour.TAKE)
-        wait_blocked(installation)
-        kill(daemon)
-        then()
-
-
-def before_the_commit(installation: Installation, daemon: Daemon) -> None:
-    """Let the outcome's record be undone."""
-    _until_the_commit(installation, daemon, lambda: end_statements(installation))
-
-
-def during_the_commit(installation: Installation, daemon: Daemon) -> None:
-    """Let the outcome be recorded when nobody is there any more to hear of it."""
-    _until_the_commit(installation, daemon, lambda: None)
-    installation.wait_settled()
-
-
-def after_the_commit(installation: Installation, daemon: Daemon) -> None:
-    """Let everything be done."""
-    installation.publish(1)
-    installation.wait_settled()
-    kill(daemon)
-
-
-@pytest.mark.parametrize(
-    ("step", "received"),
-    [
-        (before_the_claim, 1),
-        (while_claiming, 1),
-        (after_the_claim, 1),
-        (during_the_post, 2),
-        (before_the_commit, 2),
-        (during_the_commit, 1),
-        (after_the_commit, 1),
-    ],
-)
-def test_a_daemon_killed_at_any_step_loses_nothing(
-    installation: Installation, step: Callable[[Installation, Daemon], None], received: int
-) -> None:
-    """Once the dead daemon's lease is over another one delivers; only what was sent already comes again."""
-    installation.endpoint()
-    killed, other = installation.pair()
-    other.process.send_signal(signal.SIGSTOP)
-    step(installation, killed)
-    installation.recorder.behave(Behaviour.TAKE)
-    installation.pass_time(PATIENT + 10)
-    other.process.send_signal(signal.SIGCONT)
-    installation.wait_settled()
-    [(event, *record)] = installation.records()
-    assert record == ["automatic", 1, "success", True, 200]
-    requests = verified(installation.recorder.at(HOOK))
-    assert len(requests) == received
-    assert requests[0].identifier == event
-    assert requests[0].event["payload"]["number"] == 1
+# Several daemons -----------------------------------------------------------------------------------------
 
 
 def test_daemons_killed_between_attempts_make_five_in_all(installation: Installation) -> None:
@@ -249,29 +74,26 @@ def test_a_daemon_takes_over_when_the_lease_is_over(
     assert LEASE - 0.5 < second.at - first.at < LEASE + 3
 
 
-# Several daemons -----------------------------------------------------------------------------------------
-
-
 def test_two_daemons_share_a_queue_and_one_survives_the_other(installation: Installation) -> None:
     """Each event is one daemon's; what the killed one had sent and not recorded comes again, no more."""
     installation.endpoint()
     killed, other = installation.pair()
-    installation.publish_many(2000)
+    installation.publish_many(1000)
     wait_for(lambda: len(installation.records()) > 300, "the first deliveries")
     kill(killed)
     installation.wait_only_leased()
     installation.pass_time(PATIENT + 10)
     installation.wait_settled()
     records = installation.records()
-    assert Counter(record[1:] for record in records) == {("automatic", 1, "success", True, 200): 2000}
-    assert len({record[0] for record in records}) == 2000
+    assert Counter(record[1:] for record in records) == {("automatic", 1, "success", True, 200): 1000}
+    assert len({record[0] for record in records}) == 1000
     requests = installation.recorder.at(HOOK)
     ids = {(one.event["payload"]["number"], one.identifier) for one in requests}
-    assert sorted(number for number, _ in ids) == list(range(2000))
+    assert sorted(number for number, _ in ids) == list(range(1000))
     # Whatever the killed one had under way or not yet recorded, which one statement's worth limits.
-    assert len(requests) - 2000 <= 512
+    assert len(requests) - 1000 <= 512
     made = other.metric('dataapi_webhooks_attempts_total{outcome="success"}')
-    assert 0 < made < 2000
+    assert 0 < made < 1000
 
 
 def test_an_attempt_that_two_claimed_counts_once(installation: Installation) -> None:
@@ -338,7 +160,7 @@ def test_a_daemon_stops_though_postgresql_says_nothing(
     try:
         installation.endpoint()
         daemon = installation.daemon()
-        installation.publish_many(2000)
+        installation.publish_many(1000)
         wait_for(lambda: len(recorder.requests) > 300, "the first deliveries")
         comes_back = frozen(own_server)
         try:
@@ -351,7 +173,7 @@ def test_a_daemon_stops_though_postgresql_says_nothing(
     finally:
         installation.end()
     assert Counter(record[1:] for record in installation.records()) == {
-        ("automatic", 1, "success", True, 200): 2000
+        ("automatic", 1, "success", True, 200): 1000
     }
 
 
@@ -431,4 +253,4 @@ def test_retries_and_time_limits_do_not_follow_a_clock_that_steps(installation: 
     stamps = [int(one.headers["webhook-timestamp"]) for one in (first, second, third)]
     assert 3600 <= stamps[1] - stamps[0] < 3610
     assert -7210 < stamps[2] - stamps[1] <= -7190
-    assert [json.loads(one.body)["id"] for one in (first, second, third)] == [first.identifier] * 3
+    assert len({one.identifier for one in (first, second, third)}) == 1

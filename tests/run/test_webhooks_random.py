@@ -13,29 +13,18 @@ import pytest
 from support.campaign import Campaign
 from support.installation import Installation
 from support.invariants import Verdict
-from support.postgres import Server
 from support.recorder import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from support.postgres import Server
 
 FIRST = int(os.environ.get("WEBHOOK_SEED", "1"))
 SEEDS = int(os.environ.get("WEBHOOK_SEEDS", "1"))
 SECONDS = float(os.environ.get("WEBHOOK_SECONDS", "20"))
 SETTLE = 60.0
 """Seconds after which a queue that is not empty is stuck."""
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[Server]:
-    """Give a cluster that may be stopped."""
-    made = Server()
-    try:
-        made.create()
-        yield made
-    finally:
-        made.remove()
 
 
 @pytest.mark.time_limit(120 + SECONDS)

@@ -8,16 +8,14 @@ import random
 import signal
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import psycopg2
 from support.installation import ENDPOINTS, LEASE
+from support.known import Published, Target
 from support.management import document, endpoint
 from support.outages import crashed, frozen, stopped
 from support.recorder import Behaviour
-from support.webhooks import SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,37 +29,6 @@ BEHAVIOURS = {
 }  # fmt: skip
 AWAY = (503,)
 """What a daemon answers whose database cannot be asked."""
-
-
-@dataclass
-class Target:
-    """An endpoint as the campaign knows it.
-
-    :ivar paths: those of the URLs that it ever had, the present one last.
-    :ivar secrets: those that it ever had.
-    :ivar steady: whether it is never disabled nor deleted, so that it misses nothing.
-    """
-
-    identifier: str
-    host: str
-    paths: list[str]
-    secrets: list[str] = field(default_factory=lambda: [SECRET])
-    steady: bool = True
-    deleted: bool = False
-
-
-@dataclass
-class Published:
-    """An event as the campaign knows it.
-
-    :ivar known: whether it is certain that it was raised.
-    :ivar targets: identifiers of the steady endpoints that were there before.
-    """
-
-    number: int
-    targets: list[str]
-    key: str = field(default_factory=lambda: str(uuid4()))
-    known: bool = False
 
 
 class Campaign:

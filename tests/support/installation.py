@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from contextlib import closing
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 WAITS = "0.2, 0.3, 0.4, 0.5"
 """The schedule of attempts, much shortened."""
 TIMEOUT = 1.0
+PATIENT = 20.0
+"""Seconds that an attempt may take where a test holds it up."""
 LEASE = TIMEOUT + 10.0
 """Seconds for which nobody takes over from a daemon that died."""
 ENDPOINTS = "/v2/organizations/acme/webhooks/endpoints"
@@ -251,3 +254,8 @@ def _is_complaint(line: str) -> bool:
         return True
     expected = ("dataapi.requests", "dataapi.workers", "dataapi.catalog")
     return entry["level"] in ("error", "critical") and entry["logger"] not in expected
+
+
+def kill(daemon: Daemon) -> None:
+    """End a daemon without a chance to do anything about it."""
+    daemon.stop(signal.SIGKILL)

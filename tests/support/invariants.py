@@ -10,7 +10,8 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from support.recorder import ELSEWHERE, Behaviour, Recorded
 
 if TYPE_CHECKING:
-    from support.campaign import Campaign, Published, Target
+    from support.campaign import Campaign
+    from support.known import Published, Target
 
 MOST = 5
 """Automatic attempts (specification, Limits)."""

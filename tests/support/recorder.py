@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from standardwebhooks import Webhook
+from support.webhooks import SECRET
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -173,3 +176,12 @@ class Recorder:
         writer.write(_ANSWERS[behaviour])
         await writer.drain()
         return True
+
+
+def verified(requests: list[Recorded]) -> list[Recorded]:
+    """Return requests whose signatures and bodies are right: one id, one body."""
+    for one in requests:
+        Webhook(SECRET).verify(one.body, dict(one.headers))
+        assert one.event["id"] == one.identifier
+    assert len({one.identifier for one in requests}) == len({one.body for one in requests}) == 1
+    return requests

@@ -1,0 +1,144 @@
+"""SIGKILL at every step of a delivery: nothing gets lost, only what was sent comes again (issue: faults)."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg2
+import pytest
+from support.daemon import wait_for
+from support.installation import PATIENT, kill
+from support.recorder import HOOK, Behaviour, verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.daemon import Daemon
+    from support.installation import Installation
+
+
+@contextmanager
+def locked(installation: Installation, statement: str) -> Iterator[None]:
+    """Hold a lock."""
+    with closing(psycopg2.connect(installation.database.admin_uri)) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+        yield
+
+
+def wait_blocked(installation: Installation) -> None:
+    """Wait until a statement of a daemon waits for a lock."""
+    wait_for(
+        lambda: installation.database.execute(
+            "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        ),
+        "a statement that waits",
+    )
+
+
+def end_statements(installation: Installation) -> None:
+    """Let what daemons' statements did be undone."""
+    installation.database.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where usename = 'authenticator' and datname = current_database()"
+    )
+
+
+def before_the_claim(installation: Installation, daemon: Daemon) -> None:
+    """Stop it before it can learn of the event."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    installation.publish(1)
+    kill(daemon)
+
+
+def while_claiming(installation: Installation, daemon: Daemon) -> None:
+    """Let its claim be carried out when nobody is there any more to hear of it."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    installation.publish(1)
+    with locked(installation, "lock table webhooks.due in share mode"):
+        daemon.process.send_signal(signal.SIGCONT)
+        wait_blocked(installation)
+        kill(daemon)
+    installation.wait_leased()
+
+
+def after_the_claim(installation: Installation, daemon: Daemon) -> None:
+    """Let it connect to a receiver that does not accept, so that nothing was sent yet."""
+    with installation.recorder.unaccepting() as port:
+        installation.database.execute("update webhooks.endpoint set url = %s", (f"http://127.0.0.1:{port}/",))
+        installation.publish(1)
+        installation.wait_leased()
+        kill(daemon)
+    installation.database.execute("update webhooks.endpoint set url = %s", (installation.url(),))
+
+
+def during_the_post(installation: Installation, daemon: Daemon) -> None:
+    """Let the receiver keep it waiting for the answer."""
+    installation.recorder.behave(Behaviour.HANG)
+    installation.publish(1)
+    wait_for(lambda: installation.recorder.requests, "the request")
+    kill(daemon)
+
+
+def _until_the_commit(installation: Installation, daemon: Daemon, then: Callable[[], None]) -> None:
+    """Let the receiver answer, hold up the outcome's record, kill the daemon, and do something."""
+    installation.recorder.behave(Behaviour.HOLD)
+    installation.publish(1)
+    wait_for(lambda: installation.recorder.requests, "the request")
+    with locked(installation, "select 1 from webhooks.due for update"):
+        installation.recorder.behave(Behaviour.TAKE)
+        wait_blocked(installation)
+        kill(daemon)
+        then()
+
+
+def before_the_commit(installation: Installation, daemon: Daemon) -> None:
+    """Let the outcome's record be undone."""
+    _until_the_commit(installation, daemon, lambda: end_statements(installation))
+
+
+def during_the_commit(installation: Installation, daemon: Daemon) -> None:
+    """Let the outcome be recorded when nobody is there any more to hear of it."""
+    _until_the_commit(installation, daemon, lambda: None)
+    installation.wait_settled()
+
+
+def after_the_commit(installation: Installation, daemon: Daemon) -> None:
+    """Let everything be done."""
+    installation.publish(1)
+    installation.wait_settled()
+    kill(daemon)
+
+
+@pytest.mark.parametrize(
+    ("step", "received"),
+    [
+        (before_the_claim, 1),
+        (while_claiming, 1),
+        (after_the_claim, 1),
+        (during_the_post, 2),
+        (before_the_commit, 2),
+        (during_the_commit, 1),
+        (after_the_commit, 1),
+    ],
+)
+def test_a_daemon_killed_at_any_step_loses_nothing(
+    installation: Installation, step: Callable[[Installation, Daemon], None], received: int
+) -> None:
+    """Once the dead daemon's lease is over another one delivers; only what was sent already comes again."""
+    installation.endpoint()
+    killed, other = installation.pair()
+    other.process.send_signal(signal.SIGSTOP)
+    step(installation, killed)
+    installation.recorder.behave(Behaviour.TAKE)
+    installation.pass_time(PATIENT + 10)
+    other.process.send_signal(signal.SIGCONT)
+    installation.wait_settled()
+    [(event, *record)] = installation.records()
+    assert record == ["automatic", 1, "success", True, 200]
+    requests = verified(installation.recorder.at(HOOK))
+    assert len(requests) == received
+    assert requests[0].identifier == event
+    assert requests[0].event["payload"]["number"] == 1
