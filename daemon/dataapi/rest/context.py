@@ -71,7 +71,7 @@ class Planned:
 class Streamed:
     """A read whose rows are sent while they come.
 
-    :ivar compiled: a statement that gives one text per row: the bytes to send.
+    :ivar statement: gives one text per row: the bytes to send.
     :ivar head: the reply without its body.
     :ivar prefix: what is sent before the first row, such as a header line.
     :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.

@@ -63,7 +63,12 @@ class Components:
                     for column in columns
                     if types.default_text(self._catalog, column) is None and not column.identity
                 ]
-                yield f"{name}.insert", self._rows(table, columns, words, _required(needed))
+                required = _required(needed)
+                yield f"{name}.insert", self._rows(table, columns, words, required)
+                if table.key:
+                    columns = [column for column in columns if column.name in table.update]
+                    required = [each.name for each in columns if each.name in (*table.key, *required)]
+                    yield f"{name}.put", self._rows(table, columns, words, required)
             if table.update:
                 columns = [column for column in table.columns if column.name in table.update]
                 yield f"{name}.update", self._rows(table, columns, words, [])

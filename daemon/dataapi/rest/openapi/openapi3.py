@@ -17,6 +17,7 @@ _PREFERENCES = {
     "preferRead": "count=exact, count=planned or count=estimated; handling=strict",
     "preferWrite": "return=minimal, return=headers-only or return=representation; count=exact; "
     "max-affected=N with handling=strict; tx=commit or tx=rollback",
+    "preferPut": "return=minimal or return=representation; tx=commit or tx=rollback",
     "preferInsert": "As preferWrite; missing=default; resolution=merge-duplicates or "
     "resolution=ignore-duplicates",
 }

@@ -25,6 +25,7 @@ class ShownTable:
 
     :ivar columns: those that may be read or written, in order.
     :ivar read, insert, update: names of the columns of ``columns`` that may be; all three may be empty.
+    :ivar key: names of the columns by which a row can be put in its place; empty where none can.
     """
 
     table: Table
@@ -33,6 +34,7 @@ class ShownTable:
     insert: frozenset[str]
     update: frozenset[str]
     delete: bool
+    key: tuple[str, ...]
 
     @property
     def filterable(self) -> tuple[Column, ...]:
@@ -89,7 +91,14 @@ class Shown:
             insert,
             update,
             table.deletable and (self._privileges is None or self._privileges.can_whole(table, "DELETE")),
+            self._key(table, (read & insert & update) - RESERVED),
         )
+
+    def _key(self, table: Table, usable: frozenset[str]) -> tuple[str, ...]:
+        """Return the table's key if rows can be put by it: ``PUT`` reads, inserts and updates its columns."""
+        key = self.catalog.row_key(table)
+        given = {column.name for column in table.columns if column.identity != "a"}
+        return key if usable & given >= set(key) else ()
 
     def _columns(self, table: Table, privilege: str) -> frozenset[str]:
         if self._privileges is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dataapi.catalog.comments import without_directives
 from dataapi.rest.openapi.components import Components, schema_named
 from dataapi.rest.openapi.shown import ShownTable, summary
 from dataapi.rest.openapi.writing import without_nothing
@@ -11,6 +12,7 @@ from dataapi.rest.openapi.writing import without_nothing
 JSON = "application/json"
 OBJECT = "application/vnd.pgrst.object+json"
 CSV = "text/csv"
+FORM = "application/x-www-form-urlencoded"
 
 _READING = ("select", "order", "limit", "offset", "range", "rangeUnit", "preferRead")
 _TEXT = {"schema": {"type": "string"}}
@@ -44,6 +46,14 @@ def operations(table: ShownTable, components: Components) -> dict[str, Any]:
         answers = {"201": _answer("Created", rows), "200": _answer("Rows were there already", rows)}
         parameters = ["select", "columns", "on_conflict", "preferInsert"]
         add("post", "insert", parameters, requestBody=_new_rows(name), responses=_or_error(answers))
+    if table.key:
+        answers = {
+            "204": {"description": "No Content"},
+            "200": _answer("Replaced", rows),
+            "201": _answer("Created", rows),
+        }
+        add("put", "put", ["select", "preferPut"], requestBody=_new_row(name), responses=_or_error(answers))
+        found["put"]["parameters"] = [*_key(table), *found["put"]["parameters"]]
     changed = {"204": {"description": "No Content"}, "200": _answer("OK", rows)}
     if table.update:
         body = {"required": True, "content": {JSON: {"schema": schema_named(f"{name}.update")}}}
@@ -81,5 +91,22 @@ def _answer(description: str, content: dict[str, Any], *, ranged: bool = False) 
 def _new_rows(name: str) -> dict[str, Any]:
     row = schema_named(f"{name}.insert")
     rows = {"oneOf": [row, {"type": "array", "items": row}]}
-    content = {JSON: {"schema": rows}, CSV: _TEXT, "application/x-www-form-urlencoded": {"schema": row}}
-    return {"required": True, "content": content}
+    return {"required": True, "content": {JSON: {"schema": rows}, CSV: _TEXT, FORM: {"schema": row}}}
+
+
+def _new_row(name: str) -> dict[str, Any]:
+    row = schema_named(f"{name}.put")
+    return {"required": True, "content": {JSON: {"schema": row}, CSV: _TEXT, FORM: {"schema": row}}}
+
+
+def _key(table: ShownTable) -> list[dict[str, Any]]:
+    """Return the parameters that name the one row to put, which all must be there and say ``eq.``."""
+    return [
+        without_nothing(
+            **{"name": column.name, "in": "query", "required": True},
+            description=without_directives(column.comment),
+            schema={"type": "string", "pattern": "^eq\\."},
+        )
+        for column in table.columns
+        if column.name in table.key
+    ]
