@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,17 +159,19 @@ async def test_statements_that_vanished_are_prepared_again(make_pool: MakePool) 
     assert pool.figures().connects == 1
 
 
+@pytest.mark.parametrize("rollback", [False, True])
 async def test_a_changed_table_does_not_break_a_prepared_statement(
-    make_pool: MakePool, database: Database
+    make_pool: MakePool, database: Database, rollback: bool
 ) -> None:
-    """A plan whose result type changed under it is prepared again."""
+    """A plan whose result type changed under it is prepared again, within a transaction to be undone too."""
     database.execute("create table t (a int); insert into t values (1); grant select on t to anon")
     pool = await single(make_pool)
-    statement = Statement("select * from t", ())
-    assert await pool.run(ask(statement)) == [(1,)]
+    asked = replace(ask(Statement("select * from t", ())), read_only=False, rollback=rollback)
+    assert await pool.run(asked) == [(1,)]
     database.execute("alter table t add b text default 'new'")
-    assert await pool.run(ask(statement)) == [(1, "new")]
-    assert await pool.run(ask(statement)) == [(1, "new")]
+    assert await pool.run(asked) == [(1, "new")]
+    assert await pool.run(asked) == [(1, "new")]
+    assert pool.figures().connects == 1
 
 
 async def test_a_cancelled_first_use_leaves_the_books_right(make_pool: MakePool, reactor: Any) -> None:

@@ -83,6 +83,8 @@ class Session:
             if not (composed.reuses and plan_is_gone(error.pgcode, str(error))):
                 raise
         # Nothing of the message happened: it is one transaction, and it failed.
+        if message.rollback:
+            await self.connection.send("rollback", ())
         names = await self._prepared_names()
         self._prepared.forget(names)
         return await self._send(self._prepared.compose(message))
