@@ -200,6 +200,7 @@ async def test_streams_leave_half_of_the_connections_to_others(make_pool: MakePo
     assert (caught.value.status, caught.value.code) == (504, "PGRST003")
     assert await pool.fetch("select 1") == [(1,)]
     third = running(anext(pool.stream(numbers(1))))
+    assert (pool.figures().waiting, pool.figures().timeouts) == (1, 1)
     await first.aclose()
     assert await third == [("1",)]
     await second.aclose()

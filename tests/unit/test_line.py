@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dataapi.database.backoff import LONGEST, Retry, backoff
-from dataapi.database.line import WaitingLine
+from dataapi.database.line import Turns, WaitingLine
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet import defer, task
@@ -94,6 +94,28 @@ def test_all_can_be_sent_away(line: WaitingLine[str], clock: task.Clock) -> None
     again = line.join()
     clock.advance(10)
     assert outcome(again) is InVain
+
+
+def test_turns_that_all_end_at_once_do_not_exhaust_the_stack(clock: task.Clock) -> None:
+    """Thousands who wait, and fail as soon as it is their turn, follow one another."""
+    turns = Turns(1, WaitingLine[None](clock, 10, InVain))
+
+    async def fail() -> None:
+        await turns.take()
+        try:
+            raise KeyError
+        finally:
+            turns.give_back()
+
+    assert defer.Deferred.fromCoroutine(turns.take()).called
+    waiting = [defer.Deferred.fromCoroutine(fail()) for _ in range(3000)]
+    turns.give_back()
+    assert {outcome(one) for one in waiting} == {KeyError}  # type: ignore[arg-type]
+    assert defer.Deferred.fromCoroutine(turns.take()).called
+    last = defer.Deferred.fromCoroutine(turns.take())
+    assert not last.called
+    last.addErrback(lambda failure: failure.trap(KeyError))
+    turns.fail_all(KeyError)
 
 
 def test_waits_double_up_to_a_limit() -> None:

@@ -11,8 +11,8 @@ class Figures:
 
     :ivar size: the most connections it may have.
     :ivar open: connections it has; ``idle`` of them are free and ``in_use`` are not.
-    :ivar waiting: messages that wait for a connection now.
-    :ivar timeouts: messages that waited in vain, since the start.
+    :ivar waiting: messages and streams that wait for a connection now.
+    :ivar timeouts: messages and streams that waited in vain, since the start.
     :ivar connects: connections made, since the start.
     :ivar cancels: statements given up by their callers, since the start.
     """

@@ -72,20 +72,27 @@ class Turns:
     def __init__(self, places: int, line: WaitingLine[None]) -> None:
         self._free = places
         self._line = line
+        self._serving = False
 
     async def take(self) -> None:
         """Wait for a place; raises what the line does for who waited in vain."""
-        if self._free:
+        if self._free and not self._line:
             self._free -= 1
         else:
             await self._line.join()
 
     def give_back(self) -> None:
-        """Leave the place to who waited longest."""
-        if self._line:
-            self._line.serve(None)
-        else:
-            self._free += 1
+        """Leave the place to who waited longest; a loop, as that one may fail and give it back at once."""
+        self._free += 1
+        if self._serving:
+            return
+        self._serving = True
+        try:
+            while self._free and self._line:
+                self._free -= 1
+                self._line.serve(None)
+        finally:
+            self._serving = False
 
     def fail_all(self, make: Callable[[], Exception]) -> None:
         """Send everyone away who waits."""

@@ -70,8 +70,8 @@ class Pool:
         self._anonymous_role = anonymous_role
         self._connect_timeout = address.connect_timeout(self._parameters)
         self._line: WaitingLine[Session] = WaitingLine(reactor, acquisition_timeout, failures.timed_out)
-        line = WaitingLine[None](reactor, acquisition_timeout, failures.timed_out)
-        turns = Turns(max(1, size // 2), line)
+        self._long_line = WaitingLine[None](reactor, acquisition_timeout, failures.timed_out)
+        turns = Turns(max(1, size // 2), self._long_line)
         self._conversations = Conversations(turns, self._take, self._release, anonymous_role)
         self._canceller: Canceller = (
             ControlConnection(reactor, self._parameters, self._connect_timeout)
@@ -125,8 +125,10 @@ class Pool:
         """Return what the pool is doing, for metrics."""
         count, idle = len(self._sessions), len(self._idle)
         return Figures(
-            size=self._size, open=count, idle=idle, in_use=count - idle, waiting=len(self._line),
-            timeouts=self._line.timeouts, connects=self._connects, cancels=self._cancels,
+            size=self._size, open=count, idle=idle, in_use=count - idle,
+            waiting=len(self._line) + len(self._long_line),
+            timeouts=self._line.timeouts + self._long_line.timeouts,
+            connects=self._connects, cancels=self._cancels,
         )  # fmt: skip
 
     async def run(self, message: Message) -> Rows:
