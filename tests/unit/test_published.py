@@ -178,8 +178,20 @@ def test_those_who_need_a_key_wait_for_one_reading() -> None:
     issuer.keys.stop()
 
 
-def test_stopping_ends_a_reading_on_its_way() -> None:
-    answer: Deferred[bytes] = Deferred()
+def test_what_nobody_expected_is_logged_and_tried_again(logged: list[str]) -> None:
+    """A mistake in reading keys does not end the reading of keys."""
+    issuer = Issuer(ZeroDivisionError(), jwks("a"))
+    assert issuer.start().called
+    assert logged == ["the keys at https://issuer.example.org/keys could not be read, trying again in 5 s"]
+    issuer.clock.advance(published.FIRST_RETRY)
+    assert issuer.used == [["a"]]
+    issuer.keys.stop()
+
+
+@pytest.mark.parametrize("told", [None, FetchError("cancelled")])
+def test_stopping_ends_a_reading_on_its_way(told: FetchError | None, logged: list[str]) -> None:
+    """Some clients tell of it by an error of their own."""
+    answer: Deferred[bytes] = Deferred(lambda answer: answer.errback(told) if told else None)
     issuer = Issuer(answer)
     started = issuer.start()
     issuer.keys.stop()
@@ -188,13 +200,28 @@ def test_stopping_ends_a_reading_on_its_way() -> None:
     assert not issuer.clock.getDelayedCalls()
     assert issuer.look_again().called
     assert len(issuer.asked) == 1
+    assert logged == []
 
 
 def test_a_published_set_leaves_out_what_is_of_no_use() -> None:
     """An issuer may publish keys of kinds unknown here; a secret that is published is no secret."""
-    odd = [{"kty": "new"}, {"kty": "oct", "k": "c2VjcmV0" * 8}, {**PUBLIC, "use": "enc"}, 5, PUBLIC]
+    odd = [
+        {"kty": "new"},
+        {"kty": ["EC"]},
+        {"kty": "EC", "crv": ["P-256"]},
+        {**PUBLIC, "x": 5},
+        {"kty": "oct", "k": "c2VjcmV0" * 8},
+        {**PUBLIC, "use": "enc"},
+        5,
+        PUBLIC,
+    ]
     found = keys.parse_published(json.dumps({"keys": odd}).encode())
     assert [key.algorithms for key in found] == [("ES256",)]
+
+
+def test_an_address_in_capitals_is_no_secret() -> None:
+    """Who can read the address could sign with it."""
+    assert keys.is_address("HTTPS://ISSUER.EXAMPLE.ORG/KEYS")
 
 
 @pytest.mark.parametrize(

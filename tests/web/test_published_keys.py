@@ -19,6 +19,7 @@ from dataapi.web.messages import Request
 from jwt.algorithms import ECAlgorithm
 from support.memory_http import KEY, PROJECT
 from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
@@ -193,6 +194,16 @@ async def test_an_issuer_that_does_not_end_its_answer_is_given_up(
     monkeypatch.setattr(fetching, "TIME_LIMIT", 0.1)
     with pytest.raises(FetchError, match="no whole answer came within"):
         await fetcher(reactor)(place.url, None)
+
+
+async def test_an_issuer_that_says_nothing_is_given_up(reactor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = reactor.listenTCP(0, Factory.forProtocol(Protocol), interface="127.0.0.1")
+    monkeypatch.setattr(fetching, "TIME_LIMIT", 0.1)
+    try:
+        with pytest.raises(FetchError, match="no whole answer came within"):
+            await fetcher(reactor)(f"http://127.0.0.1:{port.getHost().port}/", None)
+    finally:
+        await port.stopListening()
 
 
 async def test_a_server_that_is_not_there_is_a_failure(reactor: Any) -> None:

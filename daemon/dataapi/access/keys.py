@@ -59,7 +59,7 @@ def known_algorithm(name: object) -> TypeGuard[str]:
 
 def is_address(secret: str) -> bool:
     """Whether a ``jwt-secret`` is no key but the URL at which keys are published."""
-    return secret.startswith(("https://", "http://"))
+    return secret[:8].lower().startswith(("https://", "http://"))
 
 
 def check_address(url: str) -> None:
@@ -176,7 +176,7 @@ def _allowed(member: dict[str, Any], name: str) -> tuple[str, ...]:
             allowed = _HMAC
         case "RSA":
             allowed = _RSA
-        case "EC" if curve in _CURVES:
+        case "EC" if isinstance(curve, str) and curve in _CURVES:
             allowed = (_CURVES[curve],)
         case "OKP" if curve in _OKP:
             allowed = ("EdDSA",)

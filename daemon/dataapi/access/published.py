@@ -14,6 +14,7 @@ from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from dataapi.access import keys
 
@@ -112,8 +113,8 @@ class PublishedKeys:
     def _done(self, _outcome: object) -> None:
         self._reading = None
         waiting, self._waiting = self._waiting, []
-        for place in waiting:
-            place.callback(None)
+        while waiting:  # one may lead another one to leave
+            waiting.pop(0).callback(None)
 
     async def _read_once(self) -> None:
         if self._timer is not None:
@@ -125,17 +126,23 @@ class PublishedKeys:
             self._failures = 0
         except CancelledError:
             return
-        except FetchError as error:
-            wait = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(self._failures, 16))
-            self._failures += 1
-            _log.warn(
-                "the keys at {url} could not be read, trying again in {wait:.0f} s: {error}",
-                url=self._shown,
-                wait=wait,
-                error=error,
-            )
+        except Exception as error:
+            if self._stopped:
+                return
+            wait = self._failed(error)
         if not self._stopped:
             self._timer = self._clock.callLater(wait, self._due)
+
+    def _failed(self, error: Exception) -> float:
+        """Say why nothing was read, and return the seconds until it is tried again."""
+        wait = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(self._failures, 16))
+        self._failures += 1
+        text = "the keys at {url} could not be read, trying again in {wait:.0f} s"
+        if isinstance(error, FetchError):
+            _log.warn(text + ": {error}", url=self._shown, wait=wait, error=error)
+        else:
+            _log.failure(text, Failure(error), url=self._shown, wait=wait)
+        return wait
 
     def _take(self, fetched: Fetched) -> float:
         """Use what came, and return the seconds for which it is fresh."""
