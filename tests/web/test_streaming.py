@@ -101,6 +101,22 @@ def test_head_has_the_headers_and_runs_nothing() -> None:
     assert not source.begun
 
 
+def test_head_closes_a_stream_that_was_begun() -> None:
+    """It may have something of the database already."""
+    source = Source(b"one\n", b"two\n")
+
+    async def begun(request: Request, caller: Any) -> Reply:
+        reply = await source(request, caller)
+        assert reply.stream is not None
+        await anext(reply.stream)
+        kept.append(reply.stream)
+        return reply
+
+    kept: list[Stream] = []
+    Connection(Web(rest=begun)).send(raw("HEAD", "/rest/v1/blog"))
+    assert source.closed
+
+
 def test_an_error_before_the_first_piece_is_an_ordinary_answer() -> None:
     source = Source(ApiError(403, "42501", "permission denied for table blog"))
     _, connection = asked(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -143,11 +144,11 @@ class Front:
         """Send an answer that is made meanwhile; cut it off when that fails, so that its end is missing."""
         site, status, size = exchange.site, reply.status, 0
         try:
-            if exchange.gone:
-                await stream.aclose()
-                status = _CLIENT_CLOSED_REQUEST
-                return
-            size = await exchange.send_stream(reply, stream, self._headers(exchange, asked))
+            async with aclosing(stream):
+                if exchange.gone:
+                    status = _CLIENT_CLOSED_REQUEST
+                    return
+                size = await exchange.send_stream(reply, stream, self._headers(exchange, asked))
         except CancelledError:
             status = _CLIENT_CLOSED_REQUEST
         except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
@@ -74,19 +73,20 @@ def chunk(piece: bytes) -> bytes:
 async def send_stream(channel: Any, stream: Stream, *, chunked: bool, clock: Any) -> int:
     """Send the stream's pieces as the client takes them, and what ends the body; return the bytes.
 
+    Whoever calls closes the stream, which an error leaves open.
+
     Raises what the stream raises, and ``Stalled`` for a client that does not read; the body
     then has no end, by which the client sees that something is missing.
     """
     size = 0
     gauge = Gauge(channel)
     try:
-        async with aclosing(stream):
-            await gauge.room(clock)
-            async for piece in stream:
-                if piece:
-                    size += len(piece)
-                    channel.send(chunk(piece) if chunked else piece)
-                    await gauge.room(clock)
+        await gauge.room(clock)
+        async for piece in stream:
+            if piece:
+                size += len(piece)
+                channel.send(chunk(piece) if chunked else piece)
+                await gauge.room(clock)
     finally:
         gauge.remove()
     if chunked:
