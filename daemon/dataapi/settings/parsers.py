@@ -15,6 +15,8 @@ from dataapi.access.keys import parse as parse_keys
 from dataapi.access.rolepath import parse as parse_role_path
 from dataapi.catalog.directives import FEATURES
 from dataapi.database.connection_string import is_connection_string
+from dataapi.database.render import may_travel
+from dataapi.headers import may_be_chosen
 from dataapi.settings.endpoints import check_endpoint, split_endpoints
 from dataapi.settings.mistakes import Rejected
 from dataapi.settings.model import TransactionEnd
@@ -38,8 +40,6 @@ _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _REF = re.compile("[a-z]{20}")
 _SLUG = re.compile(r"[\w-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
-_SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _ORIGIN = re.compile(
     r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-9+.-]*://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?"
 )
@@ -225,16 +225,16 @@ def api_keys(value: str) -> tuple[str, ...]:
 
 
 def setting_names(value: str) -> tuple[str, ...]:
-    """Read names of PostgreSQL's settings, in lower case as it compares them."""
+    """Read names of settings that may be made for a caller, in lower case as PostgreSQL compares them."""
     names = tuple(name.lower() for name in listed(value))
-    if not all(_SETTING.fullmatch(name) for name in names):
+    if not all(may_travel(name) for name in names):
         raise Rejected("expected names of PostgreSQL's settings, such as statement_timeout")
     return names
 
 
 def header_name(value: str) -> str:
-    """Read the name of a header."""
-    if _HEADER.fullmatch(value) is None:
+    """Read the name of a header that has no part in framing an answer."""
+    if not may_be_chosen(value):
         raise Rejected("expected the name of a header, such as X-Request-Id")
     return value
 
