@@ -45,6 +45,8 @@ create function staff_of(person) returns setof person stable language sql
     as 'select * from person where boss = $1.id';
 create function compiles() returns text stable language sql as $$ select current_setting('jit') $$;
 create function zeppelin() returns int language sql as 'select 1';
+create function says(what text, value text) returns int language sql
+    as $$ select set_config('response.' || what, value, true); select 1 $$;
 create function before() returns void language plpgsql as $$ begin
     if current_setting('request.headers')::json ->> 'x-refuse' = current_setting('request.path')
        or current_setting('request.headers')::json ->> 'x-refuse' = 'all' then
@@ -536,6 +538,35 @@ ANSWERED = {
 async def test_odd_requests_that_mean_something_are_answered(api: Service, data: bytes) -> None:
     answer = await api.raw(data)
     assert (answer.status, answer.body) == (200, ANSWERED[data])
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "code"),
+    [("~dataapi~PGRST116~dataapi~" + "9" * 5000, 400, "22P02"), ("~dataapi~PGRST9~dataapi~1", 400, "22P02")],
+)
+async def test_a_value_may_look_like_what_statements_raise(
+    api: Service, value: str, status: int, code: str
+) -> None:
+    """It is no number, and told so."""
+    answer = await api.rest("GET", f"note?id=eq.{value}")
+    assert (answer.status, answer.body["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "code"),
+    [
+        ("status", "02000", "PGRST112"),
+        ("status", "200" + "0" * 5000, "PGRST112"),
+        ("status", "600", "PGRST112"),
+        ("status", "199", "PGRST112"),
+        ("headers", "[" * 5000 + "]" * 5000, "PGRST111"),
+        ("headers", f'[{{"X-Long": {"1" * 5000}}}]', "PGRST111"),
+    ],
+)
+async def test_functions_cannot_say_what_http_cannot(api: Service, what: str, value: str, code: str) -> None:
+    """Statuses have three digits, and headers are texts."""
+    answer = await api.rest("POST", "rpc/says", {"what": what, "value": value})
+    assert (answer.status, answer.body["code"]) == (500, code)
 
 
 HEADS = {

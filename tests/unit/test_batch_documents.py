@@ -83,6 +83,36 @@ def test_numbers_and_names_of_a_body_stay_as_they_were_written() -> None:
     assert found.body == b'[ {"n": 1.10000000000000000001, "n":2e400} ]'
 
 
+def test_numbers_may_have_more_digits_than_python_reads() -> None:
+    body = b'{"n":' + b"1" * 5000 + b"}"
+    [found] = batch.read(sent(b'{"requests":[{"method":"POST","path":"/t","body":' + body + b"}]}"))
+    assert found.body == body
+
+
+@pytest.mark.parametrize("member", ["method", "path", "headers"])
+def test_long_numbers_in_the_place_of_texts_are_refused(member: str) -> None:
+    request = {"method": '"GET"', "path": '"/t"', "headers": "{}", member: "1" * 5000}
+    text = ",".join(f'"{name}":{value}' for name, value in request.items())
+    with pytest.raises(ApiError) as caught:
+        batch.read(sent(f'{{"requests":[{{{text}}}]}}'.encode()))
+    assert (caught.value.status, caught.value.code, caught.value.index) == (400, "PGRST102", 0)
+
+
+def test_however_deep_a_batch_is_nested_it_is_refused_with_its_reason() -> None:
+    """Also where the whole can just be read, and its parts, from further within, cannot."""
+    for depth in range(1, 1200):
+        headers = b"[" * depth + b"]" * depth
+        with pytest.raises(ApiError) as caught:
+            batch.read(sent(b'{"requests":[{"method":"GET","path":"/t","headers":' + headers + b"}]}"))
+        assert (caught.value.status, caught.value.code) == (400, "PGRST102")
+
+
+@pytest.mark.parametrize("constant", [b"NaN", b"Infinity", b"-Infinity"])
+def test_what_only_python_takes_for_json_is_refused(constant: bytes) -> None:
+    with pytest.raises(ApiError):
+        batch.read(sent(b'{"requests":[{"method":"POST","path":"/t","body":' + constant + b"}]}"))
+
+
 def test_a_body_that_is_no_json_is_given_as_a_text() -> None:
     [found] = read(
         {"method": "POST", "path": "/t", "headers": {"content-type": "text/csv"}, "body": "a\n1\n"}

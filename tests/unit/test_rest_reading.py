@@ -26,13 +26,6 @@ def test_what_two_windows_have_in_common(one: Window, other: Window) -> None:
     assert chosen(one.within(other), rows) == both
 
 
-@given(WINDOWS, st.none() | st.integers(0, 20))
-def test_a_cap_shortens_a_window(window: Window, most: int | None) -> None:
-    """Never more rows than the cap, and otherwise the same rows."""
-    rows = chosen(window, range(50))
-    assert chosen(window.capped(most), range(50)) == rows[: 50 if most is None else most]
-
-
 @pytest.mark.parametrize(
     ("header", "window"),
     [

@@ -50,7 +50,7 @@ def read(request: Request) -> tuple[Request, ...]:
             rawjson.elements(document["requests"]) if document and document.keys() == {"requests"} else None
         )
     except (ValueError, RecursionError):
-        raise _bad("The body of a batch is no valid JSON") from None
+        raise _unreadable() from None
     if listed is None:
         raise _bad('The body of a batch is no object with the member "requests" alone, a list')
     if not 0 < len(listed) <= MOST:
@@ -66,9 +66,13 @@ def read(request: Request) -> tuple[Request, ...]:
 def _each(batch: Request, inherited: dict[str, str], index: int, text: str) -> Request:
     try:
         return _request(batch, inherited, text)
-    except ApiError as error:
-        error.index = index
-        raise
+    except ApiError as refused:
+        error = refused
+    except (ValueError, RecursionError):
+        # What was read as a part of the whole may be nested too deeply to be read from here.
+        error = _unreadable()
+    error.index = index
+    raise error
 
 
 def _request(batch: Request, inherited: dict[str, str], text: str) -> Request:
@@ -156,6 +160,10 @@ def _media_type(header: str) -> str:
 def _is_text(value: str) -> bool:
     """Whether UTF-8 can hold a text: JSON can name half of a surrogate pair, and U+0000."""
     return "\0" not in value and not any("\ud800" <= sign <= "\udfff" for sign in value)
+
+
+def _unreadable() -> ApiError:
+    return _bad("The body of a batch is no valid JSON")
 
 
 def _bad(message: str) -> ApiError:

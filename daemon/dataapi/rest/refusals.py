@@ -17,7 +17,8 @@ TOO_MANY = "PGRST124"
 
 _INVALID_TEXT = "22P02"
 _UNDEFINED_FUNCTION = "42883"
-_RAISED = re.compile(f"{RAISED}(PGRST[0-9]+){RAISED}([0-9]+)")
+# A client's own value may look so too: no more digits than a count of rows has.
+_RAISED = re.compile(f"{RAISED}(PGRST[0-9]+){RAISED}([0-9]{{1,19}})(?![0-9])", re.ASCII)
 
 
 def other_key() -> ApiError:

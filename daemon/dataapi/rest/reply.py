@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from dataapi.errors import ApiError
 from dataapi.headers import is_name, may_be_chosen
@@ -11,6 +12,8 @@ from dataapi.rest.context import Context
 from dataapi.web.messages import Reply
 
 VARY = ("Vary", "Accept, Prefer, Range")
+
+_STATUS = re.compile("[2-5][0-9][0-9]")
 
 
 def make_reply(
@@ -54,7 +57,7 @@ def _headers(text: str) -> list[tuple[str, str]]:
     try:
         given = json.loads(text)
         headers = [pair for part in given for pair in part.items()]
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         headers = None
     if headers is None or not all(is_name(name) and isinstance(value, str) for name, value in headers):
         raise ApiError(
@@ -67,6 +70,6 @@ def _headers(text: str) -> list[tuple[str, str]]:
 
 
 def _status(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 200 <= int(text[:4]) <= 599):
+    if _STATUS.fullmatch(text) is None:
         raise ApiError(500, "PGRST112", "response.status guc must be a valid status code")
     return int(text)

@@ -8,10 +8,9 @@ from typing import Any
 from dataapi.access.long import Batches, LongTransactions
 from dataapi.database.conversation import FIRST_FETCH
 from dataapi.rest.context import Context, Streamed
+from dataapi.rest.media import LINES
 from dataapi.rest.request.ranges import content_range
 from dataapi.web.messages import Reply, Stream
-
-NDJSON = "application/x-ndjson"
 
 
 async def stream(transactions: LongTransactions, context: Context, planned: Streamed) -> Reply:
@@ -53,7 +52,7 @@ async def gathered(planned: Streamed, rows: list[tuple[Any, ...]]) -> Reply:
 
 
 def _pieces(planned: Streamed, batches: Batches) -> Stream:
-    is_json = any(name == "Content-Type" and value.startswith(NDJSON) for name, value in planned.head.headers)
+    is_json = any(name == "Content-Type" and value.startswith(LINES) for name, value in planned.head.headers)
     return stream_json_lines(batches) if is_json else stream_rows(batches, prefix=planned.prefix)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataapi.errors import ApiError
+from dataapi.rest.request import rawjson
 from dataapi.web import querystring
 
 JSON = "application/json"
@@ -140,17 +141,9 @@ def _text(body: bytes) -> str:
         raise invalid(EMPTY) from None
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
-
-
-# Numbers stay as they are written: ``int`` would refuse those of thousands of digits, ``float`` round.
-_decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
-
-
 def _loaded(text: str) -> Any:
     try:
-        return _decoder.decode(text)
+        return rawjson.DECODER.decode(text)
     except (ValueError, RecursionError):
         raise invalid(EMPTY) from None
 

@@ -33,12 +33,6 @@ class Window:
         ends = [window.offset + window.limit for window in (self, other) if window.limit is not None]
         return Window(max(0, min(ends) - offset) if ends else None, offset)
 
-    def capped(self, most: int | None) -> Window:
-        """Return the window with at most this many rows."""
-        if most is None or (self.limit is not None and self.limit <= most):
-            return self
-        return Window(most, self.offset)
-
 
 def count_of(text: str, parameter: str) -> int | None:
     """Return the value of a ``limit`` or ``offset`` parameter; one beyond any table is as good as any.

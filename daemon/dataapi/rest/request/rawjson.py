@@ -6,7 +6,14 @@ import json
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
-_DECODER = json.JSONDecoder()
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
+"""Reads JSON with numbers as they are written: ``int`` would refuse those of thousands of digits."""
+
 _BLANKS = re.compile(r"[ \t\n\r]*")
 
 
@@ -17,7 +24,7 @@ def members(text: str) -> dict[str, str] | None:
     """
     at = _blanks(text, 0)
     if text[at : at + 1] != "{":
-        json.loads(text)
+        DECODER.decode(text)
         return None
     found: dict[str, str] = {}
     at = _blanks(text, at + 1)
@@ -42,7 +49,7 @@ def elements(text: str) -> list[str] | None:
     """
     at = _blanks(text, 0)
     if text[at : at + 1] != "[":
-        json.loads(text)
+        DECODER.decode(text)
         return None
     found = []
     at = _blanks(text, at + 1)
@@ -59,7 +66,7 @@ def elements(text: str) -> list[str] | None:
 
 def _value(text: str, at: int) -> tuple[str, int]:
     """Return the value that begins here as it stands, and where the next token begins."""
-    _, end = _DECODER.raw_decode(text, at)
+    _, end = DECODER.raw_decode(text, at)
     return text[at:end], _blanks(text, end)
 
 

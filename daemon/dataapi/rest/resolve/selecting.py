@@ -48,10 +48,6 @@ class Selecting:
         """Return what is shown of a row."""
         return record_of(self._tables, self._root(relation), self._rows)
 
-    def is_whole(self, relation: Relation) -> bool:
-        """Whether all columns of the rows are shown, and nothing else."""
-        return self._root(relation).items == (Star(),)
-
     def rows(self, relation: Relation, call: Call | None = None) -> Rows:
         """Return the rows that match, in their order and window, of the relation's table or of a call."""
         return self._rows(self._root(relation), call)
