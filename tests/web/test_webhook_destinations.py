@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.connection import Connections
-from dataapi.webhooks.failures import ErrorWord
 from dataapi.webhooks.resolver import AddressRefused, SystemResolver, Unresolvable, Vetting
 from dataapi.webhooks.urls import parse
+from dataapi.webhooks.work import ErrorWord
 from support.receiver import NAME, Names, Receiver, World, attempt
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.web.client import BrowserLikePolicyForHTTPS
@@ -151,6 +151,26 @@ async def test_names_are_looked_up_in_threads_overlapping_look_ups_once(reactor:
     with pytest.raises(OSError, match="no such name"):
         await missing
     assert sorted(asked) == [(NAME, False), ("missing.example.com", False)]
+    resolver.stop()
+
+
+async def test_a_look_up_that_fails_in_another_way_does_not_keep_later_ones_of_the_name_waiting(
+    reactor: Any,
+) -> None:
+    """Whatever goes wrong in a look-up is told to who asked, and the next one looks again."""
+    address = ipaddress.ip_address("93.184.216.34")
+    answers: list[Any] = [RuntimeError("the system's own fault"), [address]]
+
+    def look_up(_name: str) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    resolver = SystemResolver(reactor, look_up, threads=1)
+    with pytest.raises(RuntimeError, match="own fault"):
+        await resolver.addresses(NAME)
+    assert await resolver.addresses(NAME) == [address]
     resolver.stop()
 
 

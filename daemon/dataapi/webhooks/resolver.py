@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from dataapi.webhooks.addresses import is_refused
@@ -82,25 +83,19 @@ class SystemResolver:
         waiting = self._waiting.setdefault(name, [])
         waiting.append(answer)
         if len(waiting) == 1:
-            asked = deferToThreadPool(self._reactor, self._pool, self._ask, name)
-            asked.addCallback(self._tell, name)
+            asked = deferToThreadPool(self._reactor, self._pool, self._function, name)
+            asked.addBoth(self._tell, name)
         return await answer
 
     def stop(self) -> None:
         """Let the threads end, each after its look-up; nobody waits for them."""
         self._pool.adjustPoolsize(0, 0)
 
-    def _ask(self, name: str) -> Sequence[Address] | OSError:
-        try:
-            return self._function(name)
-        except OSError as error:
-            return error
-
-    def _tell(self, result: Sequence[Address] | OSError, name: str) -> None:
+    def _tell(self, result: Sequence[Address] | Failure, name: str) -> None:
         # Whoever gave up meanwhile has a cancelled Deferred, which ignores this.
         for answer in self._waiting.pop(name):
-            if isinstance(result, OSError):
-                answer.errback(OSError(*result.args))
+            if isinstance(result, Failure):
+                answer.errback(result.value)
             else:
                 answer.callback(result)
 
