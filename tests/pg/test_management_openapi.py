@@ -15,6 +15,7 @@ from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.loading import installed_catalogue
 from dataapi.webhooks.management.openapi import description
 from dataapi.webhooks.management.operations import OPERATIONS, by_path
+from dataapi.webhooks.work import ErrorWord
 from openapi_spec_validator import validate
 from support.management import SCOPES, Management, managing
 from support.webhooks import ACME, REF
@@ -95,6 +96,15 @@ def _operations() -> list[Any]:
 def test_the_description_is_valid(catalogue: Catalogue) -> None:
     """It is OpenAPI 3.1, whatever types there are (operation 15)."""
     validate(description(catalogue, "1.0"))
+
+
+def test_every_error_of_a_delivery_is_described() -> None:
+    """The description and docs/webhooks.md name the words that a record's ``error`` may have."""
+    described = description(installed_catalogue(), "1.0")["components"]["schemas"]["delivery"]
+    words = {str(word) for word in ErrorWord}
+    assert set(described["properties"]["attributes"]["properties"]["error"]["enum"]) == {*words, None}
+    manual = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text("utf-8")
+    assert {word for word in words if f"`{word}`" not in manual} == set()
 
 
 async def test_everybody_may_read_the_description(api: Management) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from dataapi.webhooks.courier import INTERNAL
 from dataapi.webhooks.dispatcher import MARGIN, POLL, Dispatcher
 from dataapi.webhooks.model import Trigger
 from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.wakeup import CHANGED
+from dataapi.webhooks.work import ErrorWord
 from support.fake_queue import OK, REFUSED, FakeQueue, FakeSender
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -304,7 +304,7 @@ def test_a_failure_on_our_side_counts_as_an_attempt() -> None:
     machine.queue.add(body=None, rendered_from="v2.project.paused", payload={})
     machine.dispatcher.start()
     machine.pass_time(6)
-    assert [finished.outcome.error for _, finished in machine.queue.done] == [INTERNAL] * 5
+    assert [finished.outcome.error for _, finished in machine.queue.done] == [ErrorWord.INTERNAL] * 5
     assert not machine.queue.rows
     assert not machine.sender.sent
 

@@ -11,11 +11,10 @@ import pytest
 from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.attempt import Sender
 from dataapi.webhooks.connection import Connections
-from dataapi.webhooks.failures import ErrorWord
 from dataapi.webhooks.resolver import Vetting
 from dataapi.webhooks.signature import sign
 from dataapi.webhooks.urls import parse
-from dataapi.webhooks.work import Outcome
+from dataapi.webhooks.work import ErrorWord, Outcome
 from support.receiver import OK, SECRET, Names, Received, Receiver, Timed, World, attempt, pause
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPullProducer

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.attempt import Sender
-from dataapi.webhooks.failures import ErrorWord
 from dataapi.webhooks.resolver import Vetting
+from dataapi.webhooks.work import ErrorWord
 from OpenSSL import SSL
 from support.receiver import NAME, Names, Received, Receiver, Timed, World, attempt, pause
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator

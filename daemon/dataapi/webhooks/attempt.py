@@ -18,10 +18,10 @@ from twisted.web.client import BrowserLikePolicyForHTTPS, HostnameCachingHTTPSPo
 from dataapi.webhooks import urls
 from dataapi.webhooks.connection import Connections
 from dataapi.webhooks.exchange import Exchange
-from dataapi.webhooks.failures import ErrorWord, error_word, is_cancelled, is_unanswered
+from dataapi.webhooks.failures import error_word, is_cancelled, is_unanswered
 from dataapi.webhooks.headers import delivery_headers
 from dataapi.webhooks.response import body_text, header_texts
-from dataapi.webhooks.work import Outcome
+from dataapi.webhooks.work import ErrorWord, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,7 @@ from twisted.logger import Logger
 from dataapi.errors import ApiError
 from dataapi.webhooks.attempt import Attempt
 from dataapi.webhooks.tally import Tally, word
-from dataapi.webhooks.work import DueWork, Outcome
-
-INTERNAL = "internal"
-"""The error of an attempt that failed on our side; the log says more."""
+from dataapi.webhooks.work import DueWork, ErrorWord, Outcome
 
 Render: TypeAlias = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
 """Makes an older version's payload of the published type, that version and the published payload."""
@@ -68,7 +65,7 @@ class Courier:
             return None
         except Exception:
             self._log.failure("delivery {delivery} failed on our side", delivery=str(work.claim.delivery_id))
-            outcome = Outcome(False, began, 0, error=INTERNAL)
+            outcome = Outcome(False, began, 0, error=ErrorWord.INTERNAL)
         self._tally.ended(outcome)
         self._tell(work, outcome)
         return outcome

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from OpenSSL import SSL
@@ -14,24 +13,10 @@ from twisted.web.client import ResponseNeverReceived as NothingReceived
 
 from dataapi.webhooks.resolver import AddressRefused, Unresolvable
 from dataapi.webhooks.urls import UrlRefused
+from dataapi.webhooks.work import ErrorWord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-class ErrorWord(StrEnum):
-    """Why no complete answer came.
-
-    ``CONNECT`` is a connection that could not be made, or was lost before anything came back; ``PROTOCOL`` is
-    an answer that is not HTTP, breaks off, or has more headers than are taken.
-    """
-
-    TIMEOUT = "timeout"
-    DNS = "dns"
-    REFUSED_ADDRESS = "refused_address"
-    CONNECT = "connect"
-    TLS = "tls"
-    PROTOCOL = "protocol"
 
 
 class BadAnswer(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -70,6 +71,23 @@ class Claimed:
     unreadable: tuple[UUID, ...] = ()
 
 
+class ErrorWord(StrEnum):
+    """Why no complete answer came (reference/webhooks.md 1).
+
+    ``CONNECT`` is a connection that could not be made, or was lost before anything came back; ``PROTOCOL`` is
+    an answer that is not HTTP, breaks off, or has more headers than are taken; ``INTERNAL`` is a failure
+    on our side, of which the log says more.
+    """
+
+    TIMEOUT = "timeout"
+    DNS = "dns"
+    REFUSED_ADDRESS = "refused_address"
+    CONNECT = "connect"
+    TLS = "tls"
+    PROTOCOL = "protocol"
+    INTERNAL = "internal"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How one attempt ended.
@@ -77,7 +95,7 @@ class Outcome:
     :ivar success: whether a 2xx response came in time.
     :ivar signed_at: when the attempt was signed.
     :ivar response_code: 0 when no response came.
-    :ivar error: a stable word when no response came.
+    :ivar error: None when a complete response came.
     """
 
     success: bool
@@ -86,7 +104,7 @@ class Outcome:
     response_code: int = 0
     response_headers: tuple[tuple[str, str], ...] = ()
     response_body: str | None = field(default=None, repr=False)
-    error: str | None = None
+    error: ErrorWord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +121,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """The queue at one moment, for metrics.
+    """The queue at one moment, for metrics; of a long queue an estimate.
 
     :ivar waiting: rows in all, those waiting for a later attempt included.
     :ivar ready: rows that could be claimed now.

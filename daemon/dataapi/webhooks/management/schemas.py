@@ -8,6 +8,7 @@ from typing import Any
 from dataapi.webhooks import headers, signature, urls
 from dataapi.webhooks.catalogue import EVERYTHING, Catalogue
 from dataapi.webhooks.event_types import ORGANIZATION, PROJECT
+from dataapi.webhooks.work import ErrorWord
 
 Schema = dict[str, Any]
 
@@ -159,7 +160,7 @@ _DELIVERY_MEMBERS = {
     "response_code": _COUNT,
     "response_headers": {"type": ["object", "null"], "additionalProperties": _TEXT},
     "response_body": _or_null(_TEXT),
-    "error": _or_null(_TEXT),
+    "error": {"enum": [*ErrorWord, None]},
     "duration_ms": _or_null(_COUNT),
     "attempt_timestamp": _or_null(MOMENT),
     "next_attempt_at": _or_null(MOMENT),
