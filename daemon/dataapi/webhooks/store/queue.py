@@ -28,6 +28,9 @@ OPENED_KEPT = 1024
 PUT_OFF = 60.0
 """Seconds after which work is looked at again that could not be read."""
 
+FIGURES_READ = 200_000
+"""Rows that are read to say how the queue stands: so many take PostgreSQL less than a tenth of a second."""
+
 _SQL = statements("queue.sql")
 _NO_PARTITION = "23514"
 
@@ -118,8 +121,8 @@ class Queue:
         return body.encode()
 
     async def figures(self) -> QueueFigures:
-        """Count what is in the queue."""
-        [row] = await self._database.fetch(_SQL["figures"])
+        """Count what is in the queue; of a long one, ``FIGURES_READ`` rows or so are counted for all."""
+        [row] = await self._database.fetch(_SQL["figures"], (FIGURES_READ,))
         return QueueFigures(*row)
 
     async def _recording(self, text: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
