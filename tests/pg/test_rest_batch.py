@@ -33,6 +33,8 @@ create function told() returns json volatile language sql as $$
         'only', current_setting('transaction_read_only')) $$;
 create function teapot() returns text volatile language sql as $$
     select set_config('response.status', '418', true) $$;
+create function act_as_service() returns text volatile language sql as $$
+    select set_config('role', 'service_role', true) $$;
 grant usage on schema other to anon, authenticated;
 grant all on account, other.account, delayed, calls to anon, authenticated;
 """
@@ -168,6 +170,12 @@ async def test_every_request_tells_sql_about_itself(api: Service) -> None:
     assert {(one["path"], one["method"], one["role"]) for one in told} == {
         ("/rpc/told", "POST", "authenticated")
     }
+
+
+async def test_a_role_that_a_function_takes_on_is_not_the_next_requests(api: Service) -> None:
+    answer = await send(api, asked("POST", "/rpc/act_as_service", {}), asked("POST", "/rpc/told", {}))
+    changed, told = [one["body"] for one in answer.body]
+    assert (changed, told["role"]) == ("service_role", "anon")
 
 
 async def test_what_a_function_says_of_its_answer_is_for_that_alone(api: Service) -> None:

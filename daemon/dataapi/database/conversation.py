@@ -1,7 +1,7 @@
 """A transaction of several messages on one connection: for results that are read piece by piece.
 
-What holds for single messages holds here: the role is set in the message that begins the
-transaction, and the connection serves others only once the transaction was ended and it is known
+What holds for single messages holds here: the role is set in every message but those that only
+fetch or end, and the connection serves others only once the transaction was ended and it is known
 that it was.  Statements are never prepared here, so that nothing stays behind on the connection.
 """
 
@@ -58,20 +58,22 @@ class Conversation:
         self._search_path = search_path
         self._anonymous = anonymous
         self._aside = False
+        self._role = ""
 
     async def begin(self, message: Message) -> None:
         """Begin the transaction under the message's role and run its statements."""
+        self._role = message.role
         composed = compose_inlined(_begun(message), self._search_path)
         await self._send(composed.text, composed.values)
 
     async def go_on(self, step: Step) -> Rows:
-        """Run a step's statements and return the last one's rows."""
-        text, values = compose_onward(step.settings, step.statements, step.defaults, step.read_only)
-        text, self._aside = (
-            self._closing() + ("savepoint step;" if step.read_only else "") + text,
-            step.read_only,
+        """Run a step's statements under the transaction's role and return the last one's rows."""
+        text, values = compose_onward(
+            self._role, step.settings, step.statements, step.defaults, step.read_only
         )
-        return await self._send(text, values)
+        opening = self._closing() + ("savepoint step;" if step.read_only else "")
+        self._aside = step.read_only
+        return await self._send(opening + text, values)
 
     async def open_cursor(self, message: Message) -> Rows:
         """Begin the transaction with a cursor over the message's last statement; return its first rows."""

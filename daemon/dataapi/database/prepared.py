@@ -125,6 +125,7 @@ def compose_inlined(message: Message, search_path: tuple[str, ...], *, cursor: b
 
 
 def compose_onward(
+    role: str,
     settings: tuple[tuple[str, str], ...],
     statements: Sequence[Bound],
     defaults: tuple[str, ...],
@@ -133,7 +134,7 @@ def compose_onward(
     """Return text and values of a message that goes on in a transaction begun before."""
     _check_values(statements)
     parts = [render.further(tuple([name for name, _ in settings]), defaults, read_only)]
-    values: list[object] = [value for _, value in settings]
+    values: list[object] = [role, *(value for _, value in settings)]
     for bound in statements:
         _inline(bound, parts, values)
     return "".join(parts), values

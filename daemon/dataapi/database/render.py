@@ -72,9 +72,10 @@ def opening(names: tuple[str, ...], read_only: bool) -> str:
 
 @lru_cache(maxsize=256)
 def further(names: tuple[str, ...], defaults: tuple[str, ...], read_only: bool) -> str:
-    """Return the statements that make settings within a transaction that has its role.
+    """Return the statements that make settings within a transaction that goes on.
 
-    Its places take the settings' values.  Raises ``ValueError`` for a name that may not travel.
+    Its places take the role, which a function may have changed, and then the settings' values.  Raises
+    ``ValueError`` for a name that may not travel.
 
     :param defaults: settings that take their session's value again before.
     """
@@ -83,7 +84,8 @@ def further(names: tuple[str, ...], defaults: tuple[str, ...], read_only: bool) 
     calls = _setting_calls(names)
     if read_only:
         calls.append("set_config('transaction_read_only','on',true)")
-    return f"{again}select {','.join(calls)};" if calls else again
+    made = f"select {','.join(calls)};" if calls else ""
+    return f"select set_config('role',%s,true);{again}{made}"
 
 
 def _setting_calls(names: tuple[str, ...]) -> list[str]:
