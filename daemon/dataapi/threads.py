@@ -75,5 +75,5 @@ class SharedWork(Generic[K, V]):
         waiting = self._waiting.pop(key)
         if outcome is not None and not isinstance(outcome, Failure):
             self._keep(key, outcome)
-        for one in waiting:
-            one.callback(outcome)  # type: ignore[arg-type]  # a failure as an errback does
+        while waiting:  # one may lead another one to go away
+            waiting.pop(0).callback(outcome)  # type: ignore[arg-type]  # a failure as an errback does
