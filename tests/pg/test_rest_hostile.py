@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.access.caller import Caller
+from dataapi.errors import ApiError
+from dataapi.rest import batch
 from dataapi.rest import role as plans
+from dataapi.rest.handler import LONG_BATCH, RestHandler
 from dataapi.rest.request.bounds import (
     MOST_CONDITIONS,
     MOST_ITEMS,
@@ -18,13 +23,19 @@ from dataapi.rest.request.bounds import (
     MOST_STEPS,
     MOST_TERMS,
 )
+from dataapi.settings import Project
+from dataapi.web.messages import Request
+from support.catalog import load_catalog
 from support.service import Service, serving
-from twisted.internet import defer, task
+from twisted.internet import defer, task, threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from support.postgres import Server
+
+NO_RUNNER: Any = None
+"""Stands where the pool would be: what is only read asks nothing of the database."""
 
 SCHEMA = """
 create schema private;
@@ -254,6 +265,43 @@ async def test_long_bodies_leave_the_reactor_to_others(api: Service, reactor: An
     answer = await answering
     assert 400 <= answer.status < 500, answer.text[:300]
     assert longest < 0.4
+
+
+async def test_who_goes_away_makes_no_room_for_another_long_body(
+    api: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread goes on, and the next must not begin while it runs; who goes away before is left out."""
+    catalog = load_catalog(api.database.uri)
+    handler = RestHandler(Project("a" * 20, "acme", ""), NO_RUNNER, lambda: catalog)
+    begun, go_on = threading.Event(), threading.Event()
+    read: list[tuple[str, bool]] = []
+
+    def read_slowly(request: Request) -> None:
+        read.append((request.id, go_on.is_set()))
+        begun.set()
+        assert go_on.wait(10)
+        raise ApiError(400, request.id, "read")
+
+    def ask(name: str) -> defer.Deferred[Any]:
+        headers = {"content-type": batch.MEDIA_TYPE}
+        request = Request(name, "POST", "/rest/v1/", "", headers, bytes(LONG_BATCH + 1))
+        return defer.Deferred.fromCoroutine(handler.answer(request, Caller("anon", "{}")))
+
+    monkeypatch.setattr(batch, "read", read_slowly)
+    first = ask("first")
+    assert await threads.deferToThread(begun.wait, 10)
+    second, third = ask("second"), ask("third")
+    for gone in (first, second):
+        gone.cancel()
+        with pytest.raises(defer.CancelledError):
+            await gone
+    for _ in range(3):  # where a thread would have begun
+        await threads.deferToThread(lambda: None)
+    go_on.set()
+    with pytest.raises(ApiError) as caught:
+        await third
+    assert caught.value.code == "third"
+    assert read == [("first", False), ("third", True)]
 
 
 async def test_long_names_are_not_repeated_for_each_line(api: Service) -> None:

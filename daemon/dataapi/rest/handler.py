@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeVar
-
-from twisted.internet.defer import DeferredLock
-from twisted.internet.threads import deferToThread
+from typing import Any, TypeVar
 
 from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
@@ -25,6 +22,7 @@ from dataapi.rest.root import Root, plan_function
 from dataapi.rest.running import Part, run_alone, run_together
 from dataapi.rest.streaming import stream
 from dataapi.settings import Project
+from dataapi.threads import SharedWork
 from dataapi.web.messages import Reply, Request
 
 FUNCTIONS = "rpc/"
@@ -53,7 +51,7 @@ class RestHandler:
         self._tables: Tables | None = None
         self._roles: dict[str, RoleView] = {}
         self._root = Root(project)
-        self._beside = DeferredLock()
+        self._beside: SharedWork[object, Any] = SharedWork(lambda _request, _result: None)
         self.figures = Figures()
 
     async def answer(self, request: Request, caller: Caller) -> Reply:
@@ -118,8 +116,14 @@ class RestHandler:
         return batch.answer(await run_together(self._transactions, request, caller, catalog, parts))
 
     async def _done(self, is_long: bool, work: Callable[[], T]) -> T:
-        """Do a piece of work, a long one in a thread; one at a time, so that the reactor gets its turns."""
-        return await self._beside.run(deferToThread, work) if is_long else work()
+        """Do a piece of work, a long one in a thread.
+
+        One at a time, whoever goes away meanwhile, so that the reactor gets its turns.
+        """
+        if not is_long:
+            return work()
+        done: T = await self._beside.result(object(), work)
+        return done
 
 
 def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
