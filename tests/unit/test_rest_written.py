@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from dataapi.query.algebra import ColumnOf, Parameter
 from dataapi.query.bodies import Form
-from dataapi.query.changed import Refusal, RestChange, Showing, compile_change
+from dataapi.query.changed import RestChange, Showing, compile_change
 from dataapi.query.conditions import Compare, Condition, Operator
 from dataapi.query.modifications import Delete
+from dataapi.query.refused import Refusal
 from dataapi.query.results import Record, Text, Value
 from dataapi.query.written import Given, InsertGiven, Missing, OnConflict, Target, UpdateGiven
 from hypothesis import given as any_of

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dataapi.catalog.model import Table
-from dataapi.database.quoting import quote_identifier, quote_literal
-from dataapi.query.algebra import OrderTerm, Parameter, Rows
+from dataapi.database.quoting import quote_identifier
+from dataapi.query.algebra import OrderTerm, Rows
 from dataapi.query.answers import GUCS
 from dataapi.query.bodies import Body, body_sql
-from dataapi.query.changes import RAISED
+from dataapi.query.changes import raised_sql
 from dataapi.query.conditions import Condition
 from dataapi.query.expressions import condition_sql
 from dataapi.query.outputs import output_sql
 from dataapi.query.records import shown_sql
+from dataapi.query.refused import Refusal
 from dataapi.query.results import Record
 from dataapi.query.shown import Source
 from dataapi.query.sql import Compiled, compiled
@@ -33,18 +34,6 @@ class Showing:
     body: Body
     order: tuple[OrderTerm, ...] = ()
     required: Condition | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A number of rows with which nothing is changed.
-
-    :ivar code: what the statement raises, with the number of rows (see ``changes.RAISED``).
-    :ivar most: a ``bigint`` parameter: more rows are refused; None refuses any number but one.
-    """
-
-    code: str
-    most: Parameter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +79,7 @@ def _count_sql(writer: Writer, refusals: tuple[Refusal, ...], changed: str) -> s
         count, refused = shown, "<> 1"
         if refusal.most is not None:
             count, refused = affected, f"> {writer.slot(refusal.most)}"
-        # It depends on the count, so that planning does not raise it.
-        raised = f"({quote_literal(f'{RAISED}{refusal.code}{RAISED}')} || {count})::int"
-        cases.append(f"when {count} {refused} then {raised}")
+        cases.append(f"when {count} {refused} then {raised_sql(refusal.code, count)}")
     return f"case {' '.join(cases)} else {shown} end" if cases else shown
 
 

@@ -126,7 +126,7 @@ def _in_one(change: Change) -> _Pending:
     prefix = f"with {_changing_queries(writer, change.change, changed, row)} "
     if change.at_most is not None:
         limit = writer.slot(change.at_most)
-        refusal = f"pg_catalog.to_json({_refusal_sql(change, count)})"
+        refusal = f"pg_catalog.to_json({raised_sql(change.refusal, count)})"
         answer = f"case when {count} > {limit} then {refusal} else {answer} end"
     return _Pending(writer, prefix, answer)
 
@@ -140,9 +140,9 @@ def _changing_queries(writer: Writer, change: Modification, changed: str, row: R
     return f"{changed} as ({modify} returning {row.selection_from(target)})"
 
 
-def _refusal_sql(change: Change, count: str) -> str:
-    """Return SQL that raises the refusal; it depends on the count, so that planning does not raise it."""
-    return f"({quote_literal(RAISED + change.refusal + RAISED)} || {count})::int"
+def raised_sql(message: str, count: str) -> str:
+    """Return SQL that raises a message; it depends on the count, so that planning does not raise it."""
+    return f"({quote_literal(RAISED + message + RAISED)} || {count})::int"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _modify_and_keep(change: Change, keys: str, count: str) -> Compiled:
     counted = "pg_catalog.count(*)"
     if change.at_most is not None:
         limit = writer.slot(change.at_most)
-        refusal = _refusal_sql(change, counted)
+        refusal = raised_sql(change.refusal, counted)
         counted = f"case when {counted} > {limit} then {refusal} else {counted} end"
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in change.key)
     listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"

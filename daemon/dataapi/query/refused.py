@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dataapi.database.quoting import quote_literal
 from dataapi.query.algebra import Parameter
-from dataapi.query.changes import RAISED
+from dataapi.query.changes import raised_sql
 from dataapi.query.sql import Compiled
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """How many rows an answer may have.
+    """A number of rows with which nothing happens.
 
-    :ivar code: the error's code, a word of the program.
-    :ivar most: a ``bigint`` parameter; None for exactly one row.
+    :ivar code: what the statement raises, with the number of rows (see ``changes.RAISED``).
+    :ivar most: a ``bigint`` parameter: more rows are refused; None refuses any number but one.
     """
 
     code: str
@@ -29,7 +28,7 @@ def refusing(answer: Compiled, refusal: Refusal) -> Compiled:
     if refusal.most is not None:
         types, sources = (*types, refusal.most.type), (*sources, refusal.most.source)
         fails = f'"count" > ${len(types)}'
-    told = f'({quote_literal(RAISED + refusal.code + RAISED)} || "count")::int'
+    told = raised_sql(refusal.code, '"count"')
     text = (
         f'select "body", case when {fails} then {told} else "count" end, "total", "headers", "status" '
         f'from ({statement.text}) as "answer"("body", "count", "total", "headers", "status")'

@@ -7,9 +7,10 @@ from enum import Enum
 
 from dataapi.catalog.model import Table
 from dataapi.query.algebra import Parameter
-from dataapi.query.changed import Refusal, RestChange, Showing, compile_change
+from dataapi.query.changed import RestChange, Showing, compile_change
 from dataapi.query.conditions import Condition
 from dataapi.query.modifications import Delete
+from dataapi.query.refused import Refusal
 from dataapi.query.sql import Compiled
 from dataapi.query.written import Given, InsertGiven, Missing, OnConflict, UpdateGiven, Written
 from dataapi.rest import refusals
