@@ -52,9 +52,9 @@ class FakeQueue:
         event, now = uuid4(), self.clock.seconds()
         values = {
             "claim": Claim(uuid4(), 0), "event_id": event, "endpoint_id": endpoint or uuid4(),
-            "attempt_number": 1, "trigger": Trigger.AUTOMATIC, "due_at": START, "created_at": START,
+            "attempt_number": 1, "trigger": Trigger.AUTOMATIC,
             "waited": 0.0, "url": url, "signing_secret": "secret 12", "custom_headers": {},
-            "event_type": "v1.project.paused", "event_timestamp": START, "body": b"{}", **named,
+            "event_type": "v1.project.paused", "body": b"{}", **named,
         }  # fmt: skip
         work = DueWork(**values)
         self.rows[work.claim.delivery_id] = Row(work, now, now)

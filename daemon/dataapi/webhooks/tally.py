@@ -48,7 +48,7 @@ class Tally:
         }
         if figures is not None:
             own["dataapi_webhooks_due"] = {
-                ("waiting",): float(figures.waiting - figures.ready - figures.leased),
+                ("waiting",): float(max(0, figures.waiting - figures.ready - figures.leased)),
                 ("ready",): float(figures.ready),
                 ("leased",): float(figures.leased),
             }

@@ -28,10 +28,8 @@ class DueWork:
     """An attempt to be made now, with everything that it takes.
 
     :ivar attempt_number: from 1.
-    :ivar due_at: when it was to be made.
-    :ivar created_at: when the attempt was planned; of a first one, when the event was raised, the test sent
-        or the retry asked for.
-    :ivar waited: seconds from then until it was claimed, by the database's clock.
+    :ivar waited: seconds, by the database's clock, from when the attempt was planned until it was claimed;
+        a first one is planned when the event is raised, the test sent or the retry asked for.
     :ivar body: the bytes to sign and send; None while an older version of an event is not yet
         rendered: then ``rendered_from`` and ``payload`` say from what, and ``Queue.rendered``
         keeps the outcome.
@@ -44,14 +42,11 @@ class DueWork:
     endpoint_id: UUID
     attempt_number: int
     trigger: Trigger
-    due_at: datetime
-    created_at: datetime
     waited: float
     url: str
     signing_secret: str = field(repr=False)
     custom_headers: Mapping[str, str] = field(repr=False)
     event_type: str
-    event_timestamp: datetime
     body: bytes | None = field(repr=False)
     rendered_from: str | None = None
     payload: Mapping[str, Any] | None = field(default=None, repr=False)

@@ -136,8 +136,8 @@ class Queue:
         return await self._database.fetch(text, values)
 
     def _work(self, claim: Claim, row: tuple[Any, ...]) -> DueWork:
-        event, endpoint, attempt, trigger, due_at, created_at, waited, url, secret, headers, *rest = row
-        event_type, happened_at, body, rendered_from, payload = rest
+        event, endpoint, attempt, trigger, waited, url, secret, headers, *rest = row
+        event_type, body, rendered_from, payload = rest
         endpoint_id = UUID(endpoint)
         return DueWork(
             claim=claim,
@@ -145,14 +145,11 @@ class Queue:
             endpoint_id=endpoint_id,
             attempt_number=attempt,
             trigger=Trigger(trigger),
-            due_at=due_at,
-            created_at=created_at,
             waited=waited,
             url=url,
             signing_secret=self._open_secret(endpoint_id, bytes(secret)),
             custom_headers=self._open_headers(endpoint_id, bytes(headers)),
             event_type=event_type,
-            event_timestamp=happened_at,
             body=None if body is None else body.encode(),
             rendered_from=rendered_from,
             payload=None if payload is None else json.loads(payload),

@@ -29,7 +29,7 @@ with recursive walk (endpoint_id, stop, found) as (
     limit $1
 ), judged as materialized (
     select p.delivery_id, e.id as endpoint, v.id as event, e.enabled and e.epoch = p.epoch as live,
-           e.url, e.signing_secret, e.custom_headers, v.type, v.happened_at, v.body, v.rendered_from, v.payload
+           e.url, e.signing_secret, e.custom_headers, v.type, v.body, v.rendered_from, v.payload
     from picked p
     left join webhooks.endpoint e on e.id = p.endpoint_id
     left join webhooks.event v on v.id = p.event_id
@@ -49,9 +49,8 @@ with recursive walk (endpoint_id, stop, found) as (
     returning d.*
 )
 select (select count(*) from settled), c.delivery_id::text, c.fence, c.event_id::text, c.endpoint_id::text,
-       c.attempt_number, c.trigger, c.due_at, webhooks.uuid_time(c.delivery_id),
-       extract(epoch from now() - webhooks.uuid_time(c.delivery_id))::float8, j.url, j.signing_secret, j.custom_headers,
-       j.type, j.happened_at, j.body, j.rendered_from, j.payload::text
+       c.attempt_number, c.trigger, extract(epoch from now() - webhooks.uuid_time(c.delivery_id))::float8,
+       j.url, j.signing_secret, j.custom_headers, j.type, j.body, j.rendered_from, j.payload::text
 from (select 1) as always
 left join (claimed c join judged j on j.delivery_id = c.delivery_id) on true
 order by c.due_at;
