@@ -93,6 +93,7 @@ def test_a_raised_status_keeps_message_details_and_hint() -> None:
         ("no json", '{"status": 400, "headers": {}}', "MESSAGE"),
         ('{"code": "1"}', '{"status": 400, "headers": {}}', "MESSAGE"),
         ("[]", None, "MESSAGE"),
+        ('{"code": ' * 100_000, None, "MESSAGE"),
         ('{"code": "1", "message": "m"}', None, "DETAIL"),
         ('{"code": "1", "message": "m"}', '{"status": 7, "headers": {}}', "DETAIL"),
         ('{"code": "1", "message": "m"}', '{"status": 400, "headers": {"a": 1}}', "DETAIL"),

@@ -125,7 +125,7 @@ def _malformed(details: str, hint: str) -> ApiError:
 def _json_object(text: str | None) -> dict[str, Any] | None:
     try:
         value = json.loads(text or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
