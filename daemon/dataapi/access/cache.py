@@ -12,7 +12,6 @@ class TokenCache:
 
     :ivar hits: look-ups answered from the cache.
     :ivar misses: look-ups that verified the token.
-    :ivar evictions: tokens put out because the cache was full.
     """
 
     def __init__(self, verify: Callable[[str, float], Verified], entries: int) -> None:
@@ -21,7 +20,6 @@ class TokenCache:
         self._kept: dict[str, Verified] = {}  # in order of use, the latest last
         self.hits = 0
         self.misses = 0
-        self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -46,6 +44,5 @@ class TokenCache:
         if self._entries:
             if len(self._kept) >= self._entries:
                 del self._kept[next(iter(self._kept))]
-                self.evictions += 1
             self._kept[token] = fresh
         return fresh
