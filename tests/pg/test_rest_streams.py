@@ -5,15 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.service import Service, serving
 
 if TYPE_CHECKING:
-    from support.service import Service
+    from collections.abc import Iterator
+
+    from support.postgres import Server
 
 LINES = {"accept": "application/x-ndjson"}
 CSV = {"accept": "text/csv"}
+MANY = """
+create table number (n integer primary key);
+insert into number select generate_series(1, 1000);
+create function numbers() returns setof number language sql stable as 'select * from number';
+grant select on number to anon;
+"""
 
 
 @pytest.mark.parametrize(
@@ -70,3 +79,34 @@ async def test_head_of_a_stream_has_no_body(features: Service) -> None:
     assert (answer.status, answer.text, answer.headers["content-range"]) == (200, "", "0-4/*")
     assert answer.headers["content-type"] == "application/x-ndjson"
     assert (await features.rest("HEAD", "inbox", headers=LINES)).status == 401
+
+
+@pytest.fixture(scope="module")
+def many(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve a function that gives more rows than the first ones that are fetched."""
+    with serving(reactor, server.create_database(MANY)) as service:
+        yield service
+
+
+async def test_head_of_a_call_leaves_no_stream_behind(many: Service) -> None:
+    """However many rows there are; they are counted."""
+    answer = await many.rest("HEAD", "rpc/numbers", headers={**LINES, "prefer": "count=exact"})
+    assert (answer.status, answer.text, answer.headers["content-range"]) == (200, "", "0-999/1000")
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    open_ones = (
+        "select count(*) from pg_stat_activity where datname = current_database() and xact_start < now()"
+    )
+    assert many.database.execute(open_ones) == [(0,)]
+    again = await many.rest("GET", "rpc/numbers", headers=LINES)
+    assert (again.status, len(again.text.splitlines())) == (200, 1000)
+
+
+async def test_what_cannot_hold_for_a_stream_is_not_said_to(many: Service) -> None:
+    """A count is not told; a most of rows, which strict handling wants to hold, is refused."""
+    for target in ("rpc/numbers", "number"):
+        told = await many.rest("GET", target, headers={**LINES, "prefer": "count=exact, handling=lenient"})
+        assert told.headers["preference-applied"] == "handling=lenient"
+    strict = {**LINES, "prefer": "handling=strict, max-affected=1"}
+    refused = await many.rest("GET", "rpc/numbers", headers=strict)
+    assert (refused.status, refused.body["code"]) == (400, "PGRST122")
+    assert refused.body["details"] == "Invalid preferences: max-affected=1"

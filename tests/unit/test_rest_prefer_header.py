@@ -100,6 +100,7 @@ def test_a_time_zone_is_a_name_or_an_offset(asked: str, setting: str) -> None:
     ("action", "said"),
     [
         (Action.READ, "count=exact, tx=rollback, handling=strict, timezone=UTC"),
+        (Action.STREAM, "tx=rollback, handling=strict, timezone=UTC"),
         (Action.CALL, "count=exact, tx=rollback, handling=strict, timezone=UTC, max-affected=5"),
         (
             Action.INSERT,

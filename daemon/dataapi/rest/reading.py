@@ -160,7 +160,7 @@ def _streamed(context: Context, table: Table, selection: Selection, media: Media
         200,
         media.content_type,
         *_location(context),
-        applied=applied(context.preferences, Action.READ),
+        applied=applied(context.preferences, Action.STREAM),
     )
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""
     return Streamed(bind(compiled, values), head, prefix, offset=values.offset)

@@ -33,7 +33,7 @@ from dataapi.rest.functions.overloads import Chosen, Wanted, choose, unknown
 from dataapi.rest.handlers import as_bytes, negotiated, unhex
 from dataapi.rest.media import Kind, Media
 from dataapi.rest.reply import make_reply
-from dataapi.rest.request.preferences import Action, Count, applied
+from dataapi.rest.request.preferences import Action, Count, applied, not_followed
 from dataapi.rest.request.ranges import content_range, status_of
 from dataapi.rest.resolve.naming import named_for
 from dataapi.rest.resolve.selection import Selecting, Selection, Values, parse_pairs
@@ -75,6 +75,11 @@ class _Call:
         return self.context.preferences.count in (Count.EXACT, Count.ESTIMATED)
 
     @property
+    def lines(self) -> bool:
+        """Whether the statement gives a line for each row, of which HEAD wants none."""
+        return self.media.kind is Kind.LINES and self.context.request.method != "HEAD"
+
+    @property
     def single(self) -> bool:
         """Whether the answer must be one row, which a function that gives a set may not have."""
         return self.media.single and not self.outcome.is_single
@@ -84,7 +89,7 @@ def plan(context: Context) -> Planned | Streamed | Reply:
     """Plan a call, or answer how the function may be called.
 
     :raises ApiError: PGRST101 (405) for other methods, PGRST202 and PGRST203 where no function is meant or
-        several are, PGRST128 (400), and what arguments and the selection of rows may raise.
+        several are, PGRST122 and PGRST128 (400), and what arguments and the selection of rows may raise.
     """
     method = context.request.method
     if method not in _METHODS:
@@ -92,8 +97,8 @@ def plan(context: Context) -> Planned | Streamed | Reply:
     if method == "OPTIONS":
         return _allowed(context)
     call = _understood(context)
-    lines = call.media.kind is Kind.LINES and not call.media.explain
-    return warned(_streamed(call) if lines else _planned(call), call.selection)
+    streams = call.lines and not call.media.explain
+    return warned(_streamed(call) if streams else _planned(call), call.selection)
 
 
 def _allowed(context: Context) -> Reply:
@@ -163,8 +168,11 @@ def _planned(call: _Call) -> Planned:
 
 
 def _streamed(call: _Call) -> Streamed:
+    if call.most is not None:
+        # One row too many would come when others were sent.
+        raise not_followed(f"max-affected={call.most}")
     row = Answered(None, 0, None, None, None)
-    told = applied(call.context.preferences, Action.CALL)
+    told = applied(call.context.preferences, Action.STREAM)
     head = make_reply(call.context, row, 200, call.media.content_type, applied=told)
     return Streamed(_statement(call), head, settings=_settings(call))
 
@@ -208,7 +216,7 @@ def _compile(call: _Call) -> Compiled:
     )
     rows = selecting.rows(outcome.relation, called)
     record = selecting.record(outcome.relation)
-    if call.media.kind is Kind.LINES:
+    if call.lines:
         return compile_lines(rows, _VALUE if scalar else record, Form.ARRAY)
     body = _body(call)
     total = Total.EXACT if call.counted and not outcome.is_single else Total.NONE

@@ -86,6 +86,8 @@ class Action(Enum):
     """What a request does; its value are the kinds of preferences that it follows."""
 
     READ = frozenset({"count", "tx", "handling", "timezone"})
+    STREAM = READ - {"count"}
+    """Rows that are sent before it is known how many there are."""
     CALL = READ | {"max-affected"}
     PUT = READ | {"return"}
     DELETE = PUT | {"max-affected"}
@@ -135,12 +137,7 @@ def read(
         elif preference and name != "max-affected":
             unknown.append(preference)
     if unknown and found.get("handling") == "strict":
-        raise ApiError(
-            400,
-            "PGRST122",
-            "Invalid preferences given with handling=strict",
-            details=f"Invalid preferences: {', '.join(unknown)}",
-        )
+        raise not_followed(*unknown)
     return Preferences(
         Count(found["count"]) if "count" in found else None,
         Return(found["return"]) if "return" in found else None,
@@ -150,6 +147,16 @@ def read(
         found["handling"] == "strict" if "handling" in found else None,
         int(found["max-affected"]) if "max-affected" in found else None,
         found.get("timezone"),
+    )
+
+
+def not_followed(*preferences: str) -> ApiError:
+    """Return the error for preferences that ``handling=strict`` does not let pass unheeded."""
+    return ApiError(
+        400,
+        "PGRST122",
+        "Invalid preferences given with handling=strict",
+        details=f"Invalid preferences: {', '.join(preferences)}",
     )
 
 
