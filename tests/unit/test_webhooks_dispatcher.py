@@ -170,6 +170,49 @@ def test_a_change_counts_for_what_is_claimed_but_not_begun() -> None:
     assert [attempt.body for _, attempt in machine.sender.sent] == [b"new"] * 3
 
 
+def test_a_change_counts_for_what_waits_its_turn() -> None:
+    """What was claimed and waits for another attempt to end is claimed anew at once, not after its lease."""
+    machine = Machine(Rules(concurrency=1))
+    machine.queue.add("https://first.example/")
+    machine.queue.add("https://second.example/")
+    machine.dispatcher.start()
+    machine.pass_time(0.1)
+    [second] = [row for row in machine.queue.rows.values() if "second" in row.work.url]
+    assert second.leased
+    second.work = replace(second.work, body=b"new")
+    machine.dispatcher.notified(CHANGED)
+    machine.pass_time(0.1)
+    assert not second.leased
+    machine.sender.end()
+    machine.pass_time(0.1)
+    assert [attempt.body for _, attempt in machine.sender.sent] == [b"{}", b"new"]
+
+
+def test_an_attempt_that_takes_all_its_time_is_not_made_by_another_daemon() -> None:
+    """The lease outlasts the time limit and the recording of the outcome."""
+    machine = Machine()
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.another().start()
+    machine.pass_time(USUAL.timeout + 0.5, 0.05)
+    assert len(machine.sender.sent) == 1
+    machine.sender.end(REFUSED)
+    machine.pass_time(0.5)
+    assert [finished.outcome for _, finished in machine.queue.done] == [REFUSED]
+
+
+def test_work_that_waits_for_a_hanging_host_is_not_asked_for_again_and_again() -> None:
+    """The queue is not looked at for what could not begin anyway."""
+    machine = Machine(Rules(per_host=2))
+    endpoint = uuid4()
+    for _ in range(5):
+        machine.queue.add(endpoint=endpoint)
+    machine.dispatcher.start()
+    machine.pass_time(POLL / 2)
+    assert machine.dispatcher.in_flight == 2
+    assert machine.queue.claims <= 3
+
+
 def test_no_more_attempts_run_than_configured() -> None:
     """``concurrency`` is the limit for all hosts together; what ends makes room."""
     machine = Machine(Rules(concurrency=3, per_host=2))
