@@ -21,6 +21,7 @@ MANY = """
 create table number (n integer primary key);
 insert into number select generate_series(1, 1000);
 create function numbers() returns setof number language sql stable as 'select * from number';
+create function gaps() returns setof integer language sql stable as 'values (1), (null), (3)';
 grant select on number to anon;
 """
 
@@ -99,6 +100,12 @@ async def test_head_of_a_call_leaves_no_stream_behind(many: Service) -> None:
     assert many.database.execute(open_ones) == [(0,)]
     again = await many.rest("GET", "rpc/numbers", headers=LINES)
     assert (again.status, len(again.text.splitlines())) == (200, 1000)
+
+
+async def test_a_value_that_is_null_is_a_line(many: Service) -> None:
+    """Each line is JSON."""
+    answer = await many.rest("GET", "rpc/gaps", headers=LINES)
+    assert [json.loads(line) for line in answer.text.splitlines()] == [1, None, 3]
 
 
 async def test_what_cannot_hold_for_a_stream_is_not_said_to(many: Service) -> None:

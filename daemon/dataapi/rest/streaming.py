@@ -84,15 +84,17 @@ async def stream_json_lines(batches: Batches) -> Stream:
     """
     try:
         async for rows in batches:
-            yield b"".join([_line(_bytes(value)) for (value,) in rows])
+            yield b"".join([_line(value) for (value,) in rows])
     finally:
         await batches.aclose()
 
 
-def _line(value: bytes) -> bytes:
-    if b"\n" in value or b"\r" in value:
-        value = value.replace(b"\r", b" ").replace(b"\n", b" ")
-    return value + b"\n"
+def _line(value: bytes | str | None) -> bytes:
+    # A function's value that is NULL is a line too.
+    line = _bytes(value) or b"null"
+    if b"\n" in line or b"\r" in line:
+        line = line.replace(b"\r", b" ").replace(b"\n", b" ")
+    return line + b"\n"
 
 
 def _bytes(value: bytes | str | None) -> bytes:
