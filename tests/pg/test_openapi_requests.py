@@ -32,6 +32,10 @@ create table other.second (id integer primary key);
 grant select on first, other.second to anon;
 create table hidden (id integer primary key);
 grant select on hidden to service_role;
+create table placed (id integer, region text, name text not null, primary key (id, region));
+create table half_placed (id integer primary key, name text);
+grant all on placed to service_role;
+grant select, insert, update (name) on half_placed to service_role;
 create function root() returns json language sql stable as $$ select '{"swagger": "2.0", "own": 1}'::json $$;
 create function other.described() returns json language sql stable as $$ select '{"own": 2}'::json $$;
 """
@@ -269,6 +273,29 @@ def service(reactor: Any, served: Database) -> Iterator[Service]:
     """Serve the database over HTTP."""
     with serving(reactor, served) as running:
         yield running
+
+
+async def test_rows_can_be_put_as_described(service: Service) -> None:
+    """With the parameters and the members that must be there, to the statuses that are named; else not."""
+    described = (await service.rest("GET", "?openapi=3.1", role="service_role")).body
+    put = described["paths"]["/placed"]["put"]
+    values: dict[str, Any] = {"id": 1, "region": "eu", "name": "a"}
+    required = described["components"]["schemas"]["placed.put"]["required"]
+    conditions = [part["name"] for part in put["parameters"] if part.get("required")]
+    target = "placed?" + "&".join(f"{name}=eq.{values[name]}" for name in conditions)
+    row = {name: values[name] for name in required}
+    answers = [
+        await service.rest("PUT", target, row, role="service_role", headers={"prefer": f"return={wish}"})
+        for wish in ("representation", "representation", "minimal")
+    ]
+    assert [answer.status for answer in answers] == [201, 200, 204]
+    assert {str(answer.status) for answer in answers} == put["responses"].keys() - {"default"}
+    for missing in required:
+        fewer = {name: value for name, value in row.items() if name != missing}
+        assert (await service.rest("PUT", target, fewer, role="service_role")).status == 400
+    assert "put" not in described["paths"]["/half_placed"]
+    refused = await service.rest("PUT", "half_placed?id=eq.1", {"id": 1}, role="service_role")
+    assert (refused.status, refused.body["code"]) == (403, "42501")
 
 
 async def test_the_description_is_sent_over_http(service: Service) -> None:
