@@ -34,7 +34,10 @@ create table hidden (id integer primary key);
 grant select on hidden to service_role;
 create table placed (id integer, region text, name text not null, primary key (id, region));
 create table half_placed (id integer primary key, name text);
-grant all on placed to service_role;
+create table unread (id integer primary key, name text);
+create table reserved ("limit" integer primary key, name text);
+grant insert, update on unread to service_role;
+grant all on placed, reserved to service_role;
 grant select, insert, update (name) on half_placed to service_role;
 create function root() returns json language sql stable as $$ select '{"swagger": "2.0", "own": 1}'::json $$;
 create function other.described() returns json language sql stable as $$ select '{"own": 2}'::json $$;
@@ -293,9 +296,11 @@ async def test_rows_can_be_put_as_described(service: Service) -> None:
     for missing in required:
         fewer = {name: value for name, value in row.items() if name != missing}
         assert (await service.rest("PUT", target, fewer, role="service_role")).status == 400
-    assert "put" not in described["paths"]["/half_placed"]
-    refused = await service.rest("PUT", "half_placed?id=eq.1", {"id": 1}, role="service_role")
-    assert (refused.status, refused.body["code"]) == (403, "42501")
+    for table in ("half_placed", "unread"):
+        assert "put" not in described["paths"][f"/{table}"]
+        refused = await service.rest("PUT", f"{table}?id=eq.1", {"id": 1}, role="service_role")
+        assert (refused.status, refused.body["code"]) == (403, "42501")
+    assert "put" not in described["paths"]["/reserved"], "a limit in a query string is no condition"
 
 
 async def test_the_description_is_sent_over_http(service: Service) -> None:
