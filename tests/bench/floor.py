@@ -17,6 +17,7 @@ from dataapi.database.prepared import Prepared
 from dataapi.database.quoting import quote_literal
 from dataapi.graphql import transport
 from dataapi.graphql.engine import Engine
+from dataapi.rest import handler as rest_handler
 from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project
 from dataapi.web.messages import Request
@@ -85,6 +86,8 @@ def _message(case: Case, database: Database, headers: Mapping[str, str]) -> Mess
     if path.startswith(REST_PREFIX):
         recorder = _Recorder((b"[]", 0, None, None, None))
         answer = RestHandler(project, recorder, lambda: catalog).answer(request, _CALLER)
+        # There is no reactor here to plan long bodies beside.
+        rest_handler.LONG = len(request.body)
     else:
         recorder = _Recorder((b"null",))
         engine = Engine(project, recorder, lambda: catalog)
