@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from dataapi.errors import ApiError
+from dataapi.rest.request.filters import has_operator
 from dataapi.rest.request.ranges import MOST, Window, content_range, count_of, status_of, window_of_header
-from dataapi.rest.resolve.selection import Selection, Values, has_operator, parse
+from dataapi.rest.resolve.selection import Selection, Values, parse
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,15 +13,16 @@ from dataapi.query.sql import Compiled, compile_matching
 from dataapi.rest import refusals
 from dataapi.rest.aliases import warned
 from dataapi.rest.context import Context, Planned, Streamed, bind
-from dataapi.rest.handlers import as_bytes, negotiated
 from dataapi.rest.media import Kind, Media
+from dataapi.rest.negotiating import as_bytes, negotiated
 from dataapi.rest.reply import make_reply
 from dataapi.rest.request.preferences import Action, Count, applied
 from dataapi.rest.request.ranges import content_range, status_of
 from dataapi.rest.resolve.fields import Constant
 from dataapi.rest.resolve.naming import named_for
 from dataapi.rest.resolve.relations import Relation
-from dataapi.rest.resolve.selection import Selecting, Selection, Values, parse
+from dataapi.rest.resolve.selecting import Selecting
+from dataapi.rest.resolve.selection import Selection, Values, parse
 from dataapi.web import querystring
 from dataapi.web.messages import Reply
 

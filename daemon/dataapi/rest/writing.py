@@ -20,8 +20,8 @@ from dataapi.query.written import UPDATED, Missing, OnConflict
 from dataapi.rest import refusals
 from dataapi.rest.aliases import warned
 from dataapi.rest.context import Context, Planned, bind
-from dataapi.rest.handlers import as_bytes, negotiated
 from dataapi.rest.media import Media
+from dataapi.rest.negotiating import as_bytes, negotiated
 from dataapi.rest.reply import make_reply
 from dataapi.rest.request import payload, preferences
 from dataapi.rest.request.grammar import parse_names

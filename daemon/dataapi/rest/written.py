@@ -18,7 +18,8 @@ from dataapi.rest.media import Media
 from dataapi.rest.resolve.columns import targets_of
 from dataapi.rest.resolve.naming import named_for
 from dataapi.rest.resolve.relations import Relation
-from dataapi.rest.resolve.selection import Selecting, Selection
+from dataapi.rest.resolve.selecting import Selecting
+from dataapi.rest.resolve.selection import Selection
 from dataapi.rest.role import RoleView
 
 

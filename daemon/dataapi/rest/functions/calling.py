@@ -30,13 +30,14 @@ from dataapi.rest.functions.arguments import (
 )
 from dataapi.rest.functions.outcomes import Outcome, Shape
 from dataapi.rest.functions.overloads import Chosen, Wanted, choose, unknown
-from dataapi.rest.handlers import as_bytes, negotiated, unhex
 from dataapi.rest.media import Kind, Media
+from dataapi.rest.negotiating import as_bytes, negotiated, unhex
 from dataapi.rest.reply import make_reply
 from dataapi.rest.request.preferences import Action, Count, applied, not_followed
 from dataapi.rest.request.ranges import content_range, status_of
 from dataapi.rest.resolve.naming import named_for
-from dataapi.rest.resolve.selection import Selecting, Selection, Values, parse_pairs
+from dataapi.rest.resolve.selecting import Selecting
+from dataapi.rest.resolve.selection import Selection, Values, parse_pairs
 from dataapi.web.messages import Reply
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")

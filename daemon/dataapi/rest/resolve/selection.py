@@ -1,7 +1,7 @@
 """What a query string asks of rows: its shape, which decides the statement, apart from its values; pure.
 
-``parse`` takes a query string apart without asking any catalog.  ``Selecting`` turns the shape into the
-algebra for one role: reading puts a table under it, calling a function, and writing shows changed rows by it.
+``parse`` takes a query string apart without asking any catalog.  ``selecting`` turns the shape into the algebra
+for one role: reading puts a table under it, calling a function, and writing shows changed rows by it.
 """
 
 from __future__ import annotations
@@ -12,26 +12,12 @@ from functools import lru_cache
 from typing import Protocol
 
 from dataapi.rest.request.bounds import MOST_CONDITIONS, too_much
-from dataapi.rest.request.filters import has_operator, read_filter, read_logic
+from dataapi.rest.request.filters import read_filter, read_logic
 from dataapi.rest.request.grammar import parse_target
 from dataapi.rest.request.ranges import Window, count_of, window_of_header
 from dataapi.rest.request.syntax import Operation, Tree
-from dataapi.rest.resolve.relations import Cell, Relation
 from dataapi.rest.resolve.resources import leaves
-from dataapi.rest.resolve.selecting import Selecting
 from dataapi.web import querystring
-
-__all__ = [
-    "Cell",
-    "HasLifted",
-    "Relation",
-    "Selecting",
-    "Selection",
-    "Values",
-    "has_operator",
-    "parse",
-    "parse_pairs",
-]
 
 LONGEST_REMEMBERED = 1000
 """Characters of a query string that is remembered once it was understood: clients repeat themselves."""
