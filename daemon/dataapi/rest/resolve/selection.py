@@ -1,7 +1,7 @@
 """What a query string asks of rows: its shape, which decides the statement, apart from its values; pure.
 
-``parse`` takes a query string apart without asking any catalog.  ``selecting`` turns the shape into the algebra
-for one role: reading puts a table under it, calling a function, and writing shows changed rows by it.
+``parse`` takes a query string apart without asking any catalog.  ``selecting`` turns the shape into the
+algebra for one role: reading puts a table under it, calling a function, and writing shows changed rows by it.
 """
 
 from __future__ import annotations
