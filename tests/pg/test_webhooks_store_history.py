@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import psycopg2
 import pytest
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.model import (
@@ -347,6 +348,26 @@ async def test_upkeep_makes_partitions_ahead_and_is_done_after_that(database: Da
         "where inhparent = 'webhooks.delivery'::regclass"
     )
     assert last == f"webhooks.delivery_{datetime.now(UTC) + timedelta(days=7):%Y%m%d}"
+
+
+async def test_a_partition_that_is_read_for_long_keeps_no_new_ones_from_being_made(
+    database: Database, pool: Pool
+) -> None:
+    """It is dropped the next time."""
+    await migrated(database, pool)
+    database.execute(
+        "create table webhooks.delivery_20200101 partition of webhooks.delivery for values"
+        " from (webhooks.uuid_floor('2020-01-01 00:00Z')) to (webhooks.uuid_floor('2020-01-02 00:00Z'))"
+    )
+    maintain = "select made, dropped from webhooks.maintain_partitions('14 days', 9)"
+    reader = psycopg2.connect(database.admin_uri)
+    try:
+        with reader.cursor() as cursor:
+            cursor.execute("select count(*) from webhooks.delivery_20200101")
+        assert database.execute(maintain) == [(2, 0)]
+    finally:
+        reader.close()
+    assert database.execute(maintain) == [(0, 1)]
 
 
 @pytest.mark.parametrize("piece", [1, 2, 100])
