@@ -172,7 +172,7 @@ async def test_what_is_within_the_bounds_is_answered_soon(api: Service, query: s
     started = time.monotonic()
     answer = await api.rest("GET", f"person?{query}", role="authenticated")
     assert answer.status == 200, answer.text
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 15  # unbounded, such requests took from 8 seconds to minutes
 
 
 def chain(depth: int, times: int) -> str:
