@@ -23,7 +23,7 @@ def body_text(body: bytes) -> str:
     A character that the limit cuts in two is left out.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    return _storable(decoder.decode(body[:BODY_KEPT], final=len(body) <= BODY_KEPT))
+    return storable(decoder.decode(body[:BODY_KEPT], final=len(body) <= BODY_KEPT))
 
 
 def header_texts(headers: Iterable[tuple[bytes, Iterable[bytes]]]) -> tuple[tuple[str, str], ...]:
@@ -35,10 +35,10 @@ def header_texts(headers: Iterable[tuple[bytes, Iterable[bytes]]]) -> tuple[tupl
         size += len(name) + len(value)
         if len(kept) == HEADERS_KEPT or size > HEADER_BYTES_KEPT:
             break
-        kept.append((_storable(name.decode("latin-1")).lower(), _storable(value.decode("latin-1"))))
+        kept.append((storable(name.decode("latin-1")).lower(), storable(value.decode("latin-1"))))
     return tuple(kept)
 
 
-def _storable(text: str) -> str:
-    """Replace what PostgreSQL's text cannot hold."""
-    return text.replace("\0", _REPLACEMENT)
+def storable(text: str) -> str:
+    """Replace what PostgreSQL's text cannot hold: NUL and lone surrogates."""
+    return text.replace("\0", _REPLACEMENT).encode("utf-8", "replace").decode()

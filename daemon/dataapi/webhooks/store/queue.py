@@ -16,6 +16,7 @@ from dataapi.errors import DatabaseError
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.migrate import Fetches
 from dataapi.webhooks.model import Status, Trigger
+from dataapi.webhooks.response import storable
 from dataapi.webhooks.secrets import CannotOpen, Cipher
 from dataapi.webhooks.store.sealed import open_headers, open_secret
 from dataapi.webhooks.store.statements import statements
@@ -166,7 +167,7 @@ def _outcome(finished: Finished) -> dict[str, Any]:
         # A hostile receiver may answer with any number.
         "response_code": outcome.response_code if 0 <= outcome.response_code <= 999 else 0,
         "response_headers": _headers(outcome.response_headers) if outcome.response_code else None,
-        "response_body": None if outcome.response_body is None else _storable(outcome.response_body),
+        "response_body": None if outcome.response_body is None else storable(outcome.response_body),
         "error": outcome.error,
         "duration_ms": outcome.duration_ms,
         "signed_at": outcome.signed_at.isoformat(),
@@ -177,11 +178,6 @@ def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return headers by name; the values of one that came several times are joined."""
     headers: dict[str, str] = {}
     for pair in pairs:
-        name, value = map(_storable, pair)
+        name, value = map(storable, pair)
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
-
-
-def _storable(text: str) -> str:
-    """Return text of a receiver without what PostgreSQL cannot hold: NUL and lone surrogates."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
