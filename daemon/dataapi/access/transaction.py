@@ -74,11 +74,11 @@ class Transactions:
     ) -> list[tuple[Any, ...]]:
         """Run the statements as the caller and return the last one's rows.
 
-        :param settings: what holds for this transaction beside the request's and the role's own, such as
-            what a called function brings (see ``hoisted``).
         A transaction that lost to a concurrent one (a serialization failure or a deadlock) has
         changed nothing, so it is run again a few times.
 
+        :param settings: what holds for this transaction beside the request's and the role's own, such as
+            what a called function brings (see ``hoisted``).
         :raises ApiError: what the database refuses, as the pool says it.
         """
         message = self.message(catalog, request, caller, statements, read_only=read_only, settings=settings)

@@ -17,6 +17,8 @@ from dataapi.query.answers import Answered
 from dataapi.query.sql import Compiled
 from dataapi.rest.media import Media
 from dataapi.rest.request.preferences import Preferences
+from dataapi.rest.resolve.selecting import Selecting
+from dataapi.rest.resolve.selection import Selection
 from dataapi.rest.role import RoleView
 from dataapi.settings import Project
 from dataapi.web.messages import Reply, Request
@@ -44,6 +46,13 @@ class Context:
     def reading(self) -> bool:
         """Whether the method only reads."""
         return self.request.method in ("GET", "HEAD")
+
+    def selecting(self, selection: Selection) -> Selecting:
+        """Return what turns a selection of rows that are read into the algebra."""
+        project = self.project
+        return Selecting(
+            self.role.tables, selection, project.db_max_rows, aggregates=project.db_aggregates_enabled
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from dataapi.rest.request.ranges import content_range, status_of
 from dataapi.rest.resolve.fields import Constant
 from dataapi.rest.resolve.naming import named_for
 from dataapi.rest.resolve.relations import Relation
-from dataapi.rest.resolve.selecting import Selecting
 from dataapi.rest.resolve.selection import Selection, Values, parse
 from dataapi.web import querystring
 from dataapi.web.messages import Reply
@@ -74,7 +73,7 @@ def plan(context: Context) -> Planned | Streamed | Reply:
 
 def _compile(context: Context, table: Table, shape: Shape) -> tuple[Compiled, ...]:
     most = context.project.db_max_rows
-    selecting = _selecting(context, shape.selection)
+    selecting = context.selecting(shape.selection)
     relation = Relation.of(table)
     record, rows = selecting.record(relation), selecting.rows(relation)
     body = Form.NONE if shape.head and shape.media.explain is None else shape.media.body(table)
@@ -86,13 +85,6 @@ def _compile(context: Context, table: Table, shape: Shape) -> tuple[Compiled, ..
     answer = compile_answer(rows, named_for(record, body), body, total, bound)
     estimates = shape.count is not None and total is not Total.EXACT
     return (answer, compile_matching(rows)) if estimates else (answer,)
-
-
-def _selecting(context: Context, selection: Selection) -> Selecting:
-    project = context.project
-    return Selecting(
-        context.role.tables, selection, project.db_max_rows, aggregates=project.db_aggregates_enabled
-    )
 
 
 def _finish(context: Context, media: Media, offset: int, row: Answered) -> Reply:
@@ -146,7 +138,7 @@ def _streams(context: Context, selection: Selection, media: Media) -> bool:
 
 def _streamed(context: Context, table: Table, selection: Selection, media: Media, values: Values) -> Streamed:
     relation = Relation.of(table)
-    selecting = _selecting(context, selection)
+    selecting = context.selecting(selection)
     record = selecting.record(relation)
     form = Form.CSV if media.kind is Kind.CSV else Form.ARRAY
 

@@ -36,7 +36,6 @@ from dataapi.rest.reply import make_reply
 from dataapi.rest.request.preferences import Action, Count, applied, not_followed
 from dataapi.rest.request.ranges import content_range, status_of
 from dataapi.rest.resolve.naming import named_for
-from dataapi.rest.resolve.selecting import Selecting
 from dataapi.rest.resolve.selection import Selection, Values, parse_pairs
 from dataapi.web.messages import Reply
 
@@ -211,10 +210,7 @@ def _compile(call: _Call) -> Compiled:
     context, outcome = call.context, call.outcome
     scalar = outcome.is_scalar
     called = call_of(context.catalog, call.function, call.given, whole=call.chosen.whole, scalar=scalar)
-    project = context.project
-    selecting = Selecting(
-        context.role.tables, call.selection, project.db_max_rows, aggregates=project.db_aggregates_enabled
-    )
+    selecting = context.selecting(call.selection)
     rows = selecting.rows(outcome.relation, called)
     record = selecting.record(outcome.relation)
     if call.lines:
