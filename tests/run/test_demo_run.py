@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 import pytest
-from support.daemon import PATIENCE, TWISTD, environment, free_port, wait_for
+from support.daemon import PATIENCE, TWISTD, environment, wait_for
+from support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

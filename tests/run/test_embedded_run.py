@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon import PATIENCE, TWISTD, environment, free_port, wait_for
+from support.daemon import PATIENCE, TWISTD, environment, wait_for
+from support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

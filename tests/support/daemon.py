@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from http.client import HTTPConnection
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,14 +38,6 @@ SLOW = "{ noteCollection { edges { node { slow } } } }"
 """Over ``SCHEMA``, is answered after two seconds."""
 PATIENCE = 30.0
 """Seconds that anything may take which should happen soon."""
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:

@@ -9,7 +9,6 @@ import itertools
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import sysconfig
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
+from support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,13 +80,6 @@ def _unprivileged_user() -> str | None:
     raise LookupError("Running as root, and neither the user postgres nor nobody exists.")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @dataclass(frozen=True)
 class Database:
     """One database of the tests' cluster.
@@ -137,7 +130,7 @@ class Server:
         """Start the cluster and wait until it accepts connections; keeps its port once it has one."""
         attempts = 1 if self.port else 5
         for attempt in range(attempts):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             settings = {**_SETTINGS, "port": str(port), "listen_addresses": "127.0.0.1",
                         "unix_socket_directories": str(self._directory)}  # fmt: skip
             options = " ".join(f"-c {name}={value}" for name, value in settings.items())

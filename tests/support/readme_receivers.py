@@ -13,7 +13,8 @@ from http.client import HTTPConnection
 from typing import TYPE_CHECKING
 
 from support import documents
-from support.daemon import PATIENCE, free_port, wait_for
+from support.daemon import PATIENCE, wait_for
+from support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from dataapi.service.acceptor import Acceptor
 from dataapi.service.listening import StartFailed, accept, bind
-from support.daemon import free_port
+from support.ports import free_port
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock, deferLater
 from twisted.internet.threads import deferToThread
