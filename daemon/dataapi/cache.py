@@ -14,7 +14,6 @@ class BoundedCache(Generic[K, V]):
     """At most ``size`` entries, the least recently used one leaving first; threads may share it.
 
     :param heaviest: the most that the entries may weigh together, without a bound when left out.
-    :ivar hits, misses: look-ups that found an entry, and that did not.
     :ivar weight: what the entries weigh together.
     """
 
@@ -23,8 +22,6 @@ class BoundedCache(Generic[K, V]):
         self._heaviest = heaviest
         self._entries: dict[K, tuple[V, int]] = {}
         self._lock = Lock()
-        self.hits = 0
-        self.misses = 0
         self.weight = 0
 
     def get(self, key: K) -> V | None:
@@ -32,10 +29,8 @@ class BoundedCache(Generic[K, V]):
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is None:
-                self.misses += 1
                 return None
             self._entries[key] = entry
-            self.hits += 1
             return entry[0]
 
     def put(self, key: K, value: V, weight: int = 0) -> None:
@@ -44,15 +39,20 @@ class BoundedCache(Generic[K, V]):
         What alone is heavier than all entries may be together is not kept.
         """
         with self._lock:
-            self._drop(key)
+            self._remove(key)
             if weight > self._heaviest:
                 return
             self._entries[key] = value, weight
             self.weight += weight
             while len(self._entries) > self._size or self.weight > self._heaviest:
-                self._drop(next(iter(self._entries)))
+                self._remove(next(iter(self._entries)))
 
-    def _drop(self, key: K) -> None:
+    def drop(self, key: K) -> None:
+        """Take an entry out if it is there."""
+        with self._lock:
+            self._remove(key)
+
+    def _remove(self, key: K) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.weight -= entry[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.cache import BoundedCache
 from dataapi.graphql.cost import Cost
 from dataapi.graphql.limits import Limits, check_limits
 from dataapi.graphql.sources import Bounded, InVariable, Leaf
@@ -78,29 +77,3 @@ def test_no_variables_cost_more_than_the_most(first: int, nested: int) -> None:
 def test_a_negative_page_is_refused(value: int) -> None:
     with pytest.raises(GraphQLError, match="`first` must be an unsigned integer"):
         page("a", 30).bind({"a": value})
-
-
-def test_a_cache_forgets_what_was_not_used_for_longest() -> None:
-    """Looking an entry up keeps it, and the figures tell how it went."""
-    cache: BoundedCache[str, int] = BoundedCache(2)
-    cache.put("a", 1)
-    cache.put("b", 2)
-    assert cache.get("a") == 1
-    cache.put("c", 3)
-    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (1, None, 3)
-    cache.put("a", 4)
-    assert (len(cache), cache.get("a")) == (2, 4)
-    assert (cache.hits, cache.misses) == (4, 1)
-
-
-def test_a_cache_holds_no_more_than_its_weight() -> None:
-    """Old entries leave for a heavy one; one that is too heavy alone is not kept and moves nothing."""
-    cache: BoundedCache[str, int] = BoundedCache(10, 5)
-    cache.put("a", 1, 2)
-    cache.put("b", 2, 2)
-    cache.put("c", 3, 6)
-    assert [cache.get(key) for key in "abc"] == [1, 2, None]
-    cache.put("d", 4, 3)
-    assert [cache.get(key) for key in "abd"] == [None, 2, 4]
-    cache.put("d", 5, 1)
-    assert (cache.get("d"), cache.weight, len(cache)) == (5, 3, 2)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from dataapi.access import keys, rolepath
 from dataapi.access.caller import Caller
 from dataapi.errors import TokenError
+from dataapi.strict_json import NO_JSON, no_constant
 
 SKEW = 30
 """Seconds by which the clocks of issuer and server may differ."""
@@ -96,7 +97,7 @@ class Verifier:
             header = json.loads(_unbase64(parts[0]))
             payload = _unbase64(parts[1])
             signature = _unbase64(parts[2])
-        except (ValueError, RecursionError):
+        except NO_JSON:
             refuse("PGRST301", _BROKEN)
         if not isinstance(header, dict) or "crit" in header:
             refuse("PGRST301", _BROKEN)
@@ -161,14 +162,10 @@ def _unbase64(part: str) -> bytes:
     return base64.b64decode(text + b"=" * (-len(text) % 4), b"-_", validate=True)
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
 def _decoded(text: str) -> dict[str, Any]:
     try:
-        claims = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
+        claims = json.loads(text, parse_constant=no_constant)
+    except NO_JSON:
         refuse("PGRST303", "Parsing claims failed")
     if not isinstance(claims, dict):
         refuse("PGRST303", "Parsing claims failed")

@@ -17,6 +17,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from jwt.algorithms import Algorithm, get_default_algorithms
 from jwt.exceptions import InvalidKeyError, PyJWTError
 
+from dataapi.strict_json import NO_JSON
+
 _ALGORITHMS: dict[str, Algorithm] = {
     name: algorithm for name, algorithm in get_default_algorithms().items() if name != "none"
 }
@@ -88,7 +90,7 @@ def parse_published(body: bytes) -> tuple[VerifyingKey, ...]:
     """
     try:
         document = json.loads(body)
-    except (ValueError, RecursionError):
+    except NO_JSON:
         raise ValueError("the answer is no JSON") from None
     members = document.get("keys") if isinstance(document, dict) else None
     found = []
@@ -142,7 +144,7 @@ def _document(secret: str) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(secret)
-    except (ValueError, RecursionError):
+    except NO_JSON:
         raise ValueError("begins like a JWK or a JWKS and is no valid JSON") from None
     assert isinstance(found, dict)
     return found

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from dataapi.catalog.model import Problem
+from dataapi.strict_json import NO_JSON, no_constant
 
 GRAPHQL = "@graphql"
 REST = "@rest"
@@ -16,11 +17,7 @@ _DIRECTIVES = {name: re.compile(rf"{name}\((.+)\)", re.DOTALL) for name in (GRAP
 _LARGEST_PAGE = 2**31 - 1
 
 
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_constant=no_constant)
 
 
 class Members:
@@ -125,7 +122,7 @@ def find_members(
         start += 1
     try:
         value, end = _DECODER.raw_decode(comment, start)
-    except (ValueError, RecursionError) as error:
+    except NO_JSON as error:
         reason = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON ({error})"
         problems.append(Problem(place, f"{directive}: the directive {reason}; it is ignored"))
         return None
@@ -162,7 +159,7 @@ def _end_of(comment: str, start: int) -> int | None:
         start += 1
     try:
         _, end = _DECODER.raw_decode(comment, start)
-    except (ValueError, RecursionError):
+    except NO_JSON:
         return None
     while comment[end : end + 1].isspace():
         end += 1

@@ -11,6 +11,7 @@ from typing import Any
 
 from dataapi.errors import ApiError, DatabaseError
 from dataapi.headers import may_be_chosen
+from dataapi.strict_json import NO_JSON
 
 _EXACT = {
     "23503": 409,
@@ -125,7 +126,7 @@ def _malformed(details: str, hint: str) -> ApiError:
 def _json_object(text: str | None) -> dict[str, Any] | None:
     try:
         value = json.loads(text or "")
-    except (ValueError, RecursionError):
+    except NO_JSON:
         return None
     return value if isinstance(value, dict) else None
 

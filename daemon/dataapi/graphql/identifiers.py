@@ -12,6 +12,8 @@ from typing import Any
 
 from graphql import GraphQLError
 
+from dataapi.strict_json import NO_JSON
+
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
@@ -39,7 +41,7 @@ def _decode(text: str) -> list[str | None]:
         raise _Undecodable(1) from None
     try:
         values = json.loads(raw.decode("utf-8"), parse_int=str, parse_float=str)
-    except (ValueError, RecursionError):
+    except NO_JSON:
         raise _Undecodable(2) from None
     if not isinstance(values, list):
         raise _Undecodable(3)

@@ -16,6 +16,7 @@ from graphql import GraphQLError, OperationDefinitionNode, parse
 
 from dataapi.graphql.answer import GraphQLRequest, Stage
 from dataapi.graphql.document import Rejected
+from dataapi.strict_json import NO_JSON
 
 DOCUMENT, MANIFEST = ".graphql", ".json"
 """What the names of files end with: one document, and many by their ids."""
@@ -121,7 +122,7 @@ def _entries(name: str, content: bytes | OSError) -> Iterator[tuple[str, str]]:
         return
     try:
         manifest = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except NO_JSON as error:
         raise _Unusable(f"is not JSON: {error}") from None
     yield from _manifest(manifest)
 

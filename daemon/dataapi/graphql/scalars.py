@@ -12,6 +12,8 @@ from typing import Any
 
 from graphql import GraphQLError, GraphQLFloat, GraphQLScalarType
 
+from dataapi.strict_json import NO_JSON
+
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|[+-]?Infinity", re.IGNORECASE
@@ -56,7 +58,7 @@ def _json(value: Any) -> str:
         raise GraphQLError("Invalid input for JSON type. A string that holds serialized JSON is expected.")
     try:
         json.loads(value)
-    except (ValueError, RecursionError) as error:
+    except NO_JSON as error:
         raise GraphQLError(f"Invalid input for JSON type. The string is no JSON: {error}") from None
     return value
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from dataapi.errors import ApiError
 from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
+from dataapi.strict_json import no_constant
 from dataapi.web import querystring
 from dataapi.web.messages import Reply, Request
 
@@ -197,11 +198,7 @@ def _persisted_hash(extensions: Any) -> str | None:
             return None
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
-
-
-_decoder = json.JSONDecoder(parse_constant=_no_constant)
+_decoder = json.JSONDecoder(parse_constant=no_constant)
 
 
 def _json(text: str, name: str) -> Any:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from dataapi.access.gate import REST_PREFIX
 from dataapi.errors import ApiError
 from dataapi.rest.request import rawjson
+from dataapi.strict_json import NO_JSON
 from dataapi.web import querystring
 from dataapi.web.messages import Reply, Request
 
@@ -49,7 +50,7 @@ def read(request: Request) -> tuple[Request, ...]:
         listed = (
             rawjson.elements(document["requests"]) if document and document.keys() == {"requests"} else None
         )
-    except (ValueError, RecursionError):
+    except NO_JSON:
         raise _unreadable() from None
     if listed is None:
         raise _bad('The body of a batch is no object with the member "requests" alone, a list')
@@ -68,7 +69,7 @@ def _each(batch: Request, inherited: dict[str, str], index: int, text: str) -> R
         return _request(batch, inherited, text)
     except ApiError as refused:
         error = refused
-    except (ValueError, RecursionError):
+    except NO_JSON:
         # What was read as a part of the whole may be nested too deeply to be read from here.
         error = _unreadable()
     error.index = index

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NoReturn
+from typing import Any
 
 from dataapi.catalog.model import Catalog, Column, Type, TypeKind
+from dataapi.strict_json import NO_JSON, no_constant
 
 STRING, INTEGER, NUMBER, BOOLEAN, ARRAY = "string", "integer", "number", "boolean", "array"
 
@@ -92,8 +93,8 @@ def literal(catalog: Catalog, column: Column) -> Any:
         found = _LITERAL.fullmatch(text)
         return _checked(catalog, column, found[1].replace("''", "'") if found else None)
     try:
-        value = json.loads(text, parse_constant=_refuse)
-    except ValueError:
+        value = json.loads(text, parse_constant=no_constant)
+    except NO_JSON:
         return None
     return value if _fits(value, kind) else None
 
@@ -117,7 +118,3 @@ def _fits(value: Any, kind: str | None) -> bool:
         return isinstance(value, bool) and kind == BOOLEAN
     whole = isinstance(value, int) and kind in (INTEGER, NUMBER)
     return whole or (isinstance(value, float) and kind == NUMBER)
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")

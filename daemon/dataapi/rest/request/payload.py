@@ -16,6 +16,7 @@ from typing import Any
 
 from dataapi.errors import ApiError
 from dataapi.rest.request import rawjson
+from dataapi.strict_json import NO_JSON
 from dataapi.web import querystring
 
 JSON = "application/json"
@@ -144,7 +145,7 @@ def _text(body: bytes) -> str:
 def _loaded(text: str) -> Any:
     try:
         return rawjson.DECODER.decode(text)
-    except (ValueError, RecursionError):
+    except NO_JSON:
         raise invalid(EMPTY) from None
 
 

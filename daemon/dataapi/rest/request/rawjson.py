@@ -6,12 +6,9 @@ import json
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
+from dataapi.strict_json import no_constant
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
-
-
-DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
+DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=no_constant)
 """Reads JSON with numbers as they are written: ``int`` would refuse those of thousands of digits."""
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
@@ -20,7 +17,7 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 def members(text: str) -> dict[str, str] | None:
     """Return the members of an object as JSON texts, the last of a name; None for what is no object.
 
-    :raises ValueError: the text is no JSON.
+    :raises ValueError: the text is no JSON; one that is nested too deeply raises ``RecursionError``.
     """
     at = _blanks(text, 0)
     if text[at : at + 1] != "{":
@@ -45,7 +42,7 @@ def members(text: str) -> dict[str, str] | None:
 def elements(text: str) -> list[str] | None:
     """Return the elements of an array as JSON texts; None for what is no array.
 
-    :raises ValueError: the text is no JSON.
+    :raises ValueError: the text is no JSON; one that is nested too deeply raises ``RecursionError``.
     """
     at = _blanks(text, 0)
     if text[at : at + 1] != "[":
