@@ -237,10 +237,21 @@ async def test_not_null_keys_may_make_non_null_relationships(server: Server, rea
         insert into free values (1); insert into a values (1, 1, null, 1, 1);
         """.replace("insert into a", "insert into guarded values (1); insert into a")
     )
-    names = ("free", "freeBymaybe_id", "guarded", "freeByone_id")
+    names: tuple[str, ...] = ("free", "freeBymaybe_id", "guarded", "freeByone_id")
+    database.execute(
+        """
+        alter table a add column lost_id int not null default 404,
+            add constraint lost foreign key (lost_id) references free not valid;
+        comment on table a is '@graphql({"foreign_keys": [{
+            "local_columns": ["id"], "foreign_name": "says",
+            "foreign_schema": "public", "foreign_table": "free", "foreign_columns": ["id"]}]})';
+        """
+    )
+    # PostgreSQL does not vouch for a key that is not validated, or that a directive declares.
+    names += ("freeBylost_id", "says")
     for setting, expected in (
-        (False, ["free", "free", "guarded", "free"]),
-        (True, ["free!", "free", "guarded", "free!"]),
+        (False, ["free", "free", "guarded", "free", "free", "free"]),
+        (True, ["free!", "free", "guarded", "free!", "free", "free"]),
     ):
         service = Service(reactor, database, graphql_non_null_relationships=setting)
         await service.start()
@@ -250,6 +261,8 @@ async def test_not_null_keys_may_make_non_null_relationships(server: Server, rea
             assert str(service.schema().object_type("free").fields["a"].type) == "a"
             [row] = await service.rows("a", "free { id } guarded { id } freeBymaybe_id { id }")
             assert row == {"free": {"id": 1}, "guarded": None, "freeBymaybe_id": None}
+            [row] = await service.rows("a", "freeBylost_id { id }")
+            assert row == {"freeBylost_id": None}
         finally:
             await service.stop()
     server.drop_database(database)

@@ -124,7 +124,7 @@ class MadeUp:
         foreign_oid, remote = self._names[foreign if "." in foreign else f"public.{foreign}"]
         self._document.setdefault("foreign_keys", []).append(
             [name, oid, [local.index(column) + 1 for column in columns], foreign_oid,
-             [remote.index(column) + 1 for column in foreign_columns], comment]
+             [remote.index(column) + 1 for column in foreign_columns], comment, True]
         )  # fmt: skip
 
     def enum(self, name: str, *labels: str, comment: str | None = None, schema: str = "public") -> int:

@@ -105,7 +105,10 @@ class Database:
 
 
 class Server:
-    """A cluster in a temporary folder with the API's roles; ``start`` before use, ``remove`` at the end."""
+    """A cluster in a temporary folder with the API's roles; ``create`` before use, ``remove`` at the end.
+
+    :ivar version: PostgreSQL's major version, such as 15; 0 before ``create``.
+    """
 
     def __init__(self, binaries: Path | None = None) -> None:
         self._binaries = binaries or find_binaries()
@@ -114,6 +117,7 @@ class Server:
         self._numbers = itertools.count(1)
         self._templates: set[str] = set()
         self.port = 0
+        self.version = 0
         if self._user:
             entry = pwd.getpwnam(self._user)
             os.chown(self._directory, entry.pw_uid, entry.pw_gid)
@@ -125,6 +129,8 @@ class Server:
                   "--locale=C.UTF-8", "--no-sync")  # fmt: skip
         self.start()
         self.admin.execute(_ROLES)
+        [(number,)] = self.admin.execute("select current_setting('server_version_num')::int / 10000")
+        self.version = int(number)
 
     def start(self) -> None:
         """Start the cluster and wait until it accepts connections; keeps its port once it has one."""

@@ -235,7 +235,7 @@ def _updatable_columns(rows: Sequence[Any]) -> frozenset[str] | None:
 
 
 def _foreign_key(row: Any, tables: Mapping[int, Table]) -> ForeignKey:
-    name, table_oid, columns, foreign_oid, foreign_columns, comment = row
+    name, table_oid, columns, foreign_oid, foreign_columns, comment, validated = row
     table, foreign = tables[int(table_oid)], tables[int(foreign_oid)]
     local = _column_names(table, columns)
     return ForeignKey(
@@ -246,6 +246,7 @@ def _foreign_key(row: Any, tables: Mapping[int, Table]) -> ForeignKey:
         foreign_columns=_column_names(foreign, foreign_columns),
         unique=any(set(key.columns) <= set(local) for key in table.unique_keys),
         comment=comment,
+        validated=validated,
     )
 
 

@@ -125,7 +125,7 @@ class UniqueKey:
     """Columns that a primary key, unique constraint or unpredicated unique index covers.
 
     :ivar name: the constraint's or index's name.
-    :ivar constraint: whether it is a constraint (usable in ``on conflict on constraint``).
+    :ivar constraint: whether it is a constraint that ``on conflict on constraint`` can name.
     """
 
     name: str
@@ -183,6 +183,8 @@ class ForeignKey:
     :ivar unique: the referencing columns are covered by a unique key, so that the
         relationship is one-to-one.
     :ivar declared: a directive says so and PostgreSQL does not know it; its name is made up.
+    :ivar validated: PostgreSQL vouches for every row; False for a key that is declared, between views,
+        NOT VALID or NOT ENFORCED.
     """
 
     name: str
@@ -193,6 +195,7 @@ class ForeignKey:
     unique: bool
     comment: str | None
     declared: bool = False
+    validated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,10 @@ columns as (
 keys as (
     select i.indrelid,
            json_agg(json_build_array(
-               coalesce(k.conname, c.relname), i.indkey::text, i.indnkeyatts, k.conname is not null, i.indisprimary
+               coalesce(k.conname, c.relname), i.indkey::text, i.indnkeyatts,
+               -- ON CONFLICT takes no deferrable constraint, and no temporal one (WITHOUT OVERLAPS, PostgreSQL 18).
+               k.conname is not null and i.indimmediate and not i.indisexclusion,
+               i.indisprimary
            ) order by i.indisprimary desc, coalesce(k.conname, c.relname)) as body
     from pg_index i
     join relation r on r.oid = i.indrelid
@@ -90,7 +93,9 @@ tables as (
 -- A partition inherits its parent's foreign keys; the copies count only where the parent
 -- is not exposed.  Copies that point at the partitions of a referenced table never do.
 reference as (
-    select json_build_array(k.conname, k.conrelid, k.conkey, k.confrelid, k.confkey, d.description) as item,
+    select json_build_array(
+               k.conname, k.conrelid, k.conkey, k.confrelid, k.confkey, d.description, k.convalidated
+           ) as item,
            row_number() over (order by l.position, l.relname, k.conname) as number
     from pg_constraint k
     join relation l on l.oid = k.conrelid

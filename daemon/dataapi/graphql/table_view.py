@@ -179,7 +179,7 @@ class TableView:
         """Whether a many-to-one row always has its target (reference/graphql.md 1.1, FK nullability)."""
         columns = [self.table.column(own) for own, _ in relationship.pairs]
         not_null = all(column is not None and not column.nullable for column in columns)
-        return not_null and not target.table.row_security
+        return relationship.foreign_key.validated and not_null and not target.table.row_security
 
     def _by_function(self, function: Function, name: str) -> RelatedField | None:
         target = self._role.table_of_type(function.returns)

@@ -1,0 +1,101 @@
+"""What newer versions of PostgreSQL brought; each test is skipped on a server that lacks it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from graphql import print_schema
+from support.service import Service, nodes, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+EIGHTEEN = """
+create extension btree_gist;
+create table parent (id int primary key, name text);
+insert into parent values (1, 'one');
+create table child (
+    id int primary key, parent_id int not null, amount int not null default 1,
+    twice int generated always as (amount * 2) virtual, note text,
+    foreign key (parent_id) references parent not enforced
+);
+insert into child (id, parent_id) values (1, 1), (2, 404);
+alter table child add constraint child_note not null note not valid;
+create table room (id int, valid daterange, price int, primary key (id, valid without overlaps));
+insert into room values (1, '[2026-01-01,2026-02-01)', 10), (1, '[2026-02-01,2026-03-01)', 11);
+create table booking (
+    id int primary key, room_id int, during daterange,
+    foreign key (room_id, period during) references room (id, period valid)
+);
+insert into booking values (1, 1, '[2026-01-20,2026-02-10)');
+create view cheap with (security_invoker) as select id, twice from child;
+grant all on all tables in schema public to anon;
+"""
+
+
+@pytest.fixture(scope="module")
+def eighteen(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve what PostgreSQL 18 brought, which no test changes for others."""
+    if server.version < 18:
+        pytest.skip("needs PostgreSQL 18")
+    database = server.create_database(EIGHTEEN)
+    features = frozenset({"upsert"})
+    with serving(
+        reactor, database, graphql_features=features, graphql_non_null_relationships=True
+    ) as service:
+        yield service
+
+
+async def test_virtual_generated_columns_are_read_and_never_written(eighteen: Service) -> None:
+    """They are like stored ones to a client: computed when read, left out of inputs, fit to filter by."""
+    answer = await eighteen.rest("GET", "child?select=id,twice&twice=eq.2&order=id")
+    assert answer.body == [{"id": 1, "twice": 2}, {"id": 2, "twice": 2}]
+    assert (await eighteen.rest("GET", "cheap?id=eq.1")).body == [{"id": 1, "twice": 2}]
+    assert await eighteen.rows("child", "twice", "filter: {id: {eq: 1}}") == [{"twice": 2}]
+    schema = eighteen.schema()
+    assert "twice" not in schema.schema.type_map["childInsertInput"].fields  # type: ignore[attr-defined]
+    assert "twice" not in schema.schema.type_map["childUpdateInput"].fields  # type: ignore[attr-defined]
+
+
+async def test_keys_that_are_not_enforced_relate_rows_but_promise_none(eighteen: Service) -> None:
+    """A row may lack what it refers to, so that the relationship stays nullable; a NOT NULL column alike."""
+    assert await eighteen.rows("child", "id parent { name }") == [
+        {"id": 1, "parent": {"name": "one"}},
+        {"id": 2, "parent": None},
+    ]
+    fields = eighteen.schema().object_type("child").fields
+    assert (str(fields["parent"].type), str(fields["note"].type)) == ("parent", "String")
+    answer = await eighteen.rest("GET", "child?select=id,parent(name)&id=eq.2")
+    assert answer.body == [{"id": 2, "parent": None}]
+
+
+async def test_a_temporal_key_identifies_rows(eighteen: Service) -> None:
+    """All of its columns together are one, and the node of each row is found again."""
+    data = await eighteen.data("{ roomCollection { edges { node { nodeId price } } } }")
+    rows = nodes(data["roomCollection"])
+    assert [row["price"] for row in rows] == [10, 11]
+    query = "query ($id: ID!) { node(nodeId: $id) { ... on room { price } } }"
+    node = await eighteen.data(query, {"id": rows[1]["nodeId"]})
+    assert node == {"node": {"price": 11}}
+
+
+async def test_a_temporal_key_is_no_target_of_an_upsert(eighteen: Service) -> None:
+    """PostgreSQL has no ``on conflict`` for it: GraphQL does not offer it, REST hands its refusal on."""
+    sdl = print_schema(eighteen.schema().schema)
+    assert "enum bookingConflictConstraint" in sdl
+    assert "enum roomConflictConstraint" not in sdl
+    answer = await eighteen.rest(
+        "POST", "room", {"id": 1, "valid": "[2026-01-01,2026-02-01)", "price": 12},
+        headers={"Prefer": "resolution=merge-duplicates"},
+    )  # fmt: skip
+    assert (answer.status, answer.body["code"]) == (400, "42P10")
+
+
+async def test_a_key_over_periods_is_no_relationship(eighteen: Service) -> None:
+    """It matches by containment, and one row's period may be covered by several rows."""
+    answer = await eighteen.rest("GET", "booking?select=id,room(price)")
+    assert (answer.status, answer.body["code"]) == (400, "PGRST200")
+    assert "room" not in eighteen.schema().object_type("booking").fields
