@@ -22,22 +22,15 @@ from dataapi.query.algebra import (
     Parameter,
     Rows,
 )
-from dataapi.query.answers import (
-    Answered,
-    Body,
-    Form,
-    Handled,
-    Total,
-    answer_over,
-    compile_answer,
-    compile_lines,
-    csv_header,
-)
+from dataapi.query.answers import Answered, Total, compile_answer, compile_lines
+from dataapi.query.bodies import Body, Form, Handled, body_sql, csv_header
 from dataapi.query.conditions import Compare, Operator
+from dataapi.query.outputs import output_sql
+from dataapi.query.records import shown_sql
 from dataapi.query.results import Many, Output, Record, Spread, Text, Value
 from dataapi.query.shown import Source
 from dataapi.query.sql import compiled
-from dataapi.query.writer import Row, Writer, qualified
+from dataapi.query.writer import Row, Writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.statements import Films, make_films
@@ -170,13 +163,10 @@ def test_csv_reads_back_as_what_was_written(films: Films, rows: list[tuple[str, 
     source = (
         f"json_to_recordset({writer.slot(Parameter(array, 'json'))}) as {row.alias}(a text, b text, c text)"
     )
-    answer = answer_over(
-        writer,
-        Source(row, source, Rows(None, call=Call(function))),
-        record(a=ColumnOf("a"), b=ColumnOf("b"), c=ColumnOf("c")),
-        Form.CSV,
-    )
-    [found] = films.run(compiled(f"select {answer.columns} from {answer.item}", writer))
+    output = record(a=ColumnOf("a"), b=ColumnOf("b"), c=ColumnOf("c"))
+    shown = shown_sql(writer, output_sql, output, Source(row, source, Rows(None, call=Call(function))))
+    body = body_sql(writer, shown, Form.CSV)
+    [found] = films.run(compiled(f"select {body} from {shown.item}", writer))
     read = list(csv.reader(io.StringIO(found[0], newline="")))
     assert read == [["a", "b", "c"], *[[cell or "" for cell in row] for row in cells]]
 
@@ -321,22 +311,3 @@ def test_lines_of_rows_that_are_sent_while_they_come(films: Films) -> None:
         {"a": 3},
     ]
     assert films.run(compile_lines(rows, PLAIN, Form.CSV)) == [('4,"A ""quoted"", one"',), ("3,Gamma",)]
-
-
-def test_answers_over_rows_that_a_change_returns(films: Films) -> None:
-    """Only what is shown is returned; the rows come in the order that is asked for."""
-    writer = Writer()
-    changed, row, target = writer.alias(), Row(writer.alias(), derived=True), Row(writer.alias())
-    table = films.table("film")
-    order = (OrderTerm(ColumnOf("year"), descending=True),)
-    source = Source(row, f"{changed} as {row.alias}", Rows(table, order=order))
-    output = record(id=ID, label=ComputedOf(films.function("label")))
-    answer = answer_over(writer, source, output, Form.ARRAY)
-    change = (
-        f"update {qualified(table)} as {target.alias} set title = upper(title) where director_id is not null"
-    )
-    text = f"with {changed} as ({change} returning {row.selection_from(target)}) select {answer.columns}"
-    [found] = films.run(compiled(f"{text} from {answer.item}", writer))
-    assert [each["label"] for each in json.loads(found[0])] == ["GAMMA!", "ALPHA!", "BETA!"]
-    assert found[1:3] == (3, None)
-    assert "budget" not in text

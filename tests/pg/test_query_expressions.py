@@ -16,7 +16,8 @@ from dataapi.query.algebra import (
     Parameter,
     Rows,
 )
-from dataapi.query.answers import Form, compile_answer
+from dataapi.query.answers import compile_answer
+from dataapi.query.bodies import Form
 from dataapi.query.conditions import (
     Compare,
     Condition,

@@ -8,7 +8,8 @@ import psycopg2
 import pytest
 from dataapi.database.render import inlined
 from dataapi.query.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Parameter, Rows, Through
-from dataapi.query.answers import Form, compile_answer
+from dataapi.query.answers import compile_answer
+from dataapi.query.bodies import Form
 from dataapi.query.conditions import Compare, Condition, Operator, Quantifier, TextSearch
 from dataapi.query.results import Many, One, Record, Text, Value
 from support.catalog import load_catalog, table_named

@@ -22,7 +22,8 @@ from dataapi.query.algebra import (
     Rows,
     Through,
 )
-from dataapi.query.answers import Form, Total, compile_answer
+from dataapi.query.answers import Total, compile_answer
+from dataapi.query.bodies import Form
 from dataapi.query.conditions import Compare, Operator
 from dataapi.query.results import Many, One, Output, Record, Spread, Text, Value
 from support.statements import Films, make_films

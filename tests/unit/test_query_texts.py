@@ -6,7 +6,8 @@ import re
 
 import pytest
 from dataapi.query.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Parameter, Rows, Through
-from dataapi.query.answers import Body, Form, Handled, Total, compile_answer, compile_lines
+from dataapi.query.answers import Total, compile_answer, compile_lines
+from dataapi.query.bodies import Body, Form, Handled
 from dataapi.query.conditions import Compare, Operator, Quantifier, TextSearch
 from dataapi.query.results import Many, One, Record, Spread, Text, Value
 from hypothesis import given, settings

@@ -12,7 +12,7 @@ from typing import Any
 
 from dataapi.catalog.model import Volatility
 from dataapi.query.algebra import SCALAR, Parameter, Rows
-from dataapi.query.bodies import Body, Form, Handled, body_sql, csv_header, csv_line_sql
+from dataapi.query.bodies import Body, Form, body_sql, csv_line_sql
 from dataapi.query.expressions import source_sql
 from dataapi.query.outputs import output_sql, record_rows
 from dataapi.query.records import is_grouped, shown_sql
@@ -20,20 +20,6 @@ from dataapi.query.results import Output, Record
 from dataapi.query.shown import Source
 from dataapi.query.sql import Compiled, compiled
 from dataapi.query.writer import Row, Writer
-
-__all__ = [
-    "GUCS",
-    "Answer",
-    "Answered",
-    "Body",
-    "Form",
-    "Handled",
-    "Total",
-    "answer_over",
-    "compile_answer",
-    "compile_lines",
-    "csv_header",
-]
 
 
 class Total(Enum):
@@ -79,32 +65,6 @@ GUCS = (
 """SQL of what functions set for the answer, to stand where all rows were computed before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The parts of a query that answers: ``select {columns} from {item}``.
-
-    :ivar columns: the first five of ``Answered``.
-    """
-
-    columns: str
-    item: str
-
-
-def answer_over(
-    writer: Writer, source: Source, output: Output, body: Body, total: str = "null::bigint"
-) -> Answer:
-    """Return the answer with the rows of a source.
-
-    For rows that a change returns, the source has a derived ``Row`` over the change's query; once the
-    answer is written, ``Row.selection_from`` says what that query must return.
-
-    :param total: SQL of how many rows match.
-    """
-    shown = shown_sql(writer, output_sql, output, source)
-    columns = (body_sql(writer, shown, body), "pg_catalog.count(*)", total, *GUCS)
-    return Answer(", ".join(columns), shown.item)
-
-
 def compile_answer(
     rows: Rows, output: Output, body: Body, total: Total = Total.NONE, bound: Parameter | None = None
 ) -> Compiled:
@@ -118,8 +78,9 @@ def compile_answer(
     writer = Writer()
     found = _Called(writer, rows) if _is_called_apart(rows) else _Read(writer, rows)
     counted = _total_sql(writer, found, output, total, bound)
-    answer = answer_over(writer, found.source(), output, body, counted)
-    return compiled(f"{found.prefix()}select {answer.columns} from {answer.item}", writer)
+    shown = shown_sql(writer, output_sql, output, found.source())
+    columns = (body_sql(writer, shown, body), "pg_catalog.count(*)", counted, *GUCS)
+    return compiled(f"{found.prefix()}select {', '.join(columns)} from {shown.item}", writer)
 
 
 def compile_lines(rows: Rows, output: Output, form: Form) -> Compiled:

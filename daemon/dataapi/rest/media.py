@@ -9,7 +9,7 @@ from functools import lru_cache
 from dataapi.catalog.formats import ANY_MEDIA_TYPE
 from dataapi.catalog.model import Table
 from dataapi.errors import ApiError
-from dataapi.query.answers import Body, Form, Handled
+from dataapi.query.bodies import Body, Form, Handled
 from dataapi.rest.request.accept import Accepted, parse_accept
 
 LONGEST_REMEMBERED = 300

@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 from dataapi.catalog.model import Catalog, Table
 from dataapi.query.algebra import Parameter
-from dataapi.query.answers import Answered, Form, Total, compile_answer, compile_lines, csv_header
+from dataapi.query.answers import Answered, Total, compile_answer, compile_lines
+from dataapi.query.bodies import Form, csv_header
 from dataapi.query.sql import Compiled, compile_matching
 from dataapi.rest import refusals
 from dataapi.rest.aliases import warned

@@ -11,7 +11,8 @@ from dataapi.catalog.model import Function, Volatility
 from dataapi.database.message import Bound
 from dataapi.errors import ApiError
 from dataapi.query.algebra import SCALAR, ColumnOf, Parameter
-from dataapi.query.answers import Answered, Body, Form, Total, compile_answer, compile_lines
+from dataapi.query.answers import Answered, Total, compile_answer, compile_lines
+from dataapi.query.bodies import Body, Form
 from dataapi.query.refused import Refusal, refusing
 from dataapi.query.results import Value
 from dataapi.query.sql import Compiled

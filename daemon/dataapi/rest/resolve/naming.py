@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataapi.query.algebra import Parameter
-from dataapi.query.answers import Body, Handled
+from dataapi.query.bodies import Body, Handled
 from dataapi.query.records import LONGEST_NAME
 from dataapi.query.results import Key, Output, Record, Spread, Text
 from dataapi.rest.resolve.fields import Constant
