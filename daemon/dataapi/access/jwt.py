@@ -89,34 +89,34 @@ class Verifier:
     def _checked_payload(self, token: str) -> str:
         """Return the payload's text after one of the keys verified the signature."""
         if not token:
-            refuse("PGRST301", "Empty JWT is sent in Authorization header")
+            _refuse("PGRST301", "Empty JWT is sent in Authorization header")
         parts = token.split(".")
         if len(parts) != 3:
-            refuse("PGRST301", f"Expected 3 parts in JWT; got {len(parts)}")
+            _refuse("PGRST301", f"Expected 3 parts in JWT; got {len(parts)}")
         try:
             header = json.loads(_unbase64(parts[0]))
             payload = _unbase64(parts[1])
             signature = _unbase64(parts[2])
         except NO_JSON:
-            refuse("PGRST301", _BROKEN)
+            _refuse("PGRST301", _BROKEN)
         if not isinstance(header, dict) or "crit" in header:
-            refuse("PGRST301", _BROKEN)
+            _refuse("PGRST301", _BROKEN)
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm == "none":
-            refuse("PGRST301", "Unsupported token type")
+            _refuse("PGRST301", "Unsupported token type")
         if not keys.known_algorithm(algorithm):
-            refuse("PGRST301", "Wrong or unsupported encoding algorithm")
+            _refuse("PGRST301", "Wrong or unsupported encoding algorithm")
         suitable = [key for key in self.keys if key.suits(algorithm, kid)]
         if not suitable:
             details = "No suitable key was found to decode the JWT"
             raise UnknownKey(401, "PGRST301", _NO_KEY, details=details, headers=_challenge(_NO_KEY))
         signed = token.rpartition(".")[0].encode()
         if not any(key.verifies(algorithm, signed, signature) for key in suitable):
-            refuse("PGRST301", _NO_KEY, "None of the keys was able to decode the JWT")
+            _refuse("PGRST301", _NO_KEY, "None of the keys was able to decode the JWT")
         try:
             return payload.decode()
         except UnicodeDecodeError:
-            refuse("PGRST303", "Parsing claims failed")
+            _refuse("PGRST303", "Parsing claims failed")
 
     def _check_audience(self, audience: object) -> None:
         match audience:
@@ -127,9 +127,9 @@ class Verifier:
             case list() if all(isinstance(one, str) for one in audience):
                 named = audience
             case _:
-                refuse("PGRST303", "The JWT 'aud' claim must be a string or an array of strings")
+                _refuse("PGRST303", "The JWT 'aud' claim must be a string or an array of strings")
         if self.audience is not None and named and self.audience not in named:
-            refuse("PGRST303", "JWT not in audience")
+            _refuse("PGRST303", "JWT not in audience")
 
 
 def anonymous_disabled() -> TokenError:
@@ -138,7 +138,7 @@ def anonymous_disabled() -> TokenError:
     return TokenError(401, "PGRST302", "Anonymous access is disabled", headers=headers)
 
 
-def refuse(code: str, message: str, details: str | None = None) -> NoReturn:
+def _refuse(code: str, message: str, details: str | None = None) -> NoReturn:
     """Raise the error of an unusable token, with the challenge of RFC 6750 section 3."""
     raise TokenError(401, code, message, details=details, headers=_challenge(message))
 
@@ -166,9 +166,9 @@ def _decoded(text: str) -> dict[str, Any]:
     try:
         claims = json.loads(text, parse_constant=no_constant)
     except NO_JSON:
-        refuse("PGRST303", "Parsing claims failed")
+        _refuse("PGRST303", "Parsing claims failed")
     if not isinstance(claims, dict):
-        refuse("PGRST303", "Parsing claims failed")
+        _refuse("PGRST303", "Parsing claims failed")
     return claims
 
 
@@ -185,9 +185,9 @@ def _times(claims: dict[str, Any], now: float) -> tuple[float, float]:
         if when is None:
             continue
         if isinstance(when, bool) or not isinstance(when, int | float):
-            refuse("PGRST303", f"The JWT '{name}' claim must be a number")
+            _refuse("PGRST303", f"The JWT '{name}' claim must be a number")
         if is_wrong(when):
-            refuse("PGRST303", message)
+            _refuse("PGRST303", message)
         if name == "exp":
             usable_until = _bounded(when) + SKEW
         else:
@@ -202,7 +202,7 @@ def _bounded(when: float) -> float:
 
 def _role(found: object) -> str:
     if not isinstance(found, str) or not found or "\0" in found or not _is_text(found):
-        refuse("PGRST303", "The JWT role claim must be a non-empty string")
+        _refuse("PGRST303", "The JWT role claim must be a non-empty string")
     return found
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from jwt.algorithms import Algorithm, get_default_algorithms
-from jwt.exceptions import InvalidKeyError, PyJWTError
+from jwt.exceptions import PyJWTError
 
 from dataapi.strict_json import NO_JSON
 
@@ -156,7 +156,7 @@ def _key(member: Any, name: str) -> VerifyingKey:
     allowed = _allowed(member, name)
     try:
         material = _ALGORITHMS[allowed[0]].from_jwk(member)
-    except (PyJWTError, InvalidKeyError, UnsupportedAlgorithm, ValueError, TypeError, KeyError):
+    except (PyJWTError, UnsupportedAlgorithm, ValueError, TypeError, KeyError):
         raise ValueError(f"{name} cannot be read as a key of type {member['kty']}") from None
     if isinstance(material, bytes):
         _check_length(material, name)

@@ -319,6 +319,10 @@ class Catalog:
         """Return the names of the table's key columns, its own or the declared one; empty without either."""
         return table.primary_key or self.annotations.table(table.oid).primary_key_columns
 
+    def underlying(self, type_: Type) -> Type:
+        """Return the type that a domain is over, any other type itself."""
+        return self.types[type_.base] if type_.base else type_
+
     def row_key(self, table: Table) -> tuple[str, ...]:
         """Return the key columns as ``primary_key`` does, for a view without one those that it shows."""
         return self.primary_key(table) or self.view_primary_keys.get(table.oid, ())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LONGEST_IDENTIFIER = 63
+"""Bytes of a name; PostgreSQL cuts longer ones."""
+
 
 def quote_identifier(name: str) -> str:
     """Quote a name so that SQL takes it as it is."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataapi.database.quoting import quote_identifier, quote_literal
+from dataapi.database.quoting import LONGEST_IDENTIFIER, quote_identifier, quote_literal
 from dataapi.query.algebra import Rows
 from dataapi.query.connections import ConnectionWriter
 from dataapi.query.expressions import expression_sql, limit_sql, order_sql, source_sql
 from dataapi.query.forms import base64_sql, build_object, form_sql, key_sql
-from dataapi.query.records import LONGEST_NAME, shown_sql
+from dataapi.query.records import shown_sql
 from dataapi.query.relations import call_sql
 from dataapi.query.results import (
     Connection,
@@ -97,7 +97,7 @@ def row_sql(writer: Writer, output: Output, row: Row) -> str:
 def _fits_columns(output: Object) -> bool:
     """Whether the members can be columns: not too many, and their names neither a client's nor too long."""
     return 0 < len(output.members) <= MOST_COLUMNS and all(
-        isinstance(key, Text) and len(key.text.encode()) <= LONGEST_NAME for key, _ in output.members
+        isinstance(key, Text) and len(key.text.encode()) <= LONGEST_IDENTIFIER for key, _ in output.members
     )
 
 

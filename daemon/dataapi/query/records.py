@@ -11,16 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from dataapi.catalog.model import Table
-from dataapi.database.quoting import quote_identifier
+from dataapi.database.quoting import LONGEST_IDENTIFIER, quote_identifier
 from dataapi.query.algebra import Expression, OrderTerm, RelatedOf, Rows
 from dataapi.query.expressions import expression_sql, limit_sql, order_sql, term_sql
 from dataapi.query.grouping import OPERAND, aggregate_in, groupable, operand_sql, with_operand
 from dataapi.query.results import Key, One, Output, Record, Spread, Text, Value
 from dataapi.query.shown import Shown, Source, rows_source
 from dataapi.query.writer import Row, Writer
-
-LONGEST_NAME = 63
-"""PostgreSQL's limit for the bytes of a column's name."""
 
 FOUND = quote_identifier("~found")
 """A column that is true in every row."""
@@ -141,7 +138,7 @@ def _is_single(rows: Rows) -> bool:
 
 
 def _fits(name: str) -> bool:
-    return 0 < len(name.encode()) <= LONGEST_NAME
+    return 0 < len(name.encode()) <= LONGEST_IDENTIFIER
 
 
 def _place(place: int) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Protocol
 
-from dataapi.catalog.model import Function, Table, Type
 from dataapi.database.quoting import quote_identifier
 from dataapi.query.algebra import Parameter
 
@@ -16,8 +16,20 @@ longer than anybody waits.  Others it looks up for each row.
 """
 
 
-def qualified(item: Table | Function | Type) -> str:
-    """Return the quoted, schema-qualified name of a table, function or type."""
+class InSchema(Protocol):
+    """Whatever has a name in a schema, such as a table, a function or a type."""
+
+    @property
+    def schema(self) -> str:
+        """The schema's name."""
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+
+
+def qualified(item: InSchema) -> str:
+    """Return the quoted, schema-qualified name of a thing."""
     return f"{quote_identifier(item.schema)}.{quote_identifier(item.name)}"
 
 

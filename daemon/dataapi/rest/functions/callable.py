@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataapi.catalog.formats import MediaHandler
 from dataapi.catalog.model import Catalog, Function
 from dataapi.catalog.privileges import Privileges
-from dataapi.database.quoting import quote_identifier
 from dataapi.database.sqlstate import Diagnostics, to_error
+from dataapi.query.writer import qualified
 from dataapi.rest.functions.outcomes import Outcome, is_binary, outcome_of
 from dataapi.rest.functions.overloads import is_callable
 from dataapi.rest.media import Producer
@@ -77,6 +77,5 @@ class Functions:
         return self._producers
 
     def _producer(self, handler: MediaHandler) -> Producer:
-        name = f"{quote_identifier(handler.schema)}.{quote_identifier(handler.name)}"
         binary = is_binary(self._catalog, self._catalog.types.get(handler.type))
-        return Producer(handler.media_type, name, handler.table, binary)
+        return Producer(handler.media_type, qualified(handler), handler.table, binary)

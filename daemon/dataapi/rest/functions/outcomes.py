@@ -69,7 +69,7 @@ def _relation(catalog: Catalog, function: Function, declared: Type) -> Relation 
     if function.columns:
         columns = {column.name: Cell(column.type) for column in function.columns}
         return Relation(function.schema, function.name, None, columns)
-    type_ = underlying(catalog, declared)
+    type_ = catalog.underlying(declared)
     if type_.kind is not TypeKind.COMPOSITE:
         return None
     table = catalog.tables.get(type_.relation)
@@ -85,7 +85,7 @@ def _raw(catalog: Catalog, declared: Type) -> tuple[str, ...]:
         return (own,)
     if is_binary(catalog, declared):
         return (BINARY,)
-    type_ = underlying(catalog, declared)
+    type_ = catalog.underlying(declared)
     if type_.name == "xml":
         return ("text/xml", "text/plain")
     return ("text/plain", BINARY) if type_.category == _TEXTS else ("text/plain",)
@@ -93,9 +93,4 @@ def _raw(catalog: Catalog, declared: Type) -> tuple[str, ...]:
 
 def is_binary(catalog: Catalog, type_: Type | None) -> bool:
     """Whether values of a type are bytes: ``bytea`` or a domain over it."""
-    return type_ is not None and underlying(catalog, type_).name == "bytea"
-
-
-def underlying(catalog: Catalog, type_: Type) -> Type:
-    """Return the type that a domain is over, any other type itself."""
-    return catalog.types.get(type_.base, type_) if type_.base else type_
+    return type_ is not None and catalog.underlying(type_).name == "bytea"

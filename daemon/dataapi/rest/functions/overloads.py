@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from dataapi.catalog.model import Argument, Catalog, Function
 from dataapi.errors import ApiError
-
-MOST_FOR_HINTS = 200
-"""Among more functions than these no similar name is looked for: it would take several milliseconds."""
-LONGEST_FOR_HINTS = 200
-"""Characters of what is looked for."""
+from dataapi.rest.resolve.spelling import similar
 
 WHOLE_BODY = {
     "application/json": ("json", "jsonb"),
@@ -154,17 +149,11 @@ def _hint(wanted: Wanted, candidates: Sequence[Function], names: Sequence[str]) 
     begin = f"Perhaps you meant to call the function {wanted.schema}."
     if candidates:
         signatures = [_names(argument.name for argument in each.arguments) for each in candidates]
-        close = _close(_names(wanted.names), signatures, 0.5)
+        close = similar(_names(wanted.names), signatures, least=0.5)
         return None if close is None else begin + wanted.name + close
-    close = _close(wanted.name, names, 0.6)
+    close = similar(wanted.name, names)
     return None if close is None else begin + close
 
 
 def _names(names: Iterable[str]) -> str:
     return f"({', '.join(sorted(names))})"
-
-
-def _close(text: str, known: Sequence[str], least: float) -> str | None:
-    if len(known) > MOST_FOR_HINTS or len(text) > LONGEST_FOR_HINTS:
-        return None
-    return next(iter(get_close_matches(text, known, n=1, cutoff=least)), None)

@@ -13,9 +13,6 @@ from dataapi.rest.openapi.descriptions import Version, describe
 from dataapi.settings import Project
 from dataapi.web.messages import Request
 
-BASE_PATH = REST_PREFIX
-"""What the paths of the description begin with."""
-
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
 
@@ -41,7 +38,7 @@ def _prepend(first: dict[str, Any], description: bytes) -> bytes:
 
 def _openapi_place(project: Project) -> dict[str, Any]:
     proxy = project.openapi_server_proxy_uri
-    return {"openapi": "3.1.0", "servers": [{"url": proxy.rstrip("/") if proxy else BASE_PATH}]}
+    return {"openapi": "3.1.0", "servers": [{"url": proxy.rstrip("/") if proxy else REST_PREFIX}]}
 
 
 def _swagger_place(project: Project, request: Request) -> dict[str, Any]:
@@ -58,4 +55,4 @@ def _of_request(request: Request) -> dict[str, Any]:
     host = request.headers.get("host", "")
     scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else "http"
     named = {"host": host} if _HOST.fullmatch(host) else {}
-    return {**named, "basePath": BASE_PATH, "schemes": [scheme]}
+    return {**named, "basePath": REST_PREFIX, "schemes": [scheme]}

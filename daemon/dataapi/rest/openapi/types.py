@@ -48,21 +48,16 @@ def element_name(sql_name: str) -> str:
     return sql_name.removesuffix("[]")
 
 
-def base_of(catalog: Catalog, type_: Type) -> Type:
-    """Return the type that a domain is over, or the type itself."""
-    return catalog.types[type_.base] if type_.base else type_
-
-
 def column_type_name(catalog: Catalog, column: Column) -> str:
     """Return the name that stands for a column's type: a domain's base where that is PostgreSQL's own."""
     type_ = catalog.types[column.type]
-    base = base_of(catalog, type_)
+    base = catalog.underlying(type_)
     return base.sql_name if base.schema == "pg_catalog" else column.sql_name or type_.sql_name
 
 
 def max_length(catalog: Catalog, column: Column) -> int | None:
     """Return how many characters or bits a column's value has at most, None without a limit."""
-    name = base_of(catalog, catalog.types[column.type]).name
+    name = catalog.underlying(catalog.types[column.type]).name
     if column.typmod < 0:
         return None
     if name in _CHARACTERS:
@@ -72,7 +67,7 @@ def max_length(catalog: Catalog, column: Column) -> int | None:
 
 def labels(catalog: Catalog, type_: Type) -> tuple[str, ...]:
     """Return an enum's labels; empty for other types."""
-    base = base_of(catalog, type_)
+    base = catalog.underlying(type_)
     return base.labels if base.kind is TypeKind.ENUM else ()
 
 

@@ -41,11 +41,9 @@ def _target(catalog: Catalog, table: Table, name: str) -> Target:
     default = _default(catalog, table, column)
     made = catalog.representations.get((JSON, column.type))
     if made is not None:
-        function = f"{quote_identifier(made.schema)}.{quote_identifier(made.name)}"
-        return Target(name, _JSON, function, default)
-    type_ = catalog.types[column.type]
+        return Target(name, _JSON, qualified(made), default)
     # A domain checks values when they are assigned; as the type of a member it would refuse one that lacks.
-    return Target(name, _named(catalog.types[type_.base] if type_.base else type_), default=default)
+    return Target(name, _named(catalog.underlying(catalog.types[column.type])), default=default)
 
 
 def _named(type_: Type) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataapi.database.quoting import LONGEST_IDENTIFIER
 from dataapi.query.algebra import Parameter
 from dataapi.query.bodies import Body, Handled
-from dataapi.query.records import LONGEST_NAME
 from dataapi.query.results import Key, Output, Record, Spread, Text
 from dataapi.rest.resolve.fields import Constant
 
@@ -39,5 +39,5 @@ def _key(key: Key) -> Key:
     if not isinstance(key, Parameter) or not isinstance(key.source, Constant):
         return key
     name = key.source.text
-    fits = 0 < len(name.encode("utf-8", "replace")) <= LONGEST_NAME and not name.startswith(_RESERVED)
+    fits = 0 < len(name.encode("utf-8", "replace")) <= LONGEST_IDENTIFIER and not name.startswith(_RESERVED)
     return Text(name) if fits and name.isprintable() else key

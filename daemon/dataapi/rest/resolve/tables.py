@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import cast
 
 from dataapi.catalog.model import Catalog, Function, Table, TableKind
@@ -12,13 +11,9 @@ from dataapi.database.sqlstate import Diagnostics, to_error
 from dataapi.errors import ApiError
 from dataapi.rest.request.syntax import Embed
 from dataapi.rest.resolve.relations import Relation
+from dataapi.rest.resolve.spelling import MOST_NAMES, similar
 from dataapi.rest.resolve.types import Types
 from dataapi.rest.resolve.ways import Way, Ways
-
-MOST_FOR_HINTS = 200
-"""Among more names than these no similar one is looked for: it would take several milliseconds."""
-LONGEST_NAME = 63
-"""PostgreSQL's limit."""
 
 _KINDS = {
     TableKind.ORDINARY: "table",
@@ -93,7 +88,7 @@ class ReadableTables:
 
     def _hint(self, schema: str, name: str) -> str | None:
         known = self._tables.by_name
-        if len(known) > MOST_FOR_HINTS:
+        if len(known) > MOST_NAMES:
             return None
         names = [at for (place, at), table in known.items() if place == schema and self._may_see(table)]
         close = similar(name, names)
@@ -158,15 +153,6 @@ class ReadableTables:
             if function.name == name and not function.returns_set:
                 return function
         return None
-
-
-def similar(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that is most alike, None when none is alike or it would take long to find."""
-    listed = list(names)
-    if len(listed) > MOST_FOR_HINTS or len(name) > LONGEST_NAME:
-        return None
-    close = get_close_matches(name, listed, n=1)
-    return close[0] if close else None
 
 
 def _hint_of_ways(name: str, ways: list[Way]) -> str | None:

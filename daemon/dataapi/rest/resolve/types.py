@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataapi.catalog.formats import QualifiedName
 from dataapi.catalog.model import Catalog, Type, TypeKind
-from dataapi.database.quoting import quote_identifier
 from dataapi.errors import ApiError
 from dataapi.query.writer import qualified
 
@@ -158,11 +157,6 @@ class Types:
         """Return the SQL name of the function that makes a domain's values of texts, if it has one."""
         return _name(self._representations.get((TEXT, oid)))
 
-    def sql_name(self, oid: int) -> str:
-        """Return the SQL name of a type."""
-        type_ = self._types[oid]
-        return type_.sql_name or qualified(type_)
-
 
 def _name(name: QualifiedName | None) -> str | None:
-    return None if name is None else f"{quote_identifier(name.schema)}.{quote_identifier(name.name)}"
+    return None if name is None else qualified(name)
