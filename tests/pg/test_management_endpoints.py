@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import pytest
+from dataapi.webhooks.model import Scope
 from dataapi.webhooks.store.endpoints import MOST_ENDPOINTS
 from support.management import (
     ORGANIZATION,
+    OTHER,
+    PROJECT,
     SCOPES,
     Management,
     document,
     endpoint,
     managing,
 )
-from support.webhooks import SECRET, claim
+from support.webhooks import ACME, REF, SECRET, claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +83,27 @@ async def test_what_may_be_left_out_has_a_default(api: Management) -> None:
     """Only url, event_types and signing_secret are required (specification, webhook endpoint)."""
     shown = (await api.create())["attributes"]
     assert (shown["enabled"], shown["description"], shown["custom_headers"]) == (True, None, {})
+
+
+async def test_a_project_that_is_given_away_meanwhile_gets_no_endpoint_of_its_former_owner(
+    api: Management,
+) -> None:
+    """The request was let in before the project went to another organization (errors, row 2)."""
+    check = api.vetting.addresses
+
+    async def given_away(target: Any) -> Any:
+        await api.store.directory.transfer_project(REF, OTHER, "away")
+        return await check(target)
+
+    api.vetting.addresses = given_away  # type: ignore[method-assign]
+    try:
+        answer = await api.send("POST", f"{PROJECT}/endpoints", endpoint())
+        assert answer.refusal == (403, "forbidden.permission_denied")
+        assert (await api.send("GET", f"{PROJECT}/endpoints")).refusal[0] == 403
+        assert await api.store.endpoints.page(Scope(OTHER, REF), 10, 0) == ((), 0)
+    finally:
+        api.vetting.addresses = check  # type: ignore[method-assign]
+        await api.store.directory.transfer_project(REF, ACME.organization, "back")
 
 
 async def test_null_headers_are_none(api: Management) -> None:

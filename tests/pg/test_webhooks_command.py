@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
 from dataapi.command import run
+from dataapi.webhooks.loading import installed_catalogue
 from dataapi.webhooks.migrate import shipped
-from dataapi.webhooks.model import Permission
-from support.webhooks import KEY, REF, add_endpoint, allow_migrations, claim, migrated
+from dataapi.webhooks.model import Permission, Scope
+from dataapi.webhooks.store.publishing import CannotPublish
+from support.webhooks import (
+    ACME,
+    KEY,
+    PROJECT,
+    REF,
+    add_endpoint,
+    allow_migrations,
+    claim,
+    migrated,
+    publish,
+    success,
+)
 
 if TYPE_CHECKING:
     from dataapi.database.pool import Pool
     from support.postgres import Database
 
+TRANSFERRED = "v1.project.transferred"
 NOT_UNDERSTOOD = [
     ("organization",),
     ("organization", "create", "not a slug"),
     ("project", "create", "short", "--organization", "acme"),
     ("project", "create", REF),
+    ("project", "transfer", REF),
+    ("project", "transfer", "short", "--organization", "acme"),
     ("token", "create", "--organization", "acme", "--permission", "webhooks:own"),
     ("token", "create", "--organization", "acme", "--expires", "0"),
     ("token", "revoke", "1"),
@@ -113,6 +130,75 @@ def test_projects_belong_to_an_organization(database: Database, operator: Operat
     assert "there is no organization beta" in operator.fails(
         "project", "create", REF, "--organization", "beta"
     )
+
+
+async def test_a_project_goes_to_another_organization_with_all_that_is_its_own(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """Endpoints, secrets and history change hands; what is on its way arrives; both are told."""
+    store = await migrated(database, pool)
+    operator.says("organization", "create", "globex", "--early-access")
+    there = Scope("globex", REF)
+    own = await add_endpoint(store, PROJECT, custom_headers={"x-key": "1"})
+    for scope in (ACME, Scope("globex")):
+        await add_endpoint(store, scope, event_types=(TRANSFERRED,))
+    await publish(store)
+    [before] = await claim(store)
+    await publish(store)
+    assert operator.says("project", "transfer", REF, "--organization", "globex") == ""
+    assert operator.says("project", "list") == f"{REF}\tglobex\n"
+    assert await store.endpoints.page(PROJECT, 10, 0) == ((), 0)
+    assert await store.endpoints.read(there, own.id) == replace(own, scope=there)
+    assert await store.queue.finish([success(before)])
+    assert await store.history.read(there, before.claim.delivery_id) is not None
+    assert await store.history.read(PROJECT, before.claim.delivery_id) is None
+    told = [
+        (work.endpoint_id == own.id, json.loads(work.body or b"")["payload"]) for work in await claim(store)
+    ]
+    moved = [(is_own, one["organization_slug"]) for is_own, one in told if "target" in one]
+    assert sorted(moved) == [(False, "acme"), (False, "globex"), (True, "acme"), (True, "globex")]
+    assert [one["organization_slug"] for is_own, one in told if "target" not in one] == ["acme"]
+    for _, one in told:
+        if "target" in one:
+            assert (one["source"], one["target"]) == (
+                {"organization_slug": "acme"},
+                {"organization_slug": "globex"},
+            )
+            assert installed_catalogue().issues(TRANSFERRED, one) == ()
+    await publish(store, there)
+    with pytest.raises(CannotPublish):
+        await publish(store)
+    assert [work.endpoint_id for work in await claim(store)] == [own.id]
+
+
+async def test_transfers_that_are_refused_tell_nobody(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """Without the project or the organization, or to where it is already."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    for project, organization, error in (
+        ("z" * 20, "acme", f"there is no project {'z' * 20}"),
+        (REF, "nobody", "there is no organization nobody"),
+        (REF, "acme", f"project {REF} belongs to organization acme already"),
+    ):
+        assert error in operator.fails("project", "transfer", project, "--organization", organization)
+    assert database.execute("select count(*) from webhooks.event") == [(0,)]
+    assert operator.says("project", "list") == f"{REF}\tacme\n"
+
+
+async def test_a_transfer_tells_only_who_is_on_the_allowlist(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """spec.md 6: webhooks are for organizations on the early access allowlist."""
+    store = await migrated(database, pool)
+    own = await add_endpoint(store, PROJECT)
+    for organization in ("globex", "initech"):
+        operator.says("organization", "create", organization)
+        operator.says("project", "transfer", REF, "--organization", organization)
+    payloads = [json.loads(work.body or b"")["payload"] for work in await claim(store)]
+    assert [one["organization_slug"] for one in payloads] == ["acme"]
+    assert await store.endpoints.read(Scope("initech", REF), own.id) is not None
 
 
 async def test_token_create_prints_the_token_alone(

@@ -170,7 +170,9 @@ async def test_ordinary_role_needs_nothing_but_execute(database: Database, pool:
             "select * from webhooks.event",
             "insert into webhooks.organization values ('mine', true)",
             "select webhooks.raise_event('v1.a.b', 'acme', null, '{}', 'k', now())",
-            "select webhooks.maintain_partitions('1 day', 1)",
+            "select webhooks.make_partitions(1)",
+            "select webhooks.drop_partition('1 day')",
+            "select webhooks.transfer_project('abcdefghijklmnopqrst', 'acme', 'key')",
         ):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(text)

@@ -350,24 +350,48 @@ async def test_upkeep_makes_partitions_ahead_and_is_done_after_that(database: Da
     assert last == f"webhooks.delivery_{datetime.now(UTC) + timedelta(days=7):%Y%m%d}"
 
 
+def add_old_partitions(database: Database, count: int) -> None:
+    """Add the partitions of the first days of 2020."""
+    for day in range(1, count + 1):
+        database.execute(
+            f"create table webhooks.delivery_2020010{day} partition of webhooks.delivery for values"
+            f" from (webhooks.uuid_floor('2020-01-0{day} 00:00Z'))"
+            f" to (webhooks.uuid_floor('2020-01-0{day + 1} 00:00Z'));"
+            f"alter table webhooks.delivery_2020010{day} owner to authenticator"
+        )
+
+
 async def test_a_partition_that_is_read_for_long_keeps_no_new_ones_from_being_made(
     database: Database, pool: Pool
 ) -> None:
-    """It is dropped the next time."""
-    await migrated(database, pool)
-    database.execute(
-        "create table webhooks.delivery_20200101 partition of webhooks.delivery for values"
-        " from (webhooks.uuid_floor('2020-01-01 00:00Z')) to (webhooks.uuid_floor('2020-01-02 00:00Z'))"
+    """Nor later ones from being dropped; it is dropped itself the next time."""
+    store = await migrated(database, pool)
+    add_old_partitions(database, 3)
+    [(newest,)] = database.execute(
+        "select max(inhrelid::regclass::text) from pg_inherits "
+        "where inhparent = 'webhooks.delivery'::regclass"
     )
-    maintain = "select made, dropped from webhooks.maintain_partitions('14 days', 9)"
+    database.execute(f"drop table {newest}")
     reader = psycopg2.connect(database.admin_uri)
     try:
         with reader.cursor() as cursor:
             cursor.execute("select count(*) from webhooks.delivery_20200101")
-        assert database.execute(maintain) == [(2, 0)]
+        kept = await store.upkeep.run()
     finally:
         reader.close()
-    assert database.execute(maintain) == [(0, 1)]
+    assert (kept.made, kept.dropped) == (1, 2)
+    kept = await store.upkeep.run()
+    assert (kept.made, kept.dropped) == (0, 1)
+
+
+async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Pool) -> None:
+    """Each in a transaction of its own, so that nobody waits for all of them to be dropped."""
+    await migrated(database, pool)
+    add_old_partitions(database, 2)
+    drop = "select webhooks.drop_partition('14 days')"
+    left = "select count(*) from pg_class where relname like 'delivery\\_202001__'"
+    steps = [(database.execute(drop), database.execute(left)) for _ in range(3)]
+    assert steps == [([(True,)], [(1,)]), ([(True,)], [(0,)]), ([(False,)], [(0,)])]
 
 
 @pytest.mark.parametrize("piece", [1, 2, 100])

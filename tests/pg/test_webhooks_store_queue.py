@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from support.webhooks import (
     ACME,
     KEY,
     PAUSED,
+    REF,
     SECRET,
     add_endpoint,
     claim,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 ALL = DeliveryFilter()
+DEEP = '{"n": ' + "[" * 1500 + "]" * 1500 + "}"
 
 
 async def test_claim_gives_everything_that_an_attempt_takes(database: Database, pool: Pool) -> None:
@@ -320,6 +323,30 @@ async def test_figures_of_a_long_queue_are_told_from_a_part_of_it(database: Data
     assert read.oldest_due == pytest.approx(100, abs=20)
 
 
+@pytest.mark.parametrize("hostile", ['{"n": 1e5000}', '{"n": 1e400, "m": 1.5e400}', DEEP])
+async def test_a_payload_that_python_cannot_read_holds_up_nothing(
+    database: Database, pool: Pool, hostile: str
+) -> None:
+    """SQL may publish numbers and depths that JSON has and Python refuses: what is beside it is delivered."""
+    store = await migrated(database, pool)
+    await store.publisher.sync_event_types({"v2.project.paused": [PAUSED]})
+    await add_endpoint(store)
+    database.execute(
+        "select webhooks.publish('v2.project.paused', 'acme', %s, %s, 'hostile')", (REF, hostile)
+    )
+    await publish(store)
+    found = await claim(store)
+    assert [(work.event_type, work.body is None) for work in found] == [
+        ("v2.project.paused", False),
+        (PAUSED, True),
+        (PAUSED, False),
+    ]
+    for work in found:
+        read = await store.history.read(ACME, work.claim.delivery_id)
+        assert read is not None
+        assert json.dumps(dict(read[1].payload), allow_nan=False)
+
+
 async def test_older_version_is_rendered_once(database: Database, pool: Pool) -> None:
     """reference/webhooks.md 3: the bytes are the same at every attempt, whoever rendered them."""
     store = await migrated(database, pool)
@@ -329,7 +356,7 @@ async def test_older_version_is_rendered_once(database: Database, pool: Pool) ->
     [work] = await claim(store)
     assert (work.event_type, work.rendered_from, work.body) == (PAUSED, "v2.project.paused", None)
     assert work.payload is not None
-    assert work.payload["cause"] == "idle"
+    assert json.loads(work.payload)["cause"] == "idle"
     first = await store.queue.rendered(work.event_id, {"reason": "inactivity"})
     assert await store.queue.rendered(work.event_id, {"reason": "other"}) == first
     await store.queue.release([work.claim])

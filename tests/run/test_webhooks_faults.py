@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from dataapi.webhooks.dispatcher import PATIENCE
 from support.daemon import wait_for
 from support.installation import LEASE, PATIENT, TIMEOUT, Installation, kill
 from support.outages import crashed, frozen, stopped
@@ -112,6 +113,59 @@ def test_an_attempt_that_two_claimed_counts_once(installation: Installation) -> 
     [(_, *record)] = installation.records()
     assert record == ["automatic", 1, "success", True, 200]
     assert len(verified(installation.recorder.at(HOOK))) == 2
+
+
+@pytest.mark.parametrize("answer", [Behaviour.TAKE, Behaviour.REFUSE])
+def test_what_a_paused_daemon_says_after_its_lease_is_not_taken(
+    installation: Installation, answer: Behaviour
+) -> None:
+    """Another daemon took over and went on to the end: no second record of an attempt, and no sixth."""
+    installation.endpoint()
+    installation.recorder.behave(Behaviour.HOLD)
+    paused = installation.daemon()
+    installation.publish(1)
+    wait_for(lambda: installation.recorder.requests, "the request")
+    paused.process.send_signal(signal.SIGSTOP)
+    other = installation.daemon()
+    installation.pass_time(PATIENT + 10)
+    wait_for(lambda: len(installation.recorder.requests) == 2, "the same attempt of the other daemon")
+    installation.recorder.behave(answer)
+    installation.wait_settled()
+    records = installation.records()
+    paused.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: paused.metric("dataapi_webhooks_lost_outcomes_total") == 1, "what is not taken")
+    other.stop()
+    attempts = [1] if answer is Behaviour.TAKE else [1, 2, 3, 4, 5]
+    assert [record[2] for record in records] == attempts
+    assert installation.records() == records
+    assert installation.due == 0
+    assert len(verified(installation.recorder.at(HOOK))) == len(attempts) + 1
+
+
+def test_a_paused_daemon_does_not_begin_what_another_took_over(installation: Installation) -> None:
+    """What it had claimed and not begun is sent by the other one alone, once."""
+    installation.settings = {"timeout": str(PATIENT), "concurrency-per-host": "1"}
+    installation.endpoint()
+    installation.recorder.behave(Behaviour.HOLD)
+    paused = installation.daemon()
+    installation.publish_many(20)
+    wait_for(lambda: installation.recorder.requests, "the first request")
+    paused.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    installation.recorder.behave(Behaviour.TAKE)
+    other = installation.daemon()
+    installation.pass_time(PATIENT + 10)
+    installation.wait_settled()
+    wait_for(lambda: time.monotonic() - began > PATIENCE, "claimed work to be too old")
+    paused.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: paused.metric("dataapi_webhooks_in_flight") == 0, "the end of the attempt")
+    assert paused.stop() == 0
+    assert other.stop() == 0
+    assert Counter(record[1:] for record in installation.records()) == {
+        ("automatic", 1, "success", True, 200): 20
+    }
+    requests = Counter(one.identifier for one in installation.recorder.at(HOOK))
+    assert sorted(requests.values()) == [1] * 19 + [2]
 
 
 # PostgreSQL ----------------------------------------------------------------------------------------------

@@ -330,7 +330,7 @@ def test_an_older_version_is_rendered_stored_and_sent() -> None:
         return {"old": True}
 
     machine = Machine(answer=lambda _: REFUSED, render=render)
-    machine.queue.add(body=None, rendered_from="v2.project.paused", payload={"new": 1})
+    machine.queue.add(body=None, rendered_from="v2.project.paused", payload='{"new": 1}')
     machine.dispatcher.start()
     machine.pass_time(12)
     assert rendered == [("v2.project.paused", "v1.project.paused", {"new": 1})]
@@ -344,7 +344,7 @@ def test_a_failure_on_our_side_counts_as_an_attempt() -> None:
         raise KeyError("no such version")
 
     machine = Machine(Rules(waits=(1, 1, 1, 1)), render=render)
-    machine.queue.add(body=None, rendered_from="v2.project.paused", payload={})
+    machine.queue.add(body=None, rendered_from="v2.project.paused", payload="{}")
     machine.dispatcher.start()
     machine.pass_time(6)
     assert [finished.outcome.error for _, finished in machine.queue.done] == [ErrorWord.INTERNAL] * 5

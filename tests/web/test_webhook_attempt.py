@@ -337,6 +337,23 @@ async def test_a_body_that_trickles_times_out_although_its_status_is_2xx(
     await receiver.connections[0].lost
 
 
+async def test_a_process_that_was_held_up_sends_nothing_after_the_deadline(
+    world: World, receiver: Receiver
+) -> None:
+    """By then somebody else may make this attempt: it hears of the connection before its timers run."""
+    port, clock = world.listen(receiver), Clock()
+
+    class HeldUp:
+        async def addresses(self, _name: str) -> Any:
+            clock.rightNow += 20
+            return [ipaddress.ip_address("127.0.0.1")]
+
+    outcome = await world.sender(HeldUp(), clock=clock, timeout=20.0).send(attempt(port))
+    assert (outcome.success, outcome.error, outcome.response_code) == (False, ErrorWord.TIMEOUT, 0)
+    await receiver.connections[0].lost
+    assert receiver.received == []
+
+
 async def test_a_name_server_that_says_nothing_times_out(world: World) -> None:
     clock, asked = Clock(), []
 

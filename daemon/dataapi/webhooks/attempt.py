@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from dataapi.webhooks.resolver import Vetting
 
 
+class _TooLate(Exception):
+    """The deadline passed before anything was sent."""
+
+
 TARGETS_KEPT = 4096
 """URLs whose reading is remembered."""
 
@@ -95,7 +99,9 @@ class Sender:
         """
         exchange = Exchange(self._now())
         started = self._clock.seconds()
-        work: Deferred[None] = Deferred.fromCoroutine(self._exchange(attempt, exchange))
+        work: Deferred[None] = Deferred.fromCoroutine(
+            self._exchange(attempt, exchange, started + self._timeout)
+        )
         expired: list[bool] = []
 
         def expire() -> None:
@@ -106,6 +112,8 @@ class Sender:
         error: ErrorWord | None = None
         try:
             await work
+        except _TooLate:
+            error = ErrorWord.TIMEOUT
         except Exception as problem:
             error = ErrorWord.TIMEOUT if expired else _word(problem)
         finally:
@@ -114,11 +122,16 @@ class Sender:
             exchange.finish()
         return _outcome(exchange, error, self._clock.seconds() - started)
 
-    async def _exchange(self, attempt: Attempt, exchange: Exchange) -> None:
+    async def _exchange(self, attempt: Attempt, exchange: Exchange, deadline: float) -> None:
         """Do all that the deadline covers, and leave what comes in ``exchange``."""
         target = self._target(attempt.url)
         addresses = await self._vetting.addresses(target)
         connection = await self._connections.get(target, addresses)
+        if self._clock.seconds() >= deadline:
+            # A process that was held up hears of its connection before its timers; by now the lease may be
+            # another's.
+            connection.drop()
+            raise _TooLate
         exchange.signed = self._now()
         headers = delivery_headers(
             attempt.secret, attempt.event_id, int(exchange.signed), attempt.body, attempt.custom_headers

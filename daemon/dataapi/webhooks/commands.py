@@ -111,6 +111,18 @@ async def _create_project(store: Store, options: argparse.Namespace) -> Lines:
     return []
 
 
+async def _transfer_project(store: Store, options: argparse.Namespace) -> Lines:
+    """Give a project to another organization, with its endpoints; v1.project.transferred tells both."""
+    await _organization(store, options)
+    key = f"dataapi project transfer {uuid4()}"
+    source = await store.directory.transfer_project(options.ref, options.organization, key)
+    if source is None:
+        raise _Failed(f"there is no project {options.ref}")
+    if source == options.organization:
+        raise _Failed(f"project {options.ref} belongs to organization {source} already")
+    return []
+
+
 async def _list_projects(store: Store, _options: argparse.Namespace) -> Lines:
     """List projects: reference and organization."""
     return [f"{one.ref}\t{one.organization}" for one in await store.directory.projects()]
@@ -192,9 +204,10 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
         parser.add_argument("slug", metavar="SLUG", type=_read(slug))
     leaf(organization, "list", _list_organizations)
     project = group("project", "Manage the projects that webhooks are for.")
-    create = leaf(project, "create", _create_project)
-    create.add_argument("ref", metavar="REF", type=_read(ref))
-    _add_organization(create)
+    for name, action in (("create", _create_project), ("transfer", _transfer_project)):
+        parser = leaf(project, name, action)
+        parser.add_argument("ref", metavar="REF", type=_read(ref))
+        _add_organization(parser)
     leaf(project, "list", _list_projects)
     _add_tokens(group("token", "Manage personal access tokens."), leaf)
     publish = leaf(group("event", "Publish events."), "publish", _publish)

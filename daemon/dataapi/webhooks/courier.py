@@ -12,6 +12,7 @@ from twisted.logger import Logger
 
 from dataapi.errors import ApiError
 from dataapi.webhooks.attempt import Attempt
+from dataapi.webhooks.payloads import read_payload
 from dataapi.webhooks.tally import Tally, word
 from dataapi.webhooks.work import DueWork, ErrorWord, Outcome
 
@@ -72,7 +73,8 @@ class Courier:
 
     async def _body(self, work: DueWork) -> bytes:
         """Render an older version of an event, so that every attempt sends the same bytes."""
-        payload = self._render(work.rendered_from or work.event_type, work.event_type, work.payload or {})
+        published = read_payload(work.payload or "{}")
+        payload = self._render(work.rendered_from or work.event_type, work.event_type, published)
         try:
             return await self._bodies.rendered(work.event_id, payload)
         except LookupError as error:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
 from dataapi.webhooks.model import Trigger
@@ -31,8 +30,8 @@ class DueWork:
     :ivar waited: seconds, by the database's clock, from when the attempt was planned until it was claimed;
         a first one is planned when the event is raised, the test sent or the retry asked for.
     :ivar body: the bytes to sign and send; None while an older version of an event is not yet
-        rendered: then ``rendered_from`` and ``payload`` say from what, and ``Queue.rendered``
-        keeps the outcome.
+        rendered: then ``rendered_from`` and ``payload``, which is JSON, say from what, and
+        ``Queue.rendered`` keeps the outcome.
     :ivar event_type: the type that the receiver is told.
     :ivar rendered_from: the newer type whose payload ``payload`` is.
     """
@@ -49,7 +48,7 @@ class DueWork:
     event_type: str
     body: bytes | None = field(repr=False)
     rendered_from: str | None = None
-    payload: Mapping[str, Any] | None = field(default=None, repr=False)
+    payload: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

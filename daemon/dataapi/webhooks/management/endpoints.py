@@ -15,7 +15,7 @@ from dataapi.webhooks.management.task import Done, Task
 from dataapi.webhooks.model import Endpoint, EndpointChange, NewEndpoint, Refusal, Refused
 from dataapi.webhooks.signature import SecretRefused, check_secret
 from dataapi.webhooks.store import Store
-from dataapi.webhooks.store.endpoints import TooManyEndpoints
+from dataapi.webhooks.store.endpoints import NoScope, TooManyEndpoints
 
 
 class EndpointOperations:
@@ -42,6 +42,8 @@ class EndpointOperations:
             )
         except TooManyEndpoints as error:
             raise refusals.too_many_endpoints(str(error)) from None
+        except NoScope:
+            raise refusals.permission_denied() from None
         return Done(records.endpoint(made), location=f"{task.path.rstrip('/')}/{made.id}")
 
     async def read(self, task: Task) -> Done:

@@ -50,7 +50,8 @@ comment on column webhooks.organization.early_access is
 create table webhooks.project (
     ref text primary key check (ref ~ '^[a-z]{20}$'),
     organization_slug text not null references webhooks.organization on delete cascade,
-    created_at timestamptz not null default now()
+    created_at timestamptz not null default now(),
+    unique (ref, organization_slug)
 );
 create index project_organization on webhooks.project (organization_slug);
 
@@ -72,7 +73,7 @@ comment on column webhooks.token.hash is 'SHA-256 of the token, which itself is 
 create table webhooks.endpoint (
     id uuid primary key,
     organization_slug text not null references webhooks.organization on delete cascade,
-    project_ref text references webhooks.project on delete cascade,
+    project_ref text,
     url text not null,
     event_types text[] not null check (event_types <> '{}'),
     signing_secret bytea not null,
@@ -82,10 +83,13 @@ create table webhooks.endpoint (
     epoch integer not null default 0,
     created_by text,
     created_at timestamptz not null default now(),
-    updated_at timestamptz not null default now()
+    updated_at timestamptz not null default now(),
+    -- A project that goes to another organization takes its endpoints along.
+    foreign key (project_ref, organization_slug) references webhooks.project (ref, organization_slug)
+        on update cascade on delete cascade
 );
-create index endpoint_organization on webhooks.endpoint (organization_slug, id);
-create index endpoint_project on webhooks.endpoint (project_ref, id) where project_ref is not null;
+create index endpoint_organization on webhooks.endpoint (organization_slug, project_ref, id);
+create index endpoint_project on webhooks.endpoint (project_ref, organization_slug);
 comment on column webhooks.endpoint.project_ref is 'The project that it belongs to; null: the organization.';
 comment on column webhooks.endpoint.signing_secret is 'Encrypted, bound to the endpoint''s id.';
 comment on column webhooks.endpoint.custom_headers is 'A JSON object, encrypted, bound to the endpoint''s id.';
@@ -181,8 +185,7 @@ create table webhooks.delivery (
 ) partition by range (id);
 create index delivery_endpoint on webhooks.delivery (endpoint_id, id);
 create index delivery_event on webhooks.delivery (event_id);
-create index delivery_failed on webhooks.delivery (endpoint_id, id)
-    where status = 'failed' and next_attempt_at is null;
+create index delivery_unsuccessful on webhooks.delivery (endpoint_id, id) where status <> 'success';
 
 -- Each attempt's record by its identifier, made or still to be made.  For lists read the two tables: a page of
 -- each comes from its index, a page of both would be sorted out of all.
@@ -193,11 +196,9 @@ select d.delivery_id, d.event_id, d.endpoint_id, e.type, 'pending', d.attempt_nu
        null, null, null, null, null, d.due_at
 from webhooks.due d join webhooks.event e on e.id = d.event_id;
 
--- Makes the partitions of the days that have due work, of today and of some days ahead; drops those past
--- retention that no due work needs any more.  Attaching takes no lock that readers or writers wait for.
-create function webhooks.maintain_partitions(
-    retention interval, days_ahead integer, out made integer, out dropped integer
-)
+-- Makes the partitions of the days that have due work, of today and of some days ahead; returns how many.
+-- Attaching takes no lock that readers or writers wait for.
+create function webhooks.make_partitions(days_ahead integer) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -205,11 +206,10 @@ set lock_timeout = '5s'
 as $$
 declare
     oldest_due timestamptz;
+    made integer := 0;
     day date;
     partition text;
 begin
-    made := 0;
-    dropped := 0;
     perform pg_advisory_xact_lock(7236148250117002);
     oldest_due := webhooks.uuid_time((select delivery_id from webhooks.due order by delivery_id limit 1));
     for day in
@@ -224,24 +224,49 @@ begin
             made := made + 1;
         end if;
     end loop;
+    return made;
+end
+$$;
+select webhooks.make_partitions(7);
+
+-- Drops the oldest partition past retention that no due work needs any more; returns whether there was one.
+-- Dropping keeps all who use the history waiting, for a second at most: one that somebody reads now is passed
+-- over, and each is a transaction of its own.
+create function webhooks.drop_partition(retention interval) returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set lock_timeout = '1s'
+as $$
+declare
+    oldest_due timestamptz;
+    day date;
+    partition text;
+begin
+    if not pg_try_advisory_xact_lock(7236148250117002) then
+        -- Another daemon is at it.
+        return false;
+    end if;
+    oldest_due := webhooks.uuid_time((select delivery_id from webhooks.due order by delivery_id limit 1));
     for partition, day in
         select relname, to_date(relname, '"delivery_"YYYYMMDD')
         from pg_inherits join pg_class on oid = inhrelid
         where inhparent = 'webhooks.delivery'::regclass
+        order by relname
     loop
         if day + 1 <= now() - retention and (oldest_due is null or day + 1 <= oldest_due) then
             begin
+                execute format('lock table webhooks.%I in access exclusive mode nowait', partition);
                 execute format('drop table webhooks.%I', partition);
-                dropped := dropped + 1;
+                return true;
             exception when lock_not_available then
-                -- Somebody reads it for long; the partitions made above matter more, and there is a next time.
                 null;
             end;
         end if;
     end loop;
+    return false;
 end
 $$;
-select webhooks.maintain_partitions('14 days', 7);
 
 -- Publishing ----------------------------------------------------------------------------------------------
 
@@ -320,7 +345,8 @@ begin
         select webhooks.uuid_v7() as id, e.id as endpoint_id, e.epoch, version.type, version.rendered_from
         from webhooks.endpoint e
         join version on e.event_types && array[version.type, '*']
-        where e.enabled and e.organization_slug = slug and (e.project_ref is null or e.project_ref = ref)
+        -- A project's endpoints are its own, even if it goes to another organization just now.
+        where e.enabled and (e.organization_slug = slug and e.project_ref is null or e.project_ref = ref)
     ), event as (
         insert into webhooks.event (id, endpoint_id, type, rendered_from, happened_at, body, payload)
         select copy.id, copy.endpoint_id, copy.type, copy.rendered_from, happened,
@@ -357,6 +383,32 @@ event of the organization.  Nobody may call it until an operator lets them:
     grant execute on function webhooks.publish to app;
 Errors: 22023 malformed type, payload or key; WH001 no such organization; WH002 no such project;
 WH003 the project is another organization''s; WH004 the organization is not on the allowlist.';
+
+-- Gives a project to another organization, its endpoints and what was delivered to them included, and tells
+-- those two organizations that are on the allowlist; returns whose it was, null when there is no such project.
+create function webhooks.transfer_project(given_ref text, target text, given_key text) returns text
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    source text;
+    payload jsonb;
+begin
+    select p.organization_slug into source from webhooks.project p where p.ref = given_ref for update;
+    if source is null or source = target then
+        return source;
+    end if;
+    payload := jsonb_build_object(
+        'source', jsonb_build_object('organization_slug', source),
+        'target', jsonb_build_object('organization_slug', target));
+    perform webhooks.raise_event('v1.project.transferred', o.slug, given_ref, payload, given_key, null)
+    from webhooks.organization o where o.slug = source and o.early_access;
+    update webhooks.project set organization_slug = target where ref = given_ref;
+    perform webhooks.raise_event('v1.project.transferred', o.slug, given_ref, payload, given_key, null)
+    from webhooks.organization o where o.slug = target and o.early_access;
+    return source;
+end
+$$;
 
 revoke all on schema webhooks from public;
 revoke all on all functions in schema webhooks from public;

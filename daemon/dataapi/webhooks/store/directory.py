@@ -43,6 +43,20 @@ class Directory:
         """Add a project; return False when its reference is taken or there is no such organization."""
         return bool(await self._database.fetch(_SQL["create_project"], (ref, organization)))
 
+    async def transfer_project(self, ref: str, organization: str, idempotency_key: str) -> str | None:
+        """Give a project to an organization that is there; return whose it was, None when there is none.
+
+        Its endpoints go with it.  In the same transaction the event ``v1.project.transferred`` tells both
+        organizations, if on the allowlist.  Nothing happens when the project is theirs already.
+
+        :param idempotency_key: of both events.
+        """
+        [(source,)] = await self._database.fetch(
+            _SQL["transfer_project"], (ref, organization, idempotency_key)
+        )
+        found: str | None = source
+        return found
+
     async def project(self, ref: str) -> Project | None:
         """Return the project of a reference, None when there is none."""
         rows = await self._database.fetch(_SQL["project"], (ref,))

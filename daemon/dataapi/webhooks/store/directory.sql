@@ -16,6 +16,9 @@ select $1, slug from webhooks.organization where slug = $2
 on conflict do nothing
 returning ref;
 
+-- name: transfer_project
+select webhooks.transfer_project($1, $2, $3);
+
 -- name: project
 select p.ref, o.slug, o.early_access, p.created_at
 from webhooks.project p join webhooks.organization o on o.slug = p.organization_slug

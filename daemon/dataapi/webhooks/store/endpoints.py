@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
+from dataapi.errors import DatabaseError
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.migrate import Fetches
 from dataapi.webhooks.model import UNCHANGED, Endpoint, EndpointChange, NewEndpoint, Scope, Unchanged
@@ -17,12 +18,17 @@ from dataapi.webhooks.store.statements import statements
 MOST_ENDPOINTS = 50
 """How many endpoints a scope may have (reference/webhooks.md 1, limits)."""
 
+_NO_REFERENCE = "23503"
 _SQL = statements("endpoints.sql")
 T = TypeVar("T")
 
 
 class TooManyEndpoints(Exception):
     """The scope has as many endpoints as it may have."""
+
+
+class NoScope(Exception):
+    """There is no such organization, or its project was given to another one meanwhile."""
 
 
 class Endpoints:
@@ -45,28 +51,32 @@ class Endpoints:
         self._new_id = new_id
 
     async def create(self, scope: Scope, new: NewEndpoint) -> Endpoint:
-        """Add an endpoint to a scope that exists.
+        """Add an endpoint to a scope.
 
+        :raises NoScope: there is no such scope any more.
         :raises NoEncryptionKey: its secrets cannot be kept.
         :raises TooManyEndpoints: the scope is full.
         """
         identifier = self._new_id()
-        rows = await self._database.fetch(
-            _SQL["create"],
-            (
-                str(identifier),
-                scope.organization,
-                scope.project,
-                new.url,
-                list(new.event_types),
-                seal_secret(self._cipher, identifier, new.signing_secret),
-                seal_headers(self._cipher, identifier, new.custom_headers),
-                new.description,
-                new.enabled,
-                new.created_by,
-                self._most,
-            ),
+        values = (
+            str(identifier),
+            scope.organization,
+            scope.project,
+            new.url,
+            list(new.event_types),
+            seal_secret(self._cipher, identifier, new.signing_secret),
+            seal_headers(self._cipher, identifier, new.custom_headers),
+            new.description,
+            new.enabled,
+            new.created_by,
+            self._most,
         )
+        try:
+            rows = await self._database.fetch(_SQL["create"], values)
+        except DatabaseError as error:
+            if error.code == _NO_REFERENCE:
+                raise NoScope from error
+            raise
         if not rows:
             raise TooManyEndpoints(f"a scope has at most {self._most} endpoints")
         return self._endpoint(rows[0])

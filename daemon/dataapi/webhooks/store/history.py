@@ -18,6 +18,7 @@ from dataapi.webhooks.model import (
     Status,
     Trigger,
 )
+from dataapi.webhooks.payloads import read_payload
 from dataapi.webhooks.store.statements import statements
 
 _SQL = statements("history.sql")
@@ -67,8 +68,15 @@ class History:
             return None
         *record, event_type, happened_at, payload, rendered_from = rows[0]
         delivery = _delivery(tuple(record))
-        event = Event(delivery.event_id, event_type, happened_at, json.loads(payload), rendered_from)
-        return delivery, event
+        return delivery, Event(delivery.event_id, event_type, happened_at, _shown(payload), rendered_from)
+
+
+def _shown(payload: str) -> dict[str, Any]:
+    """Return a payload; nothing of one that is nested deeper than an answer can be."""
+    try:
+        return read_payload(payload)
+    except RecursionError:
+        return {}
 
 
 def _bounds(wanted: DeliveryFilter, cursor: Cursor) -> tuple[UUID, UUID]:

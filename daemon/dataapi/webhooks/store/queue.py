@@ -133,7 +133,7 @@ class Queue:
         except DatabaseError as error:
             if error.code != _NO_PARTITION:
                 raise
-        await self._upkeep.partitions()
+        await self._upkeep.make_partitions()
         return await self._database.fetch(text, values)
 
     def _work(self, claim: Claim, row: tuple[Any, ...]) -> DueWork:
@@ -153,7 +153,7 @@ class Queue:
             event_type=event_type,
             body=None if body is None else body.encode(),
             rendered_from=rendered_from,
-            payload=None if payload is None else json.loads(payload),
+            payload=payload,
         )
 
 

@@ -45,16 +45,23 @@ class Upkeep:
 
     async def run(self) -> Kept:
         """Do all that there is to do; to be called at start and every hour or so."""
-        made, dropped = await self.partitions()
+        made, dropped = await self.make_partitions(), await self._drop_partitions()
         events = await self._purge("purge_events", self.retention_days)
         keys = await self._purge("purge_keys")
         await self._database.fetch(_SQL["purge_requests"])
         return Kept(made, dropped, events, keys)
 
-    async def partitions(self) -> tuple[int, int]:
-        """Make the history's partitions that are needed, drop those past retention; return how many."""
-        [(made, dropped)] = await self._database.fetch(_SQL["partitions"], (self.retention_days, DAYS_AHEAD))
-        return made, dropped
+    async def make_partitions(self) -> int:
+        """Make the history's partitions that are needed; return how many."""
+        [(made,)] = await self._database.fetch(_SQL["make_partitions"], (DAYS_AHEAD,))
+        return int(made)
+
+    async def _drop_partitions(self) -> int:
+        """Drop partitions past retention, each for itself; return how many."""
+        dropped = 0
+        while await self._database.fetch(_SQL["drop_partition"], (self.retention_days,)) == [(True,)]:
+            dropped += 1
+        return dropped
 
     async def _purge(self, name: str, *values: object) -> int:
         gone = 0

@@ -1,5 +1,8 @@
--- name: partitions
-select made, dropped from webhooks.maintain_partitions($1 * interval '1 day', $2);
+-- name: make_partitions
+select webhooks.make_partitions($1);
+
+-- name: drop_partition
+select webhooks.drop_partition($1 * interval '1 day');
 
 -- name: purge_events
 -- A day more than retention: the last attempt of an event may be planned some time after it was raised.
