@@ -1,4 +1,4 @@
-"""Which headers of an answer SQL may choose."""
+"""What headers are called and say, and which of an answer SQL may choose; pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _FRAMING = frozenset(
     {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
+
+
+def media_type(content_type: str) -> str:
+    """Return the media type of a ``Content-Type`` header, without its parameters and in small letters."""
+    return content_type.partition(";")[0].strip().lower()
 
 
 def is_name(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 from dataapi.access.caller import Caller
@@ -151,6 +151,12 @@ def isolation_of(settings: Settings) -> str | None:
         if name.lower() == _ISOLATION:
             level = value.upper()
     return level if level in ISOLATION_LEVELS else None
+
+
+def strictest(levels: Iterable[str | None]) -> Settings:
+    """Return the setting of the strictest isolation level that is among these; none for no level."""
+    asked = [level for level in levels if level is not None]
+    return ((_ISOLATION, max(asked, key=ISOLATION_LEVELS.index)),) if asked else ()
 
 
 def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:

@@ -34,7 +34,8 @@ _TOKEN = re.compile(
 CURSOR = "dataapi_rows"
 """The one cursor of a transaction that reads its rows piece by piece."""
 
-ISOLATION_LEVELS = frozenset({"SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED", "READ UNCOMMITTED"})
+ISOLATION_LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+"""From the weakest to the strictest."""
 
 
 @dataclass(frozen=True, slots=True)

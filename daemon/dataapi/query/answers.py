@@ -58,6 +58,9 @@ class Answered:
         return cls(body.encode() if isinstance(body, str) else body, *others)
 
 
+TO_COME = Answered(None, 0, None, None, None)
+"""What is known of an answer before its rows."""
+
 GUCS = (
     "nullif(pg_catalog.current_setting('response.headers', true), '')",
     "nullif(pg_catalog.current_setting('response.status', true), '')",

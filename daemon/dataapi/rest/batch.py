@@ -14,7 +14,9 @@ from dataclasses import replace
 
 from dataapi.access.gate import REST_PREFIX
 from dataapi.errors import ApiError
+from dataapi.headers import media_type
 from dataapi.rest.request import rawjson
+from dataapi.rest.request.payload import JSON
 from dataapi.strict_json import NO_JSON
 from dataapi.web import querystring
 from dataapi.web.messages import Reply, Request
@@ -30,14 +32,13 @@ _OWN = frozenset({"accept", "accept-profile", "content-profile", "prefer", "rang
 """Headers that each request has for itself; of the batch's own those of its content are left out too."""
 _CALLERS = frozenset({"apikey", "authorization", "cookie", "host", "x-request-id"})
 """Headers that say who is calling, and are the batch's for all of its requests."""
-_JSON = "application/json"
 
 
 def is_batch(request: Request) -> bool:
     """Whether a request is a batch of others."""
     if request.method != "POST" or request.path.rstrip("/") != REST_PREFIX:
         return False
-    return _media_type(request.headers.get("content-type", "")) == MEDIA_TYPE
+    return media_type(request.headers.get("content-type", "")) == MEDIA_TYPE
 
 
 def read(request: Request) -> tuple[Request, ...]:
@@ -115,7 +116,7 @@ def _body(text: str | None, headers: dict[str, str]) -> bytes:
     """Return the body of a request: JSON as it stands, and what is no JSON as a text has it."""
     if text is None:
         return b""
-    form = _media_type(headers.setdefault("content-type", _JSON))
+    form = media_type(headers.setdefault("content-type", JSON))
     if _is_json(form):
         return text.encode("utf-8", "surrogatepass")
     value = json.loads(text)
@@ -127,7 +128,7 @@ def _body(text: str | None, headers: dict[str, str]) -> bytes:
 def answer(replies: list[Reply]) -> Reply:
     """Return the answer of a batch whose requests were all answered."""
     body = b"[" + b",".join([_answered(reply) for reply in replies]) + b"]"
-    return Reply(200, (("Content-Type", f"{_JSON}; charset=utf-8"),), body)
+    return Reply(200, (("Content-Type", f"{JSON}; charset=utf-8"),), body)
 
 
 def _answered(reply: Reply) -> bytes:
@@ -142,7 +143,7 @@ def _shown(body: bytes, content_type: str) -> bytes:
     """Return a body as JSON: itself, or a text; what is no text either as base64."""
     if not body:
         return b"null"
-    if _is_json(_media_type(content_type)):
+    if _is_json(media_type(content_type)):
         return body
     try:
         return json.dumps(body.decode()).encode()
@@ -150,12 +151,8 @@ def _shown(body: bytes, content_type: str) -> bytes:
         return json.dumps({"base64": base64.b64encode(body).decode()}).encode()
 
 
-def _is_json(media_type: str) -> bool:
-    return media_type == _JSON or media_type.endswith("+json")
-
-
-def _media_type(header: str) -> str:
-    return header.partition(";")[0].strip().lower()
+def _is_json(form: str) -> bool:
+    return form == JSON or form.endswith("+json")
 
 
 def _is_text(value: str) -> bool:

@@ -47,6 +47,11 @@ class Context:
         """Whether the method only reads."""
         return self.request.method in ("GET", "HEAD")
 
+    @property
+    def profile(self) -> tuple[tuple[str, str], ...]:
+        """The header that says which schema answers, where there are several."""
+        return (("Content-Profile", self.schema),) if len(self.project.db_schemas) > 1 else ()
+
     def selecting(self, selection: Selection) -> Selecting:
         """Return what turns a selection of rows that are read into the algebra."""
         project = self.project

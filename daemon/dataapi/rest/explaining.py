@@ -26,7 +26,5 @@ def explaining(statements: Sequence[Bound], explain: Explain) -> tuple[Bound, ..
 def plan_reply(context: Context, media: Media, rows: Sequence[tuple[Any, ...]]) -> Reply:
     """Return the reply that shows a plan, whose lines of text are rows; a JSON one is a single row."""
     lines = [line if isinstance(line, bytes) else str(line).encode() for (line,) in rows]
-    headers = [("Content-Type", media.content_type)]
-    if len(context.project.db_schemas) > 1:
-        headers.append(("Content-Profile", context.schema))
-    return Reply(200, (*headers, VARY), b"\n".join(lines))
+    headers = (("Content-Type", media.content_type), *context.profile, VARY)
+    return Reply(200, headers, b"\n".join(lines))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -20,6 +21,7 @@ PLAN_OPTIONS = ("analyze", "verbose", "settings", "buffers", "wal")
 
 BINARY = "application/octet-stream"
 LINES = "application/x-ndjson"
+OBJECT = "application/vnd.pgrst.object+json"
 
 
 class Kind(Enum):
@@ -142,15 +144,19 @@ def _negotiate(accept: str, offers: Offers) -> Media:
         media = _media(form, offers)
         if media is not None:
             return media
-    names = ", ".join(_canonical(form) for form in accepted) or accept
-    raise ApiError(406, "PGRST107", f"None of these media types are available: {names}")
+    raise unavailable([_canonical(form) for form in accepted] or [accept])
+
+
+def unavailable(names: Iterable[str]) -> ApiError:
+    """Return the error for media ranges of which none can be given."""
+    return ApiError(406, "PGRST107", f"None of these media types are available: {', '.join(names)}")
 
 
 _remembered = lru_cache(maxsize=512)(_negotiate)
 
 # ---------------------------------------------------------------- the choice
 
-_OBJECTS = ("application/vnd.pgrst.object+json", "application/vnd.pgrst.object")
+_OBJECTS = (OBJECT, "application/vnd.pgrst.object")
 _ARRAYS = ("application/vnd.pgrst.array+json", "application/vnd.pgrst.array")
 _PLANS = {
     "application/vnd.pgrst.plan": False,

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from dataapi.catalog.model import Catalog, Table
 from dataapi.query.algebra import Parameter
-from dataapi.query.answers import Answered, Total, compile_answer, compile_lines
+from dataapi.query.answers import TO_COME, Answered, Total, compile_answer, compile_lines
 from dataapi.query.bodies import Form, csv_header
 from dataapi.query.sql import Compiled, compile_matching
 from dataapi.rest import refusals
@@ -53,8 +53,7 @@ def plan(context: Context) -> Planned | Streamed | Reply:
     head = context.request.method == "HEAD"
     # As HTTP demands, ranges are for GET alone.
     selection, values = parse(context.request.query, None if head else context.request.headers.get("range"))
-    whole = selection.select in (None, "*")
-    media = negotiated(context, table, whole=whole, lines=True)
+    media = negotiated(context, table, whole=selection.is_whole, lines=True)
     count = context.preferences.count
     if not head and media.explain is None and _streams(context, selection, media):
         return warned(_streamed(context, table, selection, media, values), selection)
@@ -150,7 +149,7 @@ def _streamed(context: Context, table: Table, selection: Selection, media: Media
     [compiled] = context.role.plan(shape, selection.size, compile_)
     head = make_reply(
         context,
-        Answered(None, 0, None, None, None),
+        TO_COME,
         200,
         media.content_type,
         *_location(context),

@@ -1,7 +1,7 @@
-"""What a statement itself refuses, so that nothing of it happens: as the client reads it; pure.
+"""What requests are refused for, and what their statements refuse, as the client reads it; pure.
 
-A statement raises by casting a text to an integer (see ``query.changes.RAISED``); the text is the code
-of the error and the number of rows that it is about.
+A statement raises, so that nothing of it happens, by casting a text to an integer (see
+``query.changes.RAISED``); the text is the code of the error and the number of rows that it is about.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ def too_many(rows: int) -> ApiError:
     """Return the error for more rows than ``max-affected`` allows."""
     message = "Query result exceeds max-affected preference constraint"
     return ApiError(400, TOO_MANY, message, details=f"The query affects {rows} rows")
+
+
+def unsupported(method: str, *headers: tuple[str, str]) -> ApiError:
+    """Return the error for a method that is none of those that tables and the root know."""
+    return ApiError(405, "PGRST117", f"Unsupported HTTP method: {method}", headers=headers)
 
 
 def told(error: ApiError) -> ApiError:

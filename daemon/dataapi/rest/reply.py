@@ -34,9 +34,7 @@ def make_reply(
     """
     given = list(headers)
     if media_type is not None:
-        given.append(("Content-Type", media_type))
-        if len(context.project.db_schemas) > 1:
-            given.append(("Content-Profile", context.schema))
+        given += (("Content-Type", media_type), *context.profile)
     given.append(VARY)
     if applied:
         given.append(("Preference-Applied", applied))

@@ -6,8 +6,10 @@ from dataclasses import replace
 from urllib.parse import parse_qsl
 
 from dataapi.errors import ApiError
+from dataapi.rest import refusals
 from dataapi.rest.context import Context, Planned, Streamed
 from dataapi.rest.functions import calling
+from dataapi.rest.media import unavailable
 from dataapi.rest.openapi.descriptions import Descriptions, Version
 from dataapi.rest.openapi.place import with_place
 from dataapi.rest.request.accept import Accepted, parse_accept
@@ -40,18 +42,13 @@ class Root:
         if context.request.method == "OPTIONS":
             return Reply(200, (_ALLOW,), b"")
         if not context.reading:
-            raise ApiError(
-                405, "PGRST117", f"Unsupported HTTP method: {context.request.method}", headers=(_ALLOW,)
-            )
+            raise refusals.unsupported(context.request.method, _ALLOW)
         media_type, version = negotiate(context.request.headers.get("accept"), context.request.query)
         description = await self._descriptions.get(
             context.catalog, context.caller.role, context.schema, version
         )
-        headers = [("Content-Type", media_type)]
-        if len(self._project.db_schemas) > 1:
-            headers.append(("Content-Profile", context.schema))
-        headers.append(("Vary", "Accept"))
-        return Reply(200, tuple(headers), with_place(self._project, context.request, version, description))
+        headers = (("Content-Type", media_type), *context.profile, ("Vary", "Accept"))
+        return Reply(200, headers, with_place(self._project, context.request, version, description))
 
 
 def negotiate(accept: str | None, query: str) -> tuple[str, Version]:
@@ -72,8 +69,7 @@ def negotiate(accept: str | None, query: str) -> tuple[str, Version]:
         if version is not None:
             chosen = Version(asked) if asked else version
             return _content_type(form, chosen), chosen
-    names = ", ".join(form.name for form in forms)
-    raise ApiError(406, "PGRST107", f"None of these media types are available: {names}")
+    raise unavailable(form.name for form in forms)
 
 
 def _version(form: Accepted) -> Version | None:

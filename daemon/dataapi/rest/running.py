@@ -9,7 +9,7 @@ from typing import Any
 
 from dataapi.access.caller import Caller
 from dataapi.access.long import LongTransactions, Together
-from dataapi.access.transaction import RETRIES, Settings, explained, isolation_of
+from dataapi.access.transaction import RETRIES, explained, isolation_of, strictest
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound
 from dataapi.errors import ApiError, DatabaseError
@@ -21,7 +21,6 @@ from dataapi.rest.streaming import gathered
 from dataapi.web.messages import Reply, Request
 
 Rows = list[tuple[Any, ...]]
-_LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
 
 async def run_alone(transactions: LongTransactions, context: Context, planned: Planned) -> Reply:
@@ -66,7 +65,7 @@ async def run_together(
     """
     plans = [part.planned for part in parts if not isinstance(part.planned, Reply)]
     read_only = all(isinstance(plan, Streamed) or plan.read_only for plan in plans)
-    settings = _strictest([isolation_of(plan.settings) for plan in plans])
+    settings = strictest(isolation_of(plan.settings) for plan in plans)
     for attempt in range(RETRIES + 1):
         try:
             async with transactions.together(
@@ -138,9 +137,3 @@ async def _finished(
 def _expected(plan: Any) -> int:
     """Return how many rows the planner expects."""
     return int(plan[0]["Plan"]["Plan Rows"])
-
-
-def _strictest(levels: list[str | None]) -> Settings:
-    """Return the setting of the strictest isolation level that any of a batch asks for."""
-    asked = [level for level in levels if level is not None]
-    return (("default_transaction_isolation", max(asked, key=_LEVELS.index)),) if asked else ()

@@ -73,10 +73,7 @@ class _Asked:
 
     def total(self, row: Answered) -> int | None:
         """Return the number of rows where the client wants to know it."""
-        return row.count if self.preferences.count in _COUNTING else None
-
-
-_COUNTING = (preferences.Count.EXACT, preferences.Count.ESTIMATED)
+        return row.count if self.preferences.counts else None
 
 
 def plan(context: Context) -> Planned:
@@ -86,10 +83,10 @@ def plan(context: Context) -> Planned:
     """
     planning = _PLANNING.get(context.request.method)
     if planning is None:
-        raise ApiError(405, "PGRST117", f"Unsupported HTTP method: {context.request.method}")
+        raise refusals.unsupported(context.request.method)
     table = context.role.tables.find(context.schema, context.target)
     selection, values = parse(context.request.query)
-    media = negotiated(context, table, whole=selection.select in (None, "*"))
+    media = negotiated(context, table, whole=selection.is_whole)
     parameters = _parameters(context.request.query)
     return warned(planning(_Asked(context, table, selection, values, media, *parameters)), selection)
 
@@ -243,8 +240,7 @@ def _planned(asked: _Asked, shape: WriteShape, rows: Payload, finish: Callable[[
     [compiled] = context.role.plan(
         shape, shape.size, lambda: compile_write(context.role, asked.table, shape, aggregates=aggregates)
     )
-    most = asked.preferences.most
-    values = WriteValues(asked.values.lifted, rows.text, str(most))
+    values = WriteValues(asked.values.lifted, rows.text, asked.preferences.most)
     settings = ((UPDATED, "0"),) if shape.counts else ()
     return Planned((bind(compiled, values),), False, finish, settings, media=asked.media)
 

@@ -16,6 +16,7 @@ from dataapi.query.written import Given, InsertGiven, Missing, OnConflict, Updat
 from dataapi.rest import refusals
 from dataapi.rest.media import Media
 from dataapi.rest.resolve.columns import targets_of
+from dataapi.rest.resolve.fields import MostRows
 from dataapi.rest.resolve.naming import named_for
 from dataapi.rest.resolve.relations import Relation
 from dataapi.rest.resolve.selecting import Selecting
@@ -76,12 +77,12 @@ class WriteValues:
 
     :ivar lifted: those of its selection.
     :ivar rows: the JSON text of what is given.
-    :ivar most: how many rows may be affected.
+    :ivar most: how many rows may be affected, None for any number.
     """
 
     lifted: tuple[str, ...]
     rows: str = ""
-    most: str = ""
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +92,6 @@ class GivenRows:
     def bind(self, values: WriteValues) -> str:
         """Return the JSON text."""
         return values.rows
-
-
-@dataclass(frozen=True, slots=True)
-class MostRows:
-    """Where a statement finds how many rows it may affect."""
-
-    def bind(self, values: WriteValues) -> str:
-        """Return the number."""
-        return values.most
 
 
 def compile_write(role: RoleView, table: Table, shape: WriteShape, *, aggregates: bool) -> tuple[Compiled]:

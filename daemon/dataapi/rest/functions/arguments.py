@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from dataapi.catalog.model import Argument, Catalog, Function, Type
 from dataapi.errors import ApiError
+from dataapi.headers import media_type
 from dataapi.query.algebra import Call, CallArgument, Parameter, Unfolded
 from dataapi.rest.context import Context
 from dataapi.rest.functions.overloads import WHOLE_BODY, Wanted
@@ -16,15 +17,13 @@ from dataapi.rest.media import BINARY
 from dataapi.rest.request import payload
 from dataapi.rest.request.filters import array_literal, has_operator
 from dataapi.rest.request.grammar import parse_names
+from dataapi.rest.request.syntax import EMBEDDABLE, RESERVED
 from dataapi.web import querystring
 
 LONGEST_REMEMBERED = 1000
 """Characters of a query string that is remembered once it was understood: clients repeat themselves."""
 
 Pairs = tuple[tuple[str, str], ...]
-
-_RESERVED = frozenset({"select", "columns", "on_conflict"})
-_RESERVED_ENDINGS = frozenset({"order", "limit", "offset", "and", "or"})
 
 _UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit", "bit[]": "varbit[]"}
 """What arguments of types are read as whose bare names mean a length of one."""
@@ -85,15 +84,6 @@ class BodyValue:
         return values.body
 
 
-@dataclass(frozen=True, slots=True)
-class MostRows:
-    """Where the number of rows comes from that a call may give."""
-
-    def bind(self, values: CallValues) -> str:
-        """Return the number."""
-        return str(values.most)
-
-
 # ---------------------------------------------------------------- what is given
 
 
@@ -125,7 +115,7 @@ def _is_argument(name: str, value: str) -> bool:
 
 
 def _is_reserved(name: str) -> bool:
-    return name in _RESERVED or name.rpartition(".")[2] in _RESERVED_ENDINGS
+    return name in RESERVED or name.rpartition(".")[2] in EMBEDDABLE
 
 
 def by_name(given: Given, candidates: Iterable[Function]) -> Given:
@@ -151,24 +141,23 @@ class _Body(NamedTuple):
 
 
 def _posted(context: Context, aside: Pairs) -> Given:
-    content_type = context.request.headers.get("content-type")
-    media_type = (content_type or payload.JSON).partition(";")[0].strip().lower()
-    body = _read_body(context.request.body, media_type, aside)
-    wanted = Wanted(context.schema, context.target, frozenset(body.names), media_type)
+    form = media_type(context.request.headers.get("content-type") or payload.JSON)
+    body = _read_body(context.request.body, form, aside)
+    wanted = Wanted(context.schema, context.target, frozenset(body.names), form)
     return Given(wanted, aside, *body[1:])
 
 
-def _read_body(body: bytes, media_type: str, aside: Pairs) -> _Body:
-    if media_type == payload.JSON:
+def _read_body(body: bytes, form: str, aside: Pairs) -> _Body:
+    if form == payload.JSON:
         return _members(_text(body), aside)
-    if media_type == BINARY:
+    if form == BINARY:
         return _Body(text=rf"\x{body.hex()}")
-    if media_type in WHOLE_BODY:
+    if form in WHOLE_BODY:
         return _Body(text=_text(body))
-    if media_type == payload.FORM:
+    if form == payload.FORM:
         fields = tuple(querystring.pairs(_text(body)))
         return _Body([name for name, _ in fields], fields)
-    read = payload.read(body, media_type, _chosen(aside))
+    read = payload.read(body, form, _chosen(aside))
     return _Body(read.columns, None, read.text, read.many)
 
 

@@ -11,7 +11,7 @@ from dataapi.catalog.model import Function, Volatility
 from dataapi.database.message import Bound
 from dataapi.errors import ApiError
 from dataapi.query.algebra import SCALAR, ColumnOf, Parameter
-from dataapi.query.answers import Answered, Total, compile_answer, compile_lines
+from dataapi.query.answers import TO_COME, Answered, Total, compile_answer, compile_lines
 from dataapi.query.bodies import Body, Form
 from dataapi.query.refused import Refusal, refusing
 from dataapi.query.results import Value
@@ -23,7 +23,6 @@ from dataapi.rest.functions.arguments import (
     LONGEST_REMEMBERED,
     CallValues,
     Given,
-    MostRows,
     by_name,
     call_of,
     given_values,
@@ -34,8 +33,9 @@ from dataapi.rest.functions.overloads import Chosen, Wanted, choose, unknown
 from dataapi.rest.media import Kind, Media
 from dataapi.rest.negotiating import as_bytes, negotiated, unhex
 from dataapi.rest.reply import make_reply
-from dataapi.rest.request.preferences import Action, Count, applied, not_followed
+from dataapi.rest.request.preferences import Action, applied, not_followed
 from dataapi.rest.request.ranges import content_range, status_of
+from dataapi.rest.resolve.fields import MostRows
 from dataapi.rest.resolve.naming import named_for
 from dataapi.rest.resolve.selection import Selection, Values, parse_pairs
 from dataapi.web.messages import Reply
@@ -43,8 +43,6 @@ from dataapi.web.messages import Reply
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _VALUE = Value(ColumnOf(SCALAR))
 _TABULAR = (Form.CSV, Form.GEOJSON)
-_WHOLE = (None, "*")
-"""What ``select`` is where rows are shown as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class _Call:
     @property
     def counted(self) -> bool:
         """Whether the total of rows is asked for; what the planner expects of a function says nothing."""
-        return self.context.preferences.count in (Count.EXACT, Count.ESTIMATED)
+        return self.context.preferences.counts
 
     @property
     def lines(self) -> bool:
@@ -123,9 +121,8 @@ def _understood(context: Context) -> _Call:
     selection, values = (_remembered if known else parse_pairs)(given.aside, ranged)
     table = outcome.relation.table
     read_only = context.reading or function.volatility is not Volatility.VOLATILE
-    whole = selection.select in _WHOLE
     lines = read_only and function.returns_set
-    media = negotiated(context, table, whole=whole, raw=outcome.raw, lines=lines)
+    media = negotiated(context, table, whole=selection.is_whole, raw=outcome.raw, lines=lines)
     most = context.preferences.most
     if most is not None and not function.returns_set:
         raise ApiError(
@@ -172,9 +169,8 @@ def _streamed(call: _Call) -> Streamed:
     if call.most is not None:
         # One row too many would come when others were sent.
         raise not_followed(f"max-affected={call.most}")
-    row = Answered(None, 0, None, None, None)
     told = applied(call.context.preferences, Action.STREAM)
-    head = make_reply(call.context, row, 200, call.media.content_type, applied=told)
+    head = make_reply(call.context, TO_COME, 200, call.media.content_type, applied=told)
     return Streamed(_statement(call), head, settings=_settings(call))
 
 

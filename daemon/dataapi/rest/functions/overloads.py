@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dataapi.catalog.model import Argument, Catalog, Function
+from dataapi.catalog.model import Argument, Catalog, Function, TypeKind
 from dataapi.errors import ApiError
 from dataapi.rest.resolve.spelling import similar
 
@@ -19,6 +19,7 @@ WHOLE_BODY = {
     "application/octet-stream": ("bytea",),
 }
 """Types of the single nameless argument that takes a body of a media type as it is."""
+_BODIES = {type_: media_type for media_type, types in WHOLE_BODY.items() for type_ in types}
 
 _UNPARSED = ("text/plain", "text/xml", "application/octet-stream")
 
@@ -77,21 +78,20 @@ def _takes_names(function: Function, wanted: Wanted) -> bool:
 
 
 def _takes_whole(catalog: Catalog, function: Function, wanted: Wanted) -> bool:
-    return _nameless(catalog, function) in WHOLE_BODY.get(wanted.media_type or "", ())
+    return wanted.media_type is not None and whole_body(catalog, function) == wanted.media_type
 
 
 def is_callable(catalog: Catalog, function: Function) -> bool:
     """Whether a request can call the function: its arguments have names, or it takes a whole body."""
-    if all(argument.name for argument in function.arguments):
-        return True
-    return any(_nameless(catalog, function) in types for types in WHOLE_BODY.values())
+    return all(argument.name for argument in function.arguments) or whole_body(catalog, function) is not None
 
 
-def _nameless(catalog: Catalog, function: Function) -> str | None:
-    """Return the name of the type of a single nameless argument."""
+def whole_body(catalog: Catalog, function: Function) -> str | None:
+    """Return the media type of the bodies that a single nameless argument takes as they are; None without."""
     if len(function.arguments) != 1 or function.arguments[0].name:
         return None
-    return catalog.types[function.arguments[0].type].name
+    type_ = catalog.types[function.arguments[0].type]
+    return _BODIES.get(type_.name) if type_.kind is TypeKind.BASE else None
 
 
 def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:

@@ -7,19 +7,12 @@ from typing import Any
 
 from dataapi.catalog.formats import media_type_of
 from dataapi.catalog.model import Argument, Function, Volatility
+from dataapi.rest.functions.overloads import whole_body
 from dataapi.rest.openapi.components import Components
-from dataapi.rest.openapi.shown import Shown, summary, takes_body
-from dataapi.rest.openapi.tables import JSON, reference
+from dataapi.rest.openapi.shown import Shown, summary
+from dataapi.rest.openapi.tables import reference
 from dataapi.rest.openapi.writing import without_nothing
-
-_BODIES = {
-    "json": JSON,
-    "jsonb": JSON,
-    "text": "text/plain",
-    "xml": "text/xml",
-    "bytea": "application/octet-stream",
-}
-"""What a function's one nameless argument is sent as, by its type."""
+from dataapi.rest.request.payload import JSON
 
 
 def operations(shown: Shown, components: Components, overloads: Sequence[Function]) -> dict[str, Any]:
@@ -40,7 +33,7 @@ def operations(shown: Shown, components: Components, overloads: Sequence[Functio
     readable = [
         one
         for one in overloads
-        if one.volatility is not Volatility.VOLATILE and not takes_body(shown.catalog, one)
+        if one.volatility is not Volatility.VOLATILE and whole_body(shown.catalog, one) is None
     ]
     if not readable:
         return {"post": post}
@@ -84,9 +77,9 @@ def _any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 def _body(shown: Shown, components: Components, overloads: Sequence[Function]) -> dict[str, Any] | None:
     schemas: dict[str, list[dict[str, Any]]] = {}
     for function in overloads:
-        if takes_body(shown.catalog, function):
-            name = shown.catalog.types[function.arguments[0].type].name
-            schemas.setdefault(_BODIES[name], []).append({})
+        whole = whole_body(shown.catalog, function)
+        if whole is not None:
+            schemas.setdefault(whole, []).append({})
         elif function.arguments:
             schemas.setdefault(JSON, []).append(components.arguments(function))
     if not schemas:

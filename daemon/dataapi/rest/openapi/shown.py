@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dataapi.catalog.comments import without_directives
-from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Table, TableKind, TypeKind
+from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Table, TableKind
 from dataapi.catalog.privileges import Privileges
-
-BODY_TYPES = frozenset({"json", "jsonb", "text", "xml", "bytea"})
-"""Types of the one nameless argument that takes a request's whole body."""
-
-RESERVED = frozenset({"select", "order", "offset", "limit", "on_conflict", "columns", "and", "or"})
-"""Names in a query string that are no columns there."""
+from dataapi.rest.functions.overloads import is_callable
+from dataapi.rest.request.syntax import RESERVED
 
 _VIEWS = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW})
 
@@ -121,7 +117,7 @@ class Shown:
             for function in self.catalog.functions
             if function.schema == self.schema
             and (self._privileges is None or self._privileges.can_execute(function))
-            and (takes_body(self.catalog, function) or all(part.name for part in function.arguments))
+            and is_callable(self.catalog, function)
         )
 
     @cached_property
@@ -141,14 +137,6 @@ class Shown:
         """The schema's comment."""
         schema = self.catalog.schemas.get(self.schema)
         return schema.comment if schema else None
-
-
-def takes_body(catalog: Catalog, function: Function) -> bool:
-    """Whether the function has one nameless argument, which takes the whole body of a request."""
-    if len(function.arguments) != 1 or function.arguments[0].name:
-        return False
-    type_ = catalog.types[function.arguments[0].type]
-    return type_.kind is TypeKind.BASE and type_.name in BODY_TYPES
 
 
 def column_description(shown: Shown, table: ShownTable, column: Column) -> str | None:

@@ -13,14 +13,16 @@ from urllib.parse import quote
 
 from dataapi.catalog.comments import without_directives
 from dataapi.catalog.model import Argument, Column, Function, Volatility
+from dataapi.rest.functions.overloads import whole_body
+from dataapi.rest.media import OBJECT
 from dataapi.rest.openapi import types
-from dataapi.rest.openapi.shown import Shown, ShownTable, column_description, info, summary, takes_body
+from dataapi.rest.openapi.shown import Shown, ShownTable, column_description, info, summary
 from dataapi.rest.openapi.swagger_parameters import body_of, filter_name, parameters, reference
 from dataapi.rest.openapi.writing import Members, members, without_nothing
+from dataapi.rest.request.payload import CSV, JSON
 
-SINGULAR = "application/vnd.pgrst.object+json"
-MEDIA_TYPES = ("application/json", f"{SINGULAR};nulls=stripped", SINGULAR, "text/csv")
-DESCRIPTION_TYPES = ("application/openapi+json", "application/json")
+MEDIA_TYPES = (JSON, f"{OBJECT};nulls=stripped", OBJECT, CSV)
+DESCRIPTION_TYPES = ("application/openapi+json", JSON)
 
 _READING = ("select", "order", "range", "rangeUnit", "offset", "limit", "preferCount")
 _BEARER = 'Add the token prepending "Bearer " (without quotes) to it'
@@ -153,7 +155,7 @@ def _function_operations(shown: Shown, function: Function) -> dict[str, Any]:
         "responses": {"200": {"description": "OK"}},
     }
     post = {**common, "parameters": [_arguments(shown, function), reference("parameters", "preferParams")]}
-    if function.volatility is Volatility.VOLATILE or takes_body(shown.catalog, function):
+    if function.volatility is Volatility.VOLATILE or whole_body(shown.catalog, function):
         return {"post": post}
     return {
         "get": {**common, "parameters": [_argument(shown, part) for part in function.arguments]},
@@ -164,7 +166,7 @@ def _function_operations(shown: Shown, function: Function) -> dict[str, Any]:
 def _arguments(shown: Shown, function: Function) -> dict[str, Any]:
     names = shown.catalog.types
     body = {"name": "args", "in": "body", "required": True}
-    if takes_body(shown.catalog, function):
+    if whole_body(shown.catalog, function):
         return {**body, "schema": {"format": names[function.arguments[0].type].sql_name}}
     schema = without_nothing(
         description=without_directives(function.comment),

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dataapi.catalog.comments import without_directives
+from dataapi.rest.media import OBJECT
 from dataapi.rest.openapi.components import Components, schema_named
 from dataapi.rest.openapi.shown import ShownTable, summary
 from dataapi.rest.openapi.writing import without_nothing
-
-JSON = "application/json"
-OBJECT = "application/vnd.pgrst.object+json"
-CSV = "text/csv"
-FORM = "application/x-www-form-urlencoded"
+from dataapi.rest.request.payload import CSV, FORM, JSON
 
 _READING = ("select", "order", "limit", "offset", "range", "rangeUnit", "preferRead")
 _TEXT = {"schema": {"type": "string"}}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataapi.errors import ApiError
+from dataapi.headers import media_type
 from dataapi.rest.request import rawjson
 from dataapi.strict_json import NO_JSON
 from dataapi.web import querystring
@@ -71,11 +72,11 @@ def read(body: bytes, content_type: str | None, columns: tuple[str, ...] | None)
     :param columns: what to take of each object, None for all there is.
     :raises ApiError: PGRST102 (400), the body or its type cannot be understood.
     """
-    media_type = _media_type(content_type)
-    if media_type == JSON and columns is not None:
+    form = media_type(content_type or JSON)
+    if form == JSON and columns is not None:
         text = _text(body)
         return Payload(text, not text.lstrip().startswith("{"), _sorted(columns))
-    text, value = _parsed(body, media_type)
+    text, value = _parsed(body, form)
     if columns is not None:
         return Payload(text, isinstance(value, list), _sorted(columns))
     if isinstance(value, dict):
@@ -95,7 +96,7 @@ def read_keyed(
 
     :raises ApiError: PGRST102 (400), as ``read``, or an object lacks the key or has that of another one.
     """
-    text, value = _parsed(body, _media_type(content_type))
+    text, value = _parsed(body, media_type(content_type or JSON))
     rows = value if isinstance(value, list) else [value]
     if not all(isinstance(row, dict) for row in rows):
         raise invalid(UNEQUAL_KEYS)
@@ -114,25 +115,18 @@ def invalid(message: str) -> ApiError:
     return ApiError(400, "PGRST102", message)
 
 
-def _media_type(content_type: str | None) -> str:
-    """Return the media type without parameters, in small letters."""
-    if not content_type:
-        return JSON
-    return content_type.partition(";")[0].strip().lower()
-
-
-def _parsed(body: bytes, media_type: str) -> tuple[str, Any]:
+def _parsed(body: bytes, form: str) -> tuple[str, Any]:
     """Return the JSON text of a body, and the value that it is of."""
     text = _text(body)
-    if media_type == JSON:
+    if form == JSON:
         return text, _loaded(text)
-    if media_type == CSV:
+    if form == CSV:
         rows = _lines(text)
         return _dumped(rows), rows
-    if media_type == FORM:
+    if form == FORM:
         fields = dict(querystring.pairs(text))
         return json.dumps(fields, ensure_ascii=False), fields
-    raise invalid(f"Content-Type not acceptable: {media_type}")
+    raise invalid(f"Content-Type not acceptable: {form}")
 
 
 def _text(body: bytes) -> str:

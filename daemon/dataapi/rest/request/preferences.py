@@ -77,6 +77,11 @@ class Preferences:
         return self.max_affected if self.strict else None
 
     @property
+    def counts(self) -> bool:
+        """Whether rows are counted that are all there, for which the planner is not asked."""
+        return self.count in (Count.EXACT, Count.ESTIMATED)
+
+    @property
     def settings(self) -> tuple[tuple[str, str], ...]:
         """The settings that the transaction takes from them."""
         return () if self.timezone is None else (("timezone", _zone(self.timezone)),)

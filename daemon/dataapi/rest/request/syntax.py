@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ASIDE = frozenset({"columns", "on_conflict"})
+"""Parameters that say something of a body."""
+EMBEDDABLE = frozenset({"order", "limit", "offset", "and", "or"})
+"""Parameters that may have the way to an embedded resource before them, such as ``directors.order``."""
+RESERVED = frozenset({"select"}) | ASIDE | EMBEDDABLE
+"""Parameters that are no filters, so that columns of these names cannot be filtered by."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

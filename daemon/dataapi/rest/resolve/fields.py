@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dataapi.errors import ApiError
 from dataapi.query.algebra import ColumnOf, ComputedOf, Expression, JsonPathOf, Parameter
@@ -50,6 +50,23 @@ class Limited:
         """Return the number."""
         text = values.lifted[self.place]
         return text if self.most is None or int(text) <= self.most else str(self.most)
+
+
+class HasMost(Protocol):
+    """The values of a request that may have a most of rows."""
+
+    @property
+    def most(self) -> int | None:
+        """How many rows there may be, None for any number."""
+
+
+@dataclass(frozen=True, slots=True)
+class MostRows:
+    """How many rows a request may change, or be given by a function (``max-affected``)."""
+
+    def bind(self, values: HasMost) -> str:
+        """Return the number."""
+        return str(values.most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,13 @@ from dataapi.rest.request.bounds import MOST_CONDITIONS, too_much
 from dataapi.rest.request.filters import read_filter, read_logic
 from dataapi.rest.request.grammar import parse_target
 from dataapi.rest.request.ranges import Window, count_of, window_of_header
-from dataapi.rest.request.syntax import Operation, Tree
+from dataapi.rest.request.syntax import ASIDE, EMBEDDABLE, Operation, Tree
 from dataapi.rest.resolve.resources import leaves
 from dataapi.web import querystring
 
 LONGEST_REMEMBERED = 1000
 """Characters of a query string that is remembered once it was understood: clients repeat themselves."""
 
-_ASIDE = frozenset({"columns", "on_conflict"})
-_EMBEDDABLE = frozenset({"order", "limit", "offset", "and", "or"})
 _EQUAL = Operation("eq")
 
 
@@ -46,6 +44,11 @@ class Selection:
     limited: tuple[str, ...]
     moved: tuple[str, ...]
     size: int = field(compare=False)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether rows are shown as they are."""
+        return self.select in (None, "*")
 
     def equalities(self, values: HasLifted) -> Mapping[str, str] | None:
         """Return the value of each column when all filters are plain ``column=eq.value``, else None."""
@@ -129,9 +132,9 @@ class _Gathering:
         if name == "select":
             self._select = value if self._select is None else self._select
             self._size += len(value)
-        elif name not in _ASIDE:
+        elif name not in ASIDE:
             way, _, word = name.rpartition(".")
-            if word in _EMBEDDABLE:
+            if word in EMBEDDABLE:
                 self._size += len(name) + len(value)
                 self._take_embeddable(name, way, word, value)
             else:
