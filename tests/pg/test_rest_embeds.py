@@ -57,6 +57,10 @@ async def rows(service: Service, target: str) -> Any:
             {"remakes": [{"id": 3}], "lead": {"name": "Xena"}}, {"remakes": [{"id": 2}], "lead": None}]),
         ("film?select=poster(url)&id=in.(1,2)", [
             {"poster": {"url": "https://posters.example/alpha.png"}}, {"poster": None}]),
+        # A function of one row has one, be it of nothing but nulls.
+        ("film?select=banner(url)&id=in.(1,2)&order=id", [
+            {"banner": {"url": "alpha.png"}}, {"banner": {"url": None}}]),
+        ("film?select=id,banner!inner()&id=in.(1,2)&order=id", [{"id": 1}, {"id": 2}]),
         ("director?select=pupils(name,pupils(name))&id=eq.1&pupils.order=name", [
             {"pupils": [{"name": "Bert", "pupils": [{"name": "Dan"}]}, {"name": "Cleo", "pupils": []}]}]),
         ("film?select=remakes(id,director(name))&id=eq.2", [

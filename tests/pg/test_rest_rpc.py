@@ -276,6 +276,13 @@ async def test_a_single_nameless_argument_takes_the_whole_body(service: Service)
     assert answer.headers["content-type"] == "application/octet-stream"
 
 
+async def test_a_member_without_a_name_stands_for_the_nameless_argument(service: Service) -> None:
+    """Which takes the body as it is, whatever its type; clients that know no names send such."""
+    for function in ("take_json", "take_jsonb"):
+        assert await post(service, function, {"": "x"}) == {"": "x"}
+    assert await post(service, "take_text", b'{"": "x"}') == '{"": "x"}'
+
+
 async def test_names_go_before_the_whole_body(service: Service) -> None:
     """A function that takes what is named is meant, else the one that takes anything."""
     assert await post(service, "take", {"x": 1, "y": 2}) == 3

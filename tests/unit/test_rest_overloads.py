@@ -80,13 +80,26 @@ def test_the_whole_body_is_taken_when_no_function_takes_the_names() -> None:
 
 
 def test_several_that_fit_are_ambiguous() -> None:
-    """PGRST203 with 300, naming each with its arguments and their types."""
-    candidates = [function("a"), function("a", "b=")]
+    """PGRST203 with 300, naming each with its arguments and their types, in an order of their own."""
+    candidates = [function("a", "b="), function("a", type_="text"), function("a")]
     with pytest.raises(ApiError) as caught:
         chosen(candidates, "a")
     assert (caught.value.status, caught.value.code) == (300, "PGRST203")
-    assert caught.value.message.endswith("between: api.f(a => integer), api.f(a => integer, b => integer)")
-    assert chosen(candidates, "a", "b") is candidates[1]
+    listed = "api.f(a => integer), api.f(a => text), api.f(a => integer, b => integer)"
+    assert caught.value.message.endswith(f"between: {listed}")
+    assert chosen(candidates, "a", "b") is candidates[0]
+
+
+def test_an_empty_name_means_the_nameless_argument_of_a_json_body() -> None:
+    """Whatever its type, and not that of functions that have no such argument."""
+    text, named = function("", type_="text"), function("a")
+    assert chosen([named, text], "", media_type="application/json") is text
+    assert chosen([function()], "", media_type="application/json") is None
+    assert chosen([function("", type_="integer")], "", media_type="application/json") is None
+    assert chosen([text], "", "a", media_type="application/json") is None
+    assert chosen([text], "") is None
+    with pytest.raises(ApiError):
+        chosen([text, function("", type_="json")], "", media_type="application/json")
 
 
 def test_nameless_arguments_cannot_be_given_unless_one_takes_the_whole_body() -> None:

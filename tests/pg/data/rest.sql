@@ -95,6 +95,8 @@ create function lead(film) returns setof actor language sql stable rows 1 as
 -- In place of the relationship that the foreign key makes.
 create function poster(film) returns setof poster language sql stable rows 1 as
     $$ select film, 'https://posters.example/' || url from poster where film = $1.id $$;
+create function banner(film) returns poster language sql stable as
+    'select * from poster where film = $1.id';
 create function pupils(director) returns setof director language sql stable as
     $$ select * from director where mentor = $1.id $$;
 

@@ -57,7 +57,7 @@ class Chosen:
 def choose(catalog: Catalog, candidates: Sequence[Function], wanted: Wanted) -> Chosen | None:
     """Return the function that takes what is given, None when there is none.
 
-    Functions that take the names go before those that take the whole body.
+    Functions that take the names go before those that take the whole body; an empty name stands for it.
 
     :raises ApiError: PGRST203 (300), several do.
     """
@@ -78,7 +78,10 @@ def _takes_names(function: Function, wanted: Wanted) -> bool:
 
 
 def _takes_whole(catalog: Catalog, function: Function, wanted: Wanted) -> bool:
-    return wanted.media_type is not None and whole_body(catalog, function) == wanted.media_type
+    body = whole_body(catalog, function)
+    if wanted.media_type == "application/json" and wanted.names == {""}:
+        return body is not None
+    return wanted.media_type is not None and body == wanted.media_type
 
 
 def is_callable(catalog: Catalog, function: Function) -> bool:
@@ -97,7 +100,7 @@ def whole_body(catalog: Catalog, function: Function) -> str | None:
 def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
     signatures = [
         f"{each.schema}.{each.name}({', '.join(_shown(catalog, argument) for argument in each.arguments)})"
-        for each in functions
+        for each in sorted(functions, key=lambda each: _rank(catalog, each))
     ]
     return ApiError(
         300,
@@ -106,6 +109,12 @@ def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
         hint="Try renaming the parameters or the function itself in the database so function overloading can"
         " be resolved",
     )
+
+
+def _rank(catalog: Catalog, function: Function) -> tuple[object, ...]:
+    """Return what functions of a name are sorted by: the number of arguments, the comment, the arguments."""
+    arguments = [(argument.name, catalog.types[argument.type].sql_name) for argument in function.arguments]
+    return len(arguments), function.comment or "", arguments
 
 
 def _shown(catalog: Catalog, argument: Argument) -> str:

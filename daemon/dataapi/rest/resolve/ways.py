@@ -45,8 +45,8 @@ class Way:
 
     @property
     def call(self) -> Call | None:
-        """The call that gives the related rows of a row."""
-        return Call(self.function, of_row=True) if self.function is not None else None
+        """The call that gives the related rows of a row; a single NULL is a row of NULLs to PostgREST."""
+        return Call(self.function, of_row=True, keeps_null=True) if self.function is not None else None
 
     @property
     def hint(self) -> str:
