@@ -26,6 +26,9 @@ create function add_call() returns bigint volatile language sql as $$
     insert into account select 100 + nextval('calls'), 'called', 0 returning 1::bigint $$;
 create function level() returns text stable language sql set default_transaction_isolation = 'serializable'
     as $$ select current_setting('transaction_isolation') $$;
+create function lower_level() returns text stable language sql
+    set default_transaction_isolation = 'repeatable read'
+    as $$ select current_setting('transaction_isolation') $$;
 create function told() returns json volatile language sql as $$
     select json_build_object(
         'path', current_setting('request.path'), 'method', current_setting('request.method'),
@@ -188,6 +191,10 @@ async def test_a_functions_isolation_is_the_batchs(api: Service) -> None:
     """It can be chosen only before the first statement, so the strictest one holds."""
     answer = await send(api, asked("GET", "/account"), asked("GET", "/rpc/level"))
     assert answer.body[1]["body"] == "serializable"
+    answer = await send(api, asked("GET", "/rpc/level"), asked("GET", "/rpc/lower_level"))
+    assert [one["body"] for one in answer.body] == ["serializable", "serializable"]
+    answer = await send(api, asked("GET", "/rpc/lower_level"))
+    assert answer.body[0]["body"] == "repeatable read"
 
 
 async def test_schemas_are_each_requests_own(api: Service) -> None:

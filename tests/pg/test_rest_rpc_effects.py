@@ -208,6 +208,12 @@ async def test_functions_set_headers_and_status(service: Service) -> None:
     assert (answer.status, answer.body) == (403, {"message": "invalid user or password"})
 
 
+async def test_a_header_that_a_function_sets_takes_the_usual_ones_place(service: Service) -> None:
+    """However its name is written."""
+    answer = await service.rest("GET", "rpc/own_content_type")
+    assert (answer.text, answer.headers["content-type"]) == ('"mine"', "text/x-own")
+
+
 async def test_headers_and_statuses_that_are_none_are_an_error(service: Service) -> None:
     """500 with PGRST111 and PGRST112."""
     answer = await service.rest("GET", "rpc/bad_headers")
@@ -215,6 +221,9 @@ async def test_headers_and_statuses_that_are_none_are_an_error(service: Service)
     answer = await service.rest("GET", "rpc/bad_status")
     assert (answer.status, answer.body["code"]) == (500, "PGRST112")
     assert answer.body["message"] == "response.status guc must be a valid status code"
+    for told, status in (("200", 200), ("599", 599), ("100", 500), ("199", 500), ("600", 500), ("2000", 500)):
+        answer = await service.rest("GET", f"rpc/status_of?told={told}")
+        assert answer.status == status
 
 
 async def test_functions_raise_errors_of_their_own(service: Service) -> None:

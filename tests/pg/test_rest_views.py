@@ -69,6 +69,20 @@ async def test_options_say_what_can_be_done_with_a_table(features: Service, tabl
     assert (answer.status, answer.text, answer.headers["allow"]) == (200, "", allow)
 
 
+async def test_options_of_a_view_say_what_its_triggers_take(features: Service) -> None:
+    """Each method needs its own one: who may update may not delete, nor may who inserts put."""
+    await features.execute("""
+        create function unwritten() returns trigger language plpgsql as 'begin return new; end';
+        create view updatable as select distinct id from film;
+        create trigger t instead of update on updatable for each row execute function unwritten();
+        create view insertable as select distinct id from film;
+        comment on view insertable is '@graphql({"primary_key_columns": ["id"]})';
+        create trigger t instead of insert on insertable for each row execute function unwritten();
+        grant all on updatable, insertable to anon; select 1""")
+    for table, allow in (("updatable", "OPTIONS,GET,HEAD,PATCH"), ("insertable", "OPTIONS,GET,HEAD,POST")):
+        assert (await features.rest("OPTIONS", table)).headers["allow"] == allow
+
+
 async def test_head_has_the_headers_of_get_and_makes_no_body(features: Service) -> None:
     """The statement counts the rows without writing them."""
     for target in ("film?select=id&limit=2", "film?select=id,actor(name)"):

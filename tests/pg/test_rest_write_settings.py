@@ -70,6 +70,26 @@ async def test_the_plan_of_a_change(api: Service) -> None:
     assert api.database.execute("select count(*) from key_only") == [(1,)]
 
 
+async def test_a_plan_that_head_asks_for_in_a_batch_has_no_body(api: Service) -> None:
+    """As an answer to HEAD never has."""
+    accept = {"Accept": "application/vnd.pgrst.plan+json"}
+    requests = [{"method": method, "path": "/author", "headers": accept} for method in ("GET", "HEAD")]
+    headers = {"content-type": "application/vnd.dataapi.batch+json"}
+    answer = await api.rest("POST", "", {"requests": requests}, headers=headers)
+    got, head = answer.body
+    assert (head["status"], head["headers"]) == (got["status"], got["headers"])
+    assert (got["body"] is None, head["body"]) == (False, None)
+
+
+async def test_a_most_of_affected_rows_is_for_changes_of_rows_that_are_there(api: Service) -> None:
+    """Inserts are as many as the client sends."""
+    rows = [{"id": number, "name": "x"} for number in (101, 102)]
+    headers = {"prefer": "handling=strict, max-affected=1, count=exact"}
+    answer = await api.rest("POST", "author", rows, headers=headers)
+    assert (answer.status, answer.headers["content-range"]) == (201, "*/2")
+    assert answer.headers["preference-applied"] == "count=exact, handling=strict"
+
+
 async def test_a_thousand_rows_are_one_statement_of_one_value(api: Service) -> None:
     """Their number is no part of the statement."""
     rows = [{"id": number, "name": f"name {number}"} for number in range(100, 1100)]

@@ -126,6 +126,10 @@ create function own_status() returns json language plpgsql as $$ begin
     return '{"message": "invalid user or password"}'::json; end $$;
 create function bad_status() returns int language plpgsql as $$ begin
     perform set_config('response.status', 'bad', true); return 1; end $$;
+create function own_content_type() returns text language plpgsql as $$ begin
+    perform set_config('response.headers', '[{"content-type": "text/x-own"}]', true); return 'mine'; end $$;
+create function status_of(told text) returns int language plpgsql as $$ begin
+    perform set_config('response.status', told, true); return 1; end $$;
 create function raise_payment() returns int language plpgsql as $$ begin
     raise sqlstate 'PT402' using message = 'Payment Required', detail = 'Quota exceeded', hint = 'Upgrade';
     end $$;

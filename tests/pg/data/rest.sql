@@ -140,7 +140,7 @@ create table partly_read (id int primary key, shown text, covered text);
 insert into partly_read values (1, 'yes', 'no');
 create table keyless (word text);
 create view fixed_words as select 'a'::text as word union all select 'b';
-create table other.note (id int primary key, word text);
+create table other.note (id int primary key, word text, film int references film);
 insert into other.note values (1, 'elsewhere');
 
 grant select, insert, update, delete on all tables in schema public, other to anon, authenticated;
