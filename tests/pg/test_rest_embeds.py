@@ -230,7 +230,7 @@ async def test_spread_resources_give_their_members_to_the_parent(
             "message": "Could not find a relationship between 'film' and 'unrelated' in the schema cache",
             "details": "Searched for a foreign key relationship between 'film' and 'unrelated' in the schema"
                        " 'public', but no matches were found.",
-            "hint": None,
+            "hint": "Perhaps you meant 'director' instead of 'unrelated'.",
         }),
         ("film?select=*,directr(*)", 400, {
             "code": "PGRST200",

@@ -154,6 +154,7 @@ ERRORS: list[tuple[str, str, Any, Headers, int, dict[str, Any]]] = [
         "PGRST200", "Could not find a relationship between 'film' and 'unrelated' in the schema cache",
         "Searched for a foreign key relationship between 'film' and 'unrelated' in the schema 'public', but "
         "no matches were found.",
+        "Perhaps you meant 'director' instead of 'unrelated'.",
     )),
     ("GET", "film?select=actor!odd(*)", None, {}, 400, error(
         "PGRST200", "Could not find a relationship between 'film' and 'actor' in the schema cache",

@@ -124,8 +124,8 @@ async def test_names_may_hold_anything(features: Service) -> None:
             "details": 'unexpected end of input expecting "..." or field name (* or [a..z0..9_$])',
             "hint": None,
         }),
-        ("flim", 404, {
-            "code": "PGRST205", "message": "Could not find the table 'public.flim' in the schema cache",
+        ("films", 404, {
+            "code": "PGRST205", "message": "Could not find the table 'public.films' in the schema cache",
             "details": None, "hint": "Perhaps you meant the table 'public.film'",
         }),
         ("forbidden?select=unknown", 401, {

@@ -1,9 +1,17 @@
-"""Which column is suggested for a name that is none."""
+"""Which name is suggested for one that is none."""
 
 from __future__ import annotations
 
 import pytest
-from dataapi.rest.resolve.spelling import MOST_COLUMNS, distance, hint_for
+from dataapi.rest.resolve.spelling import (
+    DISTANTLY_ALIKE,
+    LONGEST_TEXT,
+    MOST_COLUMNS,
+    MOST_NAMES,
+    distance,
+    hint_for,
+    similar,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,3 +51,41 @@ def test_one_or_two_columns_are_suggested(name: str, columns: list[str], suggest
     """Those that are most alike, unless there are more of them or none is."""
     hint = None if suggested is None else f"Perhaps you meant to reference the column {suggested}."
     assert hint_for("t", name, columns) == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "suggested"),
+    [
+        # A quarter of the longer one may differ.
+        ("journex", ["journal", "journey"], "journey"),
+        ("orderxyz", ["orders"], None),
+        ("ordersxx", ["orders"], "orders"),
+        ("ordersxxx", ["orders"], None),
+        ("ORDERS", ["Orders"], "Orders"),
+        ("secret", ["secrets_of_accounts"], None),
+        ("ab", ["ba"], None),
+        ("", ["a"], None),
+        ("orders", [], None),
+        ("orderz", ["orders"] * (MOST_NAMES + 1), None),
+        ("x" * (LONGEST_TEXT + 1), ["x" * LONGEST_TEXT], None),
+    ],
+)
+def test_the_name_that_is_most_alike_is_suggested(text: str, names: list[str], suggested: str | None) -> None:
+    """Not one that is far off, so that callers do not find out names by guessing."""
+    assert similar(text, names) == suggested
+
+
+def test_what_callers_may_know_is_suggested_from_farther_off() -> None:
+    """A third alike is enough, yet some characters in a row must be the same."""
+    assert similar("(from_then_on)", ["(id)"], DISTANTLY_ALIKE) is None
+    assert similar("(names)", ["(id, name)", "(id, place)"], DISTANTLY_ALIKE) == "(id, name)"
+    assert similar("axbxc", ["dafbcg"], DISTANTLY_ALIKE) is None
+    assert similar("axbxc", ["dafbgc"], DISTANTLY_ALIKE) == "dafbgc"
+
+
+@given(st.text("abc", min_size=1, max_size=5), st.text("abc", max_size=5), st.sampled_from((0.33, 0.5, 0.75)))
+def test_a_name_is_alike_by_the_share_that_stays(text: str, name: str, least: float) -> None:
+    """Whatever is suggested is at least so much alike, and what is the same always is."""
+    assert similar(text, [name, text], least) == text
+    if similar(text, [name], least) is not None:
+        assert exact(text, name) <= (1 - least) * max(len(text), len(name))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dataapi.catalog.model import Argument, Catalog, Function, TypeKind
 from dataapi.errors import ApiError
-from dataapi.rest.resolve.spelling import similar
+from dataapi.rest.resolve.spelling import DISTANTLY_ALIKE, similar
 
 WHOLE_BODY = {
     "application/json": ("json", "jsonb"),
@@ -158,7 +158,7 @@ def _hint(wanted: Wanted, candidates: Sequence[Function], names: Sequence[str]) 
     begin = f"Perhaps you meant to call the function {wanted.schema}."
     if candidates:
         signatures = [_names(argument.name for argument in each.arguments) for each in candidates]
-        close = similar(_names(wanted.names), signatures, least=0.5)
+        close = similar(_names(wanted.names), signatures, DISTANTLY_ALIKE)
         return None if close is None else begin + wanted.name + close
     close = similar(wanted.name, names)
     return None if close is None else begin + close

@@ -11,7 +11,7 @@ from dataapi.database.sqlstate import Diagnostics, to_error
 from dataapi.errors import ApiError
 from dataapi.rest.request.syntax import Embed
 from dataapi.rest.resolve.relations import Relation
-from dataapi.rest.resolve.spelling import MOST_NAMES, similar
+from dataapi.rest.resolve.spelling import DISTANTLY_ALIKE, MOST_NAMES, similar
 from dataapi.rest.resolve.types import Types
 from dataapi.rest.resolve.ways import Way, Ways
 
@@ -157,7 +157,7 @@ class ReadableTables:
 
 def _hint_of_ways(name: str, ways: list[Way]) -> str | None:
     targets = dict.fromkeys(way.target.name for way in ways if way.function is None)
-    close = None if name in targets else similar(name, targets)
+    close = None if name in targets else similar(name, targets, DISTANTLY_ALIKE)
     return f"Perhaps you meant '{close}' instead of '{name}'." if close else None
 
 
