@@ -62,9 +62,7 @@ class RestHandler:
         context = self._context(request, caller, catalog)
         request.mark("parse")
         if not context.target and self._project.db_root_spec is None:
-            if context.reading:
-                await self._transactions.admit(catalog, request, caller)
-            return await self._root.answer(context)
+            return await self._described(context)
         planned = await self._done(len(request.body) > LONG, lambda: _planned(context))
         request.mark("plan")
         match planned:
@@ -73,6 +71,16 @@ class RestHandler:
             case Streamed():
                 return await stream(self._transactions, context, planned)
         return planned
+
+    async def _described(self, context: Context) -> Reply:
+        """Answer at the root."""
+        if not context.reading:
+            return await self._root.answer(context)
+        await self._transactions.admit(context.catalog, context.request, context.caller)
+        context.request.mark("transaction")
+        reply = await self._root.answer(context)
+        context.request.mark("plan")
+        return reply
 
     async def _serving(self, caller: Caller) -> Catalog:
         """Return the catalog; what is wrong with a role that it does not know, PostgreSQL says itself."""

@@ -199,7 +199,6 @@ class Front:
         if project and project.server_trace_header:
             headers += _traced(request, project.server_trace_header)
         if request.timing is not None:
-            request.timing.mark("response")
             headers += (("Server-Timing", request.timing.header()),)
         return headers
 

@@ -31,7 +31,7 @@ class Request:
     timing: Timing | None = None
 
     def mark(self, stage: str) -> None:
-        """End a stage of the answer's making: ``jwt``, ``parse``, ``plan``, ``transaction``, ``response``."""
+        """End a stage of the answer's making, one of ``timing.STAGES``."""
         if self.timing is not None:
             self.timing.mark(stage)
 

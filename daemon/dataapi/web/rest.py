@@ -7,6 +7,7 @@ from dataclasses import replace
 from klein import Klein
 
 from dataapi.access.gate import split_query
+from dataapi.errors import ApiError
 from dataapi.web.areas import REST
 from dataapi.web.backend import Backend
 from dataapi.web.messages import Reply, Request
@@ -26,9 +27,14 @@ def declare(app: Klein) -> None:
 
 
 async def _answer(backend: Backend, request: Request) -> Reply:
-    caller = await backend.gate.admitted(request)
-    request.mark("jwt")
-    return await backend.rest.answer(_without_key(request), caller)
+    try:
+        caller = await backend.gate.admitted(request)
+        request.mark("jwt")
+        return await backend.rest.answer(_without_key(request), caller)
+    except ApiError:
+        if request.timing is not None:
+            request.timing.fail()
+        raise
 
 
 def _without_key(request: Request) -> Request:
