@@ -203,7 +203,7 @@ def test_a_table_is_described_as_clients_expect(shop: Catalog) -> None:
         "properties": {
             "id": {
                 "description": "Note:\nThis is a Primary Key.<pk/>",
-                "format": "bigint",
+                "format": "int64",
                 "type": "integer",
             },
             "email": {
@@ -218,7 +218,7 @@ def test_a_table_is_described_as_clients_expect(shop: Catalog) -> None:
     purchase = definitions["purchase"]["properties"]
     assert purchase["customer_id"] == {
         "description": "Note:\nThis is a Foreign Key to `customer.id`.<fk table='customer' column='id'/>",
-        "format": "bigint",
+        "format": "int64",
         "type": "integer",
     }
     assert purchase["status"] == {
@@ -345,8 +345,8 @@ def test_functions_are_described_as_clients_expect(shop: Catalog) -> None:
     assert add["get"]["tags"] == ["(rpc) add"]
     assert (add["post"]["summary"], add["post"]["description"]) == ("Adds", "Two numbers")
     assert add["get"]["parameters"] == [
-        {"name": "a", "in": "query", "required": True, "type": "integer", "format": "integer"},
-        {"name": "b", "in": "query", "required": False, "type": "integer", "format": "integer"},
+        {"name": "a", "in": "query", "required": True, "type": "integer", "format": "int32"},
+        {"name": "b", "in": "query", "required": False, "type": "integer", "format": "int32"},
     ]
     arguments, preference = add["post"]["parameters"]
     assert preference == {"$ref": "#/parameters/preferParams"}
@@ -359,8 +359,8 @@ def test_functions_are_described_as_clients_expect(shop: Catalog) -> None:
             "required": ["a"],
             "type": "object",
             "properties": {
-                "a": {"format": "integer", "type": "integer"},
-                "b": {"format": "integer", "type": "integer"},
+                "a": {"format": "int32", "type": "integer"},
+                "b": {"format": "int32", "type": "integer"},
             },
         },
     }

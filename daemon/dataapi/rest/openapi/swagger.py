@@ -138,7 +138,7 @@ def _property(shown: Shown, table: ShownTable, column: Column) -> dict[str, Any]
 
 def _typed(sql_name: str) -> dict[str, Any]:
     kind = types.json_type(sql_name)
-    result: dict[str, Any] = {"format": sql_name}
+    result: dict[str, Any] = {"format": types.format_name(sql_name)}
     if kind is not None:
         result["type"] = kind
     if kind == types.ARRAY:
@@ -183,8 +183,9 @@ def _argument(shown: Shown, argument: Argument) -> dict[str, Any]:
     result: dict[str, Any] = {"name": argument.name, "in": "query", "required": required}
     if argument.variadic:
         inner = types.element_name(name)
-        items = {"type": types.json_type(inner) or types.STRING, "format": inner}
+        items = {"type": types.json_type(inner) or types.STRING, "format": types.format_name(inner)}
         return {**result, "type": "array", "items": items, "collectionFormat": "multi"}
     kind = types.json_type(name)
     # An array is written with braces in a query string.
-    return {**result, "type": kind if kind and kind != types.ARRAY else types.STRING, "format": name}
+    written = kind if kind and kind != types.ARRAY else types.STRING
+    return {**result, "type": written, "format": types.format_name(name)}

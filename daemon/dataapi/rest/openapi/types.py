@@ -22,6 +22,7 @@ _KINDS = {
     "json": None,
     "jsonb": None,
 }
+_FORMATS = {"smallint": "int32", "integer": "int32", "bigint": "int64"}
 _BITS = frozenset({"bit", "varbit"})
 _CHARACTERS = frozenset({"bpchar", "varchar"})
 _CHARACTERS_HEADER = 4
@@ -41,6 +42,11 @@ def json_type(sql_name: str) -> str | None:
     if sql_name.endswith("[]"):
         return ARRAY
     return _KINDS.get(sql_name, STRING)
+
+
+def format_name(sql_name: str) -> str:
+    """Return a type's ``format`` in OpenAPI 2.0: its SQL name, or the defined one of an integer."""
+    return _FORMATS.get(sql_name, sql_name)
 
 
 def element_name(sql_name: str) -> str:
