@@ -123,7 +123,7 @@ class Command:
             self._say(f"; project {project.ref}")
         now = int(time.time())
         try:
-            for role in (project.db_anon_role, "service_role"):
+            for role in filter(None, (project.db_anon_role, "service_role")):
                 self._say(f"{role} {sign(project, role, now)}")
         except CannotSign as error:
             return self._fail(project, str(error))

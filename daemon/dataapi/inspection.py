@@ -85,7 +85,7 @@ def _faults(project: Project, catalog: Catalog) -> Iterator[str]:
         if schema not in catalog.schemas:
             yield f"db-schemas names {schema}, and there is no such schema"
     roles = [project.db_anon_role, *(["service_role"] if project.secret_keys else [])]
-    for role in dict.fromkeys(roles):
+    for role in dict.fromkeys(filter(None, roles)):
         if role not in catalog.roles:
             yield f"requests run as {role}, and the login role of db-uri may not become that role"
     for problem in catalog.problems:

@@ -77,6 +77,14 @@ def test_check_config_finds_schemas_and_roles_that_are_missing(database: Databas
     assert "requests run as web_anon, and the login role of db-uri may not become that role" in errors
 
 
+def test_without_an_anonymous_role_nothing_is_missing_and_no_key_is_made_for_it(database: Database) -> None:
+    """Callers who all bring tokens are a configuration like any other."""
+    environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_ANON_ROLE": ""}
+    assert dataapi("check-config", environ=environ)[0] == 0
+    keys = dataapi("keys", environ=environ)[1].splitlines()
+    assert [line.split()[0] for line in keys if line.count(".") == 2] == ["service_role"]
+
+
 def test_keys_are_signed_with_the_configured_secret() -> None:
     """One line per role, ready for a script to take apart."""
     environ = {**KEYED, "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": new_key()}

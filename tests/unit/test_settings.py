@@ -213,6 +213,12 @@ def test_service_alone_is_read_from_environment_and_command_line() -> None:
     ]
 
 
+def test_an_empty_anonymous_role_is_nobody_and_not_the_default() -> None:
+    assert project("db-anon-role =").db_anon_role == ""
+    assert project("", {"DATAAPI_PROJECT_DB_ANON_ROLE": ""}).db_anon_role == ""
+    assert project("").db_anon_role == "anon"
+
+
 def test_several_projects_take_their_reference_from_the_section_and_the_variable() -> None:
     """``[project:REF]`` and ``DATAAPI_PROJECT_<REF>_…`` name the same project."""
     settings = read(SEVERAL, {f"DATAAPI_PROJECT_{'B' * 20}_DB_POOL": "2"})

@@ -20,7 +20,7 @@ class Key:
 
     :ivar parse: reads the value or raises ``Rejected``.
     :ivar secret: whether the value is never shown.
-    :ivar empty_means_empty: whether an empty value is a value (a list without members);
+    :ivar empty_means_empty: whether an empty value is a value (a list without members, no role);
         otherwise it means the default.
     """
 
@@ -53,7 +53,7 @@ PROJECT = {
     "db-uri": Key(parsers.database_uri, secret=True),
     "db-schemas": _list(parsers.schemas),
     "db-extra-search-path": _list(parsers.listed),
-    "db-anon-role": _TEXT,
+    "db-anon-role": Key(parsers.text, empty_means_empty=True),
     "db-pool": _POSITIVE,
     "db-pool-acquisition-timeout": _SECONDS,
     "db-max-rows": _POSITIVE,
