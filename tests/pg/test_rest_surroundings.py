@@ -161,6 +161,8 @@ async def test_a_function_may_choose_status_and_headers(api: Service) -> None:
         ([{"Content-Length": "5"}, {"Transfer-Encoding": "chunked"}, {"X-Own": "c"}], 200, "c"),
         ([{"X-Own: a\r\nX-Other": "b"}], 500, None),
         ([{"X-Own": 5}], 500, None),
+        ([{"X-Own": "d", "X-Other": "e"}], 500, None),
+        ([{}], 500, None),
     ],
 )
 async def test_a_function_cannot_break_the_answer(
@@ -175,10 +177,20 @@ async def test_a_function_cannot_break_the_answer(
 
 async def test_answers_say_how_long_their_stages_took(api: Service) -> None:
     """``Server-Timing`` in the order of the stages."""
-    header = (await api.rest("GET", "seen")).headers["server-timing"]
-    assert [stage.partition(";")[0] for stage in header.split(", ")] == [
-        "jwt", "parse", "plan", "transaction", "response",
-    ]  # fmt: skip
+    for method, path in (("GET", "seen"), ("HEAD", "")):
+        assert await stages(api, method, path) == ["jwt", "parse", "plan", "transaction", "response"]
+
+
+async def test_an_error_is_timed_up_to_the_stage_that_it_came_from(api: Service) -> None:
+    """What did not happen is not told: a slow failure is seen where it was slow."""
+    assert await stages(api, "GET", "rpc/expired") == ["jwt", "parse", "plan", "transaction"]
+    assert await stages(api, "GET", "seen", Authorization="Bearer none") == ["jwt"]
+
+
+async def stages(api: Service, method: str, path: str, **headers: str) -> list[str]:
+    """Return the stages of an answer that ``Server-Timing`` tells."""
+    header = (await api.rest(method, path, headers=headers)).headers["server-timing"]
+    return [stage.partition(";")[0] for stage in header.split(", ")]
 
 
 # ---------------------------------------------------------------- errors

@@ -114,3 +114,12 @@ def test_what_ends_a_connection() -> None:
     """Shutdowns and connection failures do; timeouts, cancellations and deadlocks do not."""
     assert all(is_disconnect(state) for state in ("08006", "08P01", "57P01", "57P02", "57P03", "57P05"))
     assert not any(is_disconnect(state) for state in ("57014", "55P03", "40P01", "53300", None))
+
+
+def test_a_missing_detail_is_told_from_one_that_is_no_json() -> None:
+    """``RAISE SQLSTATE 'PGRST'`` without ``DETAIL`` is the likelier mistake, and is named."""
+    message = '{"code": "1", "message": "m"}'
+    missing = to_error(Diagnostics("PGRST", message, None), anonymous=False)
+    assert missing.details == "DETAIL is missing in the RAISE statement"
+    empty = to_error(Diagnostics("PGRST", message, ""), anonymous=False)
+    assert empty.details == "Invalid JSON value for DETAIL: ''"

@@ -103,7 +103,9 @@ def _raised(diagnostics: Diagnostics) -> ApiError:
         or not all(isinstance(value, str) for value in headers.values())
     ):
         return _malformed(
-            f"Invalid JSON value for DETAIL: '{diagnostics.detail or ''}'",
+            "DETAIL is missing in the RAISE statement"
+            if diagnostics.detail is None
+            else f"Invalid JSON value for DETAIL: '{diagnostics.detail}'",
             "DETAIL must be a JSON object with obligatory keys: 'status', 'headers' "
             "and optional key: 'status_text'.",
         )

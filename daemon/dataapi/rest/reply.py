@@ -53,8 +53,7 @@ def _overridden(usual: list[tuple[str, str]], own: list[tuple[str, str]]) -> lis
 
 def _headers(text: str) -> list[tuple[str, str]]:
     try:
-        given = json.loads(text)
-        headers = [pair for part in given for pair in part.items()]
+        headers = [pair for (pair,) in (part.items() for part in json.loads(text))]
     except (ValueError, AttributeError, TypeError, RecursionError):
         headers = None
     if headers is None or not all(is_name(name) and isinstance(value, str) for name, value in headers):
