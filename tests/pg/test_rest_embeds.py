@@ -102,6 +102,37 @@ async def test_a_filtered_row_to_one_becomes_null(features: Service) -> None:
     assert answer == [{"id": 1, "director": None}, {"id": 3, "director": {"name": "Bert"}}]
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("select=id,director(name)&director.limit=1&id=eq.1", [{"id": 1, "director": {"name": "Ada"}}]),
+        ("select=id,director(name)&director.limit=7&id=eq.1", [{"id": 1, "director": {"name": "Ada"}}]),
+        ("select=id,director(name)&director.limit=0&id=eq.1", [{"id": 1, "director": None}]),
+        ("select=id,director(name)&director.offset=1&id=eq.1", [{"id": 1, "director": None}]),
+        ("select=id,...director(name)&director.offset=1&id=eq.1", [{"id": 1, "name": None}]),
+        ("select=id,lead(name)&lead.offset=1&id=eq.1", [{"id": 1, "lead": None}]),
+        ("select=id,director()&director=is.null&director.offset=1&id=eq.1", [{"id": 1}]),
+        ("select=id,director!inner()&director.offset=1", []),
+        ("select=id,part!inner(played)&part.offset=1&part.order=played.nullslast&order=id", [
+            {"id": 1, "part": [{"played": "villain"}]}, {"id": 4, "part": [{"played": None}]}]),
+        ("select=id,director(name)&director.offset=1&order=director(name).desc,id&limit=2", [
+            {"id": 1, "director": None}, {"id": 2, "director": None}]),
+    ],
+)  # fmt: skip
+async def test_a_window_may_leave_out_a_row_to_one(features: Service, query: str, expected: Any) -> None:
+    """Limits and offsets hold for resources of one row too, wherever these count."""
+    assert await rows(features, f"film?{query}") == expected
+
+
+async def test_an_order_that_changes_nothing_is_looked_at(features: Service) -> None:
+    """A resource of one row is ordered by its columns alone."""
+    assert await rows(features, "film?select=id,director(name)&director.order=name&id=eq.4") == [
+        {"id": 4, "director": None}
+    ]
+    answer = await features.rest("GET", "film?select=id,director(name)&director.order=nothing")
+    assert (answer.status, answer.body["code"]) == (400, "42703")
+
+
 async def test_empty_resources_show_nothing(features: Service) -> None:
     """``resource()`` is there to filter by, also when there is nothing but such ones in it."""
     assert await rows(features, "film?select=id,director()&id=eq.1") == [{"id": 1}]

@@ -157,6 +157,16 @@ async def test_a_domains_own_texts_are_compared_with(features: Service) -> None:
         assert [row["id"] for row in answer.body] == found, query
 
 
+async def test_patterns_are_no_values_of_a_domain(features: Service) -> None:
+    """What ``like`` compares with is left as it is, though the domain has a cast for its values."""
+    for query, found in [
+        ("plate=eq.ab 12", [1]), ("plate=like.ab*", [3]), ("plate=ilike.ab*", [1, 3]),
+        ("plate=not.like.A*", [3]),
+    ]:  # fmt: skip
+        answer = await features.rest("GET", f"car?select=id&order=id&{query}")
+        assert [row["id"] for row in answer.body] == found, query
+
+
 async def test_a_primary_key_read_is_one_statement_that_is_remembered(features: Service) -> None:
     """Other values of the same filters run the same statement."""
     first = await features.rest("GET", "film?id=eq.1&select=title")
@@ -195,6 +205,9 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+NO_OPERATOR = (
+    "No operator matches the given name and argument types. You might need to add explicit type casts."
+)
 REFUSALS: list[tuple[str, int, dict[str, Any]]] = [
     ("id=0", 400, {
         "code": "PGRST100", "message": '"failed to parse filter (0)" (line 1, column 1)', "hint": None,
@@ -221,6 +234,22 @@ REFUSALS: list[tuple[str, int, dict[str, Any]]] = [
     }),
     ("plot=fts(klingon).x", 400, {
         "code": "42704", "message": 'text search configuration "klingon" does not exist', "hint": None,
+        "details": None,
+    }),
+    ("plot=fts(0).x", 400, {
+        "code": "42704", "message": 'text search configuration "0" does not exist', "hint": None,
+        "details": None,
+    }),
+    ("id=like.1*", 404, {
+        "code": "42883", "message": "operator does not exist: integer ~~ unknown", "hint": NO_OPERATOR,
+        "details": None,
+    }),
+    ("data->>cast->size=eq.1", 404, {
+        "code": "42883", "message": "operator does not exist: text -> unknown", "hint": NO_OPERATOR,
+        "details": None,
+    }),
+    ("data->>years->>0=eq.1", 404, {
+        "code": "42883", "message": "operator does not exist: text ->> integer", "hint": NO_OPERATOR,
         "details": None,
     }),
     ("nowhere.id=eq.1", 400, {

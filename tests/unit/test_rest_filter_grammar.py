@@ -130,6 +130,9 @@ def test_an_empty_list_has_no_element() -> None:
         ('in.("a,b",c)', ('{"a,b","c"}',)),
         ('in.("a\\"b\\\\c")', ('{"a\\"b\\\\c"}',)),
         ("in.(a b, c)", ('{"a b"," c"}',)),
+        ("in.( a ,b ) ", ('{"a ","b "}',)),
+        ("in.(  )", ("{}",)),
+        ("not.in.( ,a)", ('{"","a"}',)),
         ('in.(a"b)', ('{"a\\"b"}',)),
         ('in.("a"b)', ('{"\\"a\\"b"}',)),
         ("like.a*b*", ("a%b%",)),
@@ -170,6 +173,15 @@ def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
             read(text)
         except ApiError as error:
             assert (error.status, error.code) == (400, "PGRST100")  # noqa: PT017 - most texts are refused
+
+
+@pytest.mark.parametrize("behind", [")", " ", "x", ",id.eq.3"])
+def test_nothing_is_read_behind_what_is_complete(behind: str) -> None:
+    """As in PostgREST: behind a list, a word of ``is`` and a tree anything may stand."""
+    for text in ("in.(1,2)", "in.(1,(2)", "not.is.null"):
+        assert read_filter(text + behind) == read_filter(text)
+    assert read_logic("or", "(a.eq.1,b.in.(2))" + behind) == read_logic("or", "(a.eq.1,b.in.(2))")
+    assert read_filter("eq.1" + behind) == (Operation("eq"), ("1" + behind,))
 
 
 def test_trees_too_deep_are_refused() -> None:

@@ -153,6 +153,7 @@ def test_forms_of_select(text: str, items: tuple[Item, ...]) -> None:
 
 
 NAME = "field name (* or [a..z0..9_$])"
+STEP = '"-", digit or any non reserved character different from: .,>()'
 AFTER_NAME = 'letter, digit, "-", "->>", "->", "::", "."'
 
 
@@ -165,9 +166,10 @@ AFTER_NAME = 'letter, digit, "-", "->>", "->", "::", "."'
         ("name!hint", 5, f'unexpected \'!\' expecting {AFTER_NAME}, ")", "," or end of input'),
         ("*!hint", 2, 'unexpected \'!\' expecting ")", "," or end of input'),
         ("name::", 7, "unexpected end of input expecting letter or digit"),
-        ("data->>-78xy", 11, 'unexpected "x" expecting digit'),
+        ("data->>-78xy", 11, 'unexpected \'x\' expecting digit, "->", "::", ".", "," or end of input'),
         ("data->>--34", 9, 'unexpected "-" expecting digit'),
-        ("data->", 7, "unexpected end of input expecting any non reserved character different from: .,>()"),
+        ("data->", 7, f"unexpected end of input expecting {STEP}"),
+        ("data->(", 7, f'unexpected "(" expecting {STEP}'),
         ("a(b", 4, f'unexpected end of input expecting {AFTER_NAME}, ")" or ","'),
         ("amount.foo()", 8, 'unexpected "f" expecting "sum", "avg", "count", "max" or "min"'),
         ("...a", 5, 'unexpected end of input expecting letter, digit, "-" or "("'),

@@ -73,7 +73,7 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
         case RelatedOf(rows, inner):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
-            return f"(select {expression_sql(writer, inner, related)} from {source} limit 1)"
+            return f"(select {expression_sql(writer, inner, related)} from {source}{one_sql(writer, rows)})"
         case RelatedAggregateOf(rows, function, operand, builtin):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
@@ -106,7 +106,8 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
         case Exists(rows):
             apart = "" if writer.joinable() else " offset 0"  # which PostgreSQL does not rewrite
             source = source_sql(writer, rows, Row(writer.alias()), row)
-            return f"exists (select 1 from {source}{apart})"
+            skipped = apart if rows.offset is None else f" offset {writer.slot(rows.offset)}"
+            return f"exists (select 1 from {source}{skipped})"
         case After(order, values, inclusive_before):
             terms = [expression_sql(writer, term.expression, row) for term in order]
             after = after_sql(writer, order, terms, values)
@@ -147,6 +148,11 @@ def limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:
     if rows.offset is not None:
         sql += f" offset {writer.slot(rows.offset)}"
     return sql
+
+
+def one_sql(writer: Writer, rows: Rows) -> str:
+    """Return the clauses that leave at most one row, such as that of the rows' own limit of one."""
+    return limit_sql(writer, rows) or " limit 1"
 
 
 def count_sql(writer: Writer, count: Parameter | int) -> str:

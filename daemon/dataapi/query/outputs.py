@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataapi.database.quoting import LONGEST_IDENTIFIER, quote_identifier, quote_literal
 from dataapi.query.algebra import Rows
 from dataapi.query.connections import ConnectionWriter
-from dataapi.query.expressions import expression_sql, limit_sql, order_sql, source_sql
+from dataapi.query.expressions import expression_sql, limit_sql, one_sql, order_sql, source_sql
 from dataapi.query.forms import base64_sql, build_object, form_sql, key_sql
 from dataapi.query.records import shown_sql
 from dataapi.query.relations import call_sql
@@ -120,7 +120,7 @@ def _one_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> 
         return f"(select {shown.json_sql(writer)} from {shown.item})"
     row = Row(writer.alias())
     inner = row_sql(writer, output, row)
-    order_and_limit = "" if rows.unique else order_sql(writer, rows.order, row) + " limit 1"
+    order_and_limit = "" if rows.unique else order_sql(writer, rows.order, row) + one_sql(writer, rows)
     return f"(select {inner} from {source_sql(writer, rows, row, parent)}{order_and_limit})"
 
 

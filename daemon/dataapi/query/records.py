@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from dataapi.catalog.model import Table
 from dataapi.database.quoting import LONGEST_IDENTIFIER, quote_identifier
 from dataapi.query.algebra import Expression, OrderTerm, RelatedOf, Rows
-from dataapi.query.expressions import expression_sql, limit_sql, order_sql, term_sql
+from dataapi.query.expressions import expression_sql, limit_sql, one_sql, order_sql, term_sql
 from dataapi.query.grouping import OPERAND, aggregate_in, groupable, operand_sql, with_operand
 from dataapi.query.results import Key, One, Output, Record, Spread, Text, Value
 from dataapi.query.shown import Shown, Source, rows_source
@@ -77,7 +77,7 @@ def _picked_sql(writer: Writer, source: Source, picked: Row, joins: str, groups:
     rows, items, order, outside = source.rows, "", "", ""
     if groups is not None:
         items, ordered = _group_order(writer, rows.order, source.row, picked)
-        outside = groups + ordered + (" limit 1" if source.one else limit_sql(writer, rows))
+        outside = groups + ordered + (one_sql if source.one else limit_sql)(writer, rows)
     elif joins and rows.order and not source.one:
         # Joins may lose the order in which the rows were picked.
         items, order, outside = _order_twice(writer, rows.order, source.row, picked)
@@ -148,7 +148,7 @@ def _place(place: int) -> str:
 def _page_sql(writer: Writer, source: Source) -> str:
     rows, row = source.rows, source.row
     if source.one:
-        return "" if rows.unique else order_sql(writer, rows.order, row) + " limit 1"
+        return "" if rows.unique else order_sql(writer, rows.order, row) + one_sql(writer, rows)
     return order_sql(writer, rows.order, row) + limit_sql(writer, rows)
 
 

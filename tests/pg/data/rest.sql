@@ -118,6 +118,15 @@ reset client_min_messages;
 create table paint (id int primary key, name text, shade tint default 255, spare tint);
 insert into paint values (1, 'red', 16711680, null), (2, 'green', 65280, 1), (3, 'blue', 255, 16777215);
 
+create domain plate as text;
+create function plate(text) returns plate language sql immutable as
+    $$ select upper($1)::plate $$;
+set client_min_messages = error;
+create cast (text as plate) with function plate(text) as implicit;
+reset client_min_messages;
+create table car (id int primary key, plate plate);
+insert into car values (1, 'AB 12'), (2, 'AC 12'), (3, 'ab 99');
+
 -- ---------------------------------------------------------------- reading: sales, to be counted and summed up
 
 create table sale (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from dataapi.rest.request.bounds import MOST_CONDITIONS
 from dataapi.rest.request.grammar import json_path, parse_way
-from dataapi.rest.request.reader import Mismatch, Reader
+from dataapi.rest.request.reader import BLANKS, Mismatch, Reader
 from dataapi.rest.request.syntax import Branch, Leaf, Operation, Tree
 
 QUANTIFIABLE = frozenset({"eq", "gt", "gte", "lt", "lte", "like", "ilike", "match", "imatch"})
@@ -45,6 +45,8 @@ Lifted = tuple[str, ...]
 def read_filter(text: str) -> tuple[Operation, Lifted]:
     """Return the operation of a filter's value, and the values that are bound.
 
+    As in PostgREST, nothing is read behind a list of ``in`` or a word of ``is``.
+
     :raises ApiError: PGRST100 (400) with the column at which the value cannot be understood.
     """
     word, dot, rest = text.partition(".")
@@ -56,12 +58,11 @@ def read_filter(text: str) -> tuple[Operation, Lifted]:
     if word == "in":
         bare = _BARE_LIST.fullmatch(rest)
         if bare is not None:
-            return _IN, (array_literal(bare[1].split(",")),)
+            return _IN, (array_literal(bare[1].lstrip(BLANKS).split(",")),)
     reader = Reader(text)
     values: list[str] = []
     try:
         operation = _operation(reader, values, _rest)
-        reader.need_end()
     except Mismatch:
         raise reader.error(f"filter ({text})") from None
     return operation, tuple(values)
@@ -82,6 +83,8 @@ def has_operator(text: str) -> bool:
 def read_logic(name: str, text: str) -> tuple[tuple[str, ...], Tree, Lifted]:
     """Return where a logic parameter belongs, its tree, and the values that are bound, in the tree's order.
 
+    As in PostgREST, nothing is read behind the parenthesis that closes the tree.
+
     :param name: the parameter's name, such as ``or`` or ``directors.not.and``.
     :raises ApiError: PGRST100 (400) with the column at which name or value cannot be understood.
     """
@@ -92,7 +95,6 @@ def read_logic(name: str, text: str) -> tuple[tuple[str, ...], Tree, Lifted]:
     values: list[str] = []
     try:
         tree = _tree(reader, values, 0)
-        reader.need_end()
     except Mismatch:
         raise reader.error(f"logic tree ({text})") from None
     return way, tree, tuple(values)

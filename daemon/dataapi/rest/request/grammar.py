@@ -21,7 +21,7 @@ AGGREGATES = ("sum", "avg", "count", "max", "min")
 _PLACE = re.compile(r"-?[0-9]+(?=->|::|[.,)]|\Z)")
 _KEY = re.compile(r"[^(:.,>)-](?:[^(:.,>)-]|-(?!>))*")
 _PLAIN_ITEM = re.compile(r"([A-Za-z_]\w*)(?=,)", re.ASCII)
-_DIGITS = re.compile(r"-?[0-9]*")
+_DIGITS = re.compile(r"[0-9]+")
 _KEY_EXPECTED = "any non reserved character different from: .,>()"
 _DELIMITER = "delimiter (.)"
 _DIRECTIONS = {"asc": False, "desc": True}
@@ -236,14 +236,25 @@ def _step(reader: Reader, as_text: bool) -> Step:
     place = _PLACE.match(reader.text, reader.at)
     found = place or _KEY.match(reader.text, reader.at)
     if found is None or not found[0].strip():
-        digits = _DIGITS.match(reader.text, reader.at)
-        if digits is not None and digits[0]:
-            raise reader.fail("digit", digits.end())
-        raise reader.fail(_KEY_EXPECTED)
+        raise _no_step(reader)
     reader.at = found.end()
     if place is None:
         reader.missed(_KEY_EXPECTED)
     return Step(found[0].strip(), as_text, place is not None)
+
+
+def _no_step(reader: Reader) -> Mismatch:
+    """Remember what a place in an array, or a member's name, lacks here; return the exception to raise."""
+    if not _takes(reader, "-"):
+        reader.missed('"-"')
+        reader.missed("digit")
+        return reader.fail(_KEY_EXPECTED)
+    digits = _DIGITS.match(reader.text, reader.at)
+    reader.missed("digit", digits.end() if digits else None)
+    if digits:
+        reader.at = digits.end()
+        reader.ends("->", "::", ".", ",")
+    return Mismatch()
 
 
 # ---------------------------------------------------------------- order

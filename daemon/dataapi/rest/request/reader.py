@@ -11,9 +11,11 @@ from dataapi.errors import ApiError
 
 NAME = "field name (* or [a..z0..9_$])"
 END = "end of input"
+BLANKS = " \t"
+"""What may stand around tokens."""
 
 _WORD = re.compile(r"[\w $]+")
-_BLANKS = re.compile(r"[ \t]*")
+_BLANKS = re.compile(f"[{BLANKS}]*")
 
 _Record = tuple[int, tuple[str, ...], str | None, bool]
 

@@ -23,9 +23,9 @@ from dataapi.query.conditions import (
     TextSearch,
     Truth,
 )
-from dataapi.rest.request.filters import SEARCHES
+from dataapi.rest.request.filters import PATTERNS, SEARCHES
 from dataapi.rest.request.syntax import Leaf, Operation, Tree
-from dataapi.rest.resolve.fields import Lifted, Typed, field_of, has_field
+from dataapi.rest.resolve.fields import Language, Lifted, Typed, field_of, has_field
 from dataapi.rest.resolve.resources import Held, Resource
 from dataapi.rest.resolve.tables import ReadableTables
 from dataapi.rest.resolve.types import TSVECTOR, Types
@@ -135,6 +135,8 @@ def _positive(types: Types, left: Typed, operation: Operation, place: int) -> Co
     if operation.modifier is not None:
         quantifier = _QUANTIFIERS[operation.modifier]
         return Compare(left.expression, operator, Parameter(Lifted(place)), builtin, quantifier)
+    if operation.operator in PATTERNS:  # texts, whatever is read as the column's values
+        return Compare(left.expression, operator, Parameter(Lifted(place)), builtin)
     many = operator is Operator.IN
     return Compare(left.expression, operator, _value(types, left, place, many=many), builtin)
 
@@ -150,7 +152,7 @@ def _value(types: Types, left: Typed, place: int, *, many: bool = False) -> Para
 def _search(left: Typed, operation: Operation, place: int) -> TextSearch:
     language = None
     if operation.modifier == "language":
-        language = Parameter(Lifted(place), "regconfig")
+        language = Parameter(Language(place), "regconfig")
         place += 1
     words = Parameter(Lifted(place), "text")
     return TextSearch(

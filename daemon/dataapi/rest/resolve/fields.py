@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from dataapi.errors import ApiError
@@ -37,6 +38,23 @@ class Lifted:
     def bind(self, values: HasLifted) -> str:
         """Return the value."""
         return values.lifted[self.place]
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """The name of a text search configuration that was lifted out of the query string."""
+
+    place: int
+
+    def bind(self, values: HasLifted) -> str:
+        """Return the name.
+
+        :raises ApiError: 42704 (400), it is a number: PostgreSQL would take it for an oid without looking.
+        """
+        name = values.lifted[self.place]
+        if name.isdigit():
+            raise ApiError(400, "42704", f'text search configuration "{name}" does not exist')
+        return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +102,12 @@ class Typed:
 def field_of(tables: ReadableTables, relation: Relation, name: str, path: Path = ()) -> Typed:
     """Return a field of a relation: a column, a function of its rows, or a member of a JSON value of one.
 
-    :raises ApiError: 42703 (400), there is no field of that name.
+    :raises ApiError: 42703 (400), there is no field of that name; 42883 (404), a step leads into a text.
     """
     found = _plain(tables, relation, name)
     if not path:
         return found
+    _check(path)
     json = found.type is not None and tables.types.is_json(found.type)
     member = JsonPathOf(found.expression, json, tuple(_parameter(step) for step in path), path[-1].as_text)
     if path[-1].as_text:
@@ -118,6 +137,20 @@ def _plain(tables: ReadableTables, relation: Relation, name: str) -> Typed:
         f"column {relation.name}.{name} does not exist",
         hint=hint_for(relation.name, name, tables.readable(relation)),
     )
+
+
+def _check(path: Path) -> None:
+    """Refuse in PostgreSQL's words a path that goes on behind ``->>``, whose texts have no members."""
+    for before, step in pairwise(path):
+        if before.as_text:
+            arrow, operand = "->>" if step.as_text else "->", "integer" if step.place else "unknown"
+            raise ApiError(
+                404,
+                "42883",
+                f"operator does not exist: text {arrow} {operand}",
+                hint="No operator matches the given name and argument types."
+                " You might need to add explicit type casts.",
+            )
 
 
 def _parameter(step: Step) -> Parameter:

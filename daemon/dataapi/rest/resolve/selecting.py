@@ -80,10 +80,7 @@ class Selecting:
         conditions = conditions_of(self._tables, resource, self._rows)
         where = _all_of([*conditions, *self._required(resource)])
         table = resource.relation.table
-        if way is not None and way.to_one:
-            unique = way.function is None and not is_view(way.target)
-            return Rows(table, way.call, way.join, where, unique=unique)
-        most = self._cap(resource)
+        most = 1 if way is not None and way.to_one else self._cap(resource)
         limit: Parameter | int | None = most
         if resource.limit is not None:
             limit = Parameter(Limited(resource.limit, most), "bigint")
@@ -95,6 +92,7 @@ class Selecting:
             self._order(resource),
             limit,
             Parameter(Lifted(resource.offset), "bigint") if resource.offset is not None else None,
+            unique=_is_unique(resource),
             through=way.through if way is not None else None,
         )
 
@@ -143,6 +141,14 @@ class Selecting:
         inner = field_of(self._tables, child.relation, term.name, term.path)
         related: Expression = RelatedOf(self._rows(child), inner.expression)
         return Typed(related, inner.type)
+
+
+def _is_unique(resource: Resource) -> bool:
+    """Whether a key leads to the one row of an embedded resource, and no window may leave it out."""
+    way = resource.way
+    if way is None or not way.to_one or way.function is not None or is_view(way.target):
+        return False
+    return resource.limit is None and resource.offset is None
 
 
 def _all_of(conditions: list[Condition]) -> Condition | None:
