@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
+from dataapi.database.backoff import Backoff
 from dataapi.database.listener import Listener
 from support.messages import until
 from twisted.internet import defer, threads
@@ -52,7 +53,7 @@ def make_listener(database: Database, heard: Heard, reactor: Any) -> Iterator[Ca
             ["pgrst", 'odd "channel"'],
             on_notification=heard.notified,
             on_reconnect=heard.reconnected,
-            random=lambda: 0.0,
+            backoff=Backoff(random=lambda: 0.0),
         )
         made.append(listener)
         return listener

@@ -329,7 +329,7 @@ async def test_media_types(api: Management) -> None:
 
 
 async def test_bodies_over_64_kib(api: Management) -> None:
-    """A body may have 64 KiB and no more (errors)."""
+    """A body may have 64 KiB and no more; what is checked before bodies is told before it (errors, order)."""
     text = b"{" + b" " * 65_536
     for method, target in (
         ("POST", f"{ORGANIZATION}/endpoints"),
@@ -338,11 +338,24 @@ async def test_bodies_over_64_kib(api: Management) -> None:
     ):
         answer = await api.send(method, target, text, headers={"content-type": "application/json"})
         assert answer.refusal == (413, "content_too_large")
+    for token, place, refusal in (
+        (None, ORGANIZATION, UNAUTHORIZED),
+        (api.token, scope_of("a.b"), (400, "bad_request.invalid_slug")),
+        (await api.new_token(permissions=[Permission.READ]), ORGANIZATION, DENIED),
+        (await api.new_token(CLOSED), scope_of(CLOSED), DISABLED),
+    ):
+        assert (await api.send("POST", f"{place}/endpoints", text, token=token)).refusal == refusal
     whole = json.dumps(endpoint()).encode().ljust(65_536)
     answer = await api.send(
         "POST", f"{ORGANIZATION}/endpoints", whole, headers={"content-type": "application/json"}
     )
     assert answer.status == 201
+
+
+async def test_bodies_that_nobody_would_read(api: Management) -> None:
+    """Beyond a mebibyte a body is refused while it comes, whoever sends it."""
+    answer = await api.send("POST", f"{ORGANIZATION}/endpoints", b" " * 1_048_577, token=None)
+    assert answer.refusal == (413, "content_too_large")
 
 
 async def test_scripts_of_any_origin_may_call(api: Management) -> None:

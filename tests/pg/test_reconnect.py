@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.database.address import parameters
+from dataapi.database.backoff import Backoff
 from dataapi.errors import ApiError, DatabaseUnavailable
 from support.messages import message, running, until
 from twisted.internet import defer, task, threads
@@ -59,7 +60,7 @@ async def test_the_pool_heals_while_backends_are_killed(
     make_pool: MakePool, server: Server, database: Database, reactor: Any
 ) -> None:
     """Under fire every request gets its own answer or 503, and when it is over all get answers."""
-    pool = make_pool(size=4, random=lambda: 0.0)
+    pool = make_pool(size=4, backoff=Backoff(random=lambda: 0.0))
     await pool.start()
     under_fire = True
     outcomes: set[object] = set()
@@ -91,7 +92,7 @@ async def test_a_restart_of_the_server_while_requests_run(
     make_pool: MakePool, server: Server, reactor: Any, mode: str
 ) -> None:
     """While the server is away every request is 503 within a moment; when it is back all are answered."""
-    pool = make_pool(size=4, random=lambda: 0.0)
+    pool = make_pool(size=4, backoff=Backoff(random=lambda: 0.0))
     await pool.start()
     outcomes: list[object] = []
     slowest = 0.0
@@ -130,7 +131,7 @@ async def test_starting_without_a_server_fails_requests_quickly_and_heals(
     make_pool: MakePool, server: Server, reactor: Any
 ) -> None:
     """The pool starts while the database is away, says so at once, and finds it when it comes."""
-    pool = make_pool(acquisition_timeout=30, random=lambda: 0.0)
+    pool = make_pool(acquisition_timeout=30, backoff=Backoff(random=lambda: 0.0))
     server.stop()
     try:
         await pool.start()

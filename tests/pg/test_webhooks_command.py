@@ -13,12 +13,15 @@ from dataapi.command import run
 from dataapi.webhooks.loading import installed_catalogue
 from dataapi.webhooks.migrate import shipped
 from dataapi.webhooks.model import Permission, Scope
+from dataapi.webhooks.secrets import Cipher, new_key
+from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.publishing import CannotPublish
 from support.webhooks import (
     ACME,
     KEY,
     PROJECT,
     REF,
+    SECRET,
     add_endpoint,
     allow_migrations,
     claim,
@@ -57,6 +60,10 @@ class Operator:
             "DATAAPI_WEBHOOKS_DB_URI": database.uri,
             "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY,
         }
+
+    def keys(self, *keys: str) -> None:
+        """Configure other encryption keys."""
+        self._environ["DATAAPI_WEBHOOKS_ENCRYPTION_KEY"] = "\n".join(keys)
 
     def says(self, *arguments: str) -> str:
         """Return what a command prints that does what it is asked to."""
@@ -199,6 +206,37 @@ async def test_a_transfer_tells_only_who_is_on_the_allowlist(
     payloads = [json.loads(work.body or b"")["payload"] for work in await claim(store)]
     assert [one["organization_slug"] for one in payloads] == ["acme"]
     assert await store.endpoints.read(Scope("initech", REF), own.id) is not None
+
+
+async def test_after_resealing_an_older_key_can_be_taken_away(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """Every endpoint's secret and headers are sealed with the first key, once; nothing else of it changes."""
+    store = await migrated(database, pool)
+    made = [await add_endpoint(store, custom_headers={"x-key": str(number)}) for number in range(3)]
+    await publish(store)
+    newest = new_key()
+    operator.keys(newest, KEY)
+    assert operator.says("secrets", "reseal") == "endpoints resealed: 3\n"
+    assert operator.says("secrets", "reseal") == "endpoints resealed: 0\n"
+    alone = make_store(pool, Cipher([newest]), 14)
+    assert [await alone.endpoints.read(ACME, one.id) for one in made] == made
+    work = await claim(alone)
+    assert {(one.signing_secret, one.custom_headers["x-key"]) for one in work} == {
+        (SECRET, str(number)) for number in range(3)
+    }
+
+
+async def test_resealing_names_what_no_key_opens(database: Database, pool: Pool, operator: Operator) -> None:
+    """It stays as it is, the others are done; without any key nothing is."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    lost = await add_endpoint(make_store(pool, Cipher([new_key()]), 14))
+    operator.keys(new_key(), KEY)
+    error = f"endpoints resealed: 1; opened by no configured encryption-key: 1 ({lost.id})"
+    assert error in operator.fails("secrets", "reseal")
+    operator.keys()
+    assert "encryption-key is not configured" in operator.fails("secrets", "reseal")
 
 
 async def test_token_create_prints_the_token_alone(

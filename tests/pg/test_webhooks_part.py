@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.database import backoff
 from dataapi.metrics import FAMILIES, exposition
 from dataapi.service.state import WebhooksState
-from dataapi.service.webhooks import CONNECTIONS, WebhooksPart
+from dataapi.service.webhooks import CONNECTIONS, LONGEST_WAIT, WebhooksPart
 from dataapi.settings import Project, Settings, Webhooks
 from support.messages import until
 from support.receiver import Receiver, World, pause
@@ -87,6 +88,35 @@ async def test_a_database_that_is_away_at_the_start_is_waited_for(
     finally:
         await threads.deferToThread(server.start)
     await until(reactor, lambda: part.reason is None)
+
+
+async def test_deliveries_go_on_soon_after_a_long_outage(
+    part: WebhooksPart,
+    database: Database,
+    server: Server,
+    world: World,
+    reactor: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However often it could not connect, the database is tried again every few seconds."""
+    allow_migrations(database)
+    await part.start()
+    await organization(part)
+    receiver = Receiver()
+    await add_endpoint(part.store, url=f"http://127.0.0.1:{world.listen(receiver)}/")
+    # As if much had failed: the first wait is as long as waits may become.
+    monkeypatch.setattr(backoff, "FIRST", 1000.0)
+    await threads.deferToThread(server.stop)
+    try:
+        await until(reactor, lambda: not part.state().database_available)
+        await pause(0.2)
+    finally:
+        await threads.deferToThread(server.start)
+    began = reactor.seconds()
+    await until(reactor, lambda: part.state().database_available)
+    await publish(part.store)
+    await until(reactor, lambda: bool(receiver.received))
+    assert reactor.seconds() - began < LONGEST_WAIT + 3
 
 
 async def test_figures_tell_what_is_due_and_what_came_of_attempts(

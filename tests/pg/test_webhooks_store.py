@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.model import Cursor, DeliveryFilter, EndpointChange, Scope, Status
-from dataapi.webhooks.secrets import CannotOpen, Cipher, NoEncryptionKey
+from dataapi.webhooks.secrets import CannotOpen, Cipher, NoEncryptionKey, new_key
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.endpoints import Endpoints, TooManyEndpoints
+from dataapi.webhooks.store.resealing import Resealing
 from dataapi.webhooks.work import Claimed
 from support.webhooks import (
     ACME,
@@ -29,6 +30,8 @@ from support.webhooks import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dataapi.database.pool import Pool
     from support.postgres import Database
 
@@ -158,6 +161,33 @@ async def test_new_secret_and_url_are_used_by_pending_deliveries(database: Datab
         "another secret",
         {"A": "b"},
     )
+
+
+async def test_resealing_leaves_what_is_changed_meanwhile(database: Database, pool: Pool) -> None:
+    """Beside running daemons: a secret that is replaced while it is sealed anew stays the new one."""
+    old = await migrated(database, pool)
+    first, second, third = [await add_endpoint(old) for _ in range(3)]
+    newest = new_key()
+    between = make_store(pool, Cipher([newest, KEY]), 14)
+
+    class Beside:
+        """Lets somebody change and delete endpoints right before the first one is replaced."""
+
+        done = False
+
+        async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+            if "update" in text and not self.done:
+                self.done = True
+                await old.endpoints.change(ACME, first.id, EndpointChange(signing_secret="changed meanwhile"))
+                await between.endpoints.change(ACME, second.id, EndpointChange(signing_secret="changed too"))
+                await old.endpoints.delete(ACME, third.id)
+            return await pool.fetch(text, values)
+
+    done = await Resealing(Beside(), Cipher([newest, KEY]), piece=1).run()
+    assert (done.sealed, done.unreadable) == (2, ())
+    await publish(old)
+    work = await claim(make_store(pool, Cipher([newest]), 14))
+    assert sorted(one.signing_secret for one in work) == ["changed meanwhile", "changed too"]
 
 
 async def test_deleting_an_endpoint_deletes_its_events_and_deliveries(database: Database, pool: Pool) -> None:

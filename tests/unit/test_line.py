@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.database.backoff import LONGEST, Retry, backoff
+from dataapi.database.backoff import LONGEST, Backoff, Retry
 from dataapi.database.line import Turns, WaitingLine
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,23 +118,29 @@ def test_turns_that_all_end_at_once_do_not_exhaust_the_stack(clock: task.Clock) 
     turns.fail_all(KeyError)
 
 
+WHOLE = Backoff(random=lambda: 1.0)
+"""Waits as long as they may be."""
+
+
 def test_waits_double_up_to_a_limit() -> None:
     """Without chance in play the waits are a quarter of a second, doubling, and never over the longest."""
-    assert [backoff(failures, 1.0) for failures in range(1, 5)] == [0.25, 0.5, 1.0, 2.0]
-    assert backoff(8, 1.0) == backoff(10**6, 1.0) == LONGEST == 32.0
+    usual, quick = WHOLE, Backoff(longest=3.0, random=lambda: 1.0)
+    assert [usual.after(failures) for failures in range(1, 5)] == [0.25, 0.5, 1.0, 2.0]
+    assert usual.after(8) == usual.after(10**6) == LONGEST == 32.0
+    assert [quick.after(failures) for failures in (4, 5, 6, 10**6)] == [2.0, 3.0, 3.0, 3.0]
 
 
 @given(st.integers(1, 10**9), st.floats(0, 1))
 def test_waits_are_spread_by_chance_within_bounds(failures: int, random: float) -> None:
     """Chance takes at most half of a wait away."""
-    longest = backoff(failures, 1.0)
-    assert longest / 2 <= backoff(failures, random) <= longest
+    longest = WHOLE.after(failures)
+    assert longest / 2 <= Backoff(random=lambda: random).after(failures) <= longest
 
 
 def test_attempts_get_further_apart_until_one_succeeds(clock: task.Clock) -> None:
     """Each failure doubles the wait, a success begins anew, and only the last plan counts."""
     attempts: list[float] = []
-    retry = Retry(clock, lambda: 1.0, lambda: attempts.append(clock.seconds()))
+    retry = Retry(clock, WHOLE, lambda: attempts.append(clock.seconds()))
     assert retry.failed() == 0.25
     assert retry.pending
     assert retry.remaining == 0.25

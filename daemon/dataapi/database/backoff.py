@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random as _random
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,13 +15,24 @@ FIRST = 0.25
 LONGEST = 32.0
 
 
-def backoff(failures: int, random: float) -> float:
-    """Return the seconds to wait after so many failures in a row: doubling, half of it by chance.
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait.
 
-    :param random: from 0 to 1; spreads what many daemons do after one outage.
+    :ivar longest: the most seconds.
+    :ivar random: returns a number from 0 to 1, which spreads what many daemons do after one outage.
     """
-    longest = min(LONGEST, FIRST * 2.0 ** min(failures - 1, 16))
-    return longest * (0.5 + 0.5 * random)
+
+    longest: float = LONGEST
+    random: Callable[[], float] = _random.random
+
+    def after(self, failures: int) -> float:
+        """Return the seconds to wait after so many failures in a row: doubling, half of it by chance."""
+        most = min(self.longest, FIRST * 2.0 ** min(failures - 1, 16))
+        return most * (0.5 + 0.5 * self.random())
+
+
+USUAL = Backoff()
 
 
 class Retry:
@@ -28,9 +41,9 @@ class Retry:
     :ivar failures: how many failed since the last that succeeded.
     """
 
-    def __init__(self, clock: IReactorTime, random: Callable[[], float], attempt: Callable[[], None]) -> None:
+    def __init__(self, clock: IReactorTime, backoff: Backoff, attempt: Callable[[], None]) -> None:
         self._clock = clock
-        self._random = random
+        self._backoff = backoff
         self._attempt = attempt
         self._timer: IDelayedCall | None = None
         self.failures = 0
@@ -49,7 +62,7 @@ class Retry:
         """Plan the next attempt, and return the seconds until then."""
         self.cancel()
         self.failures += 1
-        wait = backoff(self.failures, self._random())
+        wait = self._backoff.after(self.failures)
         self._timer = self._clock.callLater(wait, self._due)
         return wait
 

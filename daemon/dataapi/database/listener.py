@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random as _random
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -10,7 +9,7 @@ from twisted.logger import Logger
 
 from dataapi.database import address
 from dataapi.database.background import Background
-from dataapi.database.backoff import Retry
+from dataapi.database.backoff import USUAL, Backoff, Retry
 from dataapi.database.connection import Connection, ConnectionDied
 from dataapi.database.quoting import quote_identifier
 
@@ -25,7 +24,7 @@ class Listener:
     :param on_notification: called with channel and payload.
     :param on_reconnect: called when listening begins after a time without, in which notifications
         may have been missed: whoever keeps something up to date by them does it all again.
-    :param random: returns a number from 0 to 1, which spreads attempts to reconnect.
+    :param backoff: how long to wait between attempts to reconnect.
     """
 
     _log = Logger()
@@ -38,7 +37,7 @@ class Listener:
         *,
         on_notification: Callable[[str, str], None],
         on_reconnect: Callable[[], None],
-        random: Callable[[], float] = _random.random,
+        backoff: Backoff = USUAL,
     ) -> None:
         self._reactor = reactor
         self._parameters = address.parameters(uri)
@@ -47,7 +46,7 @@ class Listener:
         self._on_reconnect = on_reconnect
         self._connection: Connection | None = None
         self._background = Background()
-        self._retry = Retry(reactor, random, self._try_again)
+        self._retry = Retry(reactor, backoff, self._try_again)
         self._listening = False
         self._stopped = True
 

@@ -7,7 +7,6 @@ cancel request is on its way to it, and it is known what is prepared on it; else
 
 from __future__ import annotations
 
-import random as _random
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -16,7 +15,7 @@ from twisted.logger import Logger
 
 from dataapi.database import address, failures
 from dataapi.database.background import Background
-from dataapi.database.backoff import Retry
+from dataapi.database.backoff import USUAL, Backoff, Retry
 from dataapi.database.cancel import Canceller, ControlConnection, ProtocolCancel, end_statement
 from dataapi.database.connection import ConnectionDied
 from dataapi.database.conversations import BATCH, Conversations
@@ -26,7 +25,7 @@ from dataapi.database.prepared import Prepared
 from dataapi.database.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from dataapi.database.connection import Rows
@@ -45,7 +44,7 @@ class Pool:
     :param prepared_statements: False behind a transaction pooler.
     :param search_path: schemas, set on every connection.
     :param anonymous_role: the role for which a missing privilege is 401 and not 403.
-    :param random: returns a number from 0 to 1, which spreads attempts to reconnect.
+    :param backoff: how long to wait between attempts to reconnect.
     """
 
     _log = Logger()
@@ -60,7 +59,7 @@ class Pool:
         prepared_statements: bool = True,
         search_path: tuple[str, ...] = (),
         anonymous_role: str = "anon",
-        random: Callable[[], float] = _random.random,
+        backoff: Backoff = USUAL,
     ) -> None:
         self._reactor = reactor
         self._parameters = address.parameters(uri)
@@ -82,7 +81,7 @@ class Pool:
         self._idle: list[Session] = []
         self._handing_over = False
         self._opening = 0
-        self._retry = Retry(reactor, random, self._grow)
+        self._retry = Retry(reactor, backoff, self._grow)
         self._background = Background()
         self._first_attempt: defer.Deferred[None] | None = None
         self._stopped = True

@@ -13,7 +13,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from dataapi.database.background import Background
-from dataapi.database.backoff import Retry
+from dataapi.database.backoff import Backoff, Retry
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.errors import ApiError
@@ -39,6 +39,9 @@ from dataapi.webhooks.work import QueueFigures
 CONNECTIONS = 4
 """Database connections of one process, beside the one that listens."""
 
+LONGEST_WAIT = 3.0
+"""Seconds between attempts to reach the database, at most; deliveries wait where clients would ask again."""
+
 READY_WITHIN = 5.0
 """Seconds that a start waits for the schema before it goes on without."""
 
@@ -48,6 +51,7 @@ UPKEEP_EVERY = 3600.0
 FIGURES_WITHIN = 2.0
 """Seconds that the database may take to say how the queue stands."""
 
+_BACKOFF = Backoff(longest=LONGEST_WAIT)
 _log = Logger(namespace="dataapi.webhooks")
 
 
@@ -73,11 +77,12 @@ class WebhooksPart:
             reactor,
             self._uri,
             size=CONNECTIONS,
+            backoff=_BACKOFF,
             prepared_statements=section.db_uri is not None or settings.projects[0].db_prepared_statements,
         )
         self._resolver = SystemResolver(reactor)
         self._background = Background()
-        self._retry = Retry(reactor, random.random, self._begin)
+        self._retry = Retry(reactor, _BACKOFF, self._begin)
         self._first_attempt: Deferred[None] | None = None
         self._migrated = False
         self._stopping = False
@@ -98,6 +103,7 @@ class WebhooksPart:
             CHANNELS,
             on_notification=lambda channel, _payload: dispatcher.notified(channel),
             on_reconnect=dispatcher.reconsider,
+            backoff=_BACKOFF,
         )
         receivers = Receivers(reactor, self.vetting, require_https=section.require_https)
         self.api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)

@@ -28,7 +28,7 @@ class Area:
     :ivar refuse: renders an error in the protocol's form.
     :ivar of_project: whether a project answers, so that its host name must be served.
     :ivar own_methods: whether its handlers say which methods each path takes.
-    :ivar max_body: bytes that a body may have; None where the project says so.
+    :ivar max_body: bytes that are read of a body, and refused beyond; None where the project says so.
     """
 
     name: str
@@ -51,7 +51,7 @@ MANAGEMENT = Area(
     render.management,
     of_project=False,
     own_methods=True,
-    max_body=body.MOST_BYTES,
+    max_body=body.MOST_READ,
 )
 PUBLISHING = replace(MANAGEMENT, prefix="/v1/webhooks/", methods=("POST", "OPTIONS"))
 ELSEWHERE = Area("other", "/", ("GET", "HEAD", "OPTIONS"), False, render.rest)

@@ -21,7 +21,7 @@ from dataapi.webhooks.event_types import completed
 from dataapi.webhooks.loading import installed_catalogue
 from dataapi.webhooks.migrate import CannotMigrate, Migration, migrate
 from dataapi.webhooks.model import NewEvent, Permission, Scope
-from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.secrets import Cipher, NoEncryptionKey
 from dataapi.webhooks.store import Store, make_store
 from dataapi.webhooks.store.publishing import CannotPublish
 from dataapi.webhooks.tokens import new_token
@@ -29,6 +29,7 @@ from dataapi.webhooks.tokens import new_token
 Lines = list[str]
 Action = Callable[[Store, argparse.Namespace], Awaitable[Lines]]
 
+_MOST_SHOWN = 10
 _MANAGING = [Permission.READ, Permission.WRITE]
 
 
@@ -162,6 +163,22 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> Lines:
     ]
 
 
+async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
+    """Encrypt with the first encryption-key whatever another one encrypted."""
+    try:
+        done = await store.resealing.run()
+    except NoEncryptionKey as error:
+        raise _Failed(str(error)) from None
+    if done.unreadable:
+        shown = ", ".join(map(str, done.unreadable[:_MOST_SHOWN]))
+        more = ", …" if len(done.unreadable) > _MOST_SHOWN else ""
+        raise _Failed(
+            f"endpoints resealed: {done.sealed}; opened by no configured encryption-key: "
+            f"{len(done.unreadable)} ({shown}{more})"
+        )
+    return [f"endpoints resealed: {done.sealed}"]
+
+
 async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     """Publish an event and print what it is known by."""
     scope = Scope(options.organization, options.project)
@@ -210,6 +227,7 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
         _add_organization(parser)
     leaf(project, "list", _list_projects)
     _add_tokens(group("token", "Manage personal access tokens."), leaf)
+    leaf(group("secrets", "Manage what encrypts the secrets of endpoints."), "reseal", _reseal)
     publish = leaf(group("event", "Publish events."), "publish", _publish)
     publish.add_argument("type", metavar="TYPE", help="such as v1.project.paused")
     _add_organization(publish)

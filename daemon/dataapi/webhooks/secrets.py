@@ -66,17 +66,22 @@ class Cipher:
             key = read_key(text)
             self._keys.append((hashlib.sha256(key).digest()[:_NAME_BYTES], AESGCM(key)))
 
+    @property
+    def mark(self) -> bytes:
+        """What everything begins with that the first key seals; raises ``NoEncryptionKey``."""
+        if not self._keys:
+            raise NoEncryptionKey
+        return _FORM + self._keys[0][0]
+
     def seal(self, secret: bytes, place: str) -> bytes:
         """Return the secret encrypted.
 
         :param place: where it belongs, such as an endpoint's identifier and a field's name.
         :raises NoEncryptionKey: there is no key.
         """
-        if not self._keys:
-            raise NoEncryptionKey
-        name, key = self._keys[0]
+        mark, key = self.mark, self._keys[0][1]
         nonce = self._random(_NONCE_BYTES)
-        return _FORM + name + nonce + key.encrypt(nonce, secret, place.encode())
+        return mark + nonce + key.encrypt(nonce, secret, place.encode())
 
     def open(self, sealed: bytes, place: str) -> bytes:
         """Return what was sealed for the same place.

@@ -121,6 +121,7 @@ class ManagementApi:
 
 
 def _document(operation: Operation, request: Request) -> Any:
+    body.check_length(request)
     if operation.body is None or (operation.body_optional and not request.body):
         return {}
     return body.document(request)

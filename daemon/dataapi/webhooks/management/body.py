@@ -15,6 +15,9 @@ from dataapi.web.messages import Request
 from dataapi.webhooks.management.refusals import Issue, invalid, too_large, wrong_media_type
 
 MOST_BYTES = 65_536
+MOST_READ = 1_048_576
+"""Bytes that are read of a longer body, so that what is checked before it is told before it."""
+
 DEEPEST = 64
 """Arrays and objects within each other."""
 
@@ -23,13 +26,17 @@ _MOST_ISSUES = 20
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
+def check_length(request: Request) -> None:
+    """Raise ``ManagementError`` (413) for a body that is too long, whether or not anybody reads it."""
+    if len(request.body) > MOST_BYTES:
+        raise too_large(MOST_BYTES)
+
+
 def document(request: Request) -> Any:
     """Return the JSON of a body.
 
-    :raises ManagementError: 413, 415, or 400 for what is no JSON or holds what PostgreSQL cannot.
+    :raises ManagementError: 415, or 400 for what is no JSON or holds what PostgreSQL cannot.
     """
-    if len(request.body) > MOST_BYTES:
-        raise too_large(MOST_BYTES)
     media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if media_type not in _MEDIA_TYPES:
         raise wrong_media_type()

@@ -12,6 +12,7 @@ from dataapi.webhooks.store.history import History
 from dataapi.webhooks.store.publishing import Publisher
 from dataapi.webhooks.store.queue import Queue
 from dataapi.webhooks.store.requests import Requests
+from dataapi.webhooks.store.resealing import Resealing
 from dataapi.webhooks.store.upkeep import Upkeep
 
 
@@ -25,6 +26,7 @@ class Store:
     publisher: Publisher
     queue: Queue
     requests: Requests
+    resealing: Resealing
     upkeep: Upkeep
 
 
@@ -38,5 +40,6 @@ def make_store(database: Fetches, cipher: Cipher, retention_days: int) -> Store:
         publisher=Publisher(database),
         queue=Queue(database, cipher, upkeep),
         requests=Requests(database, retention_days),
+        resealing=Resealing(database, cipher),
         upkeep=upkeep,
     )
