@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import psycopg2
 import pytest
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.model import Cursor, DeliveryFilter, EndpointChange, Scope, Status
@@ -15,6 +17,7 @@ from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.endpoints import Endpoints, TooManyEndpoints
 from dataapi.webhooks.store.resealing import Resealing
 from dataapi.webhooks.work import Claimed
+from support.messages import until
 from support.webhooks import (
     ACME,
     KEY,
@@ -28,6 +31,8 @@ from support.webhooks import (
     publish,
     success,
 )
+from twisted.internet import threads
+from twisted.internet.defer import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 ALL = DeliveryFilter()
+BLOCKED = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
 
 
 async def test_endpoint_is_read_as_it_was_created(database: Database, pool: Pool) -> None:
@@ -206,6 +212,29 @@ async def test_deleting_an_endpoint_deletes_its_events_and_deliveries(database: 
     assert await store.endpoints.delete_all(ACME) == (other,)
     for table in ("event", "due", "delivery", "endpoint"):
         assert database.execute(f"select count(*) from webhooks.{table}") == [(0,)]
+
+
+async def test_deleting_beside_outcomes_that_lock_in_another_order(
+    database: Database, pool: Pool, reactor: Any
+) -> None:
+    """Whom PostgreSQL chooses to end a deadlock, the endpoint is deleted."""
+    store = await migrated(database, pool)
+    endpoint = await add_endpoint(store)
+    for _ in range(2):
+        await publish(store)
+    first, second = sorted(str(work.claim.delivery_id) for work in await claim(store))
+    lock = "select 1 from webhooks.due where delivery_id = %s for update"
+    with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
+        # This one waits for longer than the deletion before it looks whether that is in vain.
+        cursor.execute("set deadlock_timeout = '1min'")
+        cursor.execute(lock, (second,))
+        deleting = Deferred.fromCoroutine(store.endpoints.delete(ACME, endpoint.id))
+        await until(reactor, lambda: bool(database.execute(BLOCKED)))
+        await threads.deferToThread(cursor.execute, lock, (first,))
+        assert not deleting.called
+        connection.commit()
+    assert await deleting == endpoint
+    assert database.execute("select count(*) from webhooks.due") == [(0,)]
 
 
 async def test_attempt_in_flight_when_its_endpoint_is_deleted_is_a_no_op(

@@ -230,13 +230,13 @@ $$;
 select webhooks.make_partitions(7);
 
 -- Drops the oldest partition past retention that no due work needs any more; returns whether there was one.
--- Dropping keeps all who use the history waiting, for a second at most: one that somebody reads now is passed
--- over, and each is a transaction of its own.
+-- Dropping keeps all who use the history waiting, for half a second at most, and gives up before PostgreSQL
+-- looks for deadlocks: one that somebody reads now is passed over, and each is a transaction of its own.
 create function webhooks.drop_partition(retention interval) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
-set lock_timeout = '1s'
+set lock_timeout = '500ms'
 as $$
 declare
     oldest_due timestamptz;

@@ -13,7 +13,7 @@ from dataapi.webhooks.migrate import Fetches
 from dataapi.webhooks.model import UNCHANGED, Endpoint, EndpointChange, NewEndpoint, Scope, Unchanged
 from dataapi.webhooks.secrets import CannotOpen, Cipher
 from dataapi.webhooks.store.sealed import open_headers, seal_headers, seal_secret
-from dataapi.webhooks.store.statements import statements
+from dataapi.webhooks.store.statements import persistently, statements
 
 MOST_ENDPOINTS = 50
 """How many endpoints a scope may have (reference/webhooks.md 1, limits)."""
@@ -135,7 +135,7 @@ class Endpoints:
         """Delete one endpoint or all; one whose headers no key opens is returned without them."""
         values = (scope.organization, scope.project, None if identifier is None else str(identifier))
         gone = []
-        for row in await self._database.fetch(_SQL["delete"], values):
+        for row in await persistently(self._database, _SQL["delete"], values):
             try:
                 gone.append(self._endpoint(row))
             except CannotOpen:

@@ -11,7 +11,7 @@ from uuid import UUID
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.migrate import Fetches
 from dataapi.webhooks.model import Accepted, Recovery, Refusal, Refused, Scope
-from dataapi.webhooks.store.statements import statements
+from dataapi.webhooks.store.statements import persistently, statements
 
 MOST_A_MINUTE = 10
 """How many tests and retries an endpoint may have in 60 seconds (reference/webhooks.md 1, errors)."""
@@ -50,7 +50,7 @@ class Requests:
         high = identifiers.LATEST if until is None else identifiers.uuid_floor(until)
         span = (str(identifiers.uuid_floor(since)), str(high))
         values = (scope.organization, scope.project, str(endpoint), *span, self._retention_days)
-        rows = await self._database.fetch(_SQL["recover"], values)
+        rows = await persistently(self._database, _SQL["recover"], values)
         if not rows:
             return Refused(Refusal.NOT_FOUND)
         enabled, identifier, matched, _ = rows[0]
