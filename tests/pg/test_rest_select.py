@@ -202,3 +202,17 @@ async def test_other_schemas_have_tables_of_their_own(features: Service) -> None
     ):
         answer = await features.rest("GET", target, headers={"accept-profile": schema})
         assert (answer.status, answer.body["code"]) == (400, "PGRST200")
+
+
+async def test_a_schema_that_a_role_may_not_use_tells_nothing_of_its_functions(features: Service) -> None:
+    """Calls and OPTIONS are refused in PostgreSQL's words, and no hint names them."""
+    await features.execute("create function other.shut() returns int language sql as 'select 1'; select 1")
+    other = {"accept-profile": "other", "content-profile": "other"}
+    for method in ("GET", "POST", "OPTIONS"):
+        answer = await features.rest(method, "rpc/shut", role="service_role", headers=other)
+        assert (answer.status, answer.body["code"]) == (403, "42501")
+        assert answer.body["message"] == "permission denied for schema other"
+    answer = await features.rest("GET", "rpc/shutt", role="service_role", headers=other)
+    assert (answer.status, answer.body["hint"]) == (404, None)
+    answer = await features.rest("GET", "rpc/shutt", headers=other)
+    assert answer.body["hint"] == "Perhaps you meant to call the function other.shut"

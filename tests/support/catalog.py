@@ -68,7 +68,7 @@ class MadeUp:
         self._schemas = {name: self._next() for name in schemas}
         self._names: dict[str, tuple[str, list[str]]] = {}
         self._document: dict[str, list[Any]] = {
-            "server": [[160000, "0", "0"]],
+            "server": [["0", "0"]],
             "schemas": [
                 [oid, name, schema_comment if position == 0 else None, None]
                 for position, (name, oid) in enumerate(self._schemas.items())

@@ -50,7 +50,7 @@ def function(
 def catalog_of(functions: Sequence[Function]) -> Catalog:
     usage = ((0, frozenset({"USAGE"})),)
     return Catalog(
-        1, 160000, ("public",), {"public": Schema(1, "public", None, usage)}, TYPES, {}, (), tuple(functions),
+        1, ("public",), {"public": Schema(1, "public", None, usage)}, TYPES, {}, (), tuple(functions),
         {"anon": Role(2, "anon", superuser=False, grantees=frozenset({0, 2}), settings=())},
     )  # fmt: skip
 

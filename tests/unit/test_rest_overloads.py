@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 TYPES = {name: number for number, name in enumerate(("integer", "json", "text", "bytea"), 100)}
 CATALOG = Catalog(
     generation=1,
-    server_version=150000,
     search_path=("api",),
     schemas={},
     types={oid: Type(oid, "pg_catalog", name, TypeKind.BASE, sql_name=name) for name, oid in TYPES.items()},

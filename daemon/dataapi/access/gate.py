@@ -90,11 +90,7 @@ class Gate:
         return self._admit(request, patient=False)
 
     def _admit(self, request: Request, *, patient: bool) -> Caller:
-        """Do what ``admit`` does; when patient, raise ``UnknownKey`` for an API key too.
-
-        :raises GatewayError: 401, the API key is missing or wrong.
-        :raises TokenError: the bearer token is unusable, or nobody may come without one.
-        """
+        """Do what ``admit`` does, and raise as it does; when patient, ``UnknownKey`` for an API key too."""
         presented = api_key(request)
         keyholder = self._keyholder(presented, patient)
         if self._required and keyholder is None:

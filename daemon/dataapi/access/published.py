@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -64,7 +64,11 @@ class PublishedKeys:
     """
 
     def __init__(
-        self, url: str, fetch: Fetch, use: Callable[[tuple[keys.VerifyingKey, ...]], None], clock: Any
+        self,
+        url: str,
+        fetch: Fetch,
+        use: Callable[[tuple[keys.VerifyingKey, ...]], None],
+        clock: IReactorTime,
     ) -> None:
         self._url = url
         self._shown = url.partition("?")[0]  # a query may hold what is no log's business
@@ -75,7 +79,7 @@ class PublishedKeys:
         self._body: bytes | None = None
         self._failures = 0
         self._tried = float("-inf")
-        self._timer: Any = None
+        self._timer: IDelayedCall | None = None
         self._reading: Deferred[None] | None = None
         self._waiting: list[Deferred[None]] = []
         self._stopped = True

@@ -82,14 +82,13 @@ class _Builder:
 
     def catalog(self, generation: int, search_path: Sequence[str]) -> Catalog:
         """Build everything but the directives."""
-        version, read_all, write_all = self._document["server"][0]
+        read_all, write_all = self._document["server"][0]
         tables = {table.oid: table for table in self._each("tables", self._table)}
         views = Views(self._document.get("surfaces", ()), tables)
         names = tuple(self._schemas.values())
         missing = [name for name in search_path if name not in names]
         return Catalog(
             generation=generation,
-            server_version=version,
             search_path=names,
             schemas={schema.name: schema for schema in self._each("schemas", self._schema)},
             types={type_.oid: type_ for type_ in self._each("types", self._type)},

@@ -296,7 +296,6 @@ class Catalog:
     """
 
     generation: int
-    server_version: int
     search_path: tuple[str, ...]
     schemas: Mapping[str, Schema]
     types: Mapping[int, Type]

@@ -394,7 +394,6 @@ acls as (
     from acl
 )
 select 'server', json_build_array(json_build_array(
-    current_setting('server_version_num')::int,
     coalesce(to_regrole('pg_read_all_data')::oid, 0),
     coalesce(to_regrole('pg_write_all_data')::oid, 0)))::text
 union all

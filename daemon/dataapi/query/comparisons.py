@@ -66,9 +66,8 @@ def search_sql(writer: Writer, left: str, search: TextSearch) -> str:
     """Return the full-text search of an expression."""
     configuration = "" if search.language is None else f"{writer.slot(search.language)}, "
     words = f"pg_catalog.{search.parser.value}({configuration}{writer.slot(search.query)})"
-    if search.vector:
-        return f"{left} {operator_sql('@@', True)} {words}"
-    return f"pg_catalog.to_tsvector({configuration}{left}) @@ {words}"
+    vector = left if search.vector else f"pg_catalog.to_tsvector({configuration}{left})"
+    return f"{vector} {operator_sql('@@', True)} {words}"
 
 
 def json_member_sql(value: str, path: str, kind: JsonKind) -> str:

@@ -40,7 +40,9 @@ class Functions:
             function.schema == schema and function.name == name and is_callable(self._catalog, function)
             for function in self._catalog.functions
         ):
-            denied = Diagnostics("42501", f"permission denied for function {name}")
+            closed = not Privileges(self._catalog, self._role).can_use_schema(schema)
+            what = f"schema {schema}" if closed else f"function {name}"
+            denied = Diagnostics("42501", f"permission denied for {what}")
             raise to_error(denied, anonymous=self._anonymous)
         return found
 
