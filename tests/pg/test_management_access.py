@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pytest
 from dataapi.webhooks.management.operations import OPERATIONS, Operation
@@ -14,6 +13,7 @@ from support.management import (
     ALL,
     CLOSED,
     CLOSED_REF,
+    NO_SUCH,
     ORGANIZATION,
     OTHER,
     OTHER_REF,
@@ -51,7 +51,7 @@ def api(server: Server, reactor: Any) -> Iterator[Management]:
 
 def path(operation: Operation, scope: str, **places: str) -> str:
     """Return an operation's path in a scope, about things that are not there unless they are named."""
-    names = {"endpoint_id": str(uuid4()), "delivery_id": str(uuid4()), **places}
+    names = {"endpoint_id": NO_SUCH, "delivery_id": NO_SUCH, **places}
     return scope + operation.path.format(**names)
 
 
@@ -231,7 +231,7 @@ async def test_checks_come_in_their_order(api: Management, scope: str) -> None:
     powerless = await api.new_token(CLOSED, [Permission.READ])
     able = await api.new_token(CLOSED)
     bad, good = b"{", body(SCOPED[4])
-    absent = f"/endpoints/{uuid4()}"
+    absent = f"/endpoints/{NO_SUCH}"
     syntax = 400, "bad_request.invalid_slug" if scope == ORGANIZATION else "bad_request.invalid_ref"
     steps = [
         (malformed, None, bad, UNAUTHORIZED),
@@ -278,8 +278,8 @@ async def test_publishing_checks_in_the_same_order(api: Management) -> None:
     ("target", "allowed"),
     [
         (f"{ORGANIZATION}/endpoints", "GET, POST, DELETE, HEAD, OPTIONS"),
-        (f"{PROJECT}/endpoints/{uuid4()}", "GET, PATCH, DELETE, HEAD, OPTIONS"),
-        (f"{PROJECT}/endpoints/{uuid4()}/test", "POST, OPTIONS"),
+        (f"{PROJECT}/endpoints/{NO_SUCH}", "GET, PATCH, DELETE, HEAD, OPTIONS"),
+        (f"{PROJECT}/endpoints/{NO_SUCH}/test", "POST, OPTIONS"),
         (f"{ORGANIZATION}/deliveries", "GET, HEAD, OPTIONS"),
         (f"{PROJECT}/event-types", "GET, HEAD, OPTIONS"),
         ("/v1/webhooks/events", "POST, OPTIONS"),
@@ -334,7 +334,7 @@ async def test_bodies_over_64_kib(api: Management) -> None:
     for method, target in (
         ("POST", f"{ORGANIZATION}/endpoints"),
         ("POST", "/v1/webhooks/events"),
-        ("DELETE", f"{ORGANIZATION}/endpoints/{uuid4()}"),
+        ("DELETE", f"{ORGANIZATION}/endpoints/{NO_SUCH}"),
     ):
         answer = await api.send(method, target, text, headers={"content-type": "application/json"})
         assert answer.refusal == (413, "content_too_large")
@@ -371,7 +371,7 @@ async def test_scripts_of_any_origin_may_call(api: Management) -> None:
 
 async def test_the_request_id_is_the_errors(api: Management) -> None:
     """``error.id`` is the request's id, which a client may choose (errors)."""
-    answer = await api.send("GET", f"{ORGANIZATION}/endpoints/{uuid4()}", headers={"x-request-id": "mine-1"})
+    answer = await api.send("GET", f"{ORGANIZATION}/endpoints/{NO_SUCH}", headers={"x-request-id": "mine-1"})
     assert answer.body["error"]["id"] == answer.headers["x-request-id"] == "mine-1"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from dataapi.web.messages import Request
@@ -13,6 +13,7 @@ from dataapi.webhooks.management.api import ManagementApi
 from dataapi.webhooks.management.receivers import Receivers
 from dataapi.webhooks.management.refusals import ManagementError
 from support.management import (
+    NO_SUCH,
     ORGANIZATION,
     PROJECT,
     SCOPES,
@@ -196,7 +197,7 @@ async def test_filters(api: Management) -> None:
         ("filter[status]=pending", [waiting]),
         ("filter[status]=skipped", []),
         (f"filter[event_id]={record['event_id']}", [failed]),
-        (f"filter[event_id]={uuid4()}", []),
+        (f"filter[event_id]={NO_SUCH}", []),
         (f"filter[event_type]={PAUSED}", [waiting, worked]),
         (f"filter[event_type]={PAUSED}&filter[status]=success", [worked]),
         (f"filter[since]={middle}", later),
@@ -225,7 +226,7 @@ async def test_filters_and_pages_that_are_refused(api: Management, name: str, va
     assert (answer.refusal, answer.pointers) == (INVALID, [name])
 
 
-@pytest.mark.parametrize("identifier", [str(uuid4()), "x"])
+@pytest.mark.parametrize("identifier", [NO_SUCH, "x"])
 async def test_what_is_not_there(api: Management, identifier: str) -> None:
     """No such endpoint or delivery and malformed identifiers are 404 with the kind's code (errors)."""
     for method, target, refusal in (

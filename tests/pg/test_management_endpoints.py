@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from dataapi.webhooks.model import Scope
 from dataapi.webhooks.store.endpoints import MOST_ENDPOINTS
 from support.management import (
+    NO_SUCH,
     ORGANIZATION,
     OTHER,
     PROJECT,
@@ -217,7 +218,7 @@ LONG_NAMES = {f"x-{number}": "" for number in range(21)}
         ({"custom_headers": {"x": "\u00e9"}}, "custom_headers/x"),
         ({"custom_headers": {"x": " padded"}}, "custom_headers/x"),
         ({"custom_headers": {"X-A": "", "x-a": ""}}, "custom_headers/x-a"),
-        ({"id": str(uuid4())}, "id"),
+        ({"id": NO_SUCH}, "id"),
         ({"created_by": "me"}, "created_by"),
     ],
 )
@@ -499,7 +500,7 @@ async def test_all_endpoints_of_a_scope_are_deleted(api: Management, scope: str)
     assert (await api.send("GET", f"{other}/endpoints")).data == [kept]
 
 
-@pytest.mark.parametrize("identifier", ["1", "x", str(uuid4()), str(uuid4()).replace("-", ""), "%00x", "{}"])
+@pytest.mark.parametrize("identifier", ["1", "x", NO_SUCH, NO_SUCH.replace("-", ""), "%00x", "{}"])
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
 async def test_absent_and_malformed_identifiers(api: Management, method: str, identifier: str) -> None:
     """No such endpoint and a malformed identifier are 404 alike (errors)."""

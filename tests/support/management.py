@@ -39,6 +39,8 @@ CLOSED_REF = "closedclosedclosedcl"
 ORGANIZATION = f"/v2/organizations/{ACME.organization}/webhooks"
 PROJECT = f"/v2/projects/{REF}/webhooks"
 SCOPES = (ORGANIZATION, PROJECT)
+NO_SUCH = "5b0ad6c8-3f1e-4c52-9d7a-0e6f8a2b4c19"
+"""An identifier as endpoints and deliveries have it, which none has."""
 ALL = tuple(Permission)
 
 ADDRESSES = {
