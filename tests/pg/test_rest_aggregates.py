@@ -129,3 +129,25 @@ async def test_aggregates_are_refused_unless_they_are_enabled(plain: Service, se
         "hint": None,
     }
     assert (answer.status, answer.body) == (400, body)
+
+
+@pytest.mark.parametrize(
+    "select",
+    ["id,...sale(amount.sum())", "id,...sale(region,count())", "name,...film(title,...director(id.max()))"],
+)
+async def test_spread_resources_of_many_rows_take_no_aggregates(features: Service, select: str) -> None:
+    """PGRST127, also where a spread resource lifts the aggregate to them; an embedded one below does not."""
+    table = "film" if select.startswith("id") else "actor"
+    answer = await features.rest("GET", f"{table}?select={select}")
+    assert (answer.status, answer.body) == (400, {
+        "code": "PGRST127", "message": "Feature not implemented", "hint": None,
+        "details": "Aggregates are not implemented for one-to-many or many-to-many spreads.",
+    })  # fmt: skip
+    answer = await features.rest("GET", "director?select=name,...film(title,sale(units.sum()))&id=eq.2")
+    assert answer.body == [{"name": "Bert", "title": ['Gamma, the "last"'], "sale": [[{"sum": None}]]}]
+
+
+async def test_groups_are_ordered_by_an_alias_of_what_is_spread(features: Service) -> None:
+    """The name under which the key of the groups is shown."""
+    answer = await features.rest("GET", "sale?select=...film(called:title),count()&order=film(called).desc")
+    assert [row["called"] for row in answer.body if row["called"]] == ["delta_100%", "Beta", "Alpha"]

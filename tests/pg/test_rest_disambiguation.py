@@ -38,6 +38,26 @@ async def test_two_keys_between_the_same_tables_are_ambiguous(features: Service)
     }
 
 
+async def test_ambiguous_ways_are_listed_by_kind_then_by_name(features: Service) -> None:
+    """To many first, then to one, whichever key is older: clients show the hint as it comes."""
+    await features.execute(
+        "create table troupe (id int primary key, head int);"
+        " create table player ("
+        " id int primary key, troupe int references troupe, former int references troupe);"
+        " alter table troupe add constraint aa_head foreign key (head) references player;"
+        " grant select on troupe, player to anon; select 1"
+    )
+    answer = await features.rest("GET", "troupe?select=player(*)")
+    assert [(way["cardinality"], way["relationship"].split()[0]) for way in answer.body["details"]] == [
+        ("one-to-many", "player_former_fkey"),
+        ("one-to-many", "player_troupe_fkey"),
+        ("many-to-one", "aa_head"),
+    ]
+    assert await choices(features, "troupe?select=player(*)") == [
+        "player!player_former_fkey", "player!player_troupe_fkey", "player!aa_head",
+    ]  # fmt: skip
+
+
 async def choices(service: Service, target: str) -> list[str]:
     """Return what the hint of an ambiguous request says, each of which then works."""
     answer = await service.rest("GET", target)

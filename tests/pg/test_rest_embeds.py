@@ -318,3 +318,26 @@ async def test_embedding_too_deep_is_refused(features: Service) -> None:
     """It is PGRST100 and no broken statement."""
     answer = await features.rest("GET", "director?select=" + "pupils(" * 25 + "id" + ")" * 25)
     assert (answer.status, answer.body["code"]) == (400, "PGRST100")
+
+
+# ---------------------------------------------------------------- partitions
+
+
+async def test_partitions_are_reached_by_their_parent_alone(features: Service) -> None:
+    """By their own name they are not there, where the policies of the parent would not hold."""
+    await features.execute(
+        "create table reading (day date primary key, film int references film) partition by range (day);"
+        " create table reading_23 partition of reading for values from ('2023-01-01') to ('2024-01-01');"
+        " alter table reading enable row level security;"
+        " create policy known on reading using (film is not null);"
+        " insert into reading values ('2023-05-05', 1), ('2023-06-06', null);"
+        " grant all on reading, reading_23 to anon; select 1"
+    )
+    answer = await features.rest("GET", "film?select=id,reading(day)&reading=not.is.null")
+    assert answer.body == [{"id": 1, "reading": [{"day": "2023-05-05"}]}]
+    for method, body in (("GET", None), ("PATCH", b"{}"), ("DELETE", None), ("POST", b"{}")):
+        answer = await features.rest(method, "reading_23?day=gt.2023-01-01", body=body)
+        assert (answer.status, answer.body["code"]) == (404, "PGRST205"), method
+    answer = await features.rest("GET", "film?select=id,reading_23(day)")
+    assert (answer.status, answer.body["code"]) == (400, "PGRST200")
+    assert answer.body["hint"] == "Perhaps you meant 'reading' instead of 'reading_23'."

@@ -11,6 +11,32 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
+    ("parameters", "ids"),
+    [
+        ("select=id,director(called:name)&order=director(called).desc.nullslast,id", [5, 3, 1, 2, 4]),
+        ("select=id,d:director(id:born)&order=d(id).desc.nullslast,id", [3, 1, 2, 4, 5]),
+        ("select=id,director(text:born::text)&order=director(text).desc.nullslast,id", [3, 1, 2, 4, 5]),
+        ("select=id,...director(name)&order=director(name).desc.nullslast,id.desc", [5, 3, 2, 1, 4]),
+        ("select=id,director(name,...mentor(by:name))&order=director(by).nullslast,id", [3, 5, 1, 2, 4]),
+    ],
+)
+async def test_related_rows_order_by_the_names_under_which_they_are_shown(
+    features: Service, parameters: str, ids: list[int]
+) -> None:
+    """An alias goes before a column of the same name."""
+    answer = await features.rest("GET", f"film?{parameters}")
+    assert answer.status == 200, answer.text
+    assert [row["id"] for row in answer.body] == ids
+
+
+async def test_members_of_json_values_order_related_rows_by_their_names(features: Service) -> None:
+    """With or without an alias, and further into what an alias names."""
+    for shown, order in (("data->>lang", "lang"), ("l:data->>lang", "l"), ("d:data", "d->>lang")):
+        answer = await features.rest("GET", f"sale?select=id,film({shown})&order=film({order}).nullslast,id")
+        assert [row["id"] for row in answer.body] == [1, 2, 4, 3, 5], shown
+
+
+@pytest.mark.parametrize(
     ("order", "sql"),
     [
         ("title", "title"),

@@ -53,7 +53,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("headline", {"headline": "ALPHA"}),
     ("h:headline::char", {"h": "A"}),
     ("title,headline,id", {"title": "Alpha", "headline": "ALPHA", "id": 1}),
-    ("", {}),
+    # Arrays, by the names that PostgreSQL gives to their types.
+    ("tags::_varchar", {"tags": ["short", "old"]}),
+    # Only what is there to filter by.
+    ("director()", {}),
 ]
 
 
@@ -216,3 +219,14 @@ async def test_a_schema_that_a_role_may_not_use_tells_nothing_of_its_functions(f
     assert (answer.status, answer.body["hint"]) == (404, None)
     answer = await features.rest("GET", "rpc/shutt", headers=other)
     assert answer.body["hint"] == "Perhaps you meant to call the function other.shut"
+
+
+async def test_texts_are_cast_to_arrays_of_the_schemas_own_types(features: Service) -> None:
+    """An array's type has the name of its elements' with a line in front."""
+    await features.execute(
+        "create table spoken (moods text); insert into spoken values ('{calm,wild}');"
+        " grant select on spoken to anon; select 1"
+    )
+    assert await rows(features, "spoken?select=moods::_mood") == [{"moods": ["calm", "wild"]}]
+    answer = await features.rest("GET", "spoken?select=moods::_nothing")
+    assert (answer.status, answer.body["message"]) == (400, 'type "_nothing" does not exist')

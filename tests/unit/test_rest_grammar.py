@@ -152,6 +152,13 @@ def test_forms_of_select(text: str, items: tuple[Item, ...]) -> None:
     assert parse_select(text) == items
 
 
+@pytest.mark.parametrize("text", ["a(b)'", "a(b))", "a(b) c(d)", "a(b)!inner,c"])
+def test_what_follows_an_outermost_resource_without_a_comma_is_not_read(text: str) -> None:
+    """Nor what follows a parenthesis that nothing opened: PostgREST does not look at it either."""
+    assert parse_select(text) == (Embed("a", (Field("b"),)),)
+    assert parse_select("x)" + text) == (Field("x"),)
+
+
 NAME = "field name (* or [a..z0..9_$])"
 STEP = '"-", digit or any non reserved character different from: .,>()'
 AFTER_NAME = 'letter, digit, "-", "->>", "->", "::", "."'
@@ -173,6 +180,7 @@ AFTER_NAME = 'letter, digit, "-", "->>", "->", "::", "."'
         ("a(b", 4, f'unexpected end of input expecting {AFTER_NAME}, ")" or ","'),
         ("amount.foo()", 8, 'unexpected "f" expecting "sum", "avg", "count", "max" or "min"'),
         ("...a", 5, 'unexpected end of input expecting letter, digit, "-" or "("'),
+        ("a(b(c)d)", 7, 'unexpected "d" expecting "," or ")"'),
         ("a;b", 2, f'unexpected \';\' expecting {AFTER_NAME}, ")", "," or end of input'),
     ],
 )

@@ -62,14 +62,14 @@ class Shown:
 
     @cached_property
     def tables(self) -> tuple[ShownTable, ...]:
-        """The tables by name, partitions of tables that are exposed themselves left out."""
+        """The tables by name, partitions left out."""
         if not self._open:
             return ()
         return tuple(self._tables())
 
     def _tables(self) -> Iterator[ShownTable]:
         for table in self.catalog.tables.values():
-            if table.schema == self.schema and table.partition_of not in self.catalog.tables:
+            if table.schema == self.schema and not table.partition_of:
                 shown = self._table(table)
                 if shown.columns or shown.delete:
                     self.pause()

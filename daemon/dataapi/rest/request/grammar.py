@@ -31,12 +31,14 @@ _NULLS = {"nullsfirst": True, "nullslast": False}
 def parse_select(text: str) -> tuple[Item, ...]:
     """Return the items of a ``select`` value; none when it is empty.
 
+    As in PostgREST, nothing is read behind an outermost resource that no comma follows, nor behind a
+    parenthesis that nothing opened.
+
     :raises ApiError: PGRST100 (400) with the column at which the value cannot be understood.
     """
     reader = Reader(text)
     try:
         items = _items(reader, 0)
-        reader.need_end(",")
     except Mismatch:
         raise reader.error(f"select parameter ({text})") from None
     return items
@@ -186,7 +188,6 @@ def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: 
     items = _items(reader, depth + 1)
     reader.need(")")
     reader.blanks()
-    reader.need_end(")", ",")
     return Embed(name, items, alias, hint, inner, spread)
 
 

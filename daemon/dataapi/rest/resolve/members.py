@@ -15,7 +15,7 @@ from dataapi.query.algebra import (
     Rows,
 )
 from dataapi.query.results import Key, Many, One, Output, Record, Spread, Text, Value
-from dataapi.rest.request.syntax import Embed, Field, Star, Step
+from dataapi.rest.request.syntax import Embed, Field, Star, Step, Term
 from dataapi.rest.resolve.fields import Constant, Typed, field_of, has_field
 from dataapi.rest.resolve.relations import Relation
 from dataapi.rest.resolve.resources import Resource
@@ -59,6 +59,21 @@ def record_of(tables: ReadableTables, resource: Resource, rows_of: Callable[[Res
                         isinstance(member, Spread) and not member.many and member.record.grouped
                     )
     return Record(tuple(members), grouped)
+
+
+def shown_as(tables: ReadableTables, resource: Resource, term: Term) -> Typed | None:
+    """Return the value that a resource's rows show under a term's name; None where none does.
+
+    :raises ApiError: 42703 and 42704 (400) for columns and types that are not there.
+    """
+    for item in resource.items:
+        if isinstance(item, Star) and term.name in (resource.relation.columns or ()):
+            return field_of(tables, resource.relation, term.name, term.path)
+        if isinstance(item, Field) and item.aggregate is None and _text_key(item) == term.name:
+            path = item.path if item.cast is not None else (*item.path, *term.path)
+            typed = field_of(tables, resource.relation, item.name, path)
+            return typed if item.cast is None else Typed(_cast(tables, typed.expression, item.cast), None)
+    return None
 
 
 def _embedded(
@@ -116,6 +131,11 @@ def _key(field: Field) -> Key:
     if field.path:
         return Parameter(Constant(_last_name(field.path) or field.name), "text")
     return Text(field.name)
+
+
+def _text_key(field: Field) -> str:
+    """Return the name of a member that is no aggregate."""
+    return field.alias or _last_name(field.path) or field.name
 
 
 def _last_name(path: tuple[Step, ...]) -> str | None:

@@ -47,6 +47,20 @@ class Resource:
     limit: int | None = None
     offset: int | None = None
 
+    @property
+    def spreads_one(self) -> bool:
+        """Whether the values of its one row are spread among those of the row that it is embedded in."""
+        return self._is_spread and self.way is not None and self.way.to_one
+
+    @property
+    def spreads_many(self) -> bool:
+        """Whether it is spread as arrays of its rows' values."""
+        return self._is_spread and self.way is not None and not self.way.to_one
+
+    @property
+    def _is_spread(self) -> bool:
+        return self.embed is not None and self.embed.spread
+
     def child(self, name: str) -> Resource | None:
         """Return the embedded resource that answers and filters call so, by its alias if it has one."""
         for child in self.children:
@@ -77,8 +91,8 @@ def gather(tables: ReadableTables, relation: Relation, selection: Selection) -> 
 
     :raises ApiError: for what cannot be understood, or is not there.
     """
-    items = parse_select(selection.select) if selection.select is not None else (Star(),)
-    root = Resource(relation, items)
+    items = parse_select(selection.select) if selection.select is not None else ()
+    root = Resource(relation, items or (Star(),))
     _embed_all(tables, root)
     _hold(root, selection)
     return root

@@ -13,7 +13,7 @@ from dataapi.rest.request.bounds import MOST_MEMBERS, MOST_MEMBERS_IN_ALL, MOST_
 from dataapi.rest.request.syntax import Embed, Field, Item, Star, Term
 from dataapi.rest.resolve.conditions import conditions_of
 from dataapi.rest.resolve.fields import Lifted, Limited, Typed, field_of
-from dataapi.rest.resolve.members import record_of
+from dataapi.rest.resolve.members import record_of, shown_as
 from dataapi.rest.resolve.relations import Relation
 from dataapi.rest.resolve.resources import Resource, gather, leaves, not_embedded
 from dataapi.rest.resolve.tables import ReadableTables
@@ -70,6 +70,7 @@ class Selecting:
             _check_members(self._gathered)
             if not self._may_aggregate and any(map(_aggregates, _items(self._gathered))):
                 raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
+            _check_spreads(self._gathered)
         return self._gathered
 
     # ------------------------------------------------------------ resources
@@ -138,7 +139,23 @@ class Selecting:
         assert way is not None, "an embedded resource has a way to it"
         if not way.to_one:
             raise _not_to_one(resource.relation, term.relation)
-        inner = field_of(self._tables, child.relation, term.name, term.path)
+        return self._related(child, term)
+
+    def _related(self, child: Resource, term: Term) -> Typed:
+        """Return a value of a related row: what it shows under the name, or else a field of it."""
+        inner = self._shown(child, term) or field_of(self._tables, child.relation, term.name, term.path)
+        return self._of(child, inner)
+
+    def _shown(self, child: Resource, term: Term) -> Typed | None:
+        """Return what a related row, or one that is spread into it, shows under the term's name."""
+        own = shown_as(self._tables, child, term)
+        if own is not None:
+            return own
+        spread = (below for below in child.children if below.spreads_one)
+        found = ((below, self._shown(below, term)) for below in spread)
+        return next((self._of(below, inner) for below, inner in found if inner is not None), None)
+
+    def _of(self, child: Resource, inner: Typed) -> Typed:
         related: Expression = RelatedOf(self._rows(child), inner.expression)
         return Typed(related, inner.type)
 
@@ -177,6 +194,25 @@ def _members(resource: Resource) -> tuple[int, int]:
         else:
             own += len(resource.relation.columns or ()) if isinstance(item, Star) else 1
     return max(most, own), in_all + own
+
+
+def _check_spreads(resource: Resource) -> None:
+    """Refuse aggregates in a spread resource of many rows, where they could be those of either side."""
+    for child in resource.children:
+        _check_spreads(child)
+        if child.spreads_many and _is_grouped(child):
+            raise ApiError(
+                400,
+                "PGRST127",
+                "Feature not implemented",
+                details="Aggregates are not implemented for one-to-many or many-to-many spreads.",
+            )
+
+
+def _is_grouped(resource: Resource) -> bool:
+    """Whether a resource has an aggregate, its own or one that a spread resource lifts to it."""
+    lifted = (child for child in resource.children if child.spreads_one)
+    return any(map(_aggregates, resource.items)) or any(map(_is_grouped, lifted))
 
 
 def _items(resource: Resource) -> Iterator[Item]:

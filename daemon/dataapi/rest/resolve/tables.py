@@ -26,14 +26,18 @@ _PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 class Tables:
-    """All tables of a catalog by schema and name, shared by the roles."""
+    """All tables of a catalog by schema and name, shared by the roles.
+
+    Partitions are left out, as in PostgREST: their rows are those of the parent, whose policies and
+    privileges would not hold for whoever asked for a partition by its own name.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.ways = Ways(catalog)
         self.types = Types(catalog)
         self.by_name: Mapping[tuple[str, str], Table] = {
-            (table.schema, table.name): table for table in catalog.tables.values()
+            (table.schema, table.name): table for table in catalog.tables.values() if not table.partition_of
         }
 
 
@@ -108,7 +112,7 @@ class ReadableTables:
         if len(found) == 1:
             return found[0]
         if found:
-            raise _ambiguous(relation, embed, found)
+            raise _ambiguous(relation, embed, sorted(found, key=lambda way: way.rank))
         for way in self._tables.ways.meant(all_ways, embed.name, embed.hint):
             denied = self._denied_table(way)
             if denied is not None:

@@ -127,15 +127,22 @@ class Types:
         if low in _LENGTH_ONE:
             return _LENGTH_ONE[low]
         own = _SPELLINGS.get(low, low)
-        if own in _OWN:
+        if own.removeprefix("_") in _OWN:  # so begin the names of types that are arrays of another
             return f"{OWN_SCHEMA}.{own}"
+        found = self._in_path(low)
+        if found is not None:
+            return qualified(found)
+        element = self._in_path(low.removeprefix("_"))
+        if element is not None:
+            return f"{qualified(element)}[]"
+        raise ApiError(400, "42704", f'type "{name}" does not exist')
+
+    def _in_path(self, name: str) -> Type | None:
+        """Return the first type of that name in the search path."""
         if self._named is None:
             self._named = {(type_.schema, type_.name): type_ for type_ in self._types.values()}
-        for schema in self._schemas:
-            found = self._named.get((schema, low))
-            if found is not None:
-                return qualified(found)
-        raise ApiError(400, "42704", f'type "{name}" does not exist')
+        found = (self._named.get((schema, name)) for schema in self._schemas)
+        return next((type_ for type_ in found if type_ is not None), None)
 
     def is_own(self, oid: int) -> bool:
         """Whether PostgreSQL's own operators are meant for a type, and not an extension's."""

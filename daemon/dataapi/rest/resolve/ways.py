@@ -15,6 +15,13 @@ from dataapi.query.algebra import Call, Join, Through
 
 MANY_TO_MANY = "many-to-many"
 
+_RANKS = (
+    RelationshipKind.ONE_TO_MANY.value,
+    RelationshipKind.MANY_TO_ONE.value,
+    RelationshipKind.ONE_TO_ONE.value,
+    MANY_TO_MANY,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -54,6 +61,13 @@ class Way:
         if self.through is not None:
             return self.through.table.name
         return self.key.name if self.key is not None else ""
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """What the ways that PGRST201 lists are sorted by, as PostgREST does: kinds first, then names."""
+        through = self.through.table.name if self.through is not None else ""
+        keys = [key.name for key in (self.key, self.onward) if key is not None]
+        return self.target.name, _RANKS.index(self.kind), through, keys, self.pairs
 
     def told(self) -> dict[str, str]:
         """Return what the details of PGRST201 say of the way."""
