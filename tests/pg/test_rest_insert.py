@@ -252,6 +252,24 @@ async def test_embedded_resources_of_what_was_inserted(api: Service) -> None:
     assert api.database.execute("select count(*) from book where id > 16") == [(2,)]
 
 
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("book?select=title,nowhere(id)", "PGRST200"),
+        ("book?select=title,author(name", "PGRST100"),
+        ("book?select=title&nowhere.id=eq.1", "PGRST108"),
+        ("book?select=price.sum()", "PGRST123"),
+    ],
+)
+async def test_a_selection_is_looked_at_though_nothing_is_shown(api: Service, target: str, code: str) -> None:
+    """A mistake in it is told before anything is inserted, updated or deleted."""
+    before = api.database.execute("select title from book order by id")
+    for method, body in (("POST", {"title": "new"}), ("PATCH", {"title": "new"}), ("DELETE", None)):
+        answer = await api.rest(method, target, body)
+        assert (answer.status, answer.body["code"]) == (400, code), method
+    assert api.database.execute("select title from book order by id") == before
+
+
 async def test_fields_of_every_kind_are_shown_of_what_was_inserted(api: Service) -> None:
     """Computed fields and relationships, casts, JSON paths and spread relationships, also in the order."""
     rows = [

@@ -88,6 +88,8 @@ def test_a_maximum_holds_under_strict_handling_alone() -> None:
         ("+02", "<+02:00>-02:00"),
         ("+5:30", "<+05:30>-05:30"),
         ("-03:30", "<-03:30>+03:30"),
+        ("05:30", "<+05:30>-05:30"),
+        ("4", "<+04:00>-04:00"),
     ],
 )
 def test_a_time_zone_is_a_name_or_an_offset(asked: str, setting: str) -> None:

@@ -101,6 +101,7 @@ def compile_write(role: RoleView, table: Table, shape: WriteShape, *, aggregates
     """
     selecting = Selecting(role.tables, shape.selection, None, aggregates=aggregates)
     relation = Relation.of(table)
+    selecting.check(relation)
     showing = None
     if shape.media is not None:
         order, required = selecting.order(relation), selecting.required(relation)

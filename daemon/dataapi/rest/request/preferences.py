@@ -1,7 +1,7 @@
 """The ``Prefer`` header: what a client would like of the answer and of the change; pure.
 
 Names, values and rules are PostgREST's (reference/rest.md 1.2), on the ground of RFC 7240.  Beyond it
-are ``resolution=match`` (see ``writing``) and time zones given as offsets.
+is ``resolution=match`` (see ``writing``), and offsets of time zones all count eastward.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ _VALUES = {
     "tx": frozenset(end.value for end in End),
     "handling": frozenset(_HANDLING.values()),
 }
-_OFFSET = re.compile(r"([+-])(0?[0-9]|1[0-5])(?::([0-5][0-9]))?", re.ASCII)
+_OFFSET = re.compile(r"([+-]?)(0?[0-9]|1[0-5])(?::([0-5][0-9]))?", re.ASCII)
 
 
 def _known(name: str, value: str, timezones: frozenset[str]) -> bool:
@@ -190,5 +190,5 @@ def _zone(timezone: str) -> str:
     match = _OFFSET.fullmatch(timezone)
     if match is None:
         return timezone
-    sign, hours, minutes = match[1], int(match[2]), match[3] or "00"
+    sign, hours, minutes = match[1] or "+", int(match[2]), match[3] or "00"
     return f"<{sign}{hours:02}:{minutes}>{'-' if sign == '+' else '+'}{hours:02}:{minutes}"

@@ -44,6 +44,10 @@ class Selecting:
         self._gathered: Resource | None = None
         self._places = 0
 
+    def check(self, relation: Relation) -> None:
+        """Raise what is wrong with the resources, of which nothing may be shown."""
+        self._root(relation)
+
     def record(self, relation: Relation) -> Record:
         """Return what is shown of a row."""
         return record_of(self._tables, self._root(relation), self._rows)
