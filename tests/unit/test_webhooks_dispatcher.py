@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from dataapi.webhooks.dispatcher import MARGIN, POLL, Dispatcher
+from dataapi.webhooks.dispatcher import MARGIN, POLL, POLL_DEAF, Dispatcher
 from dataapi.webhooks.model import Trigger
 from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.wakeup import CHANGED
@@ -29,10 +29,10 @@ class Machine:
         self.sender = FakeSender(self.clock, answer)
         self.dispatcher = self.another(rules, render)
 
-    def another(self, rules: Rules = USUAL, render: Any = None) -> Dispatcher:
+    def another(self, rules: Rules = USUAL, render: Any = None, **named: Any) -> Dispatcher:
         """Make a further dispatcher on the same queue."""
         return Dispatcher(
-            self.clock, self.queue, self.sender, render or (lambda *_: {}), rules, random=lambda: 0.5
+            self.clock, self.queue, self.sender, render or (lambda *_: {}), rules, random=lambda: 0.5, **named
         )
 
     def pass_time(self, seconds: float, step: float = 0.01) -> None:
@@ -105,6 +105,21 @@ def test_idle_dispatchers_look_every_ten_seconds_or_so() -> None:
     machine.queue.add()
     machine.pass_time(POLL, 0.05)
     assert len(machine.sender.sent) == 1
+
+
+def test_dispatchers_that_hear_nothing_look_every_second_or_so() -> None:
+    """Where LISTEN does not work, or is yet to be taken up again, work waits no longer than that."""
+    machine = Machine(answer=lambda _: OK)
+    listening = False
+    deaf = machine.another(listening=lambda: listening)
+    deaf.start()
+    machine.pass_time(5)
+    assert machine.queue.claims == pytest.approx(1 + 5 / POLL_DEAF, abs=1)
+    listening = True
+    machine.pass_time(POLL_DEAF)
+    before = machine.queue.claims
+    machine.pass_time(POLL / 2, 0.05)
+    assert machine.queue.claims == before
 
 
 def test_due_times_that_others_planned_are_met_exactly() -> None:

@@ -7,7 +7,7 @@
 -- build.py unpacks.  Access control lists are sent once per distinct list, under their text.
 --
 -- Catalog tables are joined as a whole rather than asked object by object, because the
--- query has to stay fast with thousands of tables.  Runs on PostgreSQL 12 and newer, as any role.
+-- query has to stay fast with thousands of tables.  Runs on PostgreSQL 13 and newer, as any role.
 
 -- Compiling this query would take longer than running it a hundred times; and names are
 -- written the same whatever the login role's own search path is.  Both end with the message.

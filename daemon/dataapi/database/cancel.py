@@ -57,9 +57,13 @@ async def end_statement(canceller: Canceller, connection: Connection, clock: IRe
 
 
 class ControlConnection:
-    """Ends statements by ``pg_cancel_backend`` over a connection of its own, one request at a time."""
+    """Ends statements by ``pg_cancel_backend`` over a connection of its own, one request at a time.
+
+    Those of a connection that leads to a pooler it leaves to ``ProtocolCancel``.
+    """
 
     def __init__(self, reactor: Any, parameters: dict[str, str], timeout: float) -> None:
+        self._through_pooler = ProtocolCancel(reactor)
         self._reactor = reactor
         self._parameters = parameters
         self._timeout = timeout
@@ -68,11 +72,17 @@ class ControlConnection:
 
     async def cancel(self, connection: Connection) -> None:
         """Ask the server to end the statement."""
-        await self._ask("select pg_cancel_backend(%s)", connection)
+        if connection.pooled:
+            await self._through_pooler.cancel(connection)
+        else:
+            await self._ask("select pg_cancel_backend(%s)", connection)
 
     async def terminate(self, connection: Connection) -> None:
         """Ask the server to end the connection's process."""
-        await self._ask("select pg_terminate_backend(%s)", connection)
+        if connection.pooled:
+            await self._through_pooler.terminate(connection)
+        else:
+            await self._ask("select pg_terminate_backend(%s)", connection)
 
     def close(self) -> None:
         """Close the control connection."""
@@ -114,7 +124,7 @@ class ControlConnection:
 
 
 class ProtocolCancel:
-    """Ends statements by libpq's own cancel request, which passes through a transaction pooler.
+    """Ends statements by libpq's own cancel request, which passes through a pooler.
 
     A pooler shows process numbers of its own making, so ``pg_cancel_backend`` would end nothing, or
     something else.  libpq waits for the answer, therefore a thread does it.

@@ -23,6 +23,7 @@ from twisted.internet.threads import deferToThreadPool
 from txpostgres import txpostgres
 
 from dataapi.database import address
+from dataapi.database.oldest import version_refusal
 from dataapi.database.sqlstate import is_disconnect
 from dataapi.errors import ApiError
 
@@ -45,6 +46,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
     :ivar on_lost: called once when the connection is gone, unless ``close`` was asked for.
     :ivar on_notify: called with channel and payload of each ``NOTIFY``.
     :ivar lost: whether the connection is gone.
+    :ivar pooled: whether it leads to a pooler, so that its process number is no server's (``Session.open``).
     """
 
     _pollingD: Any  # noqa: N815 - txpostgres's name
@@ -54,6 +56,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self.on_lost: Callable[[], None] | None = None
         self.on_notify: Callable[[str, str], None] | None = None
         self.lost = False
+        self.pooled = False
         self._descriptor = -1
         self._writing = False
         self._cursor: Any = None
@@ -63,8 +66,8 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
     async def open(self, given: dict[str, str], timeout: float) -> None:
         """Connect with libpq's parameters.
 
-        Raises ``ConnectionDied`` when that fails, or when looking up the host's name or connecting
-        takes longer than ``timeout`` seconds.
+        Raises ``ConnectionDied`` when that fails, when looking up the host's name or connecting takes
+        longer than ``timeout`` seconds, and when the server is too old.
         """
         try:
             if address.has_names(given):
@@ -77,6 +80,9 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
             self.close()
             reason = "timed out" if isinstance(error, defer.TimeoutError) else str(error).strip()
             raise ConnectionDied(reason) from error
+        if refusal := version_refusal(self._connection.server_version):
+            self.close()
+            raise ConnectionDied(refusal)
         self._descriptor = os.dup(self._connection.fileno())
         self.reactor.addReader(self)
         for oid in _JSON_TYPES:

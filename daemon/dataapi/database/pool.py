@@ -45,6 +45,7 @@ class Pool:
     :param search_path: schemas, set on every connection.
     :param anonymous_role: the role for which a missing privilege is 401 and not 403.
     :param backoff: how long to wait between attempts to reconnect.
+    :ivar trouble: why the last attempt to connect failed, None when it did not.
     """
 
     _log = Logger()
@@ -88,6 +89,7 @@ class Pool:
         self._drained: defer.Deferred[None] | None = None
         self._connects = 0
         self._cancels = 0
+        self.trouble: str | None = None
 
     async def start(self) -> None:
         """Try to connect once; when that fails, go on trying in the background."""
@@ -263,6 +265,7 @@ class Pool:
             session.connection.close()
         else:
             self._connects += 1
+            self.trouble = None
             self._retry.succeeded()
             session.connection.on_lost = lambda: self._discard(session)
             self._sessions.add(session)
@@ -274,6 +277,7 @@ class Pool:
 
     def _failed(self, error: Exception) -> None:
         """Plan the next attempt, and answer those who wait when there is no connection at all."""
+        self.trouble = str(error)
         if self._stopped or self._retry.pending:
             return
         wait = self._retry.failed()

@@ -9,6 +9,7 @@ import psycopg2
 from twisted.internet.threads import deferToThread
 
 from dataapi.database.failures import refused
+from dataapi.database.oldest import version_refusal
 from dataapi.database.render import inlined
 
 if TYPE_CHECKING:
@@ -44,11 +45,13 @@ def _run(uri: str, text: str) -> Rows:
 def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
     """Give a function that runs SQL with ``$1`` places for values and returns the last statement's rows.
 
-    :raises ScriptError: when the database refuses a statement or cannot be reached.
+    :raises ScriptError: when the database refuses a statement, cannot be reached or is too old.
     """
     try:
         parameters = {"connect_timeout": _CONNECT_TIMEOUT, **psycopg2.extensions.parse_dsn(uri)}
         with closing(psycopg2.connect(**parameters)) as connection:
+            if refusal := version_refusal(connection.server_version):
+                raise ScriptError(refusal)
             connection.autocommit = True
             with connection.cursor() as cursor:
 

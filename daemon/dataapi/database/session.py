@@ -9,6 +9,7 @@ import psycopg2
 from dataapi.database import render
 from dataapi.database.connection import Connection
 from dataapi.database.conversation import Conversation
+from dataapi.database.pooler import PROCESS
 from dataapi.database.prepared import Composed, Prepared, compose_inlined
 
 if TYPE_CHECKING:
@@ -49,12 +50,17 @@ class Session:
     async def open(self, parameters: dict[str, str], timeout: float) -> None:
         """Connect, and set what all messages need; raises ``ConnectionDied``.
 
-        Behind a pooler others may use the connection too, and it stays as it is.
+        Without prepared statements others may use the connection too, and it stays as it is.
         """
         await self.connection.open(parameters, timeout)
-        if self._search_path and self._prepared is not None:
-            path = render.search_path(self._search_path)
-            await self.connection.send(f"{_WITHOUT_JIT};select set_config('search_path',%s,false)", (path,))
+        if self._prepared is None:
+            return
+        text, values = PROCESS, tuple[str, ...]()
+        if self._search_path:
+            text = f"{_WITHOUT_JIT};select set_config('search_path',%s,false);{PROCESS}"
+            values = (render.search_path(self._search_path),)
+        [(process,)] = await self.connection.send(text, values)
+        self.connection.pooled = process != self.connection.get_backend_pid()
 
     @property
     def clean(self) -> bool:

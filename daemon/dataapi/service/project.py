@@ -18,6 +18,7 @@ from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
+from dataapi.database.pooler import pooler_advice, pools_transactions
 from dataapi.graphql.engine import Engine
 from dataapi.graphql.folder import DocumentFolder
 from dataapi.metrics import Snapshot
@@ -39,6 +40,8 @@ class ProjectPart:
 
     def __init__(self, reactor: Any, project: Project) -> None:
         self.ref = project.ref
+        self._project = project
+        self._pooler: str | None = None
         self._reactor = reactor
         self._connecting: Deferred[None] | None = None
         self._pool = Pool(
@@ -90,6 +93,15 @@ class ProjectPart:
     async def _connect(self) -> None:
         await self._pool.start()
         await self._watcher.start()
+        await self._look_for_a_pooler()
+
+    async def _look_for_a_pooler(self) -> None:
+        """Say so when the database is reached in a way that the settings are not for."""
+        project = self._project
+        advice = pooler_advice(prepared=project.db_prepared_statements, listening=project.db_channel_enabled)
+        if advice is not None and await pools_transactions(self._reactor, project.db_uri):
+            self._pooler = advice
+            _log.error("{project}: {advice}", project=self.ref, advice=advice)
 
     async def stop(self) -> None:
         """Let statements end and close every connection."""
@@ -110,7 +122,9 @@ class ProjectPart:
         catalog = self._watcher.current
         available = self._pool.available
         reason = self._watcher.error
-        if catalog is None:
+        if not available and self._pool.trouble:
+            reason = f"the database cannot be reached: {self._pool.trouble}"
+        elif catalog is None:
             reason = reason or "the catalog is being loaded"
         elif not available:
             reason = reason or "the database cannot be reached"
@@ -121,6 +135,7 @@ class ProjectPart:
             problems=(
                 *(f"{problem.place}: {problem.message}" for problem in self._watcher.problems),
                 *(f"graphql-documents: {problem}" for problem in self._folder.problems),
+                *([self._pooler] if self._pooler else []),
             ),
             reason=reason,
         )

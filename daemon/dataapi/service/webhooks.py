@@ -16,6 +16,7 @@ from dataapi.database.background import Background
 from dataapi.database.backoff import Backoff, Retry
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
+from dataapi.database.pooler import pools_transactions
 from dataapi.errors import ApiError
 from dataapi.metrics import Snapshot
 from dataapi.service.project import pool_snapshot
@@ -95,7 +96,12 @@ class WebhooksPart:
         )
         rules = Rules(section.retry_waits, section.timeout, section.concurrency, section.concurrency_per_host)
         self._dispatcher = dispatcher = Dispatcher(
-            reactor, self.store.queue, self._sender, self.catalogue.render, rules
+            reactor,
+            self.store.queue,
+            self._sender,
+            self.catalogue.render,
+            rules,
+            listening=lambda: self._listener.listening,
         )
         self._listener = Listener(
             reactor,
@@ -105,6 +111,7 @@ class WebhooksPart:
             on_reconnect=dispatcher.reconsider,
             backoff=_BACKOFF,
         )
+        self._listens = section.db_uri is not None or settings.projects[0].db_channel_enabled
         receivers = Receivers(reactor, self.vetting, require_https=section.require_https)
         self.api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)
         publisher = SourcePublisher(self.store.publisher, self.catalogue)
@@ -190,13 +197,23 @@ class WebhooksPart:
         for migration in applied:
             _log.info("applied migration {number} ({name})", number=migration.number, name=migration.name)
         self._retry.succeeded()
-        await self._listener.start()
+        await self._listen()
         if self._stopping:
             return
         self._migrated = True
         self._dispatcher.start()
         self._sources.start()
         self._background.spawn(self._keep_up())
+
+    async def _listen(self) -> None:
+        """Listen where that works; elsewhere the queue is looked at every second."""
+        if self._listens and not await pools_transactions(self._reactor, self._uri):
+            await self._listener.start()
+        elif self._listens:
+            _log.warn(
+                "webhooks are delivered up to a second late: a pooler in transaction mode stands before their"
+                " database; give db-uri of [webhooks] one that leads to PostgreSQL itself"
+            )
 
     async def _keep_up(self) -> None:
         """Look after the tables, now and every hour; several daemons may do so at once."""

@@ -38,6 +38,9 @@ PATIENCE = 2.0
 POLL = 10.0
 """Seconds between looks at the queue when nothing happens, a quarter more or less by chance."""
 
+POLL_DEAF = 1.0
+"""The same while notifications do not arrive."""
+
 PAUSE = 0.01
 """Seconds between claims while attempts are under way."""
 
@@ -68,6 +71,7 @@ class Dispatcher:
 
     :param clock: the reactor, for timers.
     :param render: renders older versions of events.
+    :param listening: tells whether notifications arrive.
     """
 
     _log = Logger(namespace="dataapi.webhooks")
@@ -80,12 +84,14 @@ class Dispatcher:
         render: Render,
         rules: Rules,
         *,
+        listening: Callable[[], bool] = lambda: True,
         random: Callable[[], float] = _random.random,
     ) -> None:
         self._clock = clock
         self._queue = queue
         self._rules = rules
         self._lease = rules.timeout + MARGIN
+        self._listening = listening
         self._random = random
         self.tally = Tally()
         self._courier = Courier(queue, sender, render, self.tally)
@@ -255,7 +261,8 @@ class Dispatcher:
         self._looking = False
         if self._stopping:
             return
-        self._alarm.within(POLL * (0.75 + 0.5 * self._random()))
+        poll = POLL if self._listening() else POLL_DEAF
+        self._alarm.within(poll * (0.75 + 0.5 * self._random()))
         seconds = await self._queue.next_due(self._lanes.saturated())
         if seconds is not None and not self._stopping:
             # What is due already, and was not claimed, is locked by somebody else or waits for room.
