@@ -107,7 +107,7 @@ def test_a_preflight_of_another_origin_allows_nothing() -> None:
     assert allowed.headers["access-control-allow-origin"] == APP
     assert "POST" in allowed.headers["access-control-allow-methods"]
     other = rest(web, ("Origin", "null"), asking, method="OPTIONS")
-    assert other.status == 204
+    assert (allowed.status, other.status) == (200, 200)
     assert not any(name.startswith("access-control") for name in other.headers)
 
 

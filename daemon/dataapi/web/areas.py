@@ -42,7 +42,7 @@ class Area:
 
 
 GRAPHQL = Area("graphql", "/graphql/", ("GET", "POST", "HEAD", "OPTIONS"), False, render.graphql)
-REST = Area("rest", "/rest/", ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"), True, render.rest)
+REST = Area("rest", "/rest/", ("GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "HEAD"), True, render.rest)
 MANAGEMENT = Area(
     "webhooks",
     "/v2/",

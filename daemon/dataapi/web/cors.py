@@ -71,11 +71,11 @@ def preflight(request: Request, methods: Sequence[str], origins: Sequence[str] =
     if request.method != "OPTIONS" or not {"origin", "access-control-request-method"} <= headers.keys():
         return None
     if origins and headers["origin"] not in origins:
-        return Reply(204, (), b"")
+        return Reply(200, (), b"")
     asked = (name.strip().lower() for name in headers.get("access-control-request-headers", "").split(","))
     names = dict.fromkeys((*_ACCEPTED, *(name for name in asked if _NAME.fullmatch(name))))
     return Reply(
-        204,
+        200,
         (
             ("Access-Control-Allow-Methods", ", ".join(methods)),
             ("Access-Control-Allow-Headers", ", ".join(names)),

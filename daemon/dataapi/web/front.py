@@ -194,7 +194,7 @@ class Front:
         )
         project = None if asked.backend is None else asked.backend.project
         origins = project.server_cors_allowed_origins if project else ()
-        if "origin" in request.headers or origins:
+        if "origin" in request.headers or origins or request.method == "OPTIONS":
             headers += cors.readable(request, origins)
         if project and project.server_trace_header:
             headers += _traced(request, project.server_trace_header)
