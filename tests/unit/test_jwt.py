@@ -275,6 +275,14 @@ CLAIMS = {"a": {"b-c": ["x", "db_one", "db_two"], "n": 1}, "https://e.org/r": "r
         ('.a."b-c"[?(@ ==^ "two")]', "db_two"),
         ('.a."b-c"[?(@ *== "_t")]', "db_two"),
         ('.a."b-c"[?(@ == "none")]', None),
+        ("$.a.n", 1),
+        ("$.a['b-c'][-1]", "db_two"),
+        ('$["https://e.org/r"]', "r"),
+        ("$.a['b-c'][?@ == 'x']", "x"),
+        ('.a."b-c"[-9]', None),
+        ('.a."b-c"[1][3:]', "one"),
+        ('.a."b-c"[1][:-1]', "db_on"),
+        ('.a."b-c"[1:]', None),
         (".role", None),
         (".role.deeper[0]", None),
         (".a[0]", None),
@@ -286,17 +294,23 @@ def test_paths_lead_to_their_claim_or_to_nothing(path: str, found: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "role", ".", "[0]", ".a.", ".a b", '."open', ".a[x]", ".a[-1]", ".a[?(@)]"]
+    "path",
+    [
+        *("", "$", "role", "$role", ".", "[0]", ".a.", ".a b", '."open', ".a[x]", "['a\"]", ".a[-]"),
+        *(".a[?(@)]", ".a[?@ == 'x')]", ".a[?(@ == 'x']", ".a[1:2:3]"),
+    ],
 )
 def test_what_is_no_path_is_refused_with_the_place(path: str) -> None:
     with pytest.raises(ValueError, match=r"no path of a claim from character \d+ on"):
         rolepath.parse(path)
 
 
-NAMES = st.text().filter(lambda name: '"' not in name)
+NAMES = st.text().filter(lambda name: not {"'", '"'} <= set(name))
+POSITIONS = st.integers(-999_999_999, 999_999_999)
 STEPS = st.one_of(
     st.builds(rolepath.Key, NAMES),
-    st.builds(rolepath.Index, st.integers(0, 999_999_999)),
+    st.builds(rolepath.Index, POSITIONS),
+    st.builds(rolepath.Slice, st.none() | POSITIONS, st.none() | POSITIONS),
     st.builds(rolepath.Filter, st.sampled_from(["==", "!=", "^==", "==^", "*=="]), NAMES),
 )
 

@@ -3,7 +3,10 @@
 ``.role``, ``.app.roles[0]``, ``."https://example.org/claims".role``, ``.roles[?(@ ^== "db_")]``.
 A key of other characters than letters, digits, ``_``, ``$`` and ``@`` stands in double quotes.
 A filter takes the first string of a list that compares: ``==`` equal, ``!=`` not equal,
-``^==`` begins with, ``==^`` ends with, ``*==`` contains.
+``^==`` begins with, ``==^`` ends with, ``*==`` contains.  ``[1:-1]`` takes a piece of a string.
+
+What RFC 9535 writes otherwise is read as well: ``$`` before the path, ``['name']`` or ``["name"]`` for a
+key, ``[-1]`` from the end, and filters without parentheses or with single quotes.
 """
 
 from __future__ import annotations
@@ -21,10 +24,14 @@ _COMPARE: dict[str, Callable[[str, str], bool]] = {
     "*==": lambda text, wanted: wanted in text,
 }
 
+_NUMBER = "-?[0-9]{1,9}"
 _STEP = re.compile(
     r"""\.(?:(?P<bare>[\w$@]+)|"(?P<quoted>[^"]*)")"""
-    r"""|\[(?P<index>[0-9]{1,9})\]"""
-    r"""|\[\?\(@\s*(?P<compare>==\^|==|!=|\^==|\*==)\s*"(?P<wanted>[^"]*)"\)\]"""
+    r"""|\[(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')\]"""
+    rf"""|\[(?P<index>{_NUMBER})\]"""
+    rf"""|\[(?P<slice>(?P<start>{_NUMBER})?:(?P<stop>{_NUMBER})?)\]"""
+    r"""|\[\?(?P<open>\()?\s*@\s*(?P<compare>==\^|==|!=|\^==|\*==)\s*"""
+    r"""(?:"(?P<wanted>[^"]*)"|'(?P<wanted_too>[^']*)')\s*(?(open)\))\]"""
 )
 
 
@@ -37,9 +44,17 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The element of a list at this position, counted from 0."""
+    """The element of a list at this position, counted from 0, or from its end when negative."""
 
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The piece of a string from one position up to another, None for its ends."""
+
+    start: int | None
+    stop: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +65,7 @@ class Filter:
     wanted: str
 
 
-Step = Key | Index | Filter
+Step = Key | Index | Slice | Filter
 RolePath = tuple[Step, ...]
 
 
@@ -60,17 +75,18 @@ def parse(text: str) -> RolePath:
     :raises ValueError: the text is no path; the message says where it goes wrong.
     """
     steps: list[Step] = []
-    position = 0
+    position = int(text.startswith("$"))
     while position < len(text):
         found = _STEP.match(text, position)
-        if found is None or (not steps and found["bare"] is None and found["quoted"] is None):
+        step = None if found is None else _step(found)
+        if found is None or step is None or not (steps or isinstance(step, Key)):
             break
-        steps.append(_step(found))
+        steps.append(step)
         position = found.end()
     if not steps or position < len(text):
         raise ValueError(
             f'no path of a claim from character {position + 1} on: expected .name, ."quoted name", '
-            f'[0] or [?(@ == "text")], beginning with a name'
+            f'[0], [1:-1] or [?(@ == "text")], beginning with a name'
         )
     return tuple(steps)
 
@@ -78,9 +94,17 @@ def parse(text: str) -> RolePath:
 def _step(found: re.Match[str]) -> Step:
     if found["index"] is not None:
         return Index(int(found["index"]))
+    if found["slice"] is not None:
+        start, stop = found["start"], found["stop"]
+        return Slice(None if start is None else int(start), None if stop is None else int(stop))
     if found["compare"] is not None:
-        return Filter(found["compare"], found["wanted"])
-    return Key(found["bare"] if found["bare"] is not None else found["quoted"])
+        return Filter(found["compare"], _first(found.group("wanted", "wanted_too")))
+    return Key(_first(found.group("bare", "quoted", "double", "single")))
+
+
+def _first(texts: tuple[str | None, ...]) -> str:
+    """Return the one that matched of several ways to write a text."""
+    return next(text for text in texts if text is not None)
 
 
 def render(path: RolePath) -> str:
@@ -89,12 +113,19 @@ def render(path: RolePath) -> str:
     for step in path:
         match step:
             case Key(name):
-                written.append(f".{name}" if re.fullmatch(r"[\w$@]+", name) else f'."{name}"')
+                bare = re.fullmatch(r"[\w$@]+", name) is not None
+                written.append(f".{name}" if bare else f"[{_quoted(name)}]")
             case Index(position):
                 written.append(f"[{position}]")
+            case Slice(start, stop):
+                written.append(f"[{'' if start is None else start}:{'' if stop is None else stop}]")
             case Filter(compare, wanted):
-                written.append(f'[?(@ {compare} "{wanted}")]')
+                written.append(f"[?(@ {compare} {_quoted(wanted)})]")
     return "".join(written)
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if '"' in text else f'"{text}"'
 
 
 def walk(path: RolePath, claims: Any) -> Any:
@@ -104,8 +135,10 @@ def walk(path: RolePath, claims: Any) -> Any:
             case Key(name):
                 claims = claims.get(name) if isinstance(claims, dict) else None
             case Index(position):
-                there = isinstance(claims, list) and position < len(claims)
+                there = isinstance(claims, list) and -len(claims) <= position < len(claims)
                 claims = claims[position] if there else None
+            case Slice(start, stop):
+                claims = claims[start:stop] if isinstance(claims, str) else None
             case Filter(compare, wanted):
                 texts = claims if isinstance(claims, list) else ()
                 matches = _COMPARE[compare]
