@@ -297,6 +297,13 @@ async def test_spread_resources_give_their_members_to_the_parent(
             "code": "42703", "message": "column actor.nope does not exist", "details": None,
             "hint": 'Perhaps you meant to reference the column "actor.name".',
         }),
+        ("film?select=id,by:director(nope)", 400, {
+            "code": "42703", "message": "column director_1.nope does not exist", "details": None,
+            "hint": 'Perhaps you meant to reference the column "director_1.name".',
+        }),
+        ("director?select=film(remakes(nope))", 400, {
+            "code": "42703", "message": "column film_2.nope does not exist", "details": None, "hint": None,
+        }),
     ],
 )  # fmt: skip
 async def test_what_cannot_be_embedded_is_refused(

@@ -131,11 +131,12 @@ def _plain(tables: ReadableTables, relation: Relation, name: str) -> Typed:
     function = tables.computed(relation, name)
     if function is not None:
         return Typed(ComputedOf(function), function.returns)
+    called = relation.alias or relation.name
     raise ApiError(
         400,
         "42703",
-        f"column {relation.name}.{name} does not exist",
-        hint=hint_for(relation.name, name, tables.readable(relation)),
+        f"column {called}.{name} does not exist",
+        hint=hint_for(called, name, tables.readable(relation)),
     )
 
 

@@ -24,6 +24,7 @@ class Relation:
     """What rows are of.
 
     :ivar schema, name: as errors and relationships name it.
+    :ivar alias: as errors of its columns name it, None for its name.
     :ivar table: the table whose rows they are; None for a function's own result columns.
     :ivar columns: by name, in order; None while they are not known (``record``).
     """
@@ -32,9 +33,10 @@ class Relation:
     name: str
     table: Table | None
     columns: Mapping[str, Cell] | None
+    alias: str | None = None
 
     @classmethod
-    def of(cls, table: Table) -> Relation:
+    def of(cls, table: Table, alias: str | None = None) -> Relation:
         """Return the relation of a table."""
         columns = {column.name: Cell(column.type, column.nullable) for column in table.columns}
-        return cls(table.schema, table.name, table, columns)
+        return cls(table.schema, table.name, table, columns, alias)

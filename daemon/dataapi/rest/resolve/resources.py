@@ -98,13 +98,18 @@ def gather(tables: ReadableTables, relation: Relation, selection: Selection) -> 
     return root
 
 
-def _embed_all(tables: ReadableTables, resource: Resource) -> None:
+def _embed_all(tables: ReadableTables, resource: Resource, depth: int = 1) -> None:
     for item in resource.items:
         if isinstance(item, Embed):
             way = tables.way(resource.relation, item)
-            child = Resource(Relation.of(way.target), item.items, item, way)
+            child = Resource(Relation.of(way.target, _alias(way, depth)), item.items, item, way)
             resource.children.append(child)
-            _embed_all(tables, child)
+            _embed_all(tables, child, depth + 1)
+
+
+def _alias(way: Way, depth: int) -> str | None:
+    """Return the name that errors of its columns have for an embedded resource, as PostgREST's do."""
+    return f"{way.target.name}_{depth}" if way.through is None else None
 
 
 def _hold(root: Resource, selection: Selection) -> None:
