@@ -102,6 +102,14 @@ async def test_a_filtered_row_to_one_becomes_null(features: Service) -> None:
     assert answer == [{"id": 1, "director": None}, {"id": 3, "director": {"name": "Bert"}}]
 
 
+@pytest.mark.parametrize("select", ["film(id),late:film(id)", "late:film(id),film(id)"])
+async def test_a_table_may_be_embedded_more_than_once(features: Service, select: str) -> None:
+    """Each parameter is for the resource of that name in the answer, whatever table others are of."""
+    target = f"director?select={select}&id=eq.1&film.year=lt.1992&late.year=gt.1992"
+    assert await rows(features, target) == [{"film": [{"id": 1}], "late": [{"id": 2}]}]
+    assert await rows(features, f"{target}&late.limit=0") == [{"film": [{"id": 1}], "late": []}]
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

@@ -167,6 +167,16 @@ async def test_patterns_are_no_values_of_a_domain(features: Service) -> None:
         assert [row["id"] for row in answer.body] == found, query
 
 
+async def test_domains_of_word_vectors_are_searched_as_they_are(features: Service) -> None:
+    """Their words are looked for unchanged, also in a domain over a domain."""
+    for query, found in [
+        ("long=fts(simple).exits", [1]), ("short=fts(simple).exits", [1]), ("long=fts(english).exits", []),
+        ("short=not.plfts(simple).entry", [1]),
+    ]:  # fmt: skip
+        answer = await features.rest("GET", f"sign?select=id&{query}")
+        assert [row["id"] for row in answer.body] == found, query
+
+
 async def test_a_primary_key_read_is_one_statement_that_is_remembered(features: Service) -> None:
     """Other values of the same filters run the same statement."""
     first = await features.rest("GET", "film?id=eq.1&select=title")

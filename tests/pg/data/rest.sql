@@ -127,6 +127,11 @@ reset client_min_messages;
 create table car (id int primary key, plate plate);
 insert into car values (1, 'AB 12'), (2, 'AC 12'), (3, 'ab 99');
 
+create domain words as tsvector;
+create domain few_words as words;
+create table sign (id int primary key, long words, short few_words);
+insert into sign values (1, 'exits:1 left:2', 'exits:1'), (2, 'no:1 entry:2', 'entry:1');
+
 -- ---------------------------------------------------------------- reading: sales, to be counted and summed up
 
 create table sale (

@@ -28,7 +28,7 @@ from dataapi.rest.request.syntax import Leaf, Operation, Tree
 from dataapi.rest.resolve.fields import Language, Lifted, Typed, field_of, has_field
 from dataapi.rest.resolve.resources import Held, Resource
 from dataapi.rest.resolve.tables import ReadableTables
-from dataapi.rest.resolve.types import TSVECTOR, Types
+from dataapi.rest.resolve.types import Types
 
 _OPERATORS = {
     "eq": Operator.EQ,
@@ -127,7 +127,7 @@ def _positive(types: Types, left: Typed, operation: Operation, place: int) -> Co
     if operation.word is not None:
         return Is(left.expression, _TRUTHS[operation.word])
     if operation.operator in SEARCHES:
-        return _search(left, operation, place)
+        return _search(types, left, operation, place)
     if operation.operator == "isdistinct":
         return Distinct(left.expression, _value(types, left, place))
     operator = _OPERATORS[operation.operator]
@@ -149,12 +149,11 @@ def _value(types: Types, left: Typed, place: int, *, many: bool = False) -> Para
     return Converted(function, Parameter(Lifted(place), "text[]" if many else "text"))
 
 
-def _search(left: Typed, operation: Operation, place: int) -> TextSearch:
+def _search(types: Types, left: Typed, operation: Operation, place: int) -> TextSearch:
     language = None
     if operation.modifier == "language":
         language = Parameter(Language(place), "regconfig")
         place += 1
     words = Parameter(Lifted(place), "text")
-    return TextSearch(
-        left.expression, words, language, _PARSERS[operation.operator], vector=left.type == TSVECTOR
-    )
+    vector = left.type is not None and types.is_vector(left.type)
+    return TextSearch(left.expression, words, language, _PARSERS[operation.operator], vector=vector)

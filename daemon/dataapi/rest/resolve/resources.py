@@ -68,6 +68,10 @@ class Resource:
                 return child
         return None
 
+    def of_table(self, name: str) -> Resource | None:
+        """Return the embedded resource that was named so, whatever its alias."""
+        return next((child for child in self.children if child.embed and child.embed.name == name), None)
+
     def at(self, way: tuple[str, ...]) -> Resource:
         """Return the resource at the end of a way through embedded ones.
 
@@ -75,15 +79,11 @@ class Resource:
         """
         resource = self
         for name in way:
-            found = [child for child in resource.children if child.embed and _called(child.embed, name)]
-            if not found:
+            found = resource.child(name) or resource.of_table(name)
+            if found is None:
                 raise not_embedded(name)
-            resource = found[0]
+            resource = found
         return resource
-
-
-def _called(embed: Embed, name: str) -> bool:
-    return name in (embed.name, embed.alias)
 
 
 def gather(tables: ReadableTables, relation: Relation, selection: Selection) -> Resource:

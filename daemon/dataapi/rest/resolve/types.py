@@ -156,6 +156,11 @@ class Types:
         type_ = self._types.get(oid)
         return oid in (JSON, JSONB) or (type_ is not None and type_.base in (JSON, JSONB))
 
+    def is_vector(self, oid: int) -> bool:
+        """Whether a type is ``tsvector``, or a domain over it."""
+        type_ = self._types.get(oid)
+        return oid == TSVECTOR or (type_ is not None and type_.base == TSVECTOR)
+
     def shown_by(self, oid: int) -> str | None:
         """Return the SQL name of the function that shows a domain's values as JSON, if it has one."""
         return _name(self._representations.get((oid, JSON)))
