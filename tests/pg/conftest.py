@@ -86,3 +86,18 @@ def reference(reference_database: Database, reactor: Any) -> Iterator[Service]:
     everything = {"db_aggregates_enabled": True, "db_plan_enabled": True}
     with serving(reactor, reference_database, db_schemas=exposed, **everything) as service:
         yield service
+
+
+@pytest.fixture(scope="module")
+def service(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve the ``SCHEMA`` of the test module, with its ``PROJECT`` of settings if it has one."""
+    project: dict[str, Any] = getattr(request.module, "PROJECT", {})
+    with serving(reactor, server.create_database(request.module.SCHEMA), **project) as running:
+        yield running
+
+
+@pytest.fixture
+def api(request: pytest.FixtureRequest, service: Service) -> Service:
+    """Give the module's service with its rows as they are at first (``RESET``)."""
+    service.database.execute(request.module.RESET)
+    return service

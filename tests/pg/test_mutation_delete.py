@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from support.service import Service, nodes, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+from support.service import Service, nodes
 
 SCHEMA = """
 create table author (id int primary key, name text not null, secret text);
@@ -27,23 +22,11 @@ begin if old.name = 'keep' then return null; end if; return old; end $$;
 create trigger kept before delete on author for each row execute function kept();
 grant all on author, book to anon;
 """
-ROWS = """
+RESET = """
 truncate author, book;
 insert into author values (1, 'ann', 's'), (2, 'bob', 's'), (3, 'cid', 's');
 insert into book values (1, 1, 'one', 10), (2, 1, 'two', 20), (3, 2, 'three', 30);
 """
-
-
-@pytest.fixture(scope="module")
-def service(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as running:
-        yield running
-
-
-@pytest.fixture
-def api(service: Service) -> Service:
-    service.database.execute(ROWS)
-    return service
 
 
 async def delete(api: Service, table: str, arguments: str, fields: str = "affectedCount") -> Any:

@@ -16,7 +16,6 @@ from twisted.logger import globalLogPublisher
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.postgres import Server
 
 SCHEMA = """
 create table author (
@@ -55,25 +54,13 @@ grant all on all tables in schema public to anon, authenticated;
 grant all on all sequences in schema public to anon, authenticated;
 revoke select (secret) on author from anon;
 """
-ROWS = """
+RESET = """
 truncate author, book, ranged, late, note, counter, tries;
 select setval('attempts', 1, false);
 insert into author values (1, 'ann', 5, 'the secret of ann');
 insert into note values (1, 'someone else', 'hidden');
 insert into counter values (1, 0), (2, 0);
 """
-
-
-@pytest.fixture(scope="module")
-def service(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as running:
-        yield running
-
-
-@pytest.fixture
-def api(service: Service) -> Service:
-    service.database.execute(ROWS)
-    return service
 
 
 @pytest.fixture

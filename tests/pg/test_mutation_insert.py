@@ -11,7 +11,6 @@ from support.service import Service, serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.postgres import Server
 
 SCHEMA = """
 comment on schema public is '@graphql({"introspection": true})';
@@ -63,12 +62,6 @@ create trigger log_word after insert on guarded for each row execute function lo
 grant all on all tables in schema public to anon;
 grant all on all sequences in schema public to anon;
 """
-
-
-@pytest.fixture(scope="module")
-def service(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg2
 import pytest
-from support.service import Service, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+from support.service import Service
 
 SCHEMA = """
 create table owner (id serial primary key, name text not null);
@@ -63,12 +58,6 @@ create table dog (breed text, primary key (id)) inherits (animal);
 grant all on all tables in schema public to anon;
 grant all on all sequences in schema public to anon;
 """
-
-
-@pytest.fixture(scope="module")
-def service(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as running:
-        yield running
 
 
 @pytest.fixture

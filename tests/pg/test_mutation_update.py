@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from support.service import Service, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+from support.service import Service
 
 SCHEMA = """
 create type mood as enum ('sad', 'so so', 'ok');
@@ -56,7 +51,7 @@ create trigger guard before update on guarded for each row execute function guar
 grant all on all tables in schema public to anon;
 grant all on all sequences in schema public to anon;
 """
-ROWS = """
+RESET = """
 truncate author, book, pair, guarded restart identity cascade;
 insert into author (name, note, mood, tags, score, flag, big, token, born, raw) values
     ('ann', 'x', 'sad', '{a,b}', 1.5, true, 9007199254740993, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11',
@@ -67,18 +62,6 @@ insert into book (author_id, title, pages) values (1, 'one', 10), (1, 'two', 20)
 insert into pair values (1, 'a', 0), (1, 'b', 0), (2, 'a', 0);
 insert into guarded values (1, 'a'), (2, 'b'), (3, 'c');
 """
-
-
-@pytest.fixture(scope="module")
-def service(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as running:
-        yield running
-
-
-@pytest.fixture
-def api(service: Service) -> Service:
-    service.database.execute(ROWS)
-    return service
 
 
 async def update(api: Service, table: str, arguments: str, fields: str = "affectedCount") -> Any:

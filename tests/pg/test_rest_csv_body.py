@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.service import Service, serving
-from support.writing import RESET, SCHEMA
+from support import writing
+from support.service import Service
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+SCHEMA, RESET = writing.SCHEMA, writing.RESET
 
 SHOWN = {"prefer": "return=representation"}
-
-
-@pytest.fixture(scope="module")
-def service(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database to write to."""
-    with serving(reactor, server.create_database(SCHEMA)) as running:
-        yield running
-
-
-@pytest.fixture
-def api(service: Service) -> Service:
-    """Give the service with its first rows."""
-    service.database.execute(RESET)
-    return service
 
 
 CSV = {"content-type": "text/csv", "prefer": "return=representation"}

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.service import Service, serving
-from support.writing import RESET, SCHEMA
+from support import writing
+from support.service import Service
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+SCHEMA, RESET = writing.SCHEMA, writing.RESET
+PROJECT = {"db_schemas": ("public", "side")}
 
 SHOWN = {"prefer": "return=representation"}
-
-
-@pytest.fixture(scope="module")
-def service(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database to write to."""
-    with serving(reactor, server.create_database(SCHEMA), db_schemas=("public", "side")) as running:
-        yield running
-
-
-@pytest.fixture
-def api(service: Service) -> Service:
-    """Give the service with its first rows."""
-    service.database.execute(RESET)
-    return service
 
 
 async def test_one_object_is_inserted_and_nothing_is_told_of_it(api: Service) -> None:

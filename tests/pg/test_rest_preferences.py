@@ -30,13 +30,6 @@ def service(database: Database, reactor: Any) -> Iterator[Service]:
 
 
 @pytest.fixture
-def api(service: Service) -> Service:
-    """Give the service with its first rows."""
-    service.database.execute(RESET)
-    return service
-
-
-@pytest.fixture
 def ended(database: Database, reactor: Any, request: pytest.FixtureRequest) -> Iterator[Service]:
     """Serve the database with the end of transactions that the test is parametrised with."""
     database.execute(RESET)

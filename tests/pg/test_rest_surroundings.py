@@ -134,6 +134,9 @@ async def test_the_pre_request_function_runs_first_and_may_refuse(api: Service) 
         assert refused.body == {
             "code": "PT429", "message": "Slow down", "details": "Too many", "hint": "Wait",
         }  # fmt: skip
+    assert (await api.rest("GET", "")).status == 200
+    for method in ("GET", "HEAD"):
+        assert (await api.rest(method, "", headers={"x-refuse": "1"})).status == 429, "the description too"
 
 
 async def test_what_reads_does_not_write(api: Service) -> None:

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
-from support.service import Service, serving
-from support.writing import RESET, SCHEMA
+from support import writing
+from support.service import Service
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+SCHEMA, RESET = writing.SCHEMA, writing.RESET
+PROJECT = {"db_prepared_statements": False, "db_aggregates_enabled": True, "db_plan_enabled": True}
 
 SHOWN = {"prefer": "return=representation"}
-
-
-@pytest.fixture(scope="module")
-def service(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database to write to, with everything that can be turned on."""
-    settings = {"db_prepared_statements": False, "db_aggregates_enabled": True, "db_plan_enabled": True}
-    with serving(reactor, server.create_database(SCHEMA), **settings) as running:
-        yield running
-
-
-@pytest.fixture
-def api(service: Service) -> Service:
-    """Give the service with its first rows."""
-    service.database.execute(RESET)
-    return service
 
 
 async def test_no_statement_needs_to_be_prepared(api: Service) -> None:

@@ -158,6 +158,17 @@ def test_without_the_key_check_nobody_is_anonymous_and_a_token_is_enough() -> No
     assert admit("unknown to us", project=project) == ANON
 
 
+def test_without_the_key_check_a_bad_key_repeated_as_bearer_is_a_bad_token() -> None:
+    """As client libraries repeat it; nobody becomes anonymous by it."""
+    project = replace(PROJECT, require_api_key=False)
+    for key, message in (
+        (token({"role": "r", "exp": NOW - 100}), "JWT expired"),
+        ("nobody's", "Expected 3 parts"),
+    ):
+        with pytest.raises(TokenError, match=message):
+            admit(key, key, project=project)
+
+
 def test_without_the_key_check_our_own_keys_still_name_their_role() -> None:
     project = replace(PROJECT, require_api_key=False)
     assert admit(SECRET_KEY, project=project) == SERVICE

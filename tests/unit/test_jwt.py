@@ -358,10 +358,12 @@ def test_the_cache_forgets_a_token_that_expired() -> None:
 
 
 def test_the_cache_heeds_nbf_when_the_clock_is_set_back() -> None:
-    cache, token = cached(10), signed({"nbf": NOW})
-    cache.verified(token, NOW)
-    with pytest.raises(TokenError, match="JWT not yet valid"):
-        cache.verified(token, NOW - 31)
+    """Of ``nbf`` and ``iat`` the later one."""
+    for claims in ({"nbf": NOW}, {"nbf": NOW, "iat": NOW - 100}, {"nbf": NOW, "iat": NOW - 1}):
+        cache, token = cached(10), signed(claims)
+        cache.verified(token, NOW)
+        with pytest.raises(TokenError, match="JWT not yet valid"):
+            cache.verified(token, NOW - 31)
 
 
 def test_the_cache_puts_out_what_was_not_used_for_longest() -> None:

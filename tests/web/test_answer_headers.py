@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from dataapi.errors import ApiError
 from dataapi.web.messages import Reply, Request
 from dataapi.web.timing import Timing
 from support.memory_http import PROJECT, Response, Web, empty_list, typename
-
-if TYPE_CHECKING:
-    pass
 
 APP = "https://app.example.org"
 NARROW = replace(PROJECT, server_cors_allowed_origins=(APP, "http://localhost:3000"))
