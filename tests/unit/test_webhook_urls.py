@@ -224,12 +224,14 @@ def test_other_spellings_of_addresses_are_refused(host: str) -> None:
         "\uff41.example",
         "⑯⑧.example",
         "a\u00ad.example",
+        "\u212aelvin.example",
+        "\u212bngstrom.example",
         "xn--a.example",
         "☃.example",
     ],
 )
 def test_characters_that_others_would_translate_are_refused(host: str) -> None:
-    """Full-width digits, ideographic full stops, circled numbers, soft hyphens, names of no character."""
+    """Full-width digits, ideographic full stops, circled numbers, the signs of units, and so on."""
     assert rule(f"https://{host}/") in (Rule.HOST, Rule.CHARACTERS)
 
 

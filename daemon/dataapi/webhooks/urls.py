@@ -169,7 +169,7 @@ def _checked_address(text: str, allowed: Sequence[Network]) -> str:
 def _checked_host(host: str, allowed: Sequence[Network]) -> str:
     """Return the name in ASCII (IDNA 2008), or the address; raise ``UrlRefused`` for any other."""
     try:
-        labels = [_ascii_label(label) for label in host.lower().split(".")]
+        labels = [_ascii_label(label) for label in host.split(".")]
     except UnicodeError:
         raise UrlRefused(Rule.HOST) from None
     if not all(_LABEL.fullmatch(label) for label in labels):
@@ -183,10 +183,13 @@ def _checked_host(host: str, allowed: Sequence[Network]) -> str:
 
 
 def _ascii_label(label: str) -> str:
-    """Return the label in ASCII; full-width digits and the like are refused, not translated.
+    """Return the label in ASCII and lower case; full-width digits and the like are refused, not translated.
 
     Raises ``UnicodeError``, which ``idna.IDNAError`` is.
     """
-    if label.isascii() and not label.startswith("xn--"):
-        return label
-    return idna.alabel(label).decode("ascii")
+    if unicodedata.normalize("NFKC", label) != label:
+        raise UnicodeError
+    lowered = label.lower()
+    if lowered.isascii() and not lowered.startswith("xn--"):
+        return lowered
+    return idna.alabel(lowered).decode("ascii")
