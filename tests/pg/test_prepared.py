@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dataapi.database.pool import Pool
-    from support.postgres import Database
+    from support.postgres import Database, Server
 
     MakePool = Callable[..., Pool]
 
-NAMES = (
-    "select count(*), count(*) filter (where generic_plans + custom_plans > 1) from pg_prepared_statements"
-)
+NAMES = """
+select count(*), count(*) filter (
+    where (to_jsonb(p) ->> 'generic_plans')::int + (to_jsonb(p) ->> 'custom_plans')::int > 1
+) from pg_prepared_statements as p
+"""
+"""How many statements are prepared, and how many of them were used again."""
 
 
 async def single(make_pool: MakePool) -> Pool:
@@ -38,13 +41,18 @@ def ask(statement: Statement, *values: str | None, role: str = "anon") -> Messag
     return Message(role, (), (Bound(statement, values),))
 
 
-async def test_a_statement_is_prepared_once_and_used_again(make_pool: MakePool) -> None:
+def used_again(server: Server, statements: int) -> int:
+    """Return what ``NAMES`` tells of so many: PostgreSQL 13 does not count how often one is used."""
+    return statements if server.version >= 14 else 0
+
+
+async def test_a_statement_is_prepared_once_and_used_again(make_pool: MakePool, server: Server) -> None:
     """The second run of a statement uses the plan of the first."""
     pool = await single(make_pool)
     statement = Statement("select $1 + 1", ("int",))
     assert await pool.run(ask(statement, "1")) == [(2,)]
     assert await pool.run(ask(statement, "2")) == [(3,)]
-    assert await pool.fetch(NAMES) == [(1, 1)]
+    assert await pool.fetch(NAMES) == [(1, used_again(server, 1))]
 
 
 async def test_each_role_sees_its_own_rows_through_the_same_statement(
@@ -78,7 +86,7 @@ async def test_each_role_sees_its_own_rows_through_the_same_statement(
 
 
 async def test_the_longest_unused_statements_are_deallocated(
-    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+    make_pool: MakePool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection keeps a limited number of statements, the recently used ones."""
     monkeypatch.setattr("dataapi.database.pool.Prepared", lambda: Prepared(capacity=5))
@@ -87,7 +95,7 @@ async def test_the_longest_unused_statements_are_deallocated(
     for number in range(30):
         assert await pool.run(ask(Statement(f"select {number}", ()))) == [(number,)]
         await pool.run(ask(kept))
-    assert await pool.fetch(NAMES) == [(5, 1)]
+    assert await pool.fetch(NAMES) == [(5, used_again(server, 1))]
 
 
 async def test_more_statements_in_one_message_than_are_kept(

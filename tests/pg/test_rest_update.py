@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support import writing
+from support.postgres import GENERATED, Server
 from support.service import Service
 
 SCHEMA, RESET = writing.SCHEMA, writing.RESET
@@ -145,7 +146,7 @@ async def test_no_more_rows_are_changed_than_a_strict_client_allows(api: Service
         ("author?id=eq.2", {"id": 1}, 409, "23505"),
         ("book?id=eq.1", {"author": 99}, 409, "23503"),
         ("book?id=eq.1", {"title": None}, 400, "23502"),
-        ("fixed", {"twice": 1}, 400, "428C9"),
+        ("fixed", {"twice": 1}, 400, GENERATED),
         ("cheap?id=eq.1", {"price": 50}, 400, "44000"),
         ("total", {"books": 1}, 500, "55000"),
         ("owned?id=eq.2", {"word": 7, "owner": "me"}, 204, None),
@@ -154,8 +155,11 @@ async def test_no_more_rows_are_changed_than_a_strict_client_allows(api: Service
         ("author?nope=eq.1", {"name": "x"}, 400, "42703"),
     ],
 )
-async def test_what_is_refused(api: Service, target: str, body: Any, status: int, code: str | None) -> None:
+async def test_what_is_refused(
+    api: Service, server: Server, target: str, body: Any, status: int, code: str | None
+) -> None:
     """Each with its status; a row that a policy hides is as if it were not there."""
+    code = server.generated_refusal if code == GENERATED else code
     answer = await api.rest("PATCH", target, body)
     assert answer.status == status
     assert code is None or answer.body["code"] == code

