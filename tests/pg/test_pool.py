@@ -262,6 +262,24 @@ async def test_a_large_message_and_a_large_answer_pass(pool: Pool) -> None:
     assert await pool.run(message("select $1", value)) == [(value,)]
 
 
+async def test_connections_are_renewed_and_those_in_use_when_they_are_free(make_pool: MakePool) -> None:
+    """Nothing that runs is disturbed, and whoever comes next has a connection that begins now."""
+    pool = make_pool(size=2)
+    await pool.start()
+    pid = "select pg_backend_pid()"
+    [(idle,)] = await pool.fetch(pid)
+    pool.renew()
+    [(renewed,)] = await pool.fetch(pid)
+    assert renewed != idle
+    running = defer.ensureDeferred(pool.fetch(f"{pid} from pg_sleep(0.2)"))
+    pool.renew()
+    assert await pool.fetch(pid) != [(renewed,)]
+    assert await running == [(renewed,)]
+    pool.renew()
+    assert (renewed,) not in [row for _ in range(3) for row in await pool.fetch(pid)]
+    assert pool.figures().open <= 2
+
+
 async def test_stop_lets_running_statements_finish(make_pool: MakePool) -> None:
     """A statement that ends within the grace time gets its answer; new ones are refused."""
     pool = make_pool(size=2)

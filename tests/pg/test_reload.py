@@ -28,10 +28,12 @@ def watch(make_pool: Callable[..., Pool], reactor: Any, database: Database) -> I
     """Give a function that starts a watcher of this test's database; all are stopped at the end."""
     watchers: list[CatalogWatcher] = []
 
-    async def start(uri: str = database.uri, *, schemas: tuple[str, ...] = ("public",)) -> CatalogWatcher:
+    async def start(
+        uri: str = database.uri, *, schemas: tuple[str, ...] = ("public",), **named: Any
+    ) -> CatalogWatcher:
         pool = make_pool(uri=uri, size=2)
         await pool.start()
-        created = CatalogWatcher(reactor, pool.fetch, schemas, partial(Listener, reactor, uri))
+        created = CatalogWatcher(reactor, pool.fetch, schemas, partial(Listener, reactor, uri), **named)
         watchers.append(created)
         await created.start()
         return created
@@ -61,6 +63,29 @@ async def test_a_notification_brings_a_new_catalog(
     assert watcher.current is not None
     assert watcher.current.generation == old.generation + 1
     assert old.tables == {}
+
+
+async def test_new_settings_of_roles_hold_from_a_notification_on(
+    watch: Watch, make_pool: Callable[..., Pool], database: Database, reactor: Any
+) -> None:
+    """Those of a caller's role, which the catalog has, and those that a session begins with."""
+    pool = make_pool(size=1)
+    await pool.start()
+    watcher = await watch(renew=pool.renew)
+    await pool.fetch("select 1")
+    where = f"in database {database.name} set"
+    database.execute(f"alter role anon {where} work_mem = '5MB'")
+    database.execute(f"alter role authenticator {where} app.region = 'north'")
+    database.execute("notify pgrst, 'reload config'")
+
+    def settings() -> dict[str, str]:
+        assert watcher.current is not None
+        return dict(watcher.current.roles["anon"].settings)
+
+    await until(reactor, lambda: settings().get("work_mem") == "5MB")
+    assert await pool.fetch("select current_setting('app.region', true)") == [("north",)]
+    database.execute(f"alter role anon in database {database.name} reset all")
+    database.execute(f"alter role authenticator in database {database.name} reset all")
 
 
 async def test_reload_returns_what_the_database_holds_now(watch: Watch, database: Database) -> None:

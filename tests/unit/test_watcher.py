@@ -168,12 +168,13 @@ def test_jitter_lengthens_the_wait() -> None:
         ("pgrst", "", True),
         ("pgrst", "reload schema", True),
         ("dataapi", "reload schema", True),
-        ("pgrst", "reload config", False),
+        ("pgrst", "reload config", True),
+        ("pgrst", "reload nothing", False),
         ("other", "", False),
     ],
 )
 def test_a_notification_reloads_after_a_moment(channel: str, payload: str, reloads: bool) -> None:
-    """Only those that mean the schema."""
+    """Only those that mean the schema, or the roles' settings."""
     bench = Bench()
     bench.start()
     bench.answer()

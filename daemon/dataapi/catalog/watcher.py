@@ -30,7 +30,10 @@ SHORTEST_WAIT, LONGEST_WAIT = 1.0, 32.0
 EVENT_TRIGGER = files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8")
 EVENT_TRIGGER_SCHEMA = "dataapi"
 
-_RELOADS = ("", "reload schema")
+RELOAD_CONFIG = "reload config"
+"""Asks for what roles and the database set for sessions, of which the catalog has the roles' part."""
+
+_RELOADS = ("", "reload schema", RELOAD_CONFIG)
 _log = Logger(namespace="dataapi.catalog")
 
 
@@ -76,6 +79,7 @@ class CatalogWatcher:
         search_path: Sequence[str],
         listen: Listen | None = None,
         *,
+        renew: Callable[[], object] = lambda: None,
         event_trigger: bool = True,
         jitter: Callable[[], float] = random.random,
         in_thread: InThread | None = None,
@@ -83,6 +87,7 @@ class CatalogWatcher:
         """Prepare; nothing happens before ``start``.
 
         :param listen: makes the listener; None when notifications are switched off.
+        :param renew: begins the sessions anew, whose settings are to be read again.
         :param event_trigger: whether to try to install the event trigger, which needs ``listen``.
         :param jitter: a number from 0 to 1; waits are that much longer at most by a half.
         """
@@ -92,6 +97,7 @@ class CatalogWatcher:
         self.failures = 0
         self._reactor = reactor
         self._fetch = fetch
+        self._renew = renew
         self._search_path = tuple(search_path)
         self._listener = (
             listen(CHANNELS, on_notification=self._notified, on_reconnect=self.request_reload)
@@ -158,8 +164,11 @@ class CatalogWatcher:
             self._soon = self._reactor.callLater(DEBOUNCE, self._due)
 
     def _notified(self, channel: str, payload: str) -> None:
-        if channel in CHANNELS and payload in _RELOADS:
-            self.request_reload()
+        if channel not in CHANNELS or payload not in _RELOADS:
+            return
+        if payload == RELOAD_CONFIG:
+            self._renew()
+        self.request_reload()
 
     def _due(self) -> None:
         self._cancel_timers()

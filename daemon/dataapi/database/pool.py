@@ -80,6 +80,7 @@ class Pool:
         )
         self._sessions: set[Session] = set()
         self._idle: list[Session] = []
+        self._outdated: set[Session] = set()
         self._handing_over = False
         self._opening = 0
         self._retry = Retry(reactor, backoff, self._grow)
@@ -116,6 +117,15 @@ class Pool:
         for session in list(self._sessions):
             self._discard(session)
         self._canceller.close()
+
+    def renew(self) -> None:
+        """Open every connection anew, those in use as soon as they are free.
+
+        What ``alter database`` and ``alter role`` set for a session holds for those that begin afterwards.
+        """
+        self._outdated = set(self._sessions)
+        for session in tuple(self._idle):
+            self._discard(session)
 
     @property
     def available(self) -> bool:
@@ -192,7 +202,7 @@ class Pool:
     def _release(self, session: Session) -> None:
         if session.connection.lost:
             return
-        if self._stopped:
+        if self._stopped or (session.clean and session in self._outdated):
             self._discard(session)
         elif session.clean:
             self._idle.append(session)
@@ -296,6 +306,7 @@ class Pool:
         """Close a connection and let another take its place."""
         session.connection.close()
         self._sessions.discard(session)
+        self._outdated.discard(session)
         if session in self._idle:
             self._idle.remove(session)
         if self._drained is not None and not self._sessions:

@@ -54,7 +54,9 @@ class ProjectPart:
             anonymous_role=project.db_anon_role,
         )
         listen = partial(Listener, reactor, project.db_uri) if project.db_channel_enabled else None
-        self._watcher = CatalogWatcher(reactor, self._pool.fetch, project.db_schemas, listen)
+        self._watcher = CatalogWatcher(
+            reactor, self._pool.fetch, project.db_schemas, listen, renew=self._pool.renew
+        )
         self._gate = gate = Gate(project, time.time)
         self._keys: PublishedKeys | None = None
         if project.jwt_secret is not None and is_address(project.jwt_secret):
@@ -113,8 +115,9 @@ class ProjectPart:
         await self._pool.stop()
 
     async def reload(self) -> int:
-        """Read the persisted documents and the catalog again; return the catalog's generation."""
+        """Read the persisted documents and the catalog again, over new connections; return its generation."""
         await self._folder.load()
+        self._pool.renew()
         return (await self._watcher.reload()).generation
 
     def state(self) -> ProjectState:
