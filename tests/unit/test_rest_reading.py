@@ -132,11 +132,23 @@ def test_ranges_and_limits_are_taken_together() -> None:
     assert values == Values(("5",), 5)
 
 
-def test_of_a_parameter_that_stands_twice_the_first_counts_except_for_filters() -> None:
-    """All filters hold together."""
+@pytest.mark.parametrize(
+    ("query", "header"), [("limit=2&offset=4", "0-1"), ("offset=1", "0-0"), ("limit=2", "2-5")]
+)
+def test_a_range_apart_from_limits_cannot_be_satisfied(query: str, header: str) -> None:
+    """As in PostgREST, unless no rows are asked for anyway."""
+    with pytest.raises(ApiError) as caught:
+        parse(query, header)
+    assert (caught.value.status, caught.value.code) == (416, "PGRST103")
+    assert parse(f"{query}&limit=0", header)[1].lifted[0] == "0"
+
+
+def test_of_a_parameter_that_stands_twice_the_first_counts_of_limits_the_last() -> None:
+    """All filters hold together; a limit that is no number is none."""
     selection, values = parse("select=a&select=b&order=a&order=b&limit=1&limit=2&id=gt.1&id=lt.9")
     assert (selection.select, selection.orders) == ("a", (("order", "a"),))
-    assert values.lifted == ("1", "9", "1")
+    assert values.lifted == ("1", "9", "2")
+    assert parse("limit=1&limit=x&offset=2&offset=3")[1] == Values(("3",), 3)
 
 
 def test_equalities_are_known_only_when_there_is_nothing_else() -> None:

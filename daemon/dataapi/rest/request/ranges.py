@@ -13,6 +13,7 @@ from dataapi.errors import ApiError
 MOST = 2**63 - 1
 """The largest number that PostgreSQL takes for a limit or an offset."""
 
+_NEGATIVE = "Limit should be greater than or equal to zero."
 _NUMBER = re.compile(r"-?[0-9]+", re.ASCII)
 _RANGE = re.compile(r"(?:items=)?([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 
@@ -34,6 +35,17 @@ class Window:
         return Window(max(0, min(ends) - offset) if ends else None, offset)
 
 
+def narrowed(asked: Window, ranged: Window) -> Window:
+    """Return what a ``Range`` header leaves of what parameters ask for.
+
+    :raises ApiError: PGRST103 (416), that is nothing, though some rows are asked for.
+    """
+    both = asked.within(ranged)
+    if both.limit == 0 and asked.limit != 0:
+        raise unsatisfiable(_NEGATIVE)
+    return both
+
+
 def count_of(text: str, parameter: str) -> int | None:
     """Return the value of a ``limit`` or ``offset`` parameter; one beyond any table is as good as any.
 
@@ -47,7 +59,7 @@ def count_of(text: str, parameter: str) -> int | None:
     if digits.startswith("-"):
         if parameter.endswith("offset"):
             return None
-        raise unsatisfiable("Limit should be greater than or equal to zero.")
+        raise unsatisfiable(_NEGATIVE)
     return MOST if len(digits) > 18 else int(digits)
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from dataapi.rest.request.bounds import MOST_CONDITIONS, too_much
 from dataapi.rest.request.filters import read_filter, read_logic
 from dataapi.rest.request.grammar import parse_target
-from dataapi.rest.request.ranges import Window, count_of, window_of_header
+from dataapi.rest.request.ranges import Window, count_of, narrowed, window_of_header
 from dataapi.rest.request.syntax import ASIDE, EMBEDDABLE, Operation, Tree
 from dataapi.rest.resolve.resources import leaves
 from dataapi.web import querystring
@@ -127,7 +127,7 @@ class _Gathering:
         self._parameters = 0
 
     def take(self, name: str, value: str) -> None:
-        """Take a parameter; of those that can stand only once, the first counts."""
+        """Take a parameter; of those that can stand only once the first counts, of limits the last."""
         self._count(1)
         if name == "select":
             self._select = value if self._select is None else self._select
@@ -152,9 +152,11 @@ class _Gathering:
             self._logic_values += values
             self._count(sum(1 for _ in leaves(tree)))
         else:
+            counts = self._limits if word == "limit" else self._offsets
+            counts.pop(way, None)
             count = count_of(value, name)
             if count is not None:
-                (self._limits if word == "limit" else self._offsets).setdefault(way, count)
+                counts[way] = count
 
     def _count(self, parameters: int) -> None:
         self._parameters += parameters
@@ -166,7 +168,7 @@ class _Gathering:
         limits, offsets = self._limits, self._offsets
         offset = offsets.get("", 0)
         if header is not None:
-            top = Window(limits.get(""), offset).within(window_of_header(header))
+            top = narrowed(Window(limits.get(""), offset), window_of_header(header))
             offset = top.offset
             if top.limit is not None:
                 limits[""] = top.limit
