@@ -311,6 +311,16 @@ async def test_payload_is_an_object(database: Database, pool: Pool, payload: str
     database.execute(PUBLISH, (PAUSED, "acme", REF, "null", "k"))
 
 
+async def test_payload_has_a_limit(database: Database, pool: Pool) -> None:
+    """256 KiB as PostgreSQL writes it, so that what a daemon claims at once fits into its memory."""
+    store = await migrated(database, pool)
+    most = 256 * 1024 - len('{"a": ""}')
+    await publish(store, a="x" * most)
+    with pytest.raises(CannotPublish, match="256 KiB") as refused:
+        await publish(store, a="x" * (most + 1))
+    assert refused.value.problem is Problem.MALFORMED
+
+
 async def test_versions_go_out_side_by_side(database: Database, pool: Pool) -> None:
     """spec.md Versioning 4: both versions are emitted at once; who lists one gets that one alone."""
     store = await migrated(database, pool)

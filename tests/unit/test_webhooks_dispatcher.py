@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
+from dataapi.errors import DatabaseError
 from dataapi.webhooks.dispatcher import MARGIN, POLL, POLL_DEAF, Dispatcher
 from dataapi.webhooks.model import Trigger
 from dataapi.webhooks.rules import Rules
@@ -364,6 +365,29 @@ def test_a_failure_on_our_side_counts_as_an_attempt() -> None:
     machine.pass_time(6)
     assert [finished.outcome.error for _, finished in machine.queue.done] == [ErrorWord.INTERNAL] * 5
     assert not machine.queue.rows
+    assert not machine.sender.sent
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [
+        (DatabaseError(400, "22P02", 'Token "NaN" is invalid.'), True),
+        (DatabaseError(500, "57014", "canceling statement"), False),
+    ],
+)
+def test_what_is_rendered_and_cannot_be_kept_counts_as_an_attempt(error: DatabaseError, ends: bool) -> None:
+    """No state is stuck: what no repetition makes right ends after five attempts, the rest is put off."""
+    machine = Machine(Rules(waits=(1, 1, 1, 1)))
+
+    async def rendered(event: UUID, payload: Any) -> bytes:  # noqa: ARG001 - as the queue has it
+        raise error
+
+    machine.queue.rendered = rendered  # type: ignore[method-assign]
+    machine.queue.add(body=None, rendered_from="v2.project.paused", payload="{}")
+    machine.dispatcher.start()
+    machine.pass_time(6)
+    assert len(machine.queue.done) == (5 if ends else 0)
+    assert bool(machine.queue.rows) is not ends
     assert not machine.sender.sent
 
 

@@ -10,11 +10,14 @@ from uuid import UUID
 from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
-from dataapi.errors import ApiError
+from dataapi.errors import ApiError, DatabaseError
 from dataapi.webhooks.attempt import Attempt
 from dataapi.webhooks.payloads import read_payload
 from dataapi.webhooks.tally import Tally, word
 from dataapi.webhooks.work import DueWork, ErrorWord, Outcome
+
+_DATA_EXCEPTION = "22"
+"""The class of SQLSTATEs that a value is to blame for."""
 
 Render: TypeAlias = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
 """Makes an older version's payload of the published type, that version and the published payload."""
@@ -79,6 +82,10 @@ class Courier:
             return await self._bodies.rendered(work.event_id, payload)
         except LookupError as error:
             raise _Gone("its event is gone") from error
+        except DatabaseError as error:
+            if error.code.startswith(_DATA_EXCEPTION):
+                raise _Unstorable(error.message) from error
+            raise
 
     def _tell(self, work: DueWork, outcome: Outcome) -> None:
         """Write the attempt's line, without what was sent and received."""
@@ -94,6 +101,10 @@ class Courier:
             response_code=outcome.response_code,
             duration_ms=outcome.duration_ms,
         )
+
+
+class _Unstorable(Exception):
+    """PostgreSQL cannot hold what was rendered, however often that is tried."""
 
 
 class _Gone(Exception):

@@ -302,6 +302,10 @@ begin
     if jsonb_typeof(given_payload) not in ('object', 'null') then
         raise exception 'the payload of an event is a JSON object' using errcode = '22023';
     end if;
+    -- A daemon holds hundreds of them at once.
+    if octet_length(given_payload::text) > 262144 then
+        raise exception 'the payload of an event has at most 256 KiB' using errcode = '22023';
+    end if;
     if coalesce(given_key, '') = '' or length(given_key) > 255 then
         raise exception 'an event needs an idempotency key of 1 to 255 characters' using errcode = '22023';
     end if;
