@@ -34,7 +34,7 @@ create table crane (id int primary key);
 insert into crane values (1);
 
 create function harbours_north_of(latitude float8) returns setof harbour stable
-    begin atomic select * from harbour where gis.st_y(place) > latitude; end;
+    language sql as $$ select * from harbour where gis.st_y(place) > latitude $$;
 
 grant all on all tables in schema public to anon;
 """

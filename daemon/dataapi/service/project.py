@@ -16,6 +16,7 @@ from dataapi.access.keys import is_address
 from dataapi.access.published import PublishedKeys
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.database.background import Background
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.pooler import pooler_advice, pools_transactions
@@ -42,6 +43,7 @@ class ProjectPart:
         self.ref = project.ref
         self._project = project
         self._pooler: str | None = None
+        self._background = Background()
         self._reactor = reactor
         self._connecting: Deferred[None] | None = None
         self._pool = Pool(
@@ -95,7 +97,8 @@ class ProjectPart:
     async def _connect(self) -> None:
         await self._pool.start()
         await self._watcher.start()
-        await self._look_for_a_pooler()
+        # A pooler may keep that waiting for long, and nothing depends on it.
+        self._background.spawn(self._look_for_a_pooler())
 
     async def _look_for_a_pooler(self) -> None:
         """Say so when the database is reached in a way that the settings are not for."""
@@ -111,6 +114,7 @@ class ProjectPart:
             self._keys.stop()
         if self._connecting is not None:
             self._connecting.cancel()
+        self._background.cancel()
         await self._watcher.stop()
         await self._pool.stop()
 
