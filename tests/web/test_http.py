@@ -202,6 +202,17 @@ def test_another_method_is_405_with_allow(method: str, target: str, allow: str) 
     assert f"Unsupported HTTP method: {method}" in response.body.decode()
 
 
+def test_an_answer_to_head_tells_no_length_where_no_body_was_made() -> None:
+    """None is better than a wrong one: caches take it for the length of what GET returns."""
+
+    async def nothing_made(_request: Any, _caller: Any) -> Reply:
+        return Reply(200, (("Content-Range", "0-2/*"),), b"")
+
+    web = Web(rest=nothing_made)
+    assert "content-length" not in web.request("HEAD", "/rest/v1/blog").headers
+    assert web.request("GET", "/rest/v1/blog").headers["content-length"] == "0"
+
+
 def test_options_without_a_preflight_tells_what_graphql_takes() -> None:
     response = Web().request("OPTIONS", "/graphql/v1", key=None)
     assert (response.status, response.headers["allow"]) == (204, "GET, POST, HEAD, OPTIONS")

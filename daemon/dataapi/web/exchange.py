@@ -86,10 +86,13 @@ class Exchange(http.Request):
             self.channel.persistent = False
         if not self.channel.persistent:
             headers = (*headers, ("Connection", "close"))
-        head = wire.head(reply.status, (*headers, *reply.headers), len(reply.body), reply.reason)
+        asks_head = self.method == b"HEAD"
+        # An answer to HEAD tells the length that GET's would have, which is not known where no body was made.
+        length = None if asks_head and not reply.body else len(reply.body)
+        head = wire.head(reply.status, (*headers, *reply.headers), length, reply.reason)
         self.code = reply.status
         self.startedWriting = 1
-        sends_body = self.method != b"HEAD" and wire.has_body(reply.status)
+        sends_body = not asks_head and wire.has_body(reply.status)
         self.channel.send(head + reply.body if sends_body else head)
 
     async def send_stream(self, reply: Reply, stream: Stream, headers: tuple[tuple[str, str], ...]) -> int:
