@@ -59,6 +59,7 @@ RSA_KEY = rsa.generate_private_key(65537, 2048)
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
 ED_KEY = ed25519.Ed25519PrivateKey.generate()
 OCT = {"kty": "oct", "k": base64.urlsafe_b64encode(LONG_SECRET.encode()).rstrip(b"=").decode()}
+SHORT_JWK = RSAAlgorithm.to_jwk(rsa.generate_private_key(65537, 2040).public_key(), as_dict=True)
 RSA_JWK = RSAAlgorithm.to_jwk(RSA_KEY.public_key(), as_dict=True)
 EC_JWK = ECAlgorithm.to_jwk(EC_KEY.public_key(), as_dict=True)
 ED_JWK = OKPAlgorithm.to_jwk(ED_KEY.public_key(), as_dict=True)
@@ -131,6 +132,12 @@ def test_the_key_id_selects_the_key() -> None:
     assert refusal(raw({"alg": "HS256", "kid": 7}, b"{}"), secret=secret).code == "PGRST301"
 
 
+def test_a_key_without_an_id_serves_no_token_that_names_one() -> None:
+    """As PostgREST has it."""
+    assert check(signed({}, RSA_KEY, "RS256"), secret=jwks(RSA_JWK)).caller.role == "anon"
+    assert refusal(signed({}, RSA_KEY, "RS256", kid="a"), secret=jwks(RSA_JWK)).code == "PGRST301"
+
+
 def test_a_secret_text_has_no_id_and_serves_tokens_of_any() -> None:
     assert check(signed({}, kid="whatever")).caller.role == "anon"
 
@@ -155,6 +162,7 @@ def test_keys_for_encryption_are_left_out() -> None:
         ('{"kty": "RSA", "n": "AQAB"}', "cannot be read as a key of type RSA"),
         (json.dumps({**OCT, "alg": "RS256"}), "alg RS256, expected one of HS256"),
         (json.dumps({**OCT, "kid": 5}), "kid that is no string"),
+        (json.dumps(SHORT_JWK), "an RSA key of fewer than 2048 bits"),
     ],
 )
 def test_a_secret_that_holds_no_usable_key_is_refused_with_the_reason(secret: str, message: str) -> None:

@@ -16,7 +16,7 @@ from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
 from dataapi.query.algebra import AggregateFunction, AggregateOf, ColumnOf, Expression
 from dataapi.query.conditions import Condition
-from dataapi.query.results import Form, Null, Output, Value
+from dataapi.query.results import Null, Output, Value, WireForm
 
 _FUNCTIONS = {
     "sum": AggregateFunction.SUM,
@@ -42,7 +42,7 @@ def aggregate_value(name: str, field: ColumnField) -> Output:
     """Return the output of a column's aggregate (specification, Aggregates: result types)."""
     aggregate = aggregate_of(name, field)
     if name in ("sum", "avg"):
-        return Value(aggregate, Form.TEXT)
+        return Value(aggregate, WireForm.TEXT)
     if name == "countDistinct":
         return Value(aggregate)
     return Value(aggregate, field.wire.form, field.wire.labels)
@@ -105,5 +105,5 @@ def _wire(name: str, wire: Wire) -> Wire:
     return _NUMERIC if name in ("sum", "avg") else wire
 
 
-_BIG_INT = Wire(BIG_INT, 0, False, Form.TEXT, (), 'pg_catalog."int8"', 'pg_catalog."_int8"')
-_NUMERIC = Wire(BIG_FLOAT, 0, False, Form.TEXT, (), 'pg_catalog."numeric"', 'pg_catalog."_numeric"')
+_BIG_INT = Wire(BIG_INT, 0, False, WireForm.TEXT, (), 'pg_catalog."int8"', 'pg_catalog."_int8"')
+_NUMERIC = Wire(BIG_FLOAT, 0, False, WireForm.TEXT, (), 'pg_catalog."numeric"', 'pg_catalog."_numeric"')

@@ -39,7 +39,7 @@ from dataapi.query.conditions import (
     Or,
     TextSearch,
 )
-from dataapi.query.results import Form
+from dataapi.query.results import WireForm
 
 _PATTERNS = frozenset({Operator.LIKE, Operator.ILIKE, Operator.REGEX, Operator.IREGEX, Operator.STARTS_WITH})
 
@@ -186,10 +186,10 @@ def _at_paths(left: Expression, filters: list[Tree]) -> list[Condition]:
 _MEMBER_KINDS = {
     "text": (
         JsonKind.TEXT,
-        Wire(GraphQLString, 0, False, Form.JSON, (), 'pg_catalog."text"', 'pg_catalog."_text"'),
+        Wire(GraphQLString, 0, False, WireForm.JSON, (), 'pg_catalog."text"', 'pg_catalog."_text"'),
     ),
-    "number": (JsonKind.NUMBER, Wire(BIG_FLOAT, 0, False, Form.TEXT, (), "numeric", "numeric[]")),
-    "boolean": (JsonKind.BOOLEAN, Wire(GraphQLBoolean, 0, False, Form.JSON, (), "boolean", "boolean[]")),
+    "number": (JsonKind.NUMBER, Wire(BIG_FLOAT, 0, False, WireForm.TEXT, (), "numeric", "numeric[]")),
+    "boolean": (JsonKind.BOOLEAN, Wire(GraphQLBoolean, 0, False, WireForm.JSON, (), "boolean", "boolean[]")),
 }
 
 

@@ -19,7 +19,7 @@ from dataapi.graphql.role_view import RoleView
 from dataapi.graphql.scalars import OPAQUE
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire, wire_of
-from dataapi.query.results import Form
+from dataapi.query.results import WireForm
 from dataapi.query.writer import qualified
 
 COLLECTION_ARGUMENTS = frozenset({"first", "last", "before", "after", "offset", "filter", "orderBy"})
@@ -202,7 +202,7 @@ class FunctionViews:
         return None if wire.is_list else (Shape.SCALARS, wire, None)
 
 
-_OPAQUE = Wire(OPAQUE, 0, False, Form.JSON, (), "json", "unknown")
+_OPAQUE = Wire(OPAQUE, 0, False, WireForm.JSON, (), "json", "unknown")
 
 
 def _merged(entries: list[FunctionEntry]) -> Iterator[FunctionEntry]:

@@ -16,7 +16,7 @@ from dataapi.catalog.names import enum_values
 from dataapi.database.quoting import quote_identifier
 from dataapi.graphql import scalars
 from dataapi.graphql.sources import Encode
-from dataapi.query.results import Form, Labels
+from dataapi.query.results import Labels, WireForm
 from dataapi.query.writer import qualified
 
 
@@ -41,7 +41,7 @@ class Wire:
     scalar: GraphQLScalarType | None
     enum: int
     is_list: bool
-    form: Form
+    form: WireForm
     labels: Labels
     parameter: str
     list_parameter: str
@@ -73,25 +73,25 @@ class Wire:
         )
 
 
-_SCALARS: dict[str, tuple[GraphQLScalarType, Form]] = {
-    "int2": (GraphQLInt, Form.JSON),
-    "int4": (GraphQLInt, Form.JSON),
-    "int8": (scalars.BIG_INT, Form.TEXT),
-    "float4": (scalars.FLOAT, Form.JSON),
-    "float8": (scalars.FLOAT, Form.JSON),
-    "numeric": (scalars.BIG_FLOAT, Form.TEXT),
-    "bool": (GraphQLBoolean, Form.JSON),
-    "text": (GraphQLString, Form.JSON),
-    "varchar": (GraphQLString, Form.JSON),
-    "bpchar": (GraphQLString, Form.JSON),
-    "char": (GraphQLString, Form.JSON),
-    "uuid": (scalars.UUID, Form.JSON),
-    "date": (scalars.DATE, Form.JSON),
-    "time": (scalars.TIME, Form.JSON),
-    "timestamp": (scalars.DATETIME, Form.JSON),
-    "timestamptz": (scalars.DATETIME, Form.JSON),
-    "json": (scalars.JSON, Form.TEXT),
-    "jsonb": (scalars.JSON, Form.TEXT),
+_SCALARS: dict[str, tuple[GraphQLScalarType, WireForm]] = {
+    "int2": (GraphQLInt, WireForm.JSON),
+    "int4": (GraphQLInt, WireForm.JSON),
+    "int8": (scalars.BIG_INT, WireForm.TEXT),
+    "float4": (scalars.FLOAT, WireForm.JSON),
+    "float8": (scalars.FLOAT, WireForm.JSON),
+    "numeric": (scalars.BIG_FLOAT, WireForm.TEXT),
+    "bool": (GraphQLBoolean, WireForm.JSON),
+    "text": (GraphQLString, WireForm.JSON),
+    "varchar": (GraphQLString, WireForm.JSON),
+    "bpchar": (GraphQLString, WireForm.JSON),
+    "char": (GraphQLString, WireForm.JSON),
+    "uuid": (scalars.UUID, WireForm.JSON),
+    "date": (scalars.DATE, WireForm.JSON),
+    "time": (scalars.TIME, WireForm.JSON),
+    "timestamp": (scalars.DATETIME, WireForm.JSON),
+    "timestamptz": (scalars.DATETIME, WireForm.JSON),
+    "json": (scalars.JSON, WireForm.TEXT),
+    "jsonb": (scalars.JSON, WireForm.TEXT),
 }
 
 _NOT_COMPARABLE = frozenset(
@@ -122,7 +122,9 @@ def wire_of(catalog: Catalog, oid: int, typmod: int = -1) -> Wire | None:
     element = wire_of(catalog, found.element, typmod)
     if element is None or element.is_list:
         return None
-    form = {Form.TEXT: Form.TEXT_ARRAY, Form.ENUM: Form.ENUM_ARRAY}.get(element.form, Form.JSON)
+    form = {WireForm.TEXT: WireForm.TEXT_ARRAY, WireForm.ENUM: WireForm.ENUM_ARRAY}.get(
+        element.form, WireForm.JSON
+    )
     parameter = _parameter(found)
     return replace(
         element,
@@ -141,8 +143,8 @@ def _single(catalog: Catalog, found: Type, typmod: int) -> Wire | None:
     values = enum_values(catalog, found) if found.oid in catalog.base_names else None
     if values is not None:
         labels = tuple((label, shown) for label, shown in values.items() if label != shown)
-        return Wire(None, found.oid, False, Form.ENUM, labels, "unknown", "unknown")
-    scalar, form = scalars.OPAQUE, Form.JSON
+        return Wire(None, found.oid, False, WireForm.ENUM, labels, "unknown", "unknown")
+    scalar, form = scalars.OPAQUE, WireForm.JSON
     if found.schema == "pg_catalog":
         scalar, form = _SCALARS.get(found.name, (scalar, form))
     elif found.name == "citext":

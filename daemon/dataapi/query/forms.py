@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataapi.database.quoting import quote_literal
-from dataapi.query.results import Form, Key, Labels, Text
+from dataapi.query.results import Key, Labels, Text, WireForm
 from dataapi.query.writer import Writer
 
 MEMBERS_PER_CALL = 50
@@ -31,18 +31,18 @@ def _object_call(members: list[tuple[str, str]]) -> str:
     return "pg_catalog.json_build_object(" + ", ".join(f"{key}, {value}" for key, value in members) + ")"
 
 
-def form_sql(value: str, form: Form, labels: Labels = ()) -> str:
+def form_sql(value: str, form: WireForm, labels: Labels = ()) -> str:
     """Return a value's SQL in the form in which it is written to JSON."""
     match form:
-        case Form.JSON:
+        case WireForm.JSON:
             return value
-        case Form.TEXT:
+        case WireForm.TEXT:
             return f"({value})::text"
-        case Form.TEXT_ARRAY:
+        case WireForm.TEXT_ARRAY:
             return f"({value})::text[]"
-        case Form.ENUM:
+        case WireForm.ENUM:
             return _label_sql(value, labels)
-        case Form.ENUM_ARRAY:
+        case WireForm.ENUM_ARRAY:
             shown = _label_sql("label", labels)
             labels_in_order = f"pg_catalog.unnest({value}) with ordinality as u(label, place)"
             listed = f"select pg_catalog.array_agg({shown} order by place) from {labels_in_order}"

@@ -12,7 +12,6 @@ from dataapi.query.relations import call_sql
 from dataapi.query.results import (
     Connection,
     Cursor,
-    Form,
     FunctionValue,
     FunctionValues,
     FunctionVoid,
@@ -28,6 +27,7 @@ from dataapi.query.results import (
     Record,
     Text,
     Value,
+    WireForm,
 )
 from dataapi.query.shown import Shown, rows_source
 from dataapi.query.writer import Row, Writer
@@ -101,9 +101,9 @@ def _fits_columns(output: Object) -> bool:
     )
 
 
-def _function_value_sql(writer: Writer, call: str, form: Form, labels: Labels) -> str:
+def _function_value_sql(writer: Writer, call: str, form: WireForm, labels: Labels) -> str:
     """Return the SQL of a call's result, whose form may name it twice though it must be called once."""
-    if form not in (Form.ENUM, Form.ENUM_ARRAY):
+    if form not in (WireForm.ENUM, WireForm.ENUM_ARRAY):
         return form_sql(call, form, labels)
     alias = writer.alias()
     return f"(select {form_sql(f'{alias}.value', form, labels)} from {call} as {alias}(value))"

@@ -23,7 +23,7 @@ Key = Text | Parameter
 """An output member's name: a name of the schema, or a client's alias behind a parameter."""
 
 
-class Form(Enum):
+class WireForm(Enum):
     """How a value is written to JSON."""
 
     JSON = "json"
@@ -47,7 +47,7 @@ class Value:
     """An expression of the current row, or of the group in scope."""
 
     expression: Expression
-    form: Form = Form.JSON
+    form: WireForm = WireForm.JSON
     labels: Labels = ()
 
 
@@ -56,7 +56,7 @@ class FunctionValue:
     """The scalar or array result of a function call."""
 
     call: Call
-    form: Form = Form.JSON
+    form: WireForm = WireForm.JSON
     labels: Labels = ()
 
 
@@ -65,7 +65,7 @@ class FunctionValues:
     """The results of a function that returns a set of scalars, as a list."""
 
     call: Call
-    form: Form = Form.JSON
+    form: WireForm = WireForm.JSON
     labels: Labels = ()
 
 
