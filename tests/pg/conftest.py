@@ -96,6 +96,13 @@ def service(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Ite
         yield running
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["prepared", "inlined"])
+def either(request: pytest.FixtureRequest, service: Service, reactor: Any) -> Iterator[Service]:
+    """Serve the module's database by a pool that prepares statements, and by one that sends their text."""
+    with serving(reactor, service.database, db_prepared_statements=request.param) as running:
+        yield running
+
+
 @pytest.fixture
 def api(request: pytest.FixtureRequest, service: Service) -> Service:
     """Give the module's service with its rows as they are at first (``RESET``)."""

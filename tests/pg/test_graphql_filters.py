@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.service import Service, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+from support.service import Service
 
 SCHEMA = """
 create table row (id int primary key, a int, b text, c boolean, l text[]);
@@ -28,14 +23,8 @@ grant select on all tables in schema public to anon;
 """
 
 
-@pytest.fixture(scope="module")
-def api(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as service:
-        yield service
-
-
-def ids_where(api: Service, condition: str) -> list[int]:
-    return [row[0] for row in api.database.execute(f"select id from row where {condition} order by id")]
+def ids_where(service: Service, condition: str) -> list[int]:
+    return [row[0] for row in service.database.execute(f"select id from row where {condition} order by id")]
 
 
 EVERYTHING = "true"
@@ -80,9 +69,9 @@ CASES = [
 
 @pytest.mark.parametrize(("written", "condition"), CASES)
 async def test_conditions_combine_as_the_specification_says(
-    api: Service, written: str, condition: str
+    service: Service, written: str, condition: str
 ) -> None:
-    assert await api.ids("row", f"filter: {written}") == ids_where(api, condition)
+    assert await service.ids("row", f"filter: {written}") == ids_where(service, condition)
 
 
 LEAVES: dict[str, Any] = {
@@ -194,51 +183,52 @@ def literal(value: Any) -> str:
 
 @given(filters)
 @settings(max_examples=60, deadline=None)
-async def test_any_filter_finds_what_its_logic_says(api: Service, value: dict[str, Any]) -> None:
+async def test_any_filter_finds_what_its_logic_says(service: Service, value: dict[str, Any]) -> None:
     """Literal, whole variable and half variable all mean the same."""
     names = ("id", "a", "b", "c", "l")
     table = [
-        dict(zip(names, row, strict=True)) for row in api.database.execute("select * from row order by id")
+        dict(zip(names, row, strict=True))
+        for row in service.database.execute("select * from row order by id")
     ]
     expected = [row["id"] for row in table if truth(value, row)]
-    assert await api.ids("row", f"filter: {literal(value)}") == expected
+    assert await service.ids("row", f"filter: {literal(value)}") == expected
     query = "query($f: rowFilter) { rowCollection(filter: $f) { edges { node { id } } } }"
-    data = await api.data(query, {"f": value})
+    data = await service.data(query, {"f": value})
     assert [edge["node"]["id"] for edge in data["rowCollection"]["edges"]] == expected
     query = query.replace("rowFilter", "rowFilter!").replace(
         "filter: $f", "filter: {and: [{not: {not: $f}}, $f]}"
     )
-    data = await api.data(query, {"f": value})
+    data = await service.data(query, {"f": value})
     assert [edge["node"]["id"] for edge in data["rowCollection"]["edges"]] == expected
 
 
-async def test_columns_named_like_operators_take_their_place(api: Service) -> None:
+async def test_columns_named_like_operators_take_their_place(service: Service) -> None:
     """Filtering rules 5; a column ``nodeId`` does not hide the node id."""
-    fields = api.schema().object_type("wordsFilter").fields
+    fields = service.schema().object_type("wordsFilter").fields
     assert {name: str(field.type) for name, field in fields.items()} == {
         **dict.fromkeys(("and", "or", "not"), "IntFilter"),
         "nodeId": "IDFilter",
         "nodeId_2": "IntFilter",
     }
-    rows = await api.rows("words", "and or not", "filter: {and: {eq: 1}, or: {gt: 1}, not: {lt: 9}}")
+    rows = await service.rows("words", "and or not", "filter: {and: {eq: 1}, or: {gt: 1}, not: {lt: 9}}")
     assert rows == [{"and": 1, "or": 2, "not": 3}]
 
 
-async def test_a_node_id_is_a_filter(api: Service) -> None:
+async def test_a_node_id_is_a_filter(service: Service) -> None:
     """Reference 1.3: ``nodeId: {eq: …}``, of this table alone."""
-    rows = await api.rows("two", "nodeId x y")
+    rows = await service.rows("two", "nodeId x y")
     for row in rows:
-        found = await api.rows("two", "nodeId x y", f'filter: {{nodeId: {{eq: "{row["nodeId"]}"}}}}')
+        found = await service.rows("two", "nodeId x y", f'filter: {{nodeId: {{eq: "{row["nodeId"]}"}}}}')
         assert found == [row]
     query = "query($id: ID) { twoCollection(filter: {nodeId: {eq: $id}}) { edges { node { x y } } } }"
     for row in rows:
-        data = await api.data(query, {"id": row["nodeId"]})
+        data = await service.data(query, {"id": row["nodeId"]})
         assert data["twoCollection"]["edges"] == [{"node": {"x": row["x"], "y": row["y"]}}]
-    assert (await api.data(query, {"id": None}))["twoCollection"]["edges"] == []
-    [other] = await api.rows("row", "nodeId", "first: 1")
-    answer = await api.ask(query, {"id": other["nodeId"]})
+    assert (await service.data(query, {"id": None}))["twoCollection"]["edges"] == []
+    [other] = await service.rows("row", "nodeId", "first: 1")
+    answer = await service.ask(query, {"id": other["nodeId"]})
     assert answer.error == "nodeId belongs to a different collection"
-    assert (await api.ask(query, {"id": "?"})).error == "Invalid value passed to nodeId argument. Error 1"
+    assert (await service.ask(query, {"id": "?"})).error == "Invalid value passed to nodeId argument. Error 1"
 
 
 @pytest.mark.parametrize(
@@ -259,9 +249,9 @@ async def test_a_node_id_is_a_filter(api: Service) -> None:
         ("{and: 3}", "Expected value of type 'rowFilter'"),
     ],
 )
-async def test_filters_of_a_wrong_form_are_refused(api: Service, written: str, message: str) -> None:
+async def test_filters_of_a_wrong_form_are_refused(service: Service, written: str, message: str) -> None:
     """Each with the place in the document and nothing sent to the database."""
-    answer = await api.ask(f"{{ rowCollection(filter: {written}) {{ __typename }} }}")
+    answer = await service.ask(f"{{ rowCollection(filter: {written}) {{ __typename }} }}")
     assert message in answer.error
     assert answer.errors[0]["locations"]
     assert answer.messages == ()

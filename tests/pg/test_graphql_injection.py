@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
 from dataapi.database.message import Statement
 from graphql import validate_schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.oracle import eager
-from support.service import Service, nodes, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+from support.service import Service, nodes
 
 QUOTES = "\" ;' $$ \\"
 SCHEMA = r"""
@@ -57,19 +51,6 @@ grant select on all tables in schema public to anon;
 """
 
 
-@pytest.fixture(scope="module")
-def api(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as service:
-        yield service
-
-
-@pytest.fixture(scope="module", params=[True, False], ids=["prepared", "inlined"])
-def either(api: Service, reactor: Any, request: pytest.FixtureRequest) -> Iterator[Service]:
-    """Serve the same database by a pool that prepares statements, and by one that sends their text."""
-    with serving(reactor, api.database, db_prepared_statements=request.param) as service:
-        yield service
-
-
 async def test_names_full_of_quotes_work(either: Service) -> None:
     """Tables, columns, keys, enums, constraints and functions whose names look like SQL and like slots."""
     key = "k\" ' $1 %s \\ ;--"
@@ -102,11 +83,11 @@ async def test_names_full_of_quotes_work(either: Service) -> None:
     assert page["pageInfo"] == {"hasPreviousPage": True}
 
 
-def test_names_that_graphql_does_not_allow_are_left_out(api: Service) -> None:
+def test_names_that_graphql_does_not_allow_are_left_out(service: Service) -> None:
     """Reference 1.1: such a table is silently omitted; what is there makes a valid schema."""
-    schema = api.schema()
+    schema = service.schema()
     assert validate_schema(eager(schema)) == []
-    fields = [name for name in api.entries() if name.endswith("Collection")]
+    fields = [name for name in service.entries() if name.endswith("Collection")]
     assert sorted(fields) == ["noteCollection", "oddCollection"]
 
 
@@ -163,18 +144,18 @@ wrapped = st.one_of(
 
 @given(place=st.sampled_from(list(PLACES)), text=wrapped, as_key=st.booleans())
 @settings(max_examples=150, deadline=None)
-async def test_hostile_values_are_values(api: Service, place: str, text: str, as_key: bool) -> None:
+async def test_hostile_values_are_values(service: Service, place: str, text: str, as_key: bool) -> None:
     """Whatever the text, the answer is rows or a clear error, and the database stays as it was."""
     kind, use = PLACES[place]
     value: Any = {text: {"eq": text}} if as_key and place in ("order", "filter") else text
     by_variable = {"query": f"query($v: {kind}) {{ {use} }}", "variables": {"v": value}}
     as_literal = {"query": "{ " + use.replace("$v", _literal(value)) + " }"}
     for body in (by_variable, as_literal):
-        answer = await api.send(json.dumps(body).encode())
+        answer = await service.send(json.dumps(body).encode())
         assert answer.status in (200, 400)
         if "errors" in answer.body:
             assert "internal" not in answer.text
-    assert api.database.execute("select text from note") == [("kept",)]
+    assert service.database.execute("select text from note") == [("kept",)]
 
 
 def _literal(value: Any) -> str:
@@ -244,11 +225,11 @@ def operations(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 @given(operations())
 @settings(max_examples=60, deadline=None)
 async def test_no_text_of_a_request_is_in_a_statement(
-    api: Service, operation: tuple[str, dict[str, Any]]
+    service: Service, operation: tuple[str, dict[str, Any]]
 ) -> None:
     """Aliases, variables' names and values, literals and cursors are bound, never written into SQL."""
     query, variables = operation
-    answer = await api.ask(query, variables)
+    answer = await service.ask(query, variables)
     assert answer.data
     [message] = answer.messages
     [bound] = message.statements

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
-from support.service import Service, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+from support.service import Service
 
 SCHEMA = """
 create type size as enum ('small', 'medium', 'large');
@@ -26,12 +19,6 @@ create table backward (a int, b int, primary key (b, a));
 insert into backward values (1, 2), (2, 1), (1, 1);
 grant select on all tables in schema public to anon;
 """
-
-
-@pytest.fixture(scope="module")
-def api(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as service:
-        yield service
 
 
 @pytest.mark.parametrize(
@@ -55,19 +42,19 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
         ("[{a: AscNullsLast}, {a: DescNullsLast}, {id: DescNullsLast}]", [3, 5, 1, 4, 2]),
     ],
 )
-async def test_rows_come_in_the_order_asked_for(api: Service, order: str, expected: list[int]) -> None:
+async def test_rows_come_in_the_order_asked_for(service: Service, order: str, expected: list[int]) -> None:
     """By key by default; the key ends every order; null members are ignored (reference 1.8)."""
-    assert await api.ids("item", f"orderBy: {order}") == expected
+    assert await service.ids("item", f"orderBy: {order}") == expected
 
 
-async def test_a_variable_may_be_an_element_a_direction_or_the_whole(api: Service) -> None:
+async def test_a_variable_may_be_an_element_a_direction_or_the_whole(service: Service) -> None:
     """The same document answers in each order that its variables ask for."""
     whole = "query($o: [itemOrderBy!]) { itemCollection(orderBy: $o) { edges { node { id } } } }"
     element = "query($o: itemOrderBy!) { itemCollection(orderBy: [$o]) { edges { node { id } } } }"
     direction = "query($o: OrderByDirection) { itemCollection(orderBy: {a: $o}) { edges { node { id } } } }"
 
     async def ids(query: str, value: object) -> list[int]:
-        data = await api.data(query, {"o": value})
+        data = await service.data(query, {"o": value})
         return [edge["node"]["id"] for edge in data["itemCollection"]["edges"]]
 
     for _ in range(2):
@@ -81,28 +68,28 @@ async def test_a_variable_may_be_an_element_a_direction_or_the_whole(api: Servic
         assert await ids(direction, None) == [1, 2, 3, 4, 5]
 
 
-async def test_the_default_order_is_the_key_in_its_own_order_of_columns(api: Service) -> None:
+async def test_the_default_order_is_the_key_in_its_own_order_of_columns(service: Service) -> None:
     """Ordering 1 with a composite key."""
-    assert await api.rows("backward", "a b") == [{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 2}]
+    assert await service.rows("backward", "a b") == [{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 2}]
 
 
 @pytest.mark.parametrize(
     "order", ["[{a: AscNullsLast, b: AscNullsLast}]", "{id: DescNullsLast, a: AscNullsFirst}"]
 )
-async def test_an_element_with_several_keys_is_invalid(api: Service, order: str) -> None:
+async def test_an_element_with_several_keys_is_invalid(service: Service, order: str) -> None:
     """Ordering 2."""
-    answer = await api.ask(f"{{ rows: itemCollection(orderBy: {order}) {{ __typename }} }}")
+    answer = await service.ask(f"{{ rows: itemCollection(orderBy: {order}) {{ __typename }} }}")
     assert "orders by one column, but 2 are given" in answer.error
     assert answer.errors[0]["path"] == ["rows"]
     assert answer.body["data"] is None
     query = "query($o: [itemOrderBy!]) { itemCollection(orderBy: $o) { __typename } }"
-    answer = await api.ask(query, {"o": {"id": "AscNullsLast", "a": "AscNullsLast"}})
+    answer = await service.ask(query, {"o": {"id": "AscNullsLast", "a": "AscNullsLast"}})
     assert "orders by one column, but 2 are given: id, a" in answer.error
 
 
-async def test_arrays_and_json_have_no_order(api: Service) -> None:
+async def test_arrays_and_json_have_no_order(service: Service) -> None:
     """Reference 1.3: OrderBy excludes arrays, JSON and composites."""
-    assert set(api.schema().object_type("itemOrderBy").fields) == {
+    assert set(service.schema().object_type("itemOrderBy").fields) == {
         *("id", "a", "b", "size", "sized", "r", "n", "at", "u", "f")
     }
 
@@ -117,7 +104,7 @@ async def test_arrays_and_json_have_no_order(api: Service) -> None:
         ("[null]", "Expected value of non-null type"),
     ],
 )
-async def test_orders_of_a_wrong_form_are_refused(api: Service, order: str, message: str) -> None:
-    answer = await api.ask(f"{{ itemCollection(orderBy: {order}) {{ __typename }} }}")
+async def test_orders_of_a_wrong_form_are_refused(service: Service, order: str, message: str) -> None:
+    answer = await service.ask(f"{{ itemCollection(orderBy: {order}) {{ __typename }} }}")
     assert message in answer.error
     assert answer.messages == ()

@@ -6,18 +6,13 @@ The tables are the specification's (Scalars, Filter input types) and reference/g
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from graphql import print_type
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.service import Service, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+from support.service import Service
 
 SCHEMA = """
 create extension citext;
@@ -69,12 +64,6 @@ insert into thing (id, real, double, "numeric", date, timestamp, timestamptz, in
      null, '{happy}');
 grant select on thing to anon;
 """
-
-
-@pytest.fixture(scope="module")
-def api(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as service:
-        yield service
 
 
 OUT: dict[str, tuple[str, Any]] = {
@@ -135,25 +124,25 @@ OUT: dict[str, tuple[str, Any]] = {
 """Column: its field's type and the wire form of row 1."""
 
 
-async def test_every_type_has_its_scalar_and_wire_form(api: Service) -> None:
+async def test_every_type_has_its_scalar_and_wire_form(service: Service) -> None:
     """Specification, Scalars; composite columns are dropped (reference 1.3)."""
-    fields = api.schema().object_type("thing").fields
+    fields = service.schema().object_type("thing").fields
     assert {name: str(field.type) for name, field in fields.items() if name != "nodeId"} == {
         name: kind for name, (kind, _) in OUT.items()
     }
-    [row] = await api.rows("thing", " ".join(OUT), "filter: {id: {eq: 1}}")
+    [row] = await service.rows("thing", " ".join(OUT), "filter: {id: {eq: 1}}")
     assert row == {name: value for name, (_, value) in OUT.items()}
 
 
-async def test_null_is_null_in_every_type(api: Service) -> None:
-    [row] = await api.rows("thing", " ".join(OUT), "filter: {id: {eq: 0}}")
+async def test_null_is_null_in_every_type(service: Service) -> None:
+    [row] = await service.rows("thing", " ".join(OUT), "filter: {id: {eq: 0}}")
     assert row == {**dict.fromkeys(OUT), "id": 0}
 
 
-async def test_values_without_a_number_travel_as_postgresql_writes_them(api: Service) -> None:
+async def test_values_without_a_number_travel_as_postgresql_writes_them(service: Service) -> None:
     """JSON has no NaN and no infinity: they are the same strings that ``to_json`` gives."""
     fields = "real double numeric date timestamp timestamptz ints texts moods"
-    two, three = await api.rows("thing", fields, "filter: {id: {gte: 2}}", check=False)
+    two, three = await service.rows("thing", fields, "filter: {id: {gte: 2}}", check=False)
     assert two == {
         "real": "NaN",
         "double": "Infinity",
@@ -206,9 +195,9 @@ OPERATORS = {
 }
 
 
-def test_every_filter_type_has_its_operators(api: Service) -> None:
+def test_every_filter_type_has_its_operators(service: Service) -> None:
     """Specification, Filter input types, united with reference 1.3; JSON can't be filtered."""
-    schema = api.schema()
+    schema = service.schema()
     fields = schema.object_type("thingFilter").fields
     # Where PostgreSQL has no equality (json, xml, point), there is nothing to filter by.
     assert set(fields) == {"nodeId", "id", *FILTERS, "double", "and", "or", "not"}
@@ -225,7 +214,7 @@ def test_every_filter_type_has_its_operators(api: Service) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, kind in FILTERS.items() if not kind.endswith("List")])
-async def test_a_value_that_was_read_finds_its_row(api: Service, name: str) -> None:
+async def test_a_value_that_was_read_finds_its_row(service: Service, name: str) -> None:
     """Out and in again: ``eq`` with the wire form finds the row, as a literal and as a variable."""
     kind = FILTERS[name]
     value = OUT[name][1]
@@ -236,39 +225,43 @@ async def test_a_value_that_was_read_finds_its_row(api: Service, name: str) -> N
         literal = json.dumps(value)
     else:
         literal = json.dumps(value, ensure_ascii=False)
-    assert await api.ids("thing", f"filter: {{{name}: {{eq: {literal}}}}}") == [1]
+    assert await service.ids("thing", f"filter: {{{name}: {{eq: {literal}}}}}") == [1]
     query = f"query($v: {kind}) {{ thingCollection(filter: {{{name}: {{eq: $v}}}}) {IDS} }}"
-    assert (await api.data(query, {"v": value}))["thingCollection"]["edges"] == [{"node": {"id": 1}}]
+    assert (await service.data(query, {"v": value}))["thingCollection"]["edges"] == [{"node": {"id": 1}}]
     query = query.replace(f"$v: {kind}", f"$v: {kind}Filter").replace("{eq: $v}", "$v")
-    assert (await api.data(query, {"v": {"eq": value}}))["thingCollection"]["edges"] == [{"node": {"id": 1}}]
+    assert (await service.data(query, {"v": {"eq": value}}))["thingCollection"]["edges"] == [
+        {"node": {"id": 1}}
+    ]
     if "in" in OPERATORS[kind]:
-        assert await api.ids("thing", f"filter: {{{name}: {{in: [{literal}]}}}}") == [1]
-        assert await api.ids("thing", f"filter: {{{name}: {{in: {literal}}}}}") == [1], (
+        assert await service.ids("thing", f"filter: {{{name}: {{in: [{literal}]}}}}") == [1]
+        assert await service.ids("thing", f"filter: {{{name}: {{in: {literal}}}}}") == [1], (
             "a lone value is a list"
         )
-        assert await api.ids("thing", f"filter: {{{name}: {{in: []}}}}") == []
+        assert await service.ids("thing", f"filter: {{{name}: {{in: []}}}}") == []
     if "neq" in OPERATORS[kind]:
-        assert 1 not in await api.ids("thing", f"filter: {{{name}: {{neq: {literal}}}}}")
-    assert 0 in await api.ids("thing", f"filter: {{{name}: {{is: NULL}}}}")
-    assert 0 not in await api.ids("thing", f"filter: {{{name}: {{is: NOT_NULL}}}}")
-    assert await api.ids("thing", f"filter: {{{name}: {{eq: null}}}}") == [], "as in SQL, nothing equals null"
-    assert await api.ids("thing", f"filter: {{not: {{{name}: {{eq: null}}}}}}") == [], "nor is it unequal"
+        assert 1 not in await service.ids("thing", f"filter: {{{name}: {{neq: {literal}}}}}")
+    assert 0 in await service.ids("thing", f"filter: {{{name}: {{is: NULL}}}}")
+    assert 0 not in await service.ids("thing", f"filter: {{{name}: {{is: NOT_NULL}}}}")
+    assert await service.ids("thing", f"filter: {{{name}: {{eq: null}}}}") == [], (
+        "as in SQL, nothing equals null"
+    )
+    assert await service.ids("thing", f"filter: {{not: {{{name}: {{eq: null}}}}}}") == [], "nor is it unequal"
 
 
 @pytest.mark.parametrize("name", [name for name, kind in FILTERS.items() if "gt" in OPERATORS.get(kind, ())])
-async def test_comparisons_are_strict_or_not(api: Service, name: str) -> None:
+async def test_comparisons_are_strict_or_not(service: Service, name: str) -> None:
     """gt, gte, lt and lte with the row's own value: only the inclusive ones find it."""
     literal = json.dumps(OUT[name][1], ensure_ascii=False)
     for operator, found in (("gt", False), ("gte", True), ("lt", False), ("lte", True)):
         text = f"filter: {{id: {{eq: 1}}, {name}: {{{operator}: {literal}}}}}"
-        assert (await api.ids("thing", text) == [1]) is found, operator
+        assert (await service.ids("thing", text) == [1]) is found, operator
 
 
 LIST_FILTERS = [name for name, kind in FILTERS.items() if kind.endswith("List")]
 
 
 @pytest.mark.parametrize("name", LIST_FILTERS)
-async def test_lists_are_compared_by_what_they_hold(api: Service, name: str) -> None:
+async def test_lists_are_compared_by_what_they_hold(service: Service, name: str) -> None:
     """Specification, operators contains, containedBy and overlaps; a single scalar is accepted."""
     values = [value for value in OUT[name][1] if value is not None]
     kind = FILTERS[name].removesuffix("List")
@@ -276,7 +269,7 @@ async def test_lists_are_compared_by_what_they_hold(api: Service, name: str) -> 
     everything, first = f"[{', '.join(written)}]", written[0]
 
     async def found(operator: str, value: str) -> list[int]:
-        return await api.ids("thing", f"filter: {{id: {{lte: 1}}, {name}: {{{operator}: {value}}}}}")
+        return await service.ids("thing", f"filter: {{id: {{lte: 1}}, {name}: {{{operator}: {value}}}}}")
 
     assert await found("contains", everything) == [1]
     assert await found("contains", first) == [1]
@@ -290,8 +283,8 @@ async def test_lists_are_compared_by_what_they_hold(api: Service, name: str) -> 
     assert await found("eq", everything) == ([1] if whole else [])
     assert await found("containedBy", first) == ([1] if whole and len(values) == 1 else [])
     query = f"query($v: [{kind}!]) {{ thingCollection(filter: {{{name}: {{contains: $v}}}}) {IDS} }}"
-    assert {"node": {"id": 1}} in (await api.data(query, {"v": values}))["thingCollection"]["edges"]
-    assert {"node": {"id": 1}} in (await api.data(query, {"v": values[0]}))["thingCollection"]["edges"]
+    assert {"node": {"id": 1}} in (await service.data(query, {"v": values}))["thingCollection"]["edges"]
+    assert {"node": {"id": 1}} in (await service.data(query, {"v": values[0]}))["thingCollection"]["edges"]
 
 
 @pytest.mark.parametrize(
@@ -338,25 +331,25 @@ async def test_lists_are_compared_by_what_they_hold(api: Service, name: str) -> 
     ],
 )  # fmt: skip
 async def test_operators_do_what_the_specification_says(
-    api: Service, condition: str, expected: list[int]
+    service: Service, condition: str, expected: list[int]
 ) -> None:
     """Specification, operators; several in one filter combine with AND."""
-    assert await api.ids("thing", f"filter: {{{condition}}}") == expected
+    assert await service.ids("thing", f"filter: {{{condition}}}") == expected
 
 
 @pytest.mark.parametrize("name", ["json", "jsonb", "jsons", "xml", "point", "pair"])
-async def test_what_has_no_filter_is_refused(api: Service, name: str) -> None:
+async def test_what_has_no_filter_is_refused(service: Service, name: str) -> None:
     """Specification, Scalars: JSON columns cannot be filtered."""
-    answer = await api.ask(f"{{ thingCollection(filter: {{{name}: {{is: NULL}}}}) {{ __typename }} }}")
+    answer = await service.ask(f"{{ thingCollection(filter: {{{name}: {{is: NULL}}}}) {{ __typename }} }}")
     assert f"unknown field '{name}'" in answer.error
 
 
-async def test_two_types_of_extensions_share_a_variable(api: Service) -> None:
+async def test_two_types_of_extensions_share_a_variable(service: Service) -> None:
     """A slot whose type PostgreSQL infers belongs to one place: an enum and an ltree read one text."""
     query = """query($v: Opaque) {
         thingCollection(filter: {or: [{raw: {eq: $v}}, {not: {ltree: {eq: $v}}}]}) {
             edges { node { id } } } }"""
-    assert (await api.data(query, {"v": "plain"}))["thingCollection"]["edges"] == [{"node": {"id": 1}}]
+    assert (await service.data(query, {"v": "plain"}))["thingCollection"]["edges"] == [{"node": {"id": 1}}]
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -364,16 +357,16 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 @given(st.lists(st.one_of(texts, st.text("{}\"\\, 'NULnul%$é\n", max_size=6)), max_size=5))
 @settings(max_examples=80, deadline=None)
-async def test_any_list_of_texts_arrives_as_it_is(api: Service, values: list[str]) -> None:
+async def test_any_list_of_texts_arrives_as_it_is(service: Service, values: list[str]) -> None:
     """Lists are bound as array literals, whatever their items look like."""
     query = """query($v: [String!], $one: String!) {
         whole: thingCollection(filter: {texts: {eq: $v}}) { edges { node { id } } }
         part: thingCollection(filter: {text: {in: $v}}) { edges { node { id } } }
         item: thingCollection(filter: {texts: {contains: [$one]}}) { edges { node { id } } } }"""
-    api.database.execute("update thing set texts = %s where id = 3", (values,))
+    service.database.execute("update thing set texts = %s where id = 3", (values,))
     for value in (values[:1] or [""])[0], "never":
-        data = await api.data(query, {"v": values, "one": value})
+        data = await service.data(query, {"v": values, "one": value})
         assert {"node": {"id": 3}} in data["whole"]["edges"]
         assert ({"node": {"id": 3}} in data["item"]["edges"]) is (value in values)
-    [row] = await api.rows("thing", "texts", "filter: {id: {eq: 3}}")
+    [row] = await service.rows("thing", "texts", "filter: {id: {eq: 3}}")
     assert row == {"texts": values}

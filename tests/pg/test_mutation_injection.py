@@ -50,12 +50,6 @@ grant all on target_id_seq to anon;
 """
 
 
-@pytest.fixture(scope="module")
-def api(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA)) as service:
-        yield service
-
-
 def check_statements(answer: Answer, *texts: str) -> None:
     """Fail when a text of the request is in a statement's text or types."""
     for message in answer.messages:
@@ -65,16 +59,18 @@ def check_statements(answer: Answer, *texts: str) -> None:
                 assert text not in ",".join(bound.statement.types)
 
 
-async def asked(api: Service, query: str, variables: dict[str, Any], marker: str) -> Any:
+async def asked(service: Service, query: str, variables: dict[str, Any], marker: str) -> Any:
     """Ask with the marker around every text, check the statements, and return the data."""
-    answer = await api.ask(query, variables)
+    answer = await service.ask(query, variables)
     check_statements(answer, marker)
     return answer.data
 
 
 @settings(max_examples=40)
 @given(text=TEXTS, as_literal=st.booleans())
-async def test_values_are_written_and_found_as_they_are(api: Service, text: str, as_literal: bool) -> None:
+async def test_values_are_written_and_found_as_they_are(
+    service: Service, text: str, as_literal: bool
+) -> None:
     """Columns of text, arrays and JSON, filters of every kind, as variables and as literals."""
     marker = uuid.uuid4().hex
     value = marker + text
@@ -83,7 +79,7 @@ async def test_values_are_written_and_found_as_they_are(api: Service, text: str,
     if as_literal:
         head, given_text, given_doc = "mutation", json.dumps(value), json.dumps(document)
     data = await asked(
-        api,
+        service,
         f"""{head} {{
             deleteFromtargetCollection(atMost: 9) {{ affectedCount }}
             insertIntotargetCollection(objects: {{note: {given_text}, ci: {given_text}, doc: {given_doc},
@@ -107,7 +103,7 @@ async def test_values_are_written_and_found_as_they_are(api: Service, text: str,
         for number, condition in enumerate(conditions)
     )
     data = await asked(
-        api,
+        service,
         "{ " + fields + " }" if as_literal else f"query($t: String!) {{ {fields} }}",
         {} if as_literal else {"t": value},
         marker,
@@ -118,7 +114,7 @@ async def test_values_are_written_and_found_as_they_are(api: Service, text: str,
 
 @settings(max_examples=30)
 @given(text=TEXTS)
-async def test_patterns_are_patterns_and_nothing_more(api: Service, text: str) -> None:
+async def test_patterns_are_patterns_and_nothing_more(service: Service, text: str) -> None:
     """A pattern may be invalid, which is an error with an SQLSTATE; it never reaches the statement."""
     marker = uuid.uuid4().hex
     for operator in ("like", "ilike", "regex", "iregex"):
@@ -126,7 +122,7 @@ async def test_patterns_are_patterns_and_nothing_more(api: Service, text: str) -
             f"query($t: String!) {{ targetCollection(filter: {{note: {{{operator}: $t}}}}) {{ edges {{ "
             "node { id } } } }"
         )
-        answer = await api.ask(query, {"t": marker + text})
+        answer = await service.ask(query, {"t": marker + text})
         check_statements(answer, marker)
         if "errors" in answer.body:
             assert answer.errors[0]["extensions"]["code"] in ("2201B", "22025")
@@ -134,16 +130,16 @@ async def test_patterns_are_patterns_and_nothing_more(api: Service, text: str) -
 
 @settings(max_examples=40)
 @given(text=TEXTS)
-async def test_arguments_of_functions_are_values(api: Service, text: str) -> None:
+async def test_arguments_of_functions_are_values(service: Service, text: str) -> None:
     """Scalars, arrays, JSON and members of composites."""
     marker = uuid.uuid4().hex
     value = marker + text
     query = """query($t: String, $l: [String], $d: JSON, $p: Opaque!) {
         a: echo(value: $t) b: echo(values: $l) c: echo(doc: $d) d: pair_note(p: $p, q: 1) }"""
     variables = {"t": value, "l": [value], "d": json.dumps({"k": value}), "p": {"note": value, value: value}}
-    assert await asked(api, query, variables, marker) == {"a": value, "b": value, "c": value, "d": value}
+    assert await asked(service, query, variables, marker) == {"a": value, "b": value, "c": value, "d": value}
     literal = json.dumps(value)
-    data = await asked(api, f"mutation {{ echo_volatile(value: {literal}) }}", {}, marker)
+    data = await asked(service, f"mutation {{ echo_volatile(value: {literal}) }}", {}, marker)
     assert data == {"echo_volatile": value}
 
 
@@ -152,7 +148,7 @@ async def test_arguments_of_functions_are_values(api: Service, text: str) -> Non
     text=TEXTS,
     kind=st.sampled_from(["raw", "mood", "doc", "id", "nodeId", "after", "orderBy", "unknown", "nested"]),
 )
-async def test_what_is_no_value_is_refused(api: Service, text: str, kind: str) -> None:
+async def test_what_is_no_value_is_refused(service: Service, text: str, kind: str) -> None:
     """Texts where something else is expected: an error, and the text in no statement."""
     marker = uuid.uuid4().hex
     value = marker + text
@@ -176,14 +172,14 @@ async def test_what_is_no_value_is_refused(api: Service, text: str, kind: str) -
         "affectedCount } }", {"v": [{"note": {value: 1}}, {"note": "x"}]}),
     }  # fmt: skip
     query, variables = requests[kind]
-    answer = await api.ask(query, variables)
+    answer = await service.ask(query, variables)
     assert answer.errors
     check_statements(answer, marker)
 
 
 @settings(max_examples=30)
 @given(name=st.from_regex(r"\A[_A-Za-z][_0-9A-Za-z]{0,30}\Z"))
-async def test_aliases_are_values(api: Service, name: str) -> None:
+async def test_aliases_are_values(service: Service, name: str) -> None:
     """Aliases are names by GraphQL's grammar; they too travel as values."""
     alias = f"{name}{uuid.uuid4().hex}"
     if alias.startswith("__"):
@@ -192,12 +188,12 @@ async def test_aliases_are_values(api: Service, name: str) -> None:
         f'mutation {{ {alias}: updatetargetCollection(set: {{note: "n"}}, atMost: 99) {{ {alias}: '
         f"affectedCount {alias}2: records {{ {alias}: id }} }} }}"
     )
-    answer = await api.ask(query)
+    answer = await service.ask(query)
     check_statements(answer, alias)
     assert set(answer.data[alias]) == {alias, f"{alias}2"}
 
 
-async def test_no_text_of_a_request_is_in_a_statement(api: Service) -> None:
+async def test_no_text_of_a_request_is_in_a_statement(service: Service) -> None:
     """One request with a marker in every place that takes text; all are bound, none is written out."""
     marker = "m" + uuid.uuid4().hex
     query = f"""mutation {marker}($v: String, $o: [targetInsertInput!]!) {{
@@ -211,7 +207,7 @@ async def test_no_text_of_a_request_is_in_a_statement(api: Service) -> None:
         {marker}e: echo_volatile(value: "{marker}")
     }} fragment {marker}F on targetDeleteResponse {{ affectedCount }} # {marker}"""
     rows = [{"note": marker, "doc": json.dumps(marker), "tags": [marker]}] * 2
-    answer = await api.ask(query, {"v": marker, "o": rows})
+    answer = await service.ask(query, {"v": marker, "o": rows})
     check_statements(answer, marker)
     assert answer.data[f"{marker}d"] == {"affectedCount": 3}
     assert answer.data[f"{marker}e"] == marker
@@ -284,8 +280,8 @@ def _weird_schema() -> str:
 def strange(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterator[Service]:
     with serving(
         reactor, server.create_database(_weird_schema()), db_prepared_statements=request.param
-    ) as service:
-        yield service
+    ) as running:
+        yield running
 
 
 @pytest.mark.parametrize("number", range(len(WEIRD)), ids=lambda number: ascii(WEIRD[number]))

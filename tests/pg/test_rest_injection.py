@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from dataapi.database.message import Statement
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.service import Service, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.postgres import Server
+from support.service import Service
 
 SCHEMA = r"""
 create table "odd "" ; ' $1 %s $$ --" (
@@ -47,25 +42,13 @@ create aggregate anything(anyelement) (sfunc = gather, stype = "application/vnd.
 insert into note (id, text) values (1, 'kept');
 grant all on all tables in schema public to anon;
 """
+PROJECT = {"db_aggregates_enabled": True}
 
 TABLE = "odd \" ; ' $1 %s $$ --"
 KEY = "key \" '' $1 %"
 VALUE = "val %s (') \\ "
 LIST = 'list " x'
 HOSTILE_KEY = "k\" ' $1 %s \\ ;--"
-
-
-@pytest.fixture(scope="module")
-def api(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA), db_aggregates_enabled=True) as service:
-        yield service
-
-
-@pytest.fixture(scope="module", params=[True, False], ids=["prepared", "inlined"])
-def either(api: Service, reactor: Any, request: pytest.FixtureRequest) -> Iterator[Service]:
-    """Serve the same database by a pool that prepares statements, and by one that sends their text."""
-    with serving(reactor, api.database, db_prepared_statements=request.param) as service:
-        yield service
 
 
 def named(name: str) -> str:
@@ -267,16 +250,16 @@ def _key(value: str | bytes) -> dict[str, int]:
 
 @given(place=st.sampled_from(list(PLACES)), text=hostile)
 @settings(max_examples=250)
-async def test_hostile_texts_are_values(api: Service, place: str, text: str | bytes) -> None:
+async def test_hostile_texts_are_values(service: Service, place: str, text: str | bytes) -> None:
     """Whatever the text, the answer is rows or a clear error, and the table stays as it was."""
-    answer = await api.raw(PLACES[place](text))
+    answer = await service.raw(PLACES[place](text))
     assert 200 <= answer.status < 500, (place, answer.text)
     if answer.status >= 400:
         told = answer.body
         assert told.get("code") not in ("XX000", "PGRSTX00"), answer.text
         assert told.get("code") != "42601" or "in tsquery" in told["message"], answer.text
-    assert api.database.execute("select id, text, n from note where id = 1") == [(1, "kept", None)]
-    api.database.execute("delete from note where id <> 1")
+    assert service.database.execute("select id, text, n from note where id = 1") == [(1, "kept", None)]
+    service.database.execute("delete from note where id <> 1")
 
 
 # ---------------------------------------------------------------- no text of a request in a statement
@@ -329,12 +312,14 @@ def reads(draw: st.DrawFn) -> tuple[str, str]:
     st.sampled_from(["application/json", "text/csv", "application/vnd.pgrst.array+json;nulls=stripped"]),
 )
 @settings(max_examples=80)
-async def test_no_text_of_a_read_is_in_a_statement(api: Service, read: tuple[str, str], accept: str) -> None:
+async def test_no_text_of_a_read_is_in_a_statement(
+    service: Service, read: tuple[str, str], accept: str
+) -> None:
     """Aliases, steps of paths, values and words are bound, never written into SQL."""
     path, query = read
     target = f"{path}{'&' if '?' in path else '?'}{query}"
     headers = {"accept": accept, f"x-{WORD}": WORD, "cookie": f"{WORD}={WORD}", "prefer": "count=exact"}
-    answer = await api.rest("GET", target, headers=headers)
+    answer = await service.rest("GET", target, headers=headers)
     assert answer.status in (200, 206), answer.text
     check_unmarked(answer.messages)
 
@@ -357,7 +342,7 @@ def check_unmarked(messages: Any) -> None:
 )
 @settings(max_examples=50)
 async def test_no_text_of_a_change_is_in_a_statement(
-    api: Service, text: str, form: bytes, prefer: str
+    service: Service, text: str, form: bytes, prefer: str
 ) -> None:
     """Bodies of every form, filters and what is shown of the changed rows are bound."""
     bodies = {
@@ -375,8 +360,8 @@ async def test_no_text_of_a_change_is_in_a_statement(
         ("PUT", f"note?select={WORD}:id,text&id=eq.5"),
         ("DELETE", f"note?select={WORD}:id,text&text=eq.{quote(text, safe='')}"),
     ):
-        answer = await api.rest(method, target, bodies[form], headers=headers)
+        answer = await service.rest(method, target, bodies[form], headers=headers)
         assert answer.status in (200, 201), answer.text
         assert answer.body == [{WORD: 5, "text": text}]
         check_unmarked(answer.messages)
-    assert api.database.execute("select count(*) from note") == [(1,)]
+    assert service.database.execute("select count(*) from note") == [(1,)]
