@@ -63,6 +63,8 @@ COLD = "{ trackByPk(trackId: 5) { name_<N>: name album { title } } }"
 LITERALS = "{ trackByPk(trackId: <N>) { name album { title } } }"
 NESTED = """{ albumCollection(first: 10) { edges { node { title
     trackCollection(first: 10) { edges { node { name milliseconds } } } } } } }"""
+OBJECTS = """query ($n: Int!) { trackCollection(first: $n) {
+    edges { node { name album { title artist { name } } } } } }"""
 PAGE = "{ trackCollection(first: 1000) { edges { node { trackId name milliseconds unitPrice } } } }"
 INSERT = """mutation ($name: String) {
     insertIntoBenchRowCollection(objects: [{name: $name}]) { records { id name } } }"""
@@ -81,6 +83,8 @@ CASES = (
     graphql("primary key, one nested object", LOOKUP, '{"id":<N>}', most=3503),
     graphql("10 x 10 nested list", NESTED),
     graphql("page of 1,000 rows", PAGE),
+    graphql("100 rows, objects of two levels", OBJECTS, '{"n":100}'),
+    graphql("1,000 rows, objects of two levels", OBJECTS, '{"n":1000}'),
     graphql("cold document each time", COLD, most=10**9),
     graphql("other literals each time", LITERALS, most=3503),
     graphql("insert", INSERT, '{"name":"<N>"}', most=10**9),

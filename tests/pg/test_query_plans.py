@@ -92,7 +92,26 @@ def test_a_page_is_read_by_the_index_of_its_order(chinook: Database, catalog: Ca
     shown = plan(chinook, compile_answer(Rows(track, order=order, limit=10), record, Form.ARRAY))
     assert "track_pkey" in shown.split("->  Limit")[1]
     assert "Join" in shown.split("->  Limit")[0]
-    assert "SubPlan" not in shown
+    assert "on album" in shown.split("SubPlan")[0]
+
+
+def test_rows_of_large_tables_are_found_by_their_index(chinook: Database, catalog: Catalog) -> None:
+    """PostgreSQL would read all tracks to join them to a page that needs few of them."""
+    lines, track = table_named(catalog, "invoice_line"), table_named(catalog, "track")
+    one = One(Rows(track, join=Join((("track_id", "track_id"),)), unique=True), NAME)
+    rows = Rows(lines, order=(OrderTerm(ColumnOf("invoice_line_id"), nullable=False),), limit=500)
+    shown = plan(chinook, compile_answer(rows, Record(((Text("track"), one),)), Form.ARRAY))
+    assert "Index Scan using track_pkey" in shown
+    assert "Seq Scan on track" not in shown
+
+
+def test_a_row_found_by_its_key_is_not_joined(chinook: Database, catalog: Catalog) -> None:
+    """A join takes longer to begin than to look up one album."""
+    track, album = table_named(catalog, "track"), table_named(catalog, "album")
+    title = Record(((Text("title"), Value(ColumnOf("title"))),))
+    one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
+    rows = Rows(track, where=Compare(ColumnOf("track_id"), Operator.EQ, Parameter("7"), True))
+    assert "Join" not in plan(chinook, compile_answer(rows, Record(((Text("album"), one),)), Form.ARRAY))
 
 
 def test_related_rows_are_found_by_indexes(chinook: Database, catalog: Catalog) -> None:

@@ -259,6 +259,26 @@ def test_keys_are_constraints_and_whole_unique_indexes(catalog: Catalog) -> None
     )
 
 
+def test_tables_know_whether_they_are_large_and_whether_their_keys_hold(server: Server) -> None:
+    """Large is what PostgreSQL finds rows of by an index; a key does not hold for the rows of heirs."""
+    database = server.create_database(
+        """create table few (id int primary key); insert into few select generate_series(1, 50);
+        create table many (id int primary key); insert into many select generate_series(1, 5000); analyze;
+        create table unknown (id int primary key); insert into unknown select generate_series(1, 5000);
+        create table parted (id int primary key) partition by range (id);
+        create table heir () inherits (few);"""
+    )
+    catalog = load_catalog(database.uri)
+    found = {table.name: (table.large, table.is_unique(["id"])) for table in catalog.tables.values()}
+    assert found == {
+        "few": (False, False),
+        "heir": (False, False),
+        "many": (True, True),
+        "parted": (True, True),
+        "unknown": (False, True),
+    }
+
+
 def test_foreign_keys_know_their_columns_and_whether_they_are_one_to_one(catalog: Catalog) -> None:
     """A unique key over the same columns in another order counts."""
     assert keys(catalog, "membership") == {

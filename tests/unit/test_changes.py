@@ -67,11 +67,11 @@ def test_an_insert_is_one_statement() -> None:
     insert = Insert(THING, ("id", 'na"me'), ((slot("a", "bigint"), DEFAULT), (None, slot("b"))))
     [(text, types, sources)] = compiled(insert, OWN)
     assert text == (
-        'with t1 as (insert into "public"."thing" as t3 ("id", "na""me") values ($1, default), (null, $2) '
-        'returning t3."id") '
+        'with t1 as (insert into "public"."thing" as t4 ("id", "na""me") values ($1, default), (null, $2) '
+        'returning t4."id") '
         "select json_build_object('r', json_build_object('affectedCount', (select count(*) from t1), "
-        "'records', (select coalesce(json_agg(json_build_object('id', t2.\"id\")), '[]'::json) "
-        "from t1 as t2)))::text"
+        "'records', (select coalesce(json_agg(t3), '[]'::json) "
+        'from t1 as t2 cross join lateral (select t2."id" as "id") as t3)))::text'
     )
     assert (types, sources) == (("bigint", "text"), ("a", "b"))
 

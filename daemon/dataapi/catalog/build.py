@@ -199,6 +199,8 @@ class _Builder:
             owner=int(owner),
             acl=self._acls[acl],
             partition_of=int(parent),
+            inherited=row[13],
+            large=row[14],
         )
 
     def _column(self, row: Any) -> Column:

@@ -7,7 +7,7 @@ of it (``privileges``), how directives are written (``directives``) or API names
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -145,6 +145,9 @@ class Table:
         True for ordinary and partitioned tables).
     :ivar updatable_columns: for views, the columns that take writes; None when all do.
     :ivar partition_of: the partitioned parent's oid for a partition, else 0; the parent need not be exposed.
+    :ivar inherited: whether other tables inherit from it, whose rows are read with its own.
+    :ivar large: whether PostgreSQL would rather use an index than read all rows to find one, by its
+        statistics at reflection; False where there were none.
     """
 
     oid: int
@@ -164,6 +167,13 @@ class Table:
     owner: int
     acl: Acl
     partition_of: int = 0
+    inherited: bool = False
+    large: bool = False
+
+    def is_unique(self, columns: Iterable[str]) -> bool:
+        """Whether PostgreSQL itself sees to it that no two rows that are read have the same values there."""
+        given = frozenset(columns)
+        return not self.inherited and any(given.issuperset(key.columns) for key in self.unique_keys)
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name, or None."""

@@ -20,12 +20,22 @@ path as materialized (
     from unnest($1::text[]) with ordinality as s(name, position)
     join pg_namespace n on n.nspname = s.name
 ),
+cost as (
+    select current_setting('seq_page_cost')::float8 as page,
+           current_setting('random_page_cost')::float8 as random_page,
+           current_setting('cpu_tuple_cost')::float8 + current_setting('cpu_operator_cost')::float8 as row
+),
 relation as materialized (
     select c.oid, c.relname, c.relkind, c.relnamespace, c.reltype, c.relowner, c.relrowsecurity,
            c.relispartition, path.position,
            coalesce(c.relacl, acldefault('r', c.relowner)) as acl,
-           case when c.relkind in ('v', 'f') then pg_relation_is_updatable(c.oid, true) end as events
+           case when c.relkind in ('v', 'f') then pg_relation_is_updatable(c.oid, true) end as events,
+           c.relkind = 'r' and c.relhassubclass as inherited,
+           -- Whether reading all rows costs PostgreSQL more than looking one up by an index.
+           c.relkind = 'p' or c.reltuples > 0
+               and c.relpages * cost.page + c.reltuples * cost.row > 2 * cost.random_page as large
     from pg_class c
+    cross join cost
     join path on path.oid = c.relnamespace
     where c.relkind in ('r', 'p', 'v', 'm', 'f')
 ),
@@ -80,7 +90,8 @@ tables as (
     select json_build_array(
                r.oid, r.relnamespace, r.relname, r.relkind, r.reltype, r.relrowsecurity, r.events,
                coalesce(h.inhparent, 0), d.description, r.relowner, r.acl::text,
-               coalesce(columns.body, '[]'), coalesce(keys.body, '[]')
+               coalesce(columns.body, '[]'), coalesce(keys.body, '[]'),
+               r.inherited, r.large
            ) as item,
            row_number() over (order by r.position, r.relname) as number
     from relation r

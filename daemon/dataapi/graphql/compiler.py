@@ -168,7 +168,7 @@ class Compiler:
             raise GraphQLError(f"Missing primary key column(s): {', '.join(missing)}")
         for field in view.by_key:
             conditions.append(equality(field, arguments[field.name].source(encode_value)))
-        rows = Rows(view.table, where=And(tuple(conditions)), unique=bool(view.table.primary_key))
+        rows = Rows(view.table, where=And(tuple(conditions)), unique=view.table.is_unique(view.key))
         return self.one(view, rows, nodes)
 
     def node(self, nodes: list[FieldNode], leaf: Leaf) -> Output:
@@ -177,7 +177,7 @@ class Compiler:
         view = self.schema.view.table_named(key.schema, key.table)
         if view is None or not view.has_node_id:
             return Null()
-        rows = Rows(view.table, where=key_condition(view, leaf), unique=bool(view.table.primary_key))
+        rows = Rows(view.table, where=key_condition(view, leaf), unique=view.table.is_unique(view.key))
         return self.one(view, rows, nodes)
 
     # ------------------------------------------------------------ connections

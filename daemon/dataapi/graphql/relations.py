@@ -13,12 +13,8 @@ def related_rows(target: TableView, related: RelatedField, where: Condition | No
     call = None if related.function is None else Call(related.function, of_row=True)
     join = Join(related.pairs) if call is None else None
     unique = related.to_one and (
-        _are_unique(target, related) if call is None else not call.function.returns_set
+        target.table.is_unique(column for column, _ in related.pairs)
+        if call is None
+        else not call.function.returns_set
     )
     return Rows(target.table, call=call, join=join, where=where, unique=unique)
-
-
-def _are_unique(target: TableView, related: RelatedField) -> bool:
-    """Whether at most one row can match; a key that a directive declares may promise too much."""
-    matched = {column for column, _ in related.pairs}
-    return any(matched.issuperset(key.columns) for key in target.table.unique_keys)

@@ -18,6 +18,7 @@ from dataapi.query.kept import keep_rows, shows_only_itself
 from dataapi.query.modifications import Delete, Insert, Update, modify_sql
 from dataapi.query.nested import NestedInsert, nested_queries
 from dataapi.query.outputs import output_sql
+from dataapi.query.records import Picking
 from dataapi.query.results import AffectedCount, Key, Object, Output, Records
 from dataapi.query.sql import Compiled, compiled
 from dataapi.query.writer import Row, Writer, qualified
@@ -167,8 +168,9 @@ def _answer_sql(writer: Writer, output: Output, affected: _Affected) -> str:
                 [(key_sql(writer, key), _answer_sql(writer, value, affected)) for key, value in members]
             )
         case Records(inner):
-            listed = f"pg_catalog.json_agg({output_sql(writer, inner, affected.row)}{affected.order})"
-            return f"(select coalesce({listed}, '[]'::json) from {affected.source})"
+            picking = Picking(writer, output_sql, None, affected.row, joining=bool(affected.order))
+            listed = f"pg_catalog.json_agg({picking.value_sql(inner)}{affected.order})"
+            return f"(select coalesce({listed}, '[]'::json) from {affected.source}{picking.joins.sql()})"
         case AffectedCount():
             return affected.count
         case _:

@@ -15,6 +15,8 @@ from dataapi.query.expressions import (
     source_sql,
 )
 from dataapi.query.forms import base64_sql, build_object, key_sql
+from dataapi.query.picked import is_one
+from dataapi.query.records import Picking
 from dataapi.query.results import Connection, Edges, Fact, Groups, Object, Output, PageFact, Summary
 from dataapi.query.writer import Row, Writer
 
@@ -26,7 +28,6 @@ class ConnectionWriter:
     last rows), one more than asked when the next page's existence is asked for.
 
     :param write: makes the SQL of an output in the scope of a row, None at the root.
-    :param write_row: makes the SQL of what is shown of one row.
     """
 
     _NUMBER, _COUNT = quote_identifier("~number"), quote_identifier("~count")
@@ -37,15 +38,14 @@ class ConnectionWriter:
         connection: Connection,
         parent: Row | None,
         write: Callable[[Writer, Output, Row | None], str],
-        write_row: Callable[[Writer, Output, Row], str],
     ) -> None:
         self._writer = writer
         self._write = write
-        self._write_row = write_row
         self._connection = connection
         self._parent = parent
         self._rows = connection.rows
         self._page = Row(writer.alias(), derived=True)
+        self._picking = Picking(writer, write, self._rows.table, self._page, joining=not is_one(self._rows))
         self._lookahead = False
         self._numbered = connection.backward
         self._counted = False
@@ -73,7 +73,8 @@ class ConnectionWriter:
         members = self._output_sql(self._connection.output)
         if not self._reads_page:
             return members
-        return f"(select {members} from {self._page_sql()} as {self._page.alias})"
+        joins = self._picking.joins.sql()
+        return f"(select {members} from {self._page_sql()} as {self._page.alias}{joins})"
 
     def _page_sql(self) -> str:
         inner = Row(self._writer.alias())
@@ -111,10 +112,18 @@ class ConnectionWriter:
                 return self._write(self._writer, output, None)
 
     def _edges_sql(self, edge: Output) -> str:
-        edge_sql = self._write_row(self._writer, edge, self._page)
-        order = f" order by {self._number()} desc" if self._connection.backward else ""
+        edge_sql = self._picking.value_sql(edge)
+        order = self._edges_order()
         within = f" filter (where {self._number()} <= {self._limit()})" if self._lookahead else ""
         return f"coalesce(pg_catalog.json_agg({edge_sql}{order}){within}, '[]'::json)"
+
+    def _edges_order(self) -> str:
+        if self._connection.backward:
+            return f" order by {self._number()} desc"
+        if not self._picking.joins.rows:
+            return ""
+        self._numbered = True
+        return f" order by {self._number()}"
 
     def _fact_sql(self, fact: Fact) -> str:
         backward = self._connection.backward

@@ -172,6 +172,19 @@ def source_sql(
 
     :param relation: where the rows are found instead, aliased as the row.
     """
+    source, conditions = source_parts(writer, rows, row, parent, *extra, relation=relation)
+    return f"{source} where {conditions}" if conditions else source
+
+
+def source_parts(
+    writer: Writer,
+    rows: Rows,
+    row: Row,
+    parent: Row | None,
+    *extra: Condition | None,
+    relation: str | None = None,
+) -> tuple[str, str]:
+    """Return the ``from`` item of the rows and their conditions, empty for none; as of ``source_sql``."""
     source = relation_sql(writer, rows, row, parent) if relation is None else relation
     conditions = []
     if rows.join is not None:
@@ -184,4 +197,4 @@ def source_sql(
     for condition in (rows.where, *extra):
         if condition is not None:
             conditions.append(condition_sql(writer, condition, row))
-    return f"{source} where {' and '.join(conditions)}" if conditions else source
+    return source, " and ".join(conditions)

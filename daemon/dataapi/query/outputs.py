@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataapi.database.quoting import LONGEST_IDENTIFIER, quote_identifier, quote_literal
+from dataapi.database.quoting import quote_literal
 from dataapi.query.algebra import Rows
 from dataapi.query.connections import ConnectionWriter
-from dataapi.query.expressions import expression_sql, limit_sql, one_sql, order_sql, source_sql
+from dataapi.query.expressions import expression_sql
 from dataapi.query.forms import base64_sql, build_object, form_sql, key_sql
 from dataapi.query.records import shown_sql
 from dataapi.query.relations import call_sql
@@ -24,16 +24,12 @@ from dataapi.query.results import (
     Object,
     One,
     Output,
-    Record,
     Text,
     Value,
     WireForm,
 )
 from dataapi.query.shown import Shown, rows_source
 from dataapi.query.writer import Row, Writer
-
-MOST_COLUMNS = 1600
-"""PostgreSQL's limit for the columns of a row."""
 
 
 def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
@@ -72,33 +68,9 @@ def output_sql(writer: Writer, output: Output, row: Row | None) -> str:
         case Many(rows, inner):
             return _many_sql(writer, rows, inner, row)
         case Connection():
-            return ConnectionWriter(writer, output, row, output_sql, row_sql).sql()
+            return ConnectionWriter(writer, output, row, output_sql).sql()
         case _:
             raise TypeError(f"{type(output).__name__} lives only inside other outputs")
-
-
-def row_sql(writer: Writer, output: Output, row: Row) -> str:
-    """Return the SQL of what is shown of one row, outside of any aggregation.
-
-    An object whose members have names of the schema is written from a row with columns of
-    these names: PostgreSQL does that faster than ``json_build_object``, and without blanks.
-    """
-    if not isinstance(output, Object) or not _fits_columns(output):
-        return output_sql(writer, output, row)
-    alias = writer.alias()
-    columns = [
-        f"{row_sql(writer, value, row)} as {quote_identifier(key.text)}"
-        for key, value in output.members
-        if isinstance(key, Text)
-    ]
-    return f"(select pg_catalog.row_to_json({alias}) from (select {', '.join(columns)}) as {alias})"
-
-
-def _fits_columns(output: Object) -> bool:
-    """Whether the members can be columns: not too many, and their names neither a client's nor too long."""
-    return 0 < len(output.members) <= MOST_COLUMNS and all(
-        isinstance(key, Text) and len(key.text.encode()) <= LONGEST_IDENTIFIER for key, _ in output.members
-    )
 
 
 def _function_value_sql(writer: Writer, call: str, form: WireForm, labels: Labels) -> str:
@@ -115,26 +87,13 @@ def _in_scope(row: Row | None) -> Row:
 
 
 def _one_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> str:
-    if isinstance(output, Record):
-        shown = record_rows(writer, rows, output, parent, one=True)
-        return f"(select {shown.json_sql(writer)} from {shown.item})"
-    row = Row(writer.alias())
-    inner = row_sql(writer, output, row)
-    order_and_limit = "" if rows.unique else order_sql(writer, rows.order, row) + one_sql(writer, rows)
-    return f"(select {inner} from {source_sql(writer, rows, row, parent)}{order_and_limit})"
+    shown = record_rows(writer, rows, output, parent, one=True)
+    return f"(select {shown.json_sql(writer)} from {shown.item})"
 
 
 def _many_sql(writer: Writer, rows: Rows, output: Output, parent: Row | None) -> str:
-    if isinstance(output, Record):
-        shown = record_rows(writer, rows, output, parent)
-        return f"(select {shown.array_sql(writer)} from {shown.item})"
-    outer, inner = Row(writer.alias(), derived=True), Row(writer.alias())
-    picked = row_sql(writer, output, outer)
-    source = source_sql(writer, rows, inner, parent)
-    order = order_sql(writer, rows.order, inner)
-    selection = outer.selection_from(inner)
-    page = f"(select {selection} from {source}{order}{limit_sql(writer, rows)}) as {outer.alias}"
-    return f"(select coalesce(pg_catalog.json_agg({picked}), '[]'::json) from {page})"
+    shown = record_rows(writer, rows, output, parent)
+    return f"(select {shown.array_sql(writer)} from {shown.item})"
 
 
 def record_rows(

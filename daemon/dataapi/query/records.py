@@ -1,4 +1,4 @@
-"""SQL of rows as REST shows them: each is a row with a column per member, of which any form can be made.
+"""SQL of shown rows: each is a row with a column per member, of which any form can be made.
 
 Two queries stand within one another.  The inner one picks the rows: conditions, order, page.  The outer one
 makes the members of those that were picked, so that nothing is computed for rows that are not shown.
@@ -7,27 +7,36 @@ Where rows are grouped it is the outer one that has order and page, being those 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dataapi.catalog.model import Table
 from dataapi.database.quoting import LONGEST_IDENTIFIER, quote_identifier
-from dataapi.query.algebra import Expression, OrderTerm, RelatedOf, Rows
-from dataapi.query.expressions import expression_sql, limit_sql, one_sql, order_sql, term_sql
+from dataapi.query.algebra import Expression, Rows
+from dataapi.query.expressions import expression_sql, source_parts
+from dataapi.query.forms import build_object, key_sql
 from dataapi.query.grouping import OPERAND, aggregate_in, groupable, operand_sql, with_operand
-from dataapi.query.results import Key, One, Output, Record, Spread, Text, Value
+from dataapi.query.picked import Joins, is_one, picked_sql
+from dataapi.query.results import Key, Object, One, Output, Record, Spread, Text, Value
 from dataapi.query.shown import Shown, Source, rows_source
 from dataapi.query.writer import Row, Writer
 
-FOUND = quote_identifier("~found")
-"""A column that is true in every row."""
+MOST_COLUMNS = 1600
+"""PostgreSQL's limit for the columns of a row."""
+
+MOST_JOINS = 5
+"""Related rows joined to the rows of one page.
+
+PostgreSQL weighs the orders of up to eight joins (its ``join_collapse_limit``), which for pages of few rows
+takes longer than the queries that joins save.
+"""
 
 Write = Callable[[Writer, Output, Row], str]
 """Makes the SQL of a member's value in the scope of a row (``outputs.output_sql``)."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class Member:
     """A member of the rows that are picked.
 
     :ivar key: None for the value of rows that are no objects.
@@ -42,18 +51,38 @@ class _Member:
     hoisted: Expression | None = None
 
 
-def shown_sql(writer: Writer, write: Write, output: Output, source: Source, *, marked: bool = False) -> Shown:
-    """Return the shown rows of a source.
-
-    :param marked: add a column ``FOUND`` where a row cannot be told from one of nulls by itself.
-    """
-    record = output if isinstance(output, Record) else None
+def shown_sql(writer: Writer, write: Write, output: Output, source: Source) -> Shown:
+    """Return the shown rows of a source."""
+    record = _record(output)
     picked = Row(writer.alias(), derived=True)
     grouped = record is not None and is_grouped(record)
-    picking = _Picking(writer, write, source.rows.table, picked, grouped=grouped)
-    members = [_Member(None, write(writer, output, picked))] if record is None else picking.members(record)
+    joining = not source.one and not is_one(source.rows)
+    picking = Picking(writer, write, source.rows.table, picked, joining=joining, grouped=grouped)
+    members = [Member(None, write(writer, output, picked))] if record is None else picking.members(record)
+    if isinstance(output, Object) and len(members) > MOST_COLUMNS:
+        members = [Member(None, _built(writer, members))]
+    groups = _groups_sql(members) if grouped else None
+    return _shown(writer, members, f" from {picked_sql(writer, source, picked, picking.joins, groups)}")
+
+
+def _record(output: Output) -> Record | None:
+    """Return an object as what is shown of a row; None for plain values."""
+    match output:
+        case Record():
+            return output
+        case Object(members):
+            return Record(members)
+        case _:
+            return None
+
+
+def _shown(writer: Writer, members: Sequence[Member], source: str) -> Shown:
+    """Return rows with a column for each member.
+
+    :param source: the ``from`` clause with its leading blank, or empty.
+    """
     alias = writer.alias()
-    named = all(isinstance(member.key, Text) and _fits(member.key.text) for member in members)
+    named = _are_named(members)
     names = [
         member.key.text if named and isinstance(member.key, Text) else _place(place)
         for place, member in enumerate(members)
@@ -61,59 +90,18 @@ def shown_sql(writer: Writer, write: Write, output: Output, source: Source, *, m
     columns = [
         f"{member.sql} as {quote_identifier(name)}" for member, name in zip(members, names, strict=True)
     ]
-    if marked and not (named and members):
-        columns.append(f"true as {FOUND}")
-    groups = _groups_sql(members) if grouped else None
-    found = _picked_sql(writer, source, picked, picking.joins_sql(), groups)
-    item = f"(select {', '.join(columns) or '1'} from {found}) as {alias}"
+    item = f"(select {', '.join(columns) or '1'}{source}) as {alias}"
     return Shown(alias, item, tuple((m.key, name) for m, name in zip(members, names, strict=True)), named)
 
 
-def _picked_sql(writer: Writer, source: Source, picked: Row, joins: str, groups: str | None) -> str:
-    """Return the query of the picked rows with what is joined to them, in the right order.
-
-    :param groups: the ``group by`` clause of rows that are grouped.
-    """
-    rows, items, order, outside = source.rows, "", "", ""
-    if groups is not None:
-        items, ordered = _group_order(writer, rows.order, source.row, picked)
-        outside = groups + ordered + (one_sql if source.one else limit_sql)(writer, rows)
-    elif joins and rows.order and not source.one:
-        # Joins may lose the order in which the rows were picked.
-        items, order, outside = _order_twice(writer, rows.order, source.row, picked)
-        paged = rows.limit is not None or rows.offset is not None
-        order = order + limit_sql(writer, rows) if paged else ""
-    else:
-        order = _page_sql(writer, source)
-    # What must be selected is known only now that everything else is written.
-    selection = picked.selection_from(source.row) + items
-    return f"(select {selection} from {source.sql}{order}) as {picked.alias}{joins}{outside}"
+def _are_named(members: Sequence[Member]) -> bool:
+    """Whether all members have names of the schema that columns can have."""
+    return all(isinstance(member.key, Text) and _fits(member.key.text) for member in members)
 
 
-def _order_twice(writer: Writer, order: tuple[OrderTerm, ...], row: Row, picked: Row) -> tuple[str, str, str]:
-    """Return the order's terms as columns, and clauses that order by them: within the query, and outside."""
-    named = [(quote_identifier(f"~order{place}"), term) for place, term in enumerate(order)]
-    items = [f", {expression_sql(writer, term.expression, row)} as {name}" for name, term in named]
-    inside = ", ".join(term_sql(name, term) for name, term in named)
-    outside = ", ".join(term_sql(f"{picked.alias}.{name}", term) for name, term in named)
-    return "".join(items), f" order by {inside}", f" order by {outside}"
-
-
-def _group_order(writer: Writer, order: tuple[OrderTerm, ...], row: Row, picked: Row) -> tuple[str, str]:
-    """Return what a query must give besides, and the clause that orders groups of its rows.
-
-    A related row's value is no key of the groups; that of any row of a group stands for it.
-    """
-    items, terms = "", []
-    for place, term in enumerate(order):
-        if isinstance(term.expression, RelatedOf):
-            name = quote_identifier(f"~order{place}")
-            items += f", {expression_sql(writer, term.expression, row)} as {name}"
-            key = f"(pg_catalog.array_agg({picked.alias}.{name}))[1]"
-        else:
-            key = expression_sql(writer, term.expression, picked)
-        terms.append(term_sql(key, term))
-    return items, f" order by {', '.join(terms)}" if terms else ""
+def _built(writer: Writer, members: Sequence[Member]) -> str:
+    """Return the SQL of an object that is made of its members one by one."""
+    return build_object([(key_sql(writer, each.key), each.sql) for each in members if each.key is not None])
 
 
 def is_grouped(record: Record) -> bool:
@@ -124,17 +112,11 @@ def is_grouped(record: Record) -> bool:
     )
 
 
-def _joins(one: One) -> bool:
-    """Whether one related row can be joined: there is never a second one, and it is no group."""
-    return _is_single(one.rows) and isinstance(one.output, Record) and not is_grouped(one.output)
-
-
 def _is_single(rows: Rows) -> bool:
     """Whether PostgreSQL itself sees to it that at most one row matches; a comment's word is not enough."""
     if not rows.unique or rows.join is None or rows.table is None:
         return False
-    columns = {own for own, _ in rows.join.pairs}
-    return any(columns.issuperset(key.columns) for key in rows.table.unique_keys)
+    return rows.table.is_unique(own for own, _ in rows.join.pairs)
 
 
 def _fits(name: str) -> bool:
@@ -145,25 +127,22 @@ def _place(place: int) -> str:
     return f"~{place + 1}"
 
 
-def _page_sql(writer: Writer, source: Source) -> str:
-    rows, row = source.rows, source.row
-    if source.one:
-        return "" if rows.unique else order_sql(writer, rows.order, row) + one_sql(writer, rows)
-    return order_sql(writer, rows.order, row) + limit_sql(writer, rows)
-
-
-def _groups_sql(members: list[_Member]) -> str:
+def _groups_sql(members: list[Member]) -> str:
     """Return the ``group by`` clause: all members but the aggregates, by their places."""
     places = [str(place) for place, member in enumerate(members, 1) if not member.aggregated]
     return f" group by {', '.join(places)}" if places else ""
 
 
-class _Picking:
-    """Writes the members of picked rows, gathering the joins that spread relationships need.
+class Picking:
+    """Writes what is shown of picked rows, gathering what is joined to them for that.
 
     :param table: what the rows are of.
+    :param joins: those of the rows that this one is joined to; None for the picked rows themselves.
+    :param joining: whether related rows may be joined.  A single picked row's are found faster by queries
+        of their own.
     :param grouped: whether members become keys that rows are grouped by.
     :param spread: whether the rows are themselves spread into others, where the groups are.
+    :ivar joins: to stand after the picked rows, once everything is written.
     """
 
     def __init__(
@@ -173,22 +152,43 @@ class _Picking:
         table: Table | None,
         row: Row,
         *,
-        grouped: bool,
+        joins: Joins | None = None,
+        joining: bool = True,
+        grouped: bool = False,
         spread: bool = False,
     ) -> None:
+        self.joins = Joins() if joins is None else joins
+        self._is_joined = joins is not None
         self._writer = writer
         self._write = write
         self._table = table
         self._row = row
+        self._joining = joining
         self._grouped = grouped
         self._spread = spread
-        self._joins: list[str] = []
 
-    def joins_sql(self) -> str:
-        return "".join(self._joins)
+    def value_sql(self, output: Output) -> str:
+        """Return the SQL of what is shown of a row, to be aggregated, or to stand in a column.
 
-    def members(self, record: Record) -> list[_Member]:
-        found: list[_Member] = []
+        An object whose members have names of the schema is written from a row with columns of these names:
+        PostgreSQL does that faster than ``json_build_object``, and without blanks.
+        """
+        record = _record(output)
+        if record is None:
+            return self._write(self._writer, output, self._row)
+        members = self.members(record)
+        if not members or len(members) > MOST_COLUMNS or not _are_named(members):
+            return _built(self._writer, members)
+        shown = _shown(self._writer, members, "")
+        if self._is_joined or self._grouped:
+            # There may be no such row: then nothing of this is to be computed.
+            return f"(select {shown.json_sql(self._writer)} from {shown.item})"
+        self.joins.add_object(shown.item)
+        return shown.alias
+
+    def members(self, record: Record) -> list[Member]:
+        """Return the members of a record of the rows."""
+        found: list[Member] = []
         for member in record.members:
             if not isinstance(member, Spread):
                 found.append(self._own(*member))
@@ -198,58 +198,77 @@ class _Picking:
                 found += self._spread_one(member)
         return found
 
-    def _own(self, key: Key, output: Output) -> _Member:
-        if isinstance(output, One) and _joins(output):
-            sql = self._joined(output)
-            return _Member(key, f"({sql})::jsonb" if self._grouped else sql)
+    def _own(self, key: Key, output: Output) -> Member:
         aggregate = aggregate_in(output.expression) if isinstance(output, Value) else None
         if aggregate is not None and self._spread and isinstance(output, Value):
             operand = operand_sql(self._writer, aggregate, self._row)
-            return _Member(key, operand, hoisted=with_operand(output.expression, OPERAND))
-        sql = self._write(self._writer, output, self._row)
+            return Member(key, operand, hoisted=with_operand(output.expression, OPERAND))
+        if isinstance(output, One) and self._may_join(output):
+            sql = self._joined(output)
+        else:
+            sql = self.value_sql(output)
         if self._grouped and aggregate is None:
             sql = groupable(sql, output, self._table)
-        return _Member(key, sql, aggregated=aggregate is not None)
+        return Member(key, sql, aggregated=aggregate is not None)
+
+    def _may_join(self, one: One) -> bool:
+        """Whether a related row is joined: that is faster than a query for each row where tables are small.
+
+        PostgreSQL would read a small table anew for each row, thinking that cheaper than its index.  A large
+        one it may read as a whole for a join, though a page needs few of its rows; a query for each
+        row uses the index.  (1,000 rows with one of 100: 1.5 ms instead of 7.5; 100 rows with
+        one of 10,000: 1.6 ms instead of 0.4.)
+        """
+        record = _record(one.output)
+        single = _is_single(one.rows) and record is not None and not is_grouped(record)
+        large = one.rows.table is not None and one.rows.table.large
+        return single and not large and self._joining and self.joins.rows < MOST_JOINS
 
     def _joined(self, one: One) -> str:
-        """Return the object of the one related row, which is joined.
+        """Return the object of the one related row, which is joined; null where there is none."""
+        rows, related = one.rows, Row(self._writer.alias())
+        relation, condition = source_parts(self._writer, rows, related, self._row)
+        # Joins stand side by side: within one another PostgreSQL would take them for queries to be finished
+        # first, where they are more than its join_collapse_limit.
+        self.joins.add(f" left join {relation} on {condition}")
+        inner = Picking(self._writer, self._write, rows.table, related, joins=self.joins)
+        assert rows.join is not None, "only what equals columns of the row is joined"
+        key = related.column(rows.join.pairs[0][0])
+        # For composite types ``is not null`` means something else.
+        return f"case when {key} is distinct from null then {inner.value_sql(one.output)} end"
 
-        For a join PostgreSQL chooses how to find the rows; a query within an expression would be run for
-        each row alone, which for small tables means to read them as often.
-        """
-        source = rows_source(self._writer, one.rows, self._row, one=True)
-        shown = shown_sql(self._writer, self._write, one.output, source, marked=True)
-        self._joins.append(f" left join lateral {shown.item} on true")
-        if shown.named and shown.columns:
-            return shown.json_sql(self._writer)
-        return f"case when {shown.alias}.{FOUND} then {shown.value_sql(self._writer)} end"
-
-    def _spread_one(self, spread: Spread) -> Iterator[_Member]:
+    def _spread_one(self, spread: Spread) -> Iterator[Member]:
         """Give the members of the one related row; NULL stands for each where there is none."""
         writer, alias = self._writer, self._writer.alias()
         rows = spread.rows if _is_single(spread.rows) else replace(spread.rows, unique=False)
         source = rows_source(writer, rows, self._row, one=True)
         picked = Row(writer.alias(), derived=True)
-        inner = _Picking(
-            writer, self._write, spread.rows.table, picked, grouped=self._grouped, spread=self._grouped
+        inner = Picking(
+            writer,
+            self._write,
+            spread.rows.table,
+            picked,
+            joining=self._joining,
+            grouped=self._grouped,
+            spread=self._grouped,
         )
         members = inner.members(spread.record)
         if not members:
             return
         columns = ", ".join(f"{m.sql} as {quote_identifier(_place(n))}" for n, m in enumerate(members))
-        query = f"(select {columns} from {_picked_sql(writer, source, picked, inner.joins_sql(), None)})"
-        self._joins.append(f" left join lateral {query} as {alias} on true")
+        query = f"(select {columns} from {picked_sql(writer, source, picked, inner.joins, None)})"
+        self.joins.add(f" left join lateral {query} as {alias} on true")
         for place, member in enumerate(members):
             yield self._hoisted(member, alias, _place(place))
 
-    def _hoisted(self, member: _Member, alias: str, column: str) -> _Member:
+    def _hoisted(self, member: Member, alias: str, column: str) -> Member:
         sql = f"{alias}.{quote_identifier(column)}"
         if member.hoisted is None or self._spread:
-            return _Member(member.key, sql, hoisted=member.hoisted)
+            return Member(member.key, sql, hoisted=member.hoisted)
         applied = with_operand(member.hoisted, column)
-        return _Member(member.key, expression_sql(self._writer, applied, Row(alias)), aggregated=True)
+        return Member(member.key, expression_sql(self._writer, applied, Row(alias)), aggregated=True)
 
-    def _spread_many(self, spread: Spread) -> Iterator[_Member]:
+    def _spread_many(self, spread: Spread) -> Iterator[Member]:
         """Give an array for each member of the related rows, empty where there are none."""
         writer, alias = self._writer, self._writer.alias()
         shown = shown_sql(writer, self._write, spread.record, rows_source(writer, spread.rows, self._row))
@@ -260,7 +279,7 @@ class _Picking:
             + quote_identifier(_place(place))
             for place in range(len(shown.columns))
         )
-        self._joins.append(f" cross join lateral (select {arrays} from {shown.item}) as {alias}")
+        self.joins.add(f" cross join lateral (select {arrays} from {shown.item}) as {alias}")
         for place, (key, _) in enumerate(shown.columns):
             sql = f"{alias}.{quote_identifier(_place(place))}"
-            yield _Member(key, f"({sql})::jsonb" if self._grouped else sql)
+            yield Member(key, f"({sql})::jsonb" if self._grouped else sql)

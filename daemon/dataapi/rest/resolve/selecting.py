@@ -17,7 +17,6 @@ from dataapi.rest.resolve.members import record_of, shown_as
 from dataapi.rest.resolve.relations import Relation
 from dataapi.rest.resolve.resources import Resource, gather, leaves, not_embedded
 from dataapi.rest.resolve.tables import ReadableTables
-from dataapi.rest.resolve.ways import is_view
 
 if TYPE_CHECKING:
     from dataapi.rest.resolve.selection import Selection
@@ -167,9 +166,10 @@ class Selecting:
 def _is_unique(resource: Resource) -> bool:
     """Whether a key leads to the one row of an embedded resource, and no window may leave it out."""
     way = resource.way
-    if way is None or not way.to_one or way.function is not None or is_view(way.target):
+    if way is None or not way.to_one or way.join is None:
         return False
-    return resource.limit is None and resource.offset is None
+    unwindowed = resource.limit is None and resource.offset is None
+    return unwindowed and way.target.is_unique(own for own, _ in way.join.pairs)
 
 
 def _all_of(conditions: list[Condition]) -> Condition | None:
