@@ -10,7 +10,7 @@ from typing import Any
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import reflect
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
-from dataapi.database.script import ScriptError, complete, connected
+from dataapi.database.script import ScriptError, ServerTooOld, complete, connected
 from dataapi.graphql.folder import read_folder
 from dataapi.settings import Project
 
@@ -36,6 +36,8 @@ def inspect(project: Project) -> list[Finding]:
     findings = [Finding(project.ref, text) for text in _document_faults(project)]
     try:
         catalog = read_catalog(project)
+    except ServerTooOld as error:
+        return [*findings, Finding(project.ref, str(error))]
     except ScriptError as error:
         reason = " ".join(str(error).split())
         return [*findings, Finding(project.ref, f"the database was not checked: {reason}", wrong=False)]

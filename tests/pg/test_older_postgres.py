@@ -38,6 +38,7 @@ async def test_an_old_server_is_reported_by_readiness_and_check_config(
     finally:
         await part.stop()
     [finding] = inspect(project)
+    assert finding.wrong
     assert "is too old" in finding.text
 
 

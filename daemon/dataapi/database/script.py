@@ -41,6 +41,10 @@ def _run(uri: str, text: str) -> Rows:
         return fetch(text, ())
 
 
+class ServerTooOld(ScriptError):
+    """The database can be reached, and is of a version that is not supported."""
+
+
 @contextmanager
 def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
     """Give a function that runs SQL with ``$1`` places for values and returns the last statement's rows.
@@ -51,7 +55,7 @@ def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
         parameters = {"connect_timeout": _CONNECT_TIMEOUT, **psycopg2.extensions.parse_dsn(uri)}
         with closing(psycopg2.connect(**parameters)) as connection:
             if refusal := version_refusal(connection.server_version):
-                raise ScriptError(refusal)
+                raise ServerTooOld(refusal)
             connection.autocommit = True
             with connection.cursor() as cursor:
 
