@@ -184,6 +184,7 @@ create table webhooks.delivery (
     primary key (id)
 ) partition by range (id);
 create index delivery_endpoint on webhooks.delivery (endpoint_id, id);
+create index delivery_type on webhooks.delivery (endpoint_id, event_type, id);
 create index delivery_event on webhooks.delivery (event_id);
 create index delivery_unsuccessful on webhooks.delivery (endpoint_id, id) where status <> 'success';
 
