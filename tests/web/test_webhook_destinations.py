@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.connection import Connections
-from dataapi.webhooks.resolver import AddressRefused, SystemResolver, Unresolvable, Vetting
+from dataapi.webhooks.resolver import SLOW, AddressRefused, SystemResolver, Unresolvable, Vetting
 from dataapi.webhooks.urls import parse
 from dataapi.webhooks.work import ErrorWord
+from support.messages import until
 from support.receiver import NAME, Names, Receiver, World, attempt
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.web.client import BrowserLikePolicyForHTTPS
 
 
@@ -151,6 +152,78 @@ async def test_names_are_looked_up_in_threads_overlapping_look_ups_once(reactor:
     with pytest.raises(OSError, match="no such name"):
         await missing
     assert sorted(asked) == [(NAME, False), ("missing.example.com", False)]
+    resolver.stop()
+
+
+class NameServers:
+    """Look-ups that end when they are told to, on a clock of the tests.
+
+    :ivar asked: names in the order in which their look-ups began.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.now = 0.0
+        self._silent: dict[str, threading.Event] = {}
+
+    def silence(self, name: str) -> None:
+        """Keep who asks for a name waiting from now on."""
+        self._silent[name] = threading.Event()
+
+    def speak(self, seconds: float) -> None:
+        """Answer everybody, so many seconds after they asked."""
+        self.now += seconds
+        for event in self._silent.values():
+            event.set()
+
+    def look_up(self, name: str) -> Sequence[Any]:
+        """Look a name up."""
+        self.asked.append(name)
+        if name in self._silent:
+            self._silent[name].wait()
+        return [ipaddress.ip_address("93.184.216.34")]
+
+
+async def test_names_that_were_slow_keep_no_others_waiting(reactor: Any) -> None:
+    """Whoever has name servers that say nothing holds up other receivers once, not with every event."""
+    servers = NameServers()
+    resolver = SystemResolver(reactor, servers.look_up, threads=4, seconds=lambda: servers.now)
+    slow = [f"slow{number}.example.com" for number in range(4)]
+    for name in slow:
+        servers.silence(name)
+    first = [Deferred.fromCoroutine(resolver.addresses(name)) for name in slow]
+    await until(reactor, lambda: len(servers.asked) == 4)
+    servers.speak(SLOW)
+    await gatherResults(first)
+    for name in slow:
+        servers.silence(name)
+    again = [Deferred.fromCoroutine(resolver.addresses(name)) for name in slow]
+    await until(reactor, lambda: len(servers.asked) == 5)
+    for number in range(8):
+        await resolver.addresses(f"quick{number}.example.com")
+    assert not any(one.called for one in again)
+    servers.speak(0.0)
+    await gatherResults(again)
+    assert sorted(servers.asked[4:]) == sorted(slow + [f"quick{number}.example.com" for number in range(8)])
+    resolver.stop()
+
+
+async def test_a_look_up_that_nobody_waits_for_is_not_begun(reactor: Any) -> None:
+    """Requests that were given up leave no queue behind; who asks again is answered."""
+    servers = NameServers()
+    servers.silence("silent.example.com")
+    resolver = SystemResolver(reactor, servers.look_up, threads=1)
+    silent = Deferred.fromCoroutine(resolver.addresses("silent.example.com"))
+    await until(reactor, lambda: servers.asked == ["silent.example.com"])
+    names = [f"{number}.example.com" for number in range(10)]
+    given_up = [Deferred.fromCoroutine(resolver.addresses(name)) for name in names]
+    for one in given_up:
+        one.addErrback(lambda failure: failure.trap(CancelledError) and None).cancel()
+    after_all = Deferred.fromCoroutine(resolver.addresses(names[3]))
+    servers.speak(0.0)
+    assert len(await after_all) == len(await silent) == 1
+    assert len(await resolver.addresses("last.example.com")) == 1
+    assert servers.asked == ["silent.example.com", names[3], "last.example.com"]
     resolver.stop()
 
 

@@ -40,6 +40,9 @@ from dataapi.webhooks.work import QueueFigures
 CONNECTIONS = 4
 """Database connections of one process, beside the one that listens."""
 
+JUDGED_AT_ONCE = 8
+"""Names of new and changed endpoints that are looked up at once."""
+
 LONGEST_WAIT = 3.0
 """Seconds between attempts to reach the database, at most; deliveries wait where clients would ask again."""
 
@@ -82,6 +85,8 @@ class WebhooksPart:
             prepared_statements=section.db_uri is not None or settings.projects[0].db_prepared_statements,
         )
         self._resolver = SystemResolver(reactor)
+        # Names that are judged for the management API keep no deliveries waiting.
+        self._judging = SystemResolver(reactor, threads=JUDGED_AT_ONCE)
         self._background = Background()
         self._retry = Retry(reactor, _BACKOFF, self._begin)
         self._first_attempt: Deferred[None] | None = None
@@ -112,7 +117,8 @@ class WebhooksPart:
             backoff=_BACKOFF,
         )
         self._listens = section.db_uri is not None or settings.projects[0].db_channel_enabled
-        receivers = Receivers(reactor, self.vetting, require_https=section.require_https)
+        judging = Vetting(self._judging, self.vetting.allowed)
+        receivers = Receivers(reactor, judging, require_https=section.require_https)
         self.api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)
         publisher = SourcePublisher(self.store.publisher, self.catalogue)
         self._sources = Sources(reactor, installed_sources(), publisher)
@@ -153,6 +159,7 @@ class WebhooksPart:
         await self._listener.stop()
         self._sender.close()
         self._resolver.stop()
+        self._judging.stop()
         await self._pool.stop()
 
     def state(self) -> WebhooksState:

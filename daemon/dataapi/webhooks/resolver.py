@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import time
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 
 THREADS = 32
 """Names that are looked up at once."""
+
+SLOW = 2.0
+"""Seconds that make a look-up a slow one."""
+
+SLOW_KEPT = 10_000
+"""Slow names that are remembered."""
 
 
 class Unresolvable(Exception):
@@ -58,9 +65,13 @@ class SystemResolver:
     """Looks names up as the system does, in threads of its own.
 
     Not in the reactor's: receivers choose their name servers, and slow ones would keep the daemon's own
-    look-ups waiting.  Look-ups of one name that overlap are one.
+    look-ups waiting.  Nor may they keep those of other receivers waiting: names that were slow the last time
+    share a few threads, and a look-up that nobody waits for any more is not begun.  Look-ups of one name that
+    overlap are one.
 
     :param function: what runs in the thread.
+    :param threads: names that are looked up at once, beside a quarter as many slow ones.
+    :param seconds: the clock that look-ups are timed by.
     """
 
     def __init__(
@@ -68,36 +79,74 @@ class SystemResolver:
         reactor: IReactorFromThreads,
         function: Callable[[str], Sequence[Address]] = look_up,
         threads: int = THREADS,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reactor = reactor
         self._function = function
+        self._seconds = seconds
+        # A name is here while it is looked up, or waits to be.
         self._waiting: dict[str, list[Deferred[Sequence[Address]]]] = {}
-        self._pool = ThreadPool(0, threads, "dataapi-names")
-        # A look-up that hangs does not keep the process from ending.
-        self._pool.threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]
-        self._pool.start()
+        self._slow: dict[str, None] = {}
+        self._pool = _threads(threads)
+        self._slow_pool = _threads(max(1, threads // 4))
 
     async def addresses(self, name: str) -> Sequence[Address]:
         """Return the addresses of a name; ``OSError`` when it has none."""
-        answer: Deferred[Sequence[Address]] = Deferred()
+        begun = name in self._waiting
         waiting = self._waiting.setdefault(name, [])
+        # Who gives up leaves the list.
+        answer: Deferred[Sequence[Address]] = Deferred(waiting.remove)
         waiting.append(answer)
-        if len(waiting) == 1:
-            asked = deferToThreadPool(self._reactor, self._pool, self._function, name)
-            asked.addBoth(self._tell, name)
+        if not begun:
+            self._begin(name)
         return await answer
 
     def stop(self) -> None:
         """Let the threads end, each after its look-up; nobody waits for them."""
         self._pool.adjustPoolsize(0, 0)
+        self._slow_pool.adjustPoolsize(0, 0)
 
-    def _tell(self, result: Sequence[Address] | Failure, name: str) -> None:
-        # Whoever gave up meanwhile has a cancelled Deferred, which ignores this.
-        for answer in self._waiting.pop(name):
+    def _begin(self, name: str) -> None:
+        pool = self._slow_pool if name in self._slow else self._pool
+        deferToThreadPool(self._reactor, pool, self._look_up, name).addBoth(self._tell, name)
+
+    def _look_up(self, name: str) -> Sequence[Address] | Failure | None:
+        """Look a name up, in a thread; None when nobody waits for it."""
+        if not self._waiting.get(name):
+            return None
+        began = self._seconds()
+        try:
+            return self._function(name)
+        except Exception:
+            return Failure()
+        finally:
+            self._remember(name, self._seconds() - began)
+
+    def _remember(self, name: str, seconds: float) -> None:
+        if seconds < SLOW:
+            self._slow.pop(name, None)
+        elif len(self._slow) < SLOW_KEPT:
+            self._slow[name] = None
+
+    def _tell(self, result: Sequence[Address] | Failure | None, name: str) -> None:
+        if result is None and self._waiting[name]:
+            # Somebody came just when the look-up was left out.
+            self._begin(name)
+            return
+        waiting = self._waiting.pop(name)
+        while waiting:
             if isinstance(result, Failure):
-                answer.errback(result.value)
+                waiting.pop(0).errback(result.value)
             else:
-                answer.callback(result)
+                waiting.pop(0).callback(result or ())
+
+
+def _threads(most: int) -> ThreadPool:
+    """Make threads, none of them at once; one that hangs does not keep the process from ending."""
+    pool = ThreadPool(0, most, "dataapi-names")
+    pool.threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]
+    pool.start()
+    return pool
 
 
 class Vetting:
