@@ -99,3 +99,19 @@ async def test_two_tables_in_between_are_told_apart(features: Service) -> None:
     assert answer.body == [{"actor": [{"name": "Walt"}]}]
     answer = await features.rest("GET", "film?select=actor!part(name)&id=eq.2")
     assert answer.body == [{"actor": [{"name": "Xena"}]}]
+
+
+async def test_two_resources_of_one_name_are_refused(features: Service) -> None:
+    """One would be lost to whoever reads the answer; by an alias both come, and spread columns are none."""
+    both = "premiere?select=city!premiere_city_fkey(id),{}city!premiere_host_fkey(id)&limit=1"
+    answer = await features.rest("GET", both.format(""))
+    assert (answer.status, answer.body) == (400, {
+        "code": "42712",
+        "message": 'table name "premiere_city_1" specified more than once',
+        "details": None,
+        "hint": "Give one of the resources named 'city' an alias in the 'select' query parameter.",
+    })  # fmt: skip
+    answer = await features.rest("GET", both.format("host:"))
+    assert (answer.status, list(answer.body[0])) == (200, ["city", "host"])
+    answer = await features.rest("GET", both.format("..."))
+    assert (answer.status, list(answer.body[0])) == (200, ["city", "id"])

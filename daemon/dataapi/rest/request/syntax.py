@@ -71,6 +71,11 @@ class Embed:
         """Whether nothing of the resource is shown: it is there to be filtered by."""
         return all(isinstance(item, Embed) and item.silent for item in self.items)
 
+    @property
+    def member(self) -> str | None:
+        """The name under which the resource is shown; None when it is not, or its items are spread."""
+        return None if self.spread or self.silent else self.key
+
 
 Item = Star | Field | Embed
 

@@ -99,8 +99,12 @@ def gather(tables: ReadableTables, relation: Relation, selection: Selection) -> 
 
 
 def _embed_all(tables: ReadableTables, resource: Resource, depth: int = 1) -> None:
+    members: set[str | None] = set()
     for item in resource.items:
         if isinstance(item, Embed):
+            if item.member is not None and item.member in members:
+                raise _embedded_twice(resource.relation, item.member, depth)
+            members.add(item.member)
             way = tables.way(resource.relation, item)
             child = Resource(Relation.of(way.target, _alias(way, depth)), item.items, item, way)
             resource.children.append(child)
@@ -110,6 +114,16 @@ def _embed_all(tables: ReadableTables, resource: Resource, depth: int = 1) -> No
 def _alias(way: Way, depth: int) -> str | None:
     """Return the name that errors of its columns have for an embedded resource, as PostgREST's do."""
     return f"{way.target.name}_{depth}" if way.through is None else None
+
+
+def _embedded_twice(relation: Relation, key: str, depth: int) -> ApiError:
+    """Return the error of two resources that would answer under one name: one of them would be lost."""
+    return ApiError(
+        400,
+        "42712",
+        f'table name "{relation.name}_{key}_{depth}" specified more than once',
+        hint=f"Give one of the resources named '{key}' an alias in the 'select' query parameter.",
+    )
 
 
 def _hold(root: Resource, selection: Selection) -> None:
