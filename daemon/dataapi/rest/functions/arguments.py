@@ -18,10 +18,8 @@ from dataapi.rest.request import payload
 from dataapi.rest.request.filters import array_literal, has_operator
 from dataapi.rest.request.grammar import parse_names
 from dataapi.rest.request.syntax import EMBEDDABLE, RESERVED
+from dataapi.rest.resolve.selection import LONGEST_REMEMBERED
 from dataapi.web import querystring
-
-LONGEST_REMEMBERED = 1000
-"""Characters of a query string that is remembered once it was understood: clients repeat themselves."""
 
 Pairs = tuple[tuple[str, str], ...]
 

@@ -20,7 +20,6 @@ from dataapi.rest import refusals
 from dataapi.rest.aliases import warned
 from dataapi.rest.context import Context, Planned, Streamed, bind
 from dataapi.rest.functions.arguments import (
-    LONGEST_REMEMBERED,
     CallValues,
     Given,
     by_name,
@@ -37,7 +36,7 @@ from dataapi.rest.request.preferences import Action, applied, not_followed
 from dataapi.rest.request.ranges import content_range, status_of
 from dataapi.rest.resolve.fields import MostRows
 from dataapi.rest.resolve.naming import named_for
-from dataapi.rest.resolve.selection import Selection, Values, parse_pairs
+from dataapi.rest.resolve.selection import LONGEST_REMEMBERED, Selection, Values, parse_pairs
 from dataapi.web.messages import Reply
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
@@ -103,13 +102,10 @@ def plan(context: Context) -> Planned | Streamed | Reply:
 def _allowed(context: Context) -> Reply:
     found = context.role.functions.named(context.schema, context.target)
     if not found:
-        raise unknown(_unnamed(context), (), context.role.functions.names(context.schema))
+        wanted = Wanted(context.schema, context.target, frozenset())
+        raise unknown(wanted, (), context.role.functions.names(context.schema))
     reads = any(each.volatility is not Volatility.VOLATILE for each in found)
     return Reply(200, (("Allow", "OPTIONS,GET,HEAD,POST" if reads else "OPTIONS,POST"),), b"")
-
-
-def _unnamed(context: Context) -> Wanted:
-    return Wanted(context.schema, context.target, frozenset())
 
 
 def _understood(context: Context) -> _Call:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from dataapi.rest.request.bounds import MOST_CONDITIONS
 from dataapi.rest.request.grammar import json_path, parse_way
-from dataapi.rest.request.reader import BLANKS, Mismatch, Reader
+from dataapi.rest.request.reader import BLANKS, DELIMITER, Mismatch, Reader
 from dataapi.rest.request.syntax import Branch, Leaf, Operation, Tree
 
 QUANTIFIABLE = frozenset({"eq", "gt", "gte", "lt", "lte", "like", "ilike", "match", "imatch"})
@@ -25,7 +25,6 @@ DEEPEST = 50
 
 _WORDS_EXPECTED = f"isVal: ({', '.join(WORDS)})"
 _OPERATOR_EXPECTED = "operator (eq, gt, ...)"
-_DELIMITER = "delimiter (.)"
 _OPERATORS = QUANTIFIABLE | SEARCHES | SIMPLE | {"in", "is"}
 _LONGEST_FIRST = re.compile("|".join(sorted(_OPERATORS, key=lambda word: -len(word))))
 _PLAIN = {word: Operation(word) for word in QUANTIFIABLE | SEARCHES | SIMPLE}
@@ -145,7 +144,7 @@ def _operator(reader: Reader) -> tuple[str, str | None]:
         if (word in QUANTIFIABLE or word in SEARCHES) and reader.token("("):
             modifier = reader.word() if word in SEARCHES else _quantifier(reader)
             reader.need(")")
-        reader.need(".", _DELIMITER)
+        reader.need(".", DELIMITER)
     except Mismatch:
         # Whatever is wrong within an operator, an operator was expected; a longer word is wrong as a whole.
         farthest = reader.farthest
@@ -281,5 +280,5 @@ def _leaf(reader: Reader, values: list[str]) -> Leaf:
     name = reader.name()
     path = json_path(reader)
     reader.blanks()
-    reader.need(".", _DELIMITER)
+    reader.need(".", DELIMITER)
     return Leaf(name, path, _operation(reader, values, _leaf_value))

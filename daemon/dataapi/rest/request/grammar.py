@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from dataapi.rest.request.bounds import MOST_ITEMS, MOST_NAMES, MOST_RESOURCES, MOST_STEPS, MOST_TERMS
-from dataapi.rest.request.reader import Mismatch, Reader
+from dataapi.rest.request.reader import DELIMITER, Mismatch, Reader
 from dataapi.rest.request.syntax import Embed, Field, Item, Path, Star, Step, Target, Term
 
 DEEPEST = 20
@@ -23,7 +23,6 @@ _KEY = re.compile(r"[^(:.,>)-](?:[^(:.,>)-]|-(?!>))*")
 _PLAIN_ITEM = re.compile(r"([A-Za-z_]\w*)(?=,)", re.ASCII)
 _DIGITS = re.compile(r"[0-9]+")
 _KEY_EXPECTED = "any non reserved character different from: .,>()"
-_DELIMITER = "delimiter (.)"
 _DIRECTIONS = {"asc": False, "desc": True}
 _NULLS = {"nullsfirst": True, "nullslast": False}
 
@@ -108,7 +107,7 @@ def parse_way(text: str, what: str = "tree path") -> tuple[str, ...]:
 
 def _way(reader: Reader) -> tuple[str, ...]:
     names = [reader.name()]
-    while reader.token(".", _DELIMITER):
+    while reader.token(".", DELIMITER):
         reader.count("names within each other", LONGEST_WAY)
         names.append(reader.name())
     return tuple(names)
@@ -275,11 +274,11 @@ def _term(reader: Reader) -> Term:
         relation, path = None, json_path(reader)
     reader.blanks()
     descending = nulls_first = None
-    if reader.token(".", _DELIMITER):
+    if reader.token(".", DELIMITER):
         word = _one_of(reader, (*_DIRECTIONS, *_NULLS))
         if word in _DIRECTIONS:
             descending = _DIRECTIONS[word]
-            word = _one_of(reader, tuple(_NULLS)) if reader.token(".", _DELIMITER) else ""
+            word = _one_of(reader, tuple(_NULLS)) if reader.token(".", DELIMITER) else ""
         nulls_first = _NULLS.get(word)
     reader.blanks()
     reader.need_end(",")

@@ -11,6 +11,7 @@ from dataapi.errors import ApiError
 
 NAME = "field name (* or [a..z0..9_$])"
 END = "end of input"
+DELIMITER = "delimiter (.)"
 BLANKS = " \t"
 """What may stand around tokens."""
 
