@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import itemgetter
 from urllib.parse import quote
 
@@ -116,8 +117,14 @@ def _location(context: Context) -> tuple[tuple[str, str], ...]:
 def location_of(table: str, query: str) -> str:
     """Return the one address of what was read: its parameters in the order of their names."""
     parameters = sorted(querystring.pairs(query), key=itemgetter(0))
-    listed = "&".join([f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in parameters])
+    listed = "&".join([f"{_escaped(name)}={_escaped(value)}" for name, value in parameters])
     return f"/{quote(table)}?{listed}" if listed else f"/{quote(table)}"
+
+
+@lru_cache(maxsize=1024)
+def _escaped(text: str) -> str:
+    """Return a name or a value as it stands in an address; clients send the same ones again and again."""
+    return quote(text, safe="")
 
 
 # ---------------------------------------------------------------- streams
