@@ -49,10 +49,19 @@ async def test_the_plan_is_text_by_default(service: Service, accept: str, conten
     for target in ("project?id=eq.1", "rpc/all_projects", "rpc/add_them?a=1&b=2"):
         answer = await service.rest("GET", target, headers={"accept": accept})
         assert (answer.status, answer.headers["content-type"]) == (200, content_type)
+        assert answer.headers["vary"] == "Accept, Prefer, Range"
         first, *others = answer.text.splitlines()
         assert "(cost=" in first
         assert others
         assert "actual time" not in answer.text
+
+
+async def test_a_plan_says_of_which_schema_it_is(reference: Service) -> None:
+    """Where there are several, as every answer does."""
+    for schema in ("public", "other"):
+        headers = {"accept": PLAN, "accept-profile": schema}
+        answer = await reference.rest("GET", "note" if schema == "other" else "film", headers=headers)
+        assert (answer.status, answer.headers["content-profile"]) == (200, schema)
 
 
 @pytest.mark.parametrize(

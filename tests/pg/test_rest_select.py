@@ -230,3 +230,10 @@ async def test_texts_are_cast_to_arrays_of_the_schemas_own_types(features: Servi
     assert await rows(features, "spoken?select=moods::_mood") == [{"moods": ["calm", "wild"]}]
     answer = await features.rest("GET", "spoken?select=moods::_nothing")
     assert (answer.status, answer.body["message"]) == (400, 'type "_nothing" does not exist')
+
+
+async def test_a_function_of_a_row_that_gives_rows_is_no_column(features: Service) -> None:
+    """It can be embedded, and that alone."""
+    answer = await features.rest("GET", "film?select=id,remakes")
+    assert (answer.status, answer.body["code"]) == (400, "42703")
+    assert answer.body["message"] == "column film.remakes does not exist"
