@@ -76,6 +76,7 @@ def test_any_whole_number_is_a_limit(text: str) -> None:
         (10, 5, 40, "10-14/40", 206),
         (0, 0, 0, "*/0", 200),
         (5, 0, 5, "*/5", 206),
+        (0, 3, 0, "*/0", 200),
     ],
 )
 def test_what_an_answer_says_of_its_rows(
