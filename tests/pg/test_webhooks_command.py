@@ -31,6 +31,8 @@ from support.webhooks import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dataapi.database.pool import Pool
     from support.postgres import Database
 
@@ -39,7 +41,6 @@ NOT_UNDERSTOOD = [
     ("organization",),
     ("organization", "create", "not a slug"),
     ("project", "create", "short", "--organization", "acme"),
-    ("project", "create", REF),
     ("project", "transfer", REF),
     ("project", "transfer", "short", "--organization", "acme"),
     ("token", "create", "--organization", "acme", "--permission", "webhooks:own"),
@@ -60,6 +61,15 @@ class Operator:
             "DATAAPI_WEBHOOKS_DB_URI": database.uri,
             "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY,
         }
+
+    def configure(self, key: str, value: str) -> None:
+        """Set a key of the environment."""
+        self._environ[key] = value
+
+    def clear(self, *keys: str) -> None:
+        """Take keys out of the environment."""
+        for key in keys:
+            del self._environ[key]
 
     def keys(self, *keys: str) -> None:
         """Configure other encryption keys."""
@@ -136,6 +146,54 @@ def test_projects_belong_to_an_organization(database: Database, operator: Operat
     )
     assert "there is no organization beta" in operator.fails(
         "project", "create", REF, "--organization", "beta"
+    )
+
+
+async def test_the_configured_organization_is_taken_where_none_is_named(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """``organization`` of [project] says whose the project, its tokens and its events are."""
+    allow_migrations(database)
+    operator.configure("DATAAPI_PROJECT_REF", REF)
+    operator.configure("DATAAPI_PROJECT_ORGANIZATION", "acme")
+    operator.says("organization", "create", "acme", "--early-access")
+    operator.says("project", "create", REF)
+    assert operator.says("project", "list") == f"{REF}\tacme\n"
+    operator.says("token", "create")
+    assert "\tacme\t" in operator.says("token", "list")
+    store = make_store(pool, Cipher([KEY]), 14)
+    await add_endpoint(store)
+    operator.says("event", "publish", "v1.project.restarted", "--project", REF)
+    [work] = await claim(store)
+    assert json.loads(work.body or b"")["payload"]["organization_slug"] == "acme"
+    assert (
+        operator.fails("project", "create", "z" * 20)
+        == f"webhooks: --organization is needed, as the configuration has no project {'z' * 20}\n"
+    )
+
+
+def test_one_of_several_configured_organizations_has_to_be_named(
+    database: Database, operator: Operator, tmp_path: Path
+) -> None:
+    """Each project's own is known; a token for some organization or other is not made."""
+    allow_migrations(database)
+    other = "z" * 20
+    config = tmp_path / "several.ini"
+    config.write_text(
+        "".join(
+            f"[project:{ref}]\norganization = {organization}\nhosts = {organization}.example\n"
+            "db-uri = postgresql://nobody@127.0.0.1:1/none\nrequire-api-key = no\n"
+            for ref, organization in ((REF, "acme"), (other, "globex"))
+        )
+    )
+    operator.clear("DATAAPI_PROJECT_DB_URI", "DATAAPI_PROJECT_REQUIRE_API_KEY")
+    named = ("--config", str(config))
+    operator.says("organization", "create", "globex", *named)
+    operator.says("project", "create", other, *named)
+    assert operator.says("project", "list", *named) == f"{other}\tglobex\n"
+    assert (
+        operator.fails("token", "create", *named)
+        == "webhooks: --organization is needed, as the configuration names several organizations\n"
     )
 
 

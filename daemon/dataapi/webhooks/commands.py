@@ -50,6 +50,10 @@ def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, e
         return lines
 
     try:
+        if getattr(options, "organization", "") is None:
+            # Where a project is named, it is the argument or an option.
+            named = getattr(options, "ref", None) or getattr(options, "project", None)
+            options.organization = _configured_organization(settings, named)
         with opened(uri) as database:
             lines = complete(run(database))
     except ScriptError as error:
@@ -64,6 +68,15 @@ def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, e
     for line in lines:
         print(line, file=output)
     return 0
+
+
+def _configured_organization(settings: Settings, project: str | None) -> str:
+    """Return the organization of a configured project, or the only one of all; ``_Failed`` without."""
+    found = {one.organization for one in settings.projects if project in (None, one.ref)}
+    if len(found) != 1:
+        told = "names several organizations" if found else f"has no project {project}"
+        raise _Failed(f"--organization is needed, as the configuration {told}")
+    return found.pop()
 
 
 async def _migrate(_store: Store, options: argparse.Namespace) -> Lines:
@@ -224,7 +237,7 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
     for name, action in (("create", _create_project), ("transfer", _transfer_project)):
         parser = leaf(project, name, action)
         parser.add_argument("ref", metavar="REF", type=_read(ref))
-        _add_organization(parser)
+        _add_organization(parser, required=action is _transfer_project)
     leaf(project, "list", _list_projects)
     _add_tokens(group("token", "Manage personal access tokens."), leaf)
     leaf(group("secrets", "Manage what encrypts the secrets of endpoints."), "reseal", _reseal)
@@ -250,8 +263,9 @@ def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.Argument
     leaf(group, "list", _list_tokens)
 
 
-def _add_organization(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--organization", metavar="SLUG", required=True, type=_read(slug))
+def _add_organization(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    without = None if required else "without it, the one that the configuration names"
+    parser.add_argument("--organization", metavar="SLUG", required=required, type=_read(slug), help=without)
 
 
 def _read(parse: Callable[[str], Any]) -> Callable[[str], Any]:
