@@ -323,6 +323,11 @@ def test_a_body_in_pieces_is_put_together() -> None:
         (b"GET /rest/v1/blog HTTP/1.1\r\nno colon\r\n\r\n", 400, "The request is no valid HTTP"),
         (b"GET /" + b"x" * 40_000, 414, "The request line is longer than 32768 bytes"),
         (b"GET / HTTP/1.1\r\nA: " + b"x" * 40_000, 431, "A header of the request is longer than 32768 bytes"),
+        (
+            b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+            400,
+            "The request is no valid HTTP",
+        ),
         (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 300, 431, "The request has more than 200 headers"),
         (
             b"GET / HTTP/1.1\r\n" + (b"A: " + b"x" * 30_000 + b"\r\n") * 3,

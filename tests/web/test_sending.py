@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import random
+import socket
+import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from dataapi.web.app import make_site
 from dataapi.web.messages import Reply
+from dataapi.web.site import Channel
 from support.memory_http import Web, raw
+from twisted.internet import task
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import ClientCreator, Protocol, connectionDone
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dataapi.web.messages import Request
     from twisted.python.failure import Failure
 
 LARGE = random.Random(1).randbytes(6_000_000)
 """More than any socket takes at once."""
+HUGE = LARGE * 5
+"""More than the system keeps on its way."""
 
 
 class Reader(Protocol):
@@ -53,7 +62,7 @@ async def exchange(reactor: Any, web: Web, *requests: bytes, pause: float = 0) -
 
 async def large(request: Request, _caller: Any) -> Reply:
     """Answer with many bytes, or few."""
-    return Reply(200, (), LARGE if request.query == "large" else b"small")
+    return Reply(200, (), {"large": LARGE, "huge": HUGE}.get(request.query, b"small"))
 
 
 async def test_a_large_answer_arrives_whole_at_a_client_that_reads_late(reactor: Any) -> None:
@@ -79,3 +88,89 @@ async def test_answers_behind_a_large_one_keep_their_order(reactor: Any) -> None
         bodies.append(rest[:length])
         answer = rest[length:]
     assert bodies == [LARGE, b"small", LARGE, b"small"]
+
+
+class SlowReader(Reader):
+    """Reads a little every few milliseconds."""
+
+    def __init__(self, reactor: Any) -> None:
+        super().__init__()
+        self._reactor = reactor
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
+        """Keep what came, and rest."""
+        super().dataReceived(data)
+        transport: Any = self.transport
+        transport.pauseProducing()
+        self._reactor.callLater(0.003, transport.resumeProducing)
+
+
+@pytest.fixture
+def hasty(reactor: Any) -> Iterator[tuple[Web, Any]]:
+    """Serve on a site that gives up idle connections soon."""
+    web = Web(rest=large)
+    site: Any = make_site(web.backends, reactor, web.served.append)
+    site.timeOut = 0.4
+    port = reactor.listenTCP(0, site, interface="127.0.0.1")
+    yield web, port
+    port.stopListening()
+
+
+async def connected(reactor: Any, port: Any, reader: Protocol) -> Any:
+    """Connect a client that lets little wait for it."""
+    client = await ClientCreator(reactor, lambda: reader).connectTCP("127.0.0.1", port.getHost().port)
+    client.transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+    return client
+
+
+async def test_requests_that_came_at_once_wait_until_answers_are_read(
+    hasty: tuple[Web, Any], reactor: Any
+) -> None:
+    """Who sends hundreds and reads nothing would else fill the memory."""
+    web, port = hasty
+    client = await connected(reactor, port, Reader())
+    client.transport.pauseProducing()
+    last = raw("GET", "/rest/v1/blog?small", headers=[("Connection", "close")])
+    client.transport.write(raw("GET", "/rest/v1/blog?huge") * 3 + last)
+    await task.deferLater(reactor, 0.1)
+    assert len(web.rest.asked) == 1
+    client.transport.resumeProducing()
+    answer = await client.ended
+    assert answer.count(b"HTTP/1.1 200 OK") == 4
+    assert answer.endswith(b"small")
+    assert answer.count(HUGE) == 3
+
+
+async def test_who_reads_slowly_gets_all_of_a_large_answer(hasty: tuple[Web, Any], reactor: Any) -> None:
+    """Though it takes much longer than a connection may be idle."""
+    _, port = hasty
+    client = await connected(reactor, port, SlowReader(reactor))
+    client.transport.write(raw("GET", "/rest/v1/blog?huge"))
+    began = time.monotonic()
+    while len(client.received) < len(HUGE):
+        assert not client.ended.called, f"cut off after {len(client.received)} bytes"
+        await task.deferLater(reactor, 0.05)
+    assert client.received.endswith(HUGE)
+    assert time.monotonic() - began > 1
+    await client.ended
+
+
+@pytest.mark.parametrize("headers", [[], [("Connection", "close")]])
+async def test_who_reads_nothing_is_given_up(
+    hasty: tuple[Web, Any], reactor: Any, monkeypatch: pytest.MonkeyPatch, headers: list[tuple[str, str]]
+) -> None:
+    """Its answer would else stay in the memory for as long as it likes."""
+    monkeypatch.setattr(Channel, "abortTimeout", 0.1)
+    _, port = hasty
+    client = await connected(reactor, port, Reader())
+    client.transport.pauseProducing()
+    client.transport.write(raw("GET", "/rest/v1/blog?huge", headers=headers))
+    site = port.factory
+    began = time.monotonic()
+    while not site.connections:
+        await task.deferLater(reactor, 0.01)
+    while site.connections:
+        assert time.monotonic() - began < 20
+        await task.deferLater(reactor, 0.05)
+    client.transport.resumeProducing()
+    assert len(await client.ended) < len(HUGE)

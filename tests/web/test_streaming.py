@@ -255,3 +255,14 @@ async def test_a_large_answer_never_waits_in_memory(reactor: Any) -> None:
 
 def test_a_chunk_says_its_length_in_hexadecimal_digits() -> None:
     assert streaming.chunk(b"a" * 26) == b"1a\r\n" + b"a" * 26 + b"\r\n"
+
+
+def test_what_is_sent_behind_a_request_is_left_to_the_client_while_it_reads_nothing() -> None:
+    """Else it could fill the memory with requests that have to wait for their turn."""
+    _, connection = asked(Source(b"one\n", Deferred()))
+    connection.protocol.pauseProducing()  # as the transport does when enough waits to be sent
+    connection.send(b"x" * 10_000)
+    assert connection.transport.producerState == "producing"
+    connection.send(b"x" * 10_000)
+    assert connection.transport.producerState == "paused"
+    connection.close()

@@ -21,6 +21,11 @@ from dataapi.web.exchange import Exchange
 _LONGEST_LINE = 32_768
 _LONGEST_HEAD = 65_536
 _MOST_HEADERS = 200
+_LONGEST_LENGTH = 30
+"""Digits of a ``Content-Length``, leading zeros included."""
+
+_LEAST_TAKEN = 65_536
+"""Bytes of an answer that a client must take within the time of an idle connection, to get the rest."""
 
 
 class Front(Protocol):
@@ -50,6 +55,8 @@ class Channel(http.HTTPChannel):
     site: ApiSite
     _host: Any = None
     _peer: Any = None
+    _resting = False
+    _unsent = 0
 
     def getHost(self) -> Any:  # noqa: N802 - twisted's name
         """Return the local address, asked of the system once a connection and not for each request."""
@@ -76,6 +83,22 @@ class Channel(http.HTTPChannel):
                 data = data[sent:]
         if data:
             transport.write(data)
+            self._unsent = _unsent(transport)
+
+    def loseConnection(self) -> None:  # noqa: N802 - twisted's name
+        """Close the connection once all was sent, and do not wait for ever for that."""
+        super().loseConnection()
+        if _unsent(self.transport):
+            self.setTimeout(self.site.timeOut)
+
+    def timeoutConnection(self) -> None:  # noqa: N802 - twisted's name
+        """Close a connection on which nothing comes, unless its client still takes an answer, slowly."""
+        unsent = _unsent(self.transport)
+        taken, self._unsent = self._unsent - unsent, unsent
+        if unsent and taken >= _LEAST_TAKEN:
+            self.setTimeout(self.timeOut)
+        else:
+            super().timeoutConnection()
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
         """Note the connection, so that it can be closed at the end."""
@@ -87,6 +110,41 @@ class Channel(http.HTTPChannel):
         super().connectionLost(reason)
         self.site.connections.discard(self)
         self.site.settle()
+
+    def setLineMode(self, extra: bytes = b"") -> None:  # noqa: N802 - twisted's name
+        """Begin the next request of the connection, once the client takes what was answered before.
+
+        Requests that were sent all at once would else be answered one after the other into the memory,
+        for somebody who never reads.
+        """
+        if self._waitingForTransport:
+            self._resting = self._handlingRequest = True
+            self._dataBuffer = [extra]
+        else:
+            super().setLineMode(extra)
+
+    def resumeProducing(self) -> None:  # noqa: N802 - twisted's name
+        """Go on with the next request, if it waits for its turn."""
+        super().resumeProducing()
+        if self._resting:
+            self._resting = self._handlingRequest = False
+            self._networkProducer.resumeProducing()
+            kept, self._dataBuffer = b"".join(self._dataBuffer), []
+            self.setLineMode(kept)
+
+    def rawDataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
+        """Keep what comes before its turn, and read no more of it than Twisted does while it can send."""
+        super().rawDataReceived(data)
+        if self._waitingForTransport and sum(map(len, self._dataBuffer)) > self._optimisticEagerReadSize:
+            self._networkProducer.pauseProducing()
+
+    def headerReceived(self, line: bytes) -> Any:  # noqa: N802 - twisted's name
+        """Take a header, unless it is a length of more digits than Python makes a number of."""
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length" and len(value.strip()) > _LONGEST_LENGTH:
+            self._respondToBadRequestAndDisconnect()
+            return False
+        return super().headerReceived(line)
 
     def request_line(self) -> tuple[bytes, bytes, bytes]:
         """Return method, target and version of the request that is being received."""
@@ -125,6 +183,14 @@ def _takes_more(transport: Any) -> bool:
     """Whether a plain connection is open and nothing waits to be sent on it."""
     closed = transport.TLS or not transport.connected or transport._writeDisconnected
     return not (closed or transport.dataBuffer or transport._tempDataBuffer)
+
+
+def _unsent(transport: Any) -> int:
+    """Return how many bytes wait to be sent; below TLS, where there is some."""
+    connection = transport if isinstance(transport, Connection) else getattr(transport, "transport", None)
+    if not isinstance(connection, Connection):
+        return 0
+    return len(connection.dataBuffer) - connection.offset + connection._tempDataLen
 
 
 class ApiSite(Site):
