@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from dataapi.errors import DatabaseError
+from dataapi.webhooks.attempt import Attempt
 from dataapi.webhooks.dispatcher import MARGIN, POLL, POLL_DEAF, Dispatcher
 from dataapi.webhooks.model import Trigger
 from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.wakeup import CHANGED
-from dataapi.webhooks.work import ErrorWord
+from dataapi.webhooks.work import ErrorWord, Outcome
 from support.fake_queue import OK, REFUSED, FakeQueue, FakeSender
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -157,6 +159,40 @@ def test_a_host_has_its_share_and_no_more() -> None:
     assert urls.count("https://dead.example/") == 2
     assert len(set(urls)) == 51
     assert len(urls) == 52
+
+
+def test_hosts_that_hang_leave_the_others_half_of_the_attempts() -> None:
+    """reference/webhooks.md 3, fairness: as many dead receivers as it takes to fill every place."""
+    machine = Machine(Rules(concurrency=16, per_host=4))
+
+    def answer(attempt: Attempt) -> Outcome | None:
+        if "dead" in attempt.url:
+            machine.clock.callLater(USUAL.timeout, machine.sender.end, REFUSED)
+            return None
+        return OK
+
+    machine.sender.answer = answer
+    for number in range(12):
+        endpoint = uuid4()
+        for _ in range(100):
+            machine.queue.add(f"https://dead{number}.example/", endpoint, trigger=Trigger.MANUAL)
+    machine.dispatcher.start()
+    assert machine.dispatcher.in_flight == 16, "nobody knows yet"
+    machine.pass_time(55, 0.05)
+    claims, sent = machine.queue.claims, len(machine.sender.sent)
+    delays = []
+    for _ in range(40):
+        machine.queue.add("https://quick.example/")
+        planned = machine.clock.seconds()
+        machine.dispatcher.wake()
+        machine.pass_time(1, 0.05)
+        delays += [at - planned for at, one in machine.sender.sent[sent:] if "quick" in one.url]
+        sent = len(machine.sender.sent)
+    assert len(delays) == 40
+    assert max(delays) <= 0.1
+    hanging = Counter(one.url for at, one in machine.sender.sent if at > 1055 and "dead" in one.url)
+    assert len(hanging) == 12, "each of them is tried"
+    assert machine.queue.claims - claims < 400
 
 
 def test_a_change_counts_for_what_is_claimed_but_not_begun() -> None:

@@ -119,3 +119,90 @@ def test_what_waits_is_dropped_by_choice() -> None:
     assert held is not None
     assert held.work is new
     assert lanes.waiting == 0
+
+
+def slow_lanes(most: int, per_host: int, hosts: str) -> Lanes:
+    """Make lanes that know the hosts, each named by a letter, to be slow."""
+    lanes = Lanes(most, per_host, slow=5.0)
+    for host in hosts:
+        lanes.add(Held(work(host), 0.0))
+        held = lanes.next()
+        assert held is not None
+        lanes.ended(held.work, 5.0)
+    lanes.claimed({}, {}, all_of_them=True)
+    lanes.reckon(1000.0)
+    assert lanes.limits() == {}, "nothing is kept of them but that they are slow"
+    return lanes
+
+
+def test_slow_hosts_share_half_of_the_attempts_evenly() -> None:
+    """What the others take is not theirs."""
+    lanes = slow_lanes(16, 4, "abcd")
+    assert [host for host in "ab" * 5 if lanes.add(Held(work(host), 0.0))] == list("abababab")
+    assert [host for host in "xxxxyyyy" if lanes.add(Held(work(host), 0.0))] == list("xxxxyyyy")
+    lanes = slow_lanes(16, 4, "abcd")
+    for host in "abcd":
+        assert lanes.add(Held(work(host), 0.0))
+    assert [host for host in "abcd" * 4 if lanes.add(Held(work(host), 0.0))] == list("abcd")
+
+
+def test_each_slow_host_may_have_one_attempt_whatever_the_others_have() -> None:
+    """Else one that is quick again would be found out late."""
+    lanes = slow_lanes(4, 2, "abcd")
+    for host in "abcd":
+        assert lanes.add(Held(work(host), 0.0))
+    assert not any(lanes.add(Held(work(host), 0.0)) for host in "abcd")
+
+
+def test_slow_hosts_that_get_quick_have_their_share_again() -> None:
+    """The last attempt counts, and who is quick takes nothing of the slow ones' half."""
+    lanes = slow_lanes(4, 4, "ab")
+    assert [host for host in "abab" if lanes.add(Held(work(host), 0.0))] == list("ab")
+    first = lanes.next()
+    assert first is not None
+    lanes.ended(first.work, 4.9)
+    assert [host for host in "aaaaabb" if lanes.add(Held(work(host), 0.0))] == list("aaaab")
+
+
+def test_a_host_that_was_refused_some_has_more() -> None:
+    """What is given back is asked for again as soon as there is room, however little it was."""
+    lanes = Lanes(10, 2)
+    first, second, other = work("a"), work("a"), work("a")
+    assert [lanes.add(Held(one, 0.0)) for one in (first, second, other)] == [True, True, False]
+    counts = {one.endpoint_id: 1 for one in (first, second, other)}
+    lanes.claimed(counts, {}, all_of_them=True)
+    lanes.next()
+    lanes.next()
+    assert lanes.ended(first)
+    lanes.claimed({other.endpoint_id: 1}, {}, all_of_them=True)
+    assert not lanes.ended(second), "the next claim found no more"
+
+
+@given(st.integers(1, 8), st.integers(1, 4), st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 3))))
+def test_slow_hosts_have_half_of_the_attempts_again_once_the_others_are_quick(
+    most: int, per_host: int, steps: list[tuple[str, int]]
+) -> None:
+    """Whatever came, ended and was dropped meanwhile."""
+    lanes = slow_lanes(most, per_host, "abcde")
+    running: list[DueWork] = []
+    for now, (host, step) in enumerate(steps):
+        if step == 0:
+            lanes.add(Held(work(host), 0.0))
+        elif running:
+            lanes.ended(running.pop(), 9.0 if step == 1 else 1.0)
+        if step == 3:
+            lanes.drop(lambda _: True)
+        while held := lanes.next():
+            running.append(held.work)
+        lanes.claimed({}, {}, all_of_them=True)
+        lanes.reckon(float(2000 + now))
+    lanes.drop(lambda _: True)
+    for one in running:
+        lanes.ended(one, 1.0)
+    lanes.reckon(9000.0)
+    slow = work("z")
+    lanes.add(Held(slow, 0.0))
+    lanes.next()
+    lanes.ended(slow, 9.0)
+    mine = sum(lanes.add(Held(work("z"), 0.0)) for _ in range(per_host))
+    assert mine == max(1, min(most // 2, per_host))

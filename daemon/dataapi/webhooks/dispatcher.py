@@ -47,6 +47,9 @@ PAUSE = 0.01
 SURPLUS_BACK = 1.0
 """Seconds until work can be claimed again that was one too many for its host."""
 
+SLOW = 0.25
+"""The part of its time limit that makes an attempt a slow one."""
+
 TROUBLE = 1.0
 """Seconds until the queue is asked again after it could not be."""
 
@@ -95,7 +98,7 @@ class Dispatcher:
         self._random = random
         self.tally = Tally()
         self._courier = Courier(queue, sender, render, self.tally)
-        self._lanes = Lanes(rules.concurrency, rules.per_host)
+        self._lanes = Lanes(rules.concurrency, rules.per_host, SLOW * rules.timeout)
         self._outcomes = Outcomes(clock, queue, self._recorded)
         self._alarm = Alarm(clock, self.look)
         self._background = Background()
@@ -284,12 +287,12 @@ class Dispatcher:
             if not attempt.called:
                 self._attempts[held.work.claim] = attempt
             attempt.addErrback(lambda failure: self._log.failure("an attempt got lost", failure))
-            attempt.addCallback(self._attempt_ended, held.work)
+            attempt.addCallback(self._attempt_ended, held.work, now)
         self._beginning = False
 
-    def _attempt_ended(self, _: None, work: DueWork) -> None:
+    def _attempt_ended(self, _: None, work: DueWork, began: float) -> None:
         self._attempts.pop(work.claim, None)
-        more = self._lanes.ended(work)
+        more = self._lanes.ended(work, self._clock.seconds() - began)
         if self._stopping:
             if self._ended is not None and not self._attempts:
                 ended, self._ended = self._ended, None

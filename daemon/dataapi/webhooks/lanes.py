@@ -3,6 +3,9 @@
 A host has a lane.  What was claimed for it beyond the attempts that it may have at once waits in its lane, so
 that the next one begins without asking the database; how much may wait follows from how fast the host
 answers, so a host that hangs holds up nothing.
+
+Nor do many of them: hosts whose last attempt was slow share half of the attempts evenly, so that the rest
+have the other half.  Each of them may always have one attempt, by which it is found to be quick again.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -22,7 +26,10 @@ AHEAD = 0.1
 MOST_AHEAD = 256
 """Attempts that wait in one lane at most."""
 
-_SLOW = 1.0
+SLOW_KEPT = 10_000
+"""Slow hosts that are remembered."""
+
+_IDLE = 1.0
 """Attempts per second below which an idle host's rate is not worth remembering."""
 
 
@@ -45,6 +52,8 @@ class _Lane:
     :ivar rate: attempts that ended, per second.
     :ivar ended: how many ended since ``rate`` was reckoned.
     :ivar more: whether the database may have more of them that are due.
+    :ivar refused: whether the current claim had more of them than may wait.
+    :ivar slow: whether the last one that ended was slow.
     """
 
     endpoints: set[UUID] = field(default_factory=set)
@@ -53,6 +62,8 @@ class _Lane:
     rate: float = 0.0
     ended: int = 0
     more: bool = False
+    refused: bool = False
+    slow: bool = False
 
 
 class Lanes:
@@ -60,14 +71,19 @@ class Lanes:
 
     :param most: attempts under way at once.
     :param per_host: of these, to one host.
+    :param slow: seconds that make an attempt a slow one.
     """
 
-    def __init__(self, most: int, per_host: int) -> None:
+    def __init__(self, most: int, per_host: int, slow: float = inf) -> None:
         self._most = most
+        self._slow_after = slow
         self._per_host = min(per_host, most)
         self._lanes: dict[str, _Lane] = {}
         # Lanes in which something may begin; the first one's turn is next.
         self._turns: OrderedDict[str, _Lane] = OrderedDict()
+        # Slow hosts, with a lane or without, and how many have one.
+        self._slow: dict[str, None] = {}
+        self._slow_lanes = 0
         self._reckoned = 0.0
         # Whether there may be more of hosts that have no lane.
         self._more = False
@@ -105,8 +121,11 @@ class Lanes:
         return tuple(endpoint for endpoint, room in self.limits().items() if room == 0)
 
     def _room(self, lane: _Lane) -> int:
-        ahead = min(MOST_AHEAD, int(lane.rate * AHEAD))
-        return max(0, self._per_host + ahead - lane.running - len(lane.waiting))
+        if lane.slow:
+            allowed = min(self._per_host, max(1, self._most // 2 // self._slow_lanes))
+        else:
+            allowed = self._per_host + min(MOST_AHEAD, int(lane.rate * AHEAD))
+        return max(0, allowed - lane.running - len(lane.waiting))
 
     def reckon(self, now: float) -> None:
         """Learn how fast each host is, and forget hosts without work; to be called before a claim.
@@ -121,18 +140,20 @@ class Lanes:
         for host, lane in list(self._lanes.items()):
             lane.rate += weight * (lane.ended / seconds - lane.rate)
             lane.ended = 0
-            if not (lane.running or lane.waiting or lane.more or lane.rate >= _SLOW):
+            if not (lane.running or lane.waiting or lane.more or lane.rate >= _IDLE):
                 del self._lanes[host]
+                self._slow_lanes -= lane.slow
 
     def add(self, held: Held) -> bool:
         """Take work on; False when its host has as much as it may have, so that it must be given back."""
         host = host_of(held.work.url)
         lane = self._lanes.get(host)
         if lane is None:
-            lane = self._lanes[host] = _Lane()
+            lane = self._lanes[host] = _Lane(slow=host in self._slow)
+            self._slow_lanes += lane.slow
         lane.endpoints.add(held.work.endpoint_id)
         if self._room(lane) == 0:
-            lane.more = True
+            lane.refused = True
             return False
         lane.waiting.append(held)
         self.waiting += 1
@@ -148,9 +169,10 @@ class Lanes:
         """
         self._more = not all_of_them
         for lane in self._lanes.values():
-            lane.more = any(
+            lane.more = lane.refused or any(
                 counts.get(endpoint, 0) >= limits.get(endpoint, self._per_host) for endpoint in lane.endpoints
             )
+            lane.refused = False
 
     def next(self) -> Held | None:
         """Return what begins now, the hosts in turn; None when nothing may."""
@@ -168,15 +190,29 @@ class Lanes:
         """Tell whether it is time to claim more of what may be there."""
         return self._open and (self._more or any(map(self._hungry, self._lanes.values())))
 
-    def ended(self, work: DueWork) -> bool:
-        """Note that an attempt ended; True when it is time to claim more."""
+    def ended(self, work: DueWork, seconds: float = 0.0) -> bool:
+        """Note that an attempt ended; True when it is time to claim more.
+
+        :param seconds: how long it took.
+        """
         host = host_of(work.url)
         lane = self._lanes[host]
         lane.running -= 1
         lane.ended += 1
         self.running -= 1
+        slow = self._is_slow(host, seconds)
+        self._slow_lanes += slow - lane.slow
+        lane.slow = slow
         self._take_turns(host, lane)
         return self._more or self._hungry(lane)
+
+    def _is_slow(self, host: str, seconds: float) -> bool:
+        """Tell whether a host is slow by its last attempt, and remember it."""
+        if seconds < self._slow_after:
+            self._slow.pop(host, None)
+        elif len(self._slow) < SLOW_KEPT:
+            self._slow[host] = None
+        return host in self._slow
 
     def _hungry(self, lane: _Lane) -> bool:
         return lane.more and len(lane.waiting) * 2 <= lane.rate * AHEAD and self._room(lane) > 0
