@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -24,6 +24,11 @@ from dataapi.rest.openapi.place import description_text
 from dataapi.settings import ConfigurationError, Project, Settings, load
 from dataapi.webhooks import commands as webhooks
 from dataapi.webhooks.secrets import new_key
+
+_ABOUT_NEW_KEYS = """\
+; New keys.  Copy these lines into [project] and [webhooks].  A secret is better kept in a
+; file that holds what is right of the sign =, and named: jwt-secret = @/path
+; Afterwards "dataapi keys" prints keys in JWT form, signed with jwt-secret."""
 
 
 def main() -> None:
@@ -109,9 +114,12 @@ class Command:
         try:
             settings = self._load()
         except ConfigurationError as error:
-            if {mistake.key for mistake in error.mistakes} != {"require-api-key"}:
+            if not all(mistake.lacks for mistake in error.mistakes):
                 raise
-            self._say(_new_keys())
+            for mistake in error.mistakes:
+                if mistake.key in mistake.lacks:
+                    print(mistake, file=self._errors)
+            self._say(_new_keys({key for mistake in error.mistakes for key in mistake.lacks}))
             return 0
         code = max([self._project_keys(settings, project) for project in settings.projects])
         if not settings.webhooks.encryption_key:
@@ -171,17 +179,17 @@ class Command:
         print(text, file=self._output)
 
 
-def _new_keys() -> str:
-    """Return lines for a configuration file that lets requests in."""
-    return f"""\
-; New keys.  Copy these lines into [project] and [webhooks]; secrets are better kept in
-; files: jwt-secret = @/path
-; Afterwards "dataapi keys" prints keys in JWT form, signed with jwt-secret.
-jwt-secret = {new_secret()}
-publishable-keys = {new_publishable_key()}
-secret-keys = {new_secret_key()}
-[webhooks]
-encryption-key = {new_key()}"""
+def _new_keys(lacking: Collection[str]) -> str:
+    """Return lines for a configuration file that give it the keys it lacks."""
+    project = {
+        "jwt-secret": new_secret,
+        "publishable-keys": new_publishable_key,
+        "secret-keys": new_secret_key,
+    }
+    lines = [f"{key} = {make()}" for key, make in project.items() if key in lacking]
+    if "encryption-key" in lacking:
+        lines += ["[webhooks]", f"encryption-key = {new_key()}"]
+    return "\n".join([_ABOUT_NEW_KEYS, *lines])
 
 
 if __name__ == "__main__":

@@ -14,6 +14,14 @@ from dataapi.database.script import ScriptError, ServerTooOld, complete, connect
 from dataapi.graphql.folder import read_folder
 from dataapi.settings import Project
 
+_CALLABLE = """
+select 1 from pg_catalog.pg_proc f join pg_catalog.pg_namespace s on s.oid = f.pronamespace
+where f.proname = $1::text and s.nspname = any ($2::text[]) and f.prokind = 'f'
+    and f.pronargs = f.pronargdefaults
+limit 1
+"""
+"""A function of that name in one of the schemas that can be called without arguments."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -42,6 +50,7 @@ def inspect(project: Project) -> list[Finding]:
         reason = " ".join(str(error).split())
         return [*findings, Finding(project.ref, f"the database was not checked: {reason}", wrong=False)]
     findings += [Finding(project.ref, text) for text in _pooler_faults(project)]
+    findings += [Finding(project.ref, text) for text in _function_faults(project)]
     return [*findings, *(Finding(project.ref, text) for text in _faults(project, catalog))]
 
 
@@ -74,6 +83,22 @@ def _pooler_faults(project: Project) -> Iterator[str]:
 
         if complete(share_processes(first, second)):
             yield advice
+
+
+def _function_faults(project: Project) -> Iterator[str]:
+    """Yield each function that the configuration names and the database does not have; blocks."""
+    named = {"db-pre-request": project.db_pre_request, "db-root-spec": project.db_root_spec}
+    # A database that is out of reach by now is for others to complain of.
+    with suppress(ScriptError), connected(project.db_uri) as fetch:
+        for key, function in named.items():
+            if function is None:
+                continue
+            schema, _, name = function.rpartition(".")
+            further = project.db_extra_search_path if key == "db-pre-request" else ()
+            searched = list(dict.fromkeys([schema] if schema else [*project.db_schemas, *further]))
+            if not fetch(_CALLABLE, (name, searched)):
+                places = ", ".join(searched)
+                yield f"{key} names {function}, and there is no such function without arguments in {places}"
 
 
 async def _call(function: Callable[..., Any], *arguments: Any) -> Any:

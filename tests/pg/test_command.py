@@ -77,6 +77,30 @@ def test_check_config_finds_schemas_and_roles_that_are_missing(database: Databas
     assert "requests run as web_anon, and the login role of db-uri may not become that role" in errors
 
 
+def test_check_config_finds_functions_that_are_missing(database: Database) -> None:
+    """``db-pre-request`` and ``db-root-spec`` name functions that can be called without arguments."""
+    database.execute(
+        "create schema hidden; create function hidden.check_request() returns void language sql as ''"
+    )
+    database.execute("create function hidden.root(name text) returns text language sql as 'select name'")
+    environ = {
+        **KEYED,
+        "DATAAPI_PROJECT_DB_URI": database.uri,
+        "DATAAPI_PROJECT_DB_PRE_REQUEST": "check_request",
+        "DATAAPI_PROJECT_DB_ROOT_SPEC": "hidden.root",
+    }
+    code, _, errors = dataapi("check-config", environ=environ)
+    assert code == 1
+    before, root = errors.splitlines()
+    missing = "and there is no such function without arguments in"
+    assert f"db-pre-request names check_request, {missing} public" in before
+    assert f"db-root-spec names hidden.root, {missing} hidden" in root
+
+    database.execute("create function hidden.root() returns int language sql as 'select 1'")
+    environ["DATAAPI_PROJECT_DB_PRE_REQUEST"] = "hidden.check_request"
+    assert dataapi("check-config", environ=environ)[0] == 0
+
+
 def test_without_an_anonymous_role_nothing_is_missing_and_no_key_is_made_for_it(database: Database) -> None:
     """Callers who all bring tokens are a configuration like any other."""
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_ANON_ROLE": ""}
@@ -133,6 +157,35 @@ def test_keys_makes_new_ones_for_a_configuration_that_has_none(tmp_path: Path) -
     with (tmp_path / "x.ini").open("a") as file:
         file.write(output)
     assert dataapi("check-config", "--config", "x.ini")[0] == 0
+
+
+def test_keys_makes_what_goes_into_files_that_are_not_there_yet(tmp_path: Path) -> None:
+    """The configuration may be written first: its mistakes say who makes the files, and that happens."""
+    files = {key: tmp_path / key for key in ("jwt-secret", "encryption-key")}
+    (tmp_path / "x.ini").write_text(
+        "[project]\ndb-uri = postgresql://nobody@127.0.0.1:1/none\n"
+        f"jwt-secret = @{files['jwt-secret']}\n[webhooks]\nencryption-key = @{files['encryption-key']}\n"
+    )
+    code, _, errors = dataapi("check-config", "--config", "x.ini")
+    assert code == 1
+    assert errors.count("(dataapi keys makes what goes into it)\n") == 2
+    code, output, told = dataapi("keys", "--config", "x.ini")
+    assert (code, told) == (0, errors)
+    made = dict(line.split(" = ") for line in output.splitlines() if line[0] not in ";[")
+    assert made.keys() == files.keys()
+    for key, file in files.items():
+        file.write_text(f"{made[key]}\n")
+    assert dataapi("check-config", "--config", "x.ini")[0] == 0
+    keys = dataapi("keys", "--config", "x.ini")[1].splitlines()
+    assert [line.split()[0] for line in keys] == ["anon", "service_role"]
+
+
+def test_keys_needs_no_configuration() -> None:
+    """Whoever has none yet begins with its keys."""
+    code, output, errors = dataapi("keys", environ={})
+    assert (code, errors) == (0, "")
+    for key in ("jwt-secret", "publishable-keys", "secret-keys", "encryption-key"):
+        assert f"\n{key} = " in output
 
 
 def test_keys_reports_other_mistakes_instead() -> None:

@@ -130,7 +130,9 @@ def test_organizations_are_created_allowed_and_listed(database: Database, operat
     operator.says("organization", "allow", "acme")
     operator.says("organization", "disallow", "beta")
     assert operator.says("organization", "list") == "acme\tearly-access\nbeta\t-\n"
-    assert "there is an organization acme already" in operator.fails("organization", "create", "acme")
+    assert operator.fails("organization", "create", "acme").endswith("is an organization acme already\n")
+    told = operator.fails("organization", "create", "acme", "--early-access")
+    assert "dataapi organization allow acme puts it on the early access allowlist" in told
     for action in ("allow", "disallow"):
         assert "there is no organization gamma" in operator.fails("organization", action, "gamma")
 

@@ -276,9 +276,10 @@ db-pool = ten
 [web-hooks]
 timeout = 3
 """,
-        {"DATAAPI_WEBHOOKS_TIMEOUT": "-1", "DATAAPI_PROJECT_DB_POL": "3"},
+        {"DATAAPI_WEBHOOKS_TIMEOUT": "-1", "DATAAPI_PROJECT_DB_POL": "3", "DATAAPI_FOO": "1"},
     )
     assert found == [
+        "environment DATAAPI_FOO: no such key",
         "environment DATAAPI_PROJECT_DB_POL: no such key; did you mean DATAAPI_PROJECT_DB_POOL?",
         "test.ini: [web-hooks]: no such section; did you mean webhooks?",
         "test.ini: [dataapi] workers = 'many': expected a whole number of at least 1, or auto",

@@ -151,10 +151,11 @@ class Exhausted:
 
 
 async def test_a_taken_port_is_named(reactor: Any) -> None:
-    """The endpoint that cannot be bound is named, with the system's reason."""
+    """The endpoint that cannot be bound is named, with the system's reason and what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taker:
         endpoint = f"tcp:{taker.getsockname()[1]}:interface=127.0.0.1"
-        with pytest.raises(StartFailed, match=rf"cannot listen on {endpoint}: .*in use"):
+        advice = "change listen and admin-listen"
+        with pytest.raises(StartFailed, match=rf"cannot listen on {endpoint}: .*in use.*{advice}"):
             bind(reactor, [endpoint])
 
 

@@ -7,6 +7,7 @@ none until a process *adopts* it; one process and many go the same way.
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,6 +61,15 @@ class BoundSocket:
             await _deferred(self.port.stopListening())
 
 
+def _reason(outcome: Sequence[Failure]) -> str:
+    if not outcome:
+        return "the endpoint does not bind at once"
+    reason = outcome[0].getErrorMessage()
+    taken = getattr(getattr(outcome[0].value, "socketError", None), "errno", None) == errno.EADDRINUSE
+    advice = " End what listens there, or change listen and admin-listen of [dataapi]." if taken else ""
+    return f"{reason}{advice}"
+
+
 def bind(reactor: Any, descriptions: Sequence[str]) -> tuple[BoundSocket, ...]:
     """Bind every endpoint; raises ``StartFailed`` that names the one which cannot be."""
     bound: list[BoundSocket] = []
@@ -70,8 +80,7 @@ def bind(reactor: Any, descriptions: Sequence[str]) -> tuple[BoundSocket, ...]:
         except Exception as error:
             raise StartFailed(f"cannot listen on {description}: {error}") from error
         if not outcome or isinstance(outcome[0], Failure):
-            reason = outcome[0].getErrorMessage() if outcome else "the endpoint does not bind at once"
-            raise StartFailed(f"cannot listen on {description}: {reason}")
+            raise StartFailed(f"cannot listen on {description}: {_reason(outcome)}")
         outcome[0].stopReading()
         if "backlog=" not in description and not description.startswith("systemd:"):
             outcome[0].socket.listen(_BACKLOG)

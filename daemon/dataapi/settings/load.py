@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dataapi.access.keys import is_address
 from dataapi.access.keys import parse as parse_keys
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 DEFAULT_REF = "abcdefghijklmnopqrst"
 DEFAULT_ORGANIZATION = "default"
 SECTIONS = ("dataapi", "project", "webhooks")
+
+MADE = ("jwt-secret", "publishable-keys", "secret-keys", "encryption-key")
+"""The keys whose values ``dataapi keys`` makes."""
 
 
 def load(
@@ -75,11 +78,17 @@ def load_service(
     return replace(defaults, **values)
 
 
+class _Wrong(Protocol):
+    """Notes a mistake of one section."""
+
+    def __call__(self, key: str, wanted: str, lacks: tuple[str, ...] = ()) -> None: ...
+
+
 def _nothing_found() -> Mistake:
     looked = " and ".join(str(candidate) for candidate in DEFAULT_FILES)
     variable = variable_name("project", "db-uri")
     wanted = f"no file found, looked for {looked}; name one with --config, or set {variable}"
-    return Mistake("configuration", "", "", None, wanted)
+    return Mistake("configuration", "", "", None, wanted, lacks=MADE)
 
 
 class _Reading:
@@ -135,9 +144,7 @@ class _Reading:
                 if value or key.empty_means_empty:
                     values[name.replace("-", "_")] = key.parse(value)
             except Rejected as error:
-                self.mistakes.append(
-                    entry.mistake(str(error), secret=key.secret or entry.value.startswith("@/"))
-                )
+                self.mistakes.append(_rejected(entry, error, secret=key.secret))
                 values[name.replace("-", "_")] = None
         return values
 
@@ -151,6 +158,16 @@ class _Reading:
         except ValueError as error:
             raise Rejected(f"the file {path} {error}") from error
         return text.removesuffix("\n").removesuffix("\r")
+
+
+def _rejected(entry: Entry, error: Rejected, *, secret: bool) -> Mistake:
+    """Return the mistake of a value; of a missing file that ``dataapi keys`` can fill it says so."""
+    mistake = entry.mistake(str(error), secret=secret or entry.value.startswith("@/"))
+    unreadable = error.__cause__
+    if entry.key in MADE and unreadable and isinstance(unreadable.__cause__, FileNotFoundError):
+        wanted = f"{mistake.expected} (dataapi keys makes what goes into it)"
+        return replace(mistake, expected=wanted, lacks=(entry.key,))
+    return mistake
 
 
 def _assemble(reading: _Reading, file: Path | None) -> Settings:
@@ -181,8 +198,8 @@ def _project(reading: _Reading, section: str) -> dict[str, Any]:
     values = reading.values(section)
     _, several, name = section.partition(":")
 
-    def wrong(key: str, wanted: str) -> None:
-        reading.mistakes.append(Mistake(reading.place, section, key, None, wanted))
+    def wrong(key: str, wanted: str, lacks: tuple[str, ...] = ()) -> None:
+        reading.mistakes.append(Mistake(reading.place, section, key, None, wanted, lacks))
 
     if several:
         try:
@@ -202,7 +219,7 @@ def _project(reading: _Reading, section: str) -> dict[str, Any]:
     return values
 
 
-def _check_keys(values: Mapping[str, Any], wrong: Callable[[str, str], None]) -> None:
+def _check_keys(values: Mapping[str, Any], wrong: _Wrong) -> None:
     """See that the project can be called, and that no key means two roles."""
     signing = values.get("jwt_secret")
     if signing and values.get("jwt_secret_is_base64") and not is_address(signing):
@@ -220,6 +237,7 @@ def _check_keys(values: Mapping[str, Any], wrong: Callable[[str, str], None]) ->
             "require-api-key",
             "no request could be admitted: expected jwt-secret, publishable-keys or secret-keys "
             "(dataapi keys makes them), or require-api-key = no",
+            lacks=MADE,
         )
 
 

@@ -23,6 +23,7 @@ class Mistake:
     :ivar key: the key; empty for the section as a whole.
     :ivar value: the bad value as it was written, None where there is none or it must not be shown.
     :ivar expected: what is expected instead.
+    :ivar lacks: the keys that are not there yet and that ``dataapi keys`` makes; empty for other mistakes.
     """
 
     place: str
@@ -30,6 +31,7 @@ class Mistake:
     key: str
     value: str | None = field(repr=False)
     expected: str
+    lacks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the mistake as one line of text."""
@@ -49,7 +51,7 @@ class ConfigurationError(Exception):
         super().__init__("\n".join(map(str, self.mistakes)))
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean …?`` when ``name`` is close to a known one, else nothing."""
+def suggestion(name: str, known: Iterable[str], *, shown_as: str = "{}") -> str:
+    """Return ``; did you mean …?`` when ``name`` is close to a known one, shown by a format, else nothing."""
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f"; did you mean {shown_as.format(close[0])}?" if close else ""

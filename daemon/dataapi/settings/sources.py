@@ -106,7 +106,9 @@ def from_environment(environ: Mapping[str, str]) -> tuple[list[Entry], list[Mist
         if key in (keys_of(section) or {}):
             entries.append(Entry(place, section, key, environ[name]))
         else:
-            close = suggestion(name, _variables(section))
+            # The words that all of them begin with make nothing alike.
+            known = [variable.removeprefix(PREFIX) for variable in _variables(section)]
+            close = suggestion(name.removeprefix(PREFIX), known, shown_as=f"{PREFIX}{{}}")
             mistakes.append(Mistake(place, "", "", None, f"no such key{close}"))
     return entries, mistakes
 

@@ -89,7 +89,9 @@ async def _migrate(_store: Store, options: argparse.Namespace) -> Lines:
 async def _create_organization(store: Store, options: argparse.Namespace) -> Lines:
     """Add an organization."""
     if not await store.directory.create_organization(options.slug, early_access=options.early_access):
-        raise _Failed(f"there is an organization {options.slug} already")
+        allow = f"; dataapi organization allow {options.slug} puts it on the early access allowlist"
+        hint = allow if options.early_access else ""
+        raise _Failed(f"there is an organization {options.slug} already{hint}")
     return []
 
 

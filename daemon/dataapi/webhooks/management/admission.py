@@ -28,7 +28,7 @@ class Admission:
         shown = _BEARER.fullmatch(request.headers.get("authorization", ""))
         token = await self._directory.identify(shown[1]) if shown else None
         if token is None:
-            raise refusals.unauthorized()
+            raise refusals.unauthorized(shown=shown is not None)
         return token
 
     async def scope(self, token: Token, slug: str | None, ref: str | None) -> Scope:

@@ -42,10 +42,15 @@ class ManagementError(ApiError):
         self.issues = tuple(issues)
 
 
-def unauthorized() -> ManagementError:
-    """Say that no token was shown, or none that is good now."""
+def unauthorized(*, shown: bool) -> ManagementError:
+    """Say that no token was shown, or none that is good now.
+
+    :param shown: whether there was one in the form that is expected.
+    """
     challenge = (("WWW-Authenticate", "Bearer"),)
-    return ManagementError(401, "unauthorized", "A personal access token is needed", headers=challenge)
+    wanted = "A personal access token is needed: Authorization: Bearer dapat_..."
+    unknown = "The personal access token is not known, has expired or was revoked"
+    return ManagementError(401, "unauthorized", unknown if shown else wanted, headers=challenge)
 
 
 def permission_denied() -> ManagementError:
