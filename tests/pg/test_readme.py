@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.catalog.annotations import (
+    EnumDirectives,
+    ForeignKeyDirectives,
+    SchemaDirectives,
+    TableDirectives,
+)
 from dataapi.catalog.directives import FEATURES
 from dataapi.demo import Keys, demo_project
 from dataapi.settings.keys import PROJECT, WEBHOOKS, Key
@@ -20,6 +27,10 @@ if TYPE_CHECKING:
 
 README = documents.read("README.md")
 BEYOND = documents.read("docs/graphql.md")
+DEMO_SQL = documents.read("daemon/dataapi/demo.sql")
+DIRECTIVES = {
+    block.language: block.text for block in documents.blocks(documents.chapter(BEYOND, "Directives"))
+}
 EXAMPLES = re.findall(r"\*\*`(\w+)`\*\*[^*]*?```graphql\n(.*?)```", BEYOND, re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]*)(?:#([^)]+))?\)")
 
@@ -27,7 +38,7 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)#]*)(?:#([^)]+))?\)")
 @pytest.fixture(scope="module")
 def demo(server: Server, reactor: Any) -> Iterator[Service]:
     """Serve the demo's database with every feature turned on."""
-    database = server.create_database((documents.ROOT / "daemon" / "dataapi" / "demo.sql").read_text())
+    database = server.create_database(DEMO_SQL)
     with serving(reactor, database, graphql_features=frozenset(FEATURES)) as service:
         yield service
 
@@ -75,6 +86,45 @@ async def test_the_examples_run(demo: Service, feature: str, query: str) -> None
     if feature == "relationFilters":
         data["blogPostCollection"]["edges"].sort(key=lambda edge: edge["node"]["title"], reverse=True)
     assert data == EXPECTED.get(feature, data)
+
+
+@pytest.fixture
+def refined(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve the demo's database with the comments that docs/graphql.md shows."""
+    database = server.create_database(DEMO_SQL + DIRECTIVES["sql"])
+    with serving(reactor, database) as service:
+        yield service
+
+
+async def test_the_example_of_directives(refined: Service) -> None:
+    """Names, counts and a view's keys are as the comments have them, and introspection is on."""
+    assert refined.catalog.problems == ()
+    journals = (await refined.data(DIRECTIVES["graphql"]))["journalCollection"]
+    [journal] = [edge["node"] for edge in journals.pop("edges")]
+    assert journals == {"totalCount": 1, "aggregate": {"count": 1}}
+    released = [edge["node"] for edge in journal.pop("released")["edges"]]
+    assert sorted(post["title"] for post in released) == ["The dining car", "Vienna before breakfast"]
+    assert all(post["journal"] == {"name": "Night Trains"} for post in released)
+    assert journal == {
+        "name": "Night Trains",
+        "about": "Across the continent, asleep",
+        "author": {"firstName": "Bruno", "journals": {"totalCount": 1}},
+    }
+    assert await refined.data("{ __schema { queryType { name } } }") == {
+        "__schema": {"queryType": {"name": "Query"}}
+    }
+
+
+def test_every_directive_is_documented() -> None:
+    """The table has the keys that are read; the features have paragraphs of their own."""
+    table = documents.chapter(BEYOND, "Directives").partition("|---|")[2].partition("\n\n")[0]
+    read = [SchemaDirectives, TableDirectives, ForeignKeyDirectives, EnumDirectives]
+    known = {one.name for kind in read for one in fields(kind)} - {"features", "rest_max_rows"}
+    told = {
+        re.sub("([A-Z])", lambda capital: f"_{capital[1].lower()}", key)
+        for key in re.findall(r"`(\w+)`", table)
+    }
+    assert told - {"true"} == known
 
 
 async def test_groups_and_orders_of_the_examples(demo: Service) -> None:
