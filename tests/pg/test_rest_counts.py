@@ -60,6 +60,9 @@ async def ids(service: Service, target: str, **headers: str) -> list[int]:
         ("", "3-", [4, 5], "3-4/*"),
         ("&limit=2", "1-3", [2], "1-1/*"),
         ("&limit=0", "0-0", [], "*/*"),
+        ("&limit=0&offset=3", "9-2", [], "*/*"),
+        ("&limit=4&offset=-2", None, [1, 2], "0-1/*"),
+        ("&offset=-2", None, [1, 2, 3, 4, 5], "0-4/*"),
         ("", "bytes=0-1", [1, 2, 3, 4, 5], "0-4/*"),
     ],
 )
@@ -85,6 +88,7 @@ async def test_limits_and_ranges_choose_rows(
         ("year=eq.1995&limit=1", None, 206, "0-0/2"),
         ("year=eq.1", None, 200, "*/0"),
         ("limit=0", None, 206, "*/5"),
+        ("limit=0&offset=6", None, 206, "*/5"),
     ],
 )
 async def test_an_exact_count_is_of_all_rows_that_match(
@@ -104,6 +108,7 @@ async def test_offsets_beyond_the_end_and_impossible_ranges_are_refused(features
          "An offset of 6 was requested, but there are only 5 rows."),
         ("film?year=eq.1&offset=1", {"prefer": "count=exact"},
          "An offset of 1 was requested, but there are only 0 rows."),
+        ("film?limit=2&offset=-2", {}, "Limit should be greater than or equal to zero."),
         ("film?limit=-1", {}, "Limit should be greater than or equal to zero."),
         ("film?select=id,actor(id)&actor.limit=-1", {}, "Limit should be greater than or equal to zero."),
         ("film", {"range": "5-2"},

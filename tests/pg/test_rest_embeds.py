@@ -121,6 +121,10 @@ async def test_a_table_may_be_embedded_more_than_once(features: Service, select:
         ("select=id,lead(name)&lead.offset=1&id=eq.1", [{"id": 1, "lead": None}]),
         ("select=id,director()&director=is.null&director.offset=1&id=eq.1", [{"id": 1}]),
         ("select=id,director!inner()&director.offset=1", []),
+        ("select=id,part!inner()&part.limit=0", []),
+        ("select=id,part!inner()&part.limit=1&id=in.(1,3)", [{"id": 1}]),
+        ("select=id,director()&director=not.is.null&director.limit=0", []),
+        ("select=id,director()&director=is.null&director.limit=0&id=eq.1", [{"id": 1}]),
         ("select=id,part!inner(played)&part.offset=1&part.order=played.nullslast&order=id", [
             {"id": 1, "part": [{"played": "villain"}]}, {"id": 4, "part": [{"played": None}]}]),
         ("select=id,director(name)&director.offset=1&order=director(name).desc,id&limit=2", [
@@ -277,6 +281,20 @@ async def test_spread_resources_give_their_members_to_the_parent(
             "details": "Searched for a foreign key relationship between 'film' and 'directr' in the schema"
                        " 'public', but no matches were found.",
             "hint": "Perhaps you meant 'director' instead of 'directr'.",
+        }),
+        ("premieres?select=word,film(*)", 400, {
+            "code": "PGRST200",
+            "message": "Could not find a relationship between 'premieres' and 'film' in the schema cache",
+            "details": "Searched for a foreign key relationship between 'premieres' and 'film' in the schema"
+                       " 'public', but no matches were found.",
+            "hint": "Perhaps you meant 'premiere' instead of 'premieres'.",
+        }),
+        ("unrelated?select=id,film(*)", 400, {
+            "code": "PGRST200",
+            "message": "Could not find a relationship between 'unrelated' and 'film' in the schema cache",
+            "details": "Searched for a foreign key relationship between 'unrelated' and 'film' in the schema"
+                       " 'public', but no matches were found.",
+            "hint": None,
         }),
         ("film?select=*,director!nope(*)", 400, {
             "code": "PGRST200",

@@ -135,6 +135,32 @@ async def test_unknown_preferences_are_refused_by_strict_handling_alone(api: Ser
         assert answer.headers["preference-applied"] == "handling=lenient"
 
 
+@pytest.mark.parametrize(
+    ("method", "target", "accept", "code"),
+    [
+        ("GET", "autor", "*/*", "PGRST205"),
+        ("GET", "author?select=id,author(id)&odd.id=eq.1", "*/*", "PGRST200"),
+        ("GET", "author", "image/png", "PGRST107"),
+        ("POST", "author", "*/*", "PGRST204"),
+        ("POST", "rpc/nowhere", "*/*", "PGRST202"),
+    ],
+)
+async def test_what_is_wrong_with_a_request_is_told_before_its_preferences(
+    api: Service, method: str, target: str, accept: str, code: str
+) -> None:
+    """As in PostgREST, which looks at them last."""
+    headers = {"prefer": "handling=strict, anything", "accept": accept}
+    answer = await api.rest(method, target, {"odd": 1} if method == "POST" else None, headers=headers)
+    assert answer.body["code"] == code
+
+
+async def test_what_is_not_followed_is_no_matter_where_nothing_is_done(api: Service) -> None:
+    """The description and the methods of a table are told all the same."""
+    headers = {"prefer": "handling=strict, anything"}
+    assert (await api.rest("GET", "", headers=headers)).status == 200
+    assert (await api.rest("OPTIONS", "author", headers=headers)).status == 200
+
+
 async def test_a_read_says_what_it_follows(api: Service) -> None:
     """What is for changes alone is not listed."""
     prefer = (

@@ -52,10 +52,10 @@ def test_a_range_that_ends_before_it_begins_cannot_be_satisfied() -> None:
 
 
 def test_limits_that_are_no_numbers_of_rows() -> None:
-    """What is no whole number is as if absent, so is an offset before the first row; a limit is refused."""
+    """What is no whole number is as if absent, so is an offset before an embedded row; a limit is refused."""
     for parameter in ("limit", "kids.offset"):
         assert [count_of(text, parameter) for text in ("", "1.5", "²", "x")] == [None] * 4
-    assert count_of("-1", "offset") is None
+    assert count_of("-1", "kids.offset") is None
     with pytest.raises(ApiError) as caught:
         count_of("-1", "kids.limit")
     assert (caught.value.status, caught.value.code) == (416, "PGRST103")
@@ -133,15 +133,29 @@ def test_ranges_and_limits_are_taken_together() -> None:
     assert values == Values(("5",), 5)
 
 
+@pytest.mark.parametrize("query", ["offset=-2&limit=5", "limit=3", "offset=-2&limit=9"])
+def test_rows_before_the_first_one_are_none(query: str) -> None:
+    """A limit counts from the offset on, wherever that is; without a limit all rows come."""
+    assert parse(query, "0-2")[1] == Values(("3",))
+    assert parse("offset=-2") == parse("")
+
+
 @pytest.mark.parametrize(
-    ("query", "header"), [("limit=2&offset=4", "0-1"), ("offset=1", "0-0"), ("limit=2", "2-5")]
+    ("query", "header"),
+    [
+        ("limit=2&offset=4", "0-1"),
+        ("offset=1", "0-0"),
+        ("limit=2", "2-5"),
+        ("limit=2&offset=-2", None),
+        ("limit=2&offset=-" + "9" * 30, None),
+    ],
 )
-def test_a_range_apart_from_limits_cannot_be_satisfied(query: str, header: str) -> None:
-    """As in PostgREST, unless no rows are asked for anyway."""
+def test_a_range_apart_from_limits_cannot_be_satisfied(query: str, header: str | None) -> None:
+    """As in PostgREST, unless no rows are asked for anyway, which begin nowhere."""
     with pytest.raises(ApiError) as caught:
         parse(query, header)
     assert (caught.value.status, caught.value.code) == (416, "PGRST103")
-    assert parse(f"{query}&limit=0", header)[1].lifted[0] == "0"
+    assert parse(f"{query}&limit=0", header)[1] == Values(("0",))
 
 
 def test_of_a_parameter_that_stands_twice_the_first_counts_of_limits_the_last() -> None:

@@ -159,7 +159,7 @@ class NotTrue:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """Whether rows exist, such as related ones."""
+    """Whether rows exist, such as related ones, within their window."""
 
     rows: Rows
 

@@ -107,7 +107,10 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
             apart = "" if writer.joinable() else " offset 0"  # which PostgreSQL does not rewrite
             source = source_sql(writer, rows, Row(writer.alias()), row)
             skipped = apart if rows.offset is None else f" offset {writer.slot(rows.offset)}"
-            return f"exists (select 1 from {source}{skipped})"
+            exists = f"exists (select 1 from {source}{skipped})"
+            if isinstance(rows.limit, Parameter):  # not within, where it would keep PostgreSQL from joining
+                return f"({writer.slot(rows.limit)} > 0 and {exists})"
+            return exists
         case After(order, values, inclusive_before):
             terms = [expression_sql(writer, term.expression, row) for term in order]
             after = after_sql(writer, order, terms, values)

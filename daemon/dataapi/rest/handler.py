@@ -147,11 +147,18 @@ def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
 
 
 def _planned(context: Context) -> Planned | Streamed | Reply:
-    """Return the plan with the settings that the client prefers beside its own."""
-    planned, preferred = _plan(context), context.preferences.settings
-    if not preferred or isinstance(planned, Reply):
+    """Return the plan with the settings that the client prefers beside its own.
+
+    :raises ApiError: PGRST122 (400), nothing else is wrong but a preference that nobody knows.
+    """
+    planned, preferred = _plan(context), context.preferences
+    if isinstance(planned, Reply):
         return planned
-    return replace(planned, settings=planned.settings + preferred)
+    if preferred.unknown:
+        raise preferences.not_followed(*preferred.unknown)
+    if not preferred.settings:
+        return planned
+    return replace(planned, settings=planned.settings + preferred.settings)
 
 
 def _plan(context: Context) -> Planned | Streamed | Reply:
@@ -169,7 +176,7 @@ def target_of(path: str) -> str:
 
     :raises ApiError: PGRST125 (404), the path can be neither.
     """
-    name = path[len(REST_PREFIX) :].strip("/") if path.startswith(REST_PREFIX) else path
+    name = path[len(REST_PREFIX) :].removeprefix("/") if path.startswith(REST_PREFIX) else path
     if "/" in name.removeprefix(FUNCTIONS) or name == FUNCTIONS:
         raise ApiError(404, "PGRST125", "Invalid path specified in request URL")
     return name

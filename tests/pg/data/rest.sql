@@ -62,6 +62,7 @@ create table premiere (
 );
 create table crew (film int references film, actor int references actor, job text, unique (film, actor));
 create table unrelated (id int primary key);
+create table premieres (word text);
 
 insert into actor values (1, 'Xena'), (2, 'Yuri'), (3, 'Zoe'), (4, 'Walt');
 insert into part values (1, 1, 'hero'), (1, 2, 'villain'), (2, 1, 'queen'), (4, 3, 'king'), (4, 2, null);

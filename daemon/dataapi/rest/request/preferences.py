@@ -60,6 +60,7 @@ class Preferences:
     """What a client prefers, None where it says nothing.
 
     :ivar timezone: as the client wrote it: a name that the server knows, or an offset from UTC.
+    :ivar unknown: those that nobody knows, under ``handling=strict``, which refuses them.
     """
 
     count: Count | None = None
@@ -70,6 +71,7 @@ class Preferences:
     strict: bool | None = None
     max_affected: int | None = None
     timezone: str | None = None
+    unknown: tuple[str, ...] = ()
 
     @property
     def most(self) -> int | None:
@@ -130,7 +132,6 @@ def read(
 
     :param timezones: the names that the server knows.
     :param overrides_end: whether the client may say how the transaction ends.
-    :raises ApiError: PGRST122 (400) for unknown ones under ``handling=strict``.
     """
     found: dict[str, str] = {}
     unknown = []
@@ -141,8 +142,6 @@ def read(
             found.setdefault(name, value)
         elif preference and name != "max-affected":
             unknown.append(preference)
-    if unknown and found.get("handling") == "strict":
-        raise not_followed(*unknown)
     return Preferences(
         Count(found["count"]) if "count" in found else None,
         Return(found["return"]) if "return" in found else None,
@@ -152,6 +151,7 @@ def read(
         found["handling"] == "strict" if "handling" in found else None,
         int(found["max-affected"]) if "max-affected" in found else None,
         found.get("timezone"),
+        tuple(unknown) if found.get("handling") == "strict" else (),
     )
 
 

@@ -14,7 +14,7 @@ MOST = 2**63 - 1
 """The largest number that PostgreSQL takes for a limit or an offset."""
 
 _NEGATIVE = "Limit should be greater than or equal to zero."
-_NUMBER = re.compile(r"-?[0-9]+", re.ASCII)
+_NUMBER = re.compile(r"(-?)([0-9]+)", re.ASCII)
 _RANGE = re.compile(r"(?:items=)?([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 
 
@@ -35,13 +35,17 @@ class Window:
         return Window(max(0, min(ends) - offset) if ends else None, offset)
 
 
-def narrowed(asked: Window, ranged: Window) -> Window:
-    """Return what a ``Range`` header leaves of what parameters ask for.
+def narrowed(asked: Window, header: str | None) -> Window:
+    """Return what a ``Range`` header leaves of what parameters ask for, from the first row on.
+
+    As PostgREST has it, no rows are none wherever they begin.
 
     :raises ApiError: PGRST103 (416), that is nothing, though some rows are asked for.
     """
-    both = asked.within(ranged)
-    if both.limit == 0 and asked.limit != 0:
+    if asked.limit == 0:
+        return Window(0)
+    both = asked.within(window_of_header(header))
+    if both.limit == 0:
         raise unsatisfiable(_NEGATIVE)
     return both
 
@@ -49,18 +53,23 @@ def narrowed(asked: Window, ranged: Window) -> Window:
 def count_of(text: str, parameter: str) -> int | None:
     """Return the value of a ``limit`` or ``offset`` parameter; one beyond any table is as good as any.
 
-    What is no whole number, and an offset before the first row, is as if absent, as PostgREST has it.
+    What is no whole number, and an offset of embedded rows before the first one, is as if absent; the
+    outermost rows' offset may lie before the first row, as PostgREST has it.
 
     :raises ApiError: PGRST103 (416), the limit is negative.
     """
-    digits = text.strip()
-    if not _NUMBER.fullmatch(digits):
+    number = _NUMBER.fullmatch(text.strip())
+    if number is None:
         return None
-    if digits.startswith("-"):
-        if parameter.endswith("offset"):
-            return None
-        raise unsatisfiable(_NEGATIVE)
-    return MOST if len(digits) > 18 else int(digits)
+    sign, digits = number.groups()
+    count = MOST if len(digits) > 18 else int(digits)
+    if not sign:
+        return count
+    if parameter == "offset":
+        return -count
+    if parameter.endswith("offset"):
+        return None
+    raise unsatisfiable(_NEGATIVE)
 
 
 def window_of_header(text: str | None) -> Window:

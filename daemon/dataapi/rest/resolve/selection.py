@@ -14,7 +14,7 @@ from typing import Protocol
 from dataapi.rest.request.bounds import MOST_CONDITIONS, too_much
 from dataapi.rest.request.filters import read_filter, read_logic
 from dataapi.rest.request.grammar import parse_target
-from dataapi.rest.request.ranges import Window, count_of, narrowed, window_of_header
+from dataapi.rest.request.ranges import Window, count_of, narrowed
 from dataapi.rest.request.syntax import ASIDE, EMBEDDABLE, Operation, Tree
 from dataapi.rest.resolve.resources import leaves
 from dataapi.web import querystring
@@ -166,14 +166,11 @@ class _Gathering:
     def result(self, header: str | None) -> tuple[Selection, Values]:
         """Return the shape and the values, within the window that the ``Range`` header asks for."""
         limits, offsets = self._limits, self._offsets
-        offset = offsets.get("", 0)
-        if header is not None:
-            top = narrowed(Window(limits.get(""), offset), window_of_header(header))
-            offset = top.offset
-            if top.limit is not None:
-                limits[""] = top.limit
-            if offset:
-                offsets[""] = offset
+        top = narrowed(Window(limits.get(""), offsets.pop("", 0)), header)
+        if top.limit is not None:
+            limits[""] = top.limit
+        if top.offset:
+            offsets[""] = top.offset
         lifted = [*self._filter_values, *self._logic_values]
         lifted += [str(limit) for limit in limits.values()]
         lifted += [str(offset) for offset in offsets.values()]
@@ -186,4 +183,4 @@ class _Gathering:
             tuple(offsets),
             self._size,
         )
-        return selection, Values(tuple(lifted), offset)
+        return selection, Values(tuple(lifted), top.offset)

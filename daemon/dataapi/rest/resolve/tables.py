@@ -124,7 +124,7 @@ class ReadableTables:
             f"Could not find a relationship between '{relation.name}' and '{embed.name}' in the schema cache",
             details=f"Searched for a foreign key relationship between '{relation.name}' and '{embed.name}'"
             f"{using} in the schema '{relation.schema}', but no matches were found.",
-            hint=_hint_of_ways(embed.name, ways),
+            hint=_hint_of_ways(embed.name, ways) if ways else self._hint_of_related(relation),
         )
 
     def _ways(self, relation: Relation) -> list[Way]:
@@ -135,6 +135,18 @@ class ReadableTables:
             for way in self._tables.ways.of(relation.table)
             if way.function is not None or way.target.schema == relation.schema
         ]
+
+    def _hint_of_related(self, relation: Relation) -> str | None:
+        """Return the hint that names a table with ways that may have been meant by one without any."""
+        schema, known = relation.schema, self._tables.by_name
+        if len(known) > MOST_NAMES:
+            return None
+        related = [
+            name
+            for (place, name), table in known.items()
+            if place == schema and self._may_see(table) and self._tables.ways.of(table)
+        ]
+        return _hint_instead(relation.name, similar(relation.name, related))
 
     def _denied_table(self, way: Way) -> Table | None:
         """Return a table that a way leads to or through and that the role may do nothing with."""
@@ -161,7 +173,10 @@ class ReadableTables:
 
 def _hint_of_ways(name: str, ways: list[Way]) -> str | None:
     targets = dict.fromkeys(way.target.name for way in ways if way.function is None)
-    close = None if name in targets else similar(name, targets, DISTANTLY_ALIKE)
+    return _hint_instead(name, None if name in targets else similar(name, targets, DISTANTLY_ALIKE))
+
+
+def _hint_instead(name: str, close: str | None) -> str | None:
     return f"Perhaps you meant '{close}' instead of '{name}'." if close else None
 
 
