@@ -657,3 +657,86 @@ async def test_options_ask_the_database_for_nothing(api: Service, target: str, s
     answer = await api.rest("OPTIONS", target)
     assert (answer.status, answer.messages) == (status, ())
     assert ("allow" in answer.headers) == (status == 200)
+
+
+# ---------------------------------------------------------------- answers that are too large
+
+LARGE = """
+create table leaf (id int primary key, tree int, word text);
+create table tree (id int primary key, word text);
+alter table leaf add foreign key (tree) references tree;
+insert into tree select n, 'tree' from generate_series(1, 20) n;
+insert into leaf select n, 1 + n % 2, repeat('x', 200) from generate_series(1, 150) n;
+create function long(size int) returns text language sql as $$ select repeat('y', size) $$;
+create function grown(size int) returns setof tree language sql as $$
+    update tree set word = repeat('z', size) where id < 4 returning * $$;
+grant all on tree, leaf to anon;
+"""
+
+
+@pytest.fixture(scope="module")
+def narrow(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve trees and their leaves in answers of at most 20,000 bytes."""
+    with serving(reactor, server.create_database(LARGE), max_answer=20_000) as service:
+        yield service
+
+
+REPRESENTATION = {"prefer": "return=representation"}
+CSV = {"accept": "text/csv"}
+LINES = {"accept": "application/x-ndjson"}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "headers"),
+    [
+        ("GET", "leaf", None, {}),
+        ("GET", "leaf?limit=140", None, CSV),
+        ("GET", "leaf", None, {"accept": "application/vnd.pgrst.array+json;nulls=stripped"}),
+        ("GET", "tree?select=leaf(tree(leaf(id)))&id=eq.1", None, {}),
+        ("GET", "tree?select=id,leaf(word)&id=eq.1", None, LINES),
+        ("GET", "tree?select=id,leaf(word)&id=eq.1", None, CSV),
+        ("PATCH", "tree?select=leaf(tree(leaf(id)))&id=eq.1", {"word": "changed"}, REPRESENTATION),
+        ("DELETE", "leaf", None, REPRESENTATION),
+        ("POST", "tree", [{"id": n, "word": "w" * 500} for n in range(100, 150)], REPRESENTATION),
+        ("POST", "rpc/long", {"size": 30_000}, {}),
+        ("POST", "rpc/long", {"size": 30_000}, {"accept": "text/plain"}),
+        ("POST", "rpc/grown", {"size": 10_000}, {}),
+    ],
+)
+async def test_an_answer_that_is_too_large_is_refused_and_nothing_of_it_happens(
+    narrow: Service, method: str, target: str, body: Any, headers: dict[str, str]
+) -> None:
+    """PostgreSQL itself refuses it, so that the daemon neither reads it nor holds it."""
+    state = "select (select jsonb_agg(t) from tree t), (select count(*) from leaf)"
+    before = narrow.database.execute(state)
+    answer = await narrow.rest(method, target, body, headers=headers)
+    assert (answer.status, answer.body["code"]) == (400, "PGRST100"), answer.text[:300]
+    assert answer.body["message"] == "The request asks for too much at once"
+    assert answer.body["details"].startswith("The answer, or a line of it, has ")
+    assert narrow.database.execute(state) == before
+
+
+@pytest.mark.parametrize("headers", [{}, CSV, LINES])
+async def test_an_answer_that_is_large_enough_is_given(narrow: Service, headers: dict[str, str]) -> None:
+    answer = await narrow.rest("GET", "leaf?id=lte.75", headers=headers)
+    assert answer.status == 200
+    assert answer.text.count("x" * 200) == 75
+
+
+async def test_what_is_sent_while_it_is_made_may_be_longer(narrow: Service) -> None:
+    answer = await narrow.rest("GET", "leaf", headers=LINES)
+    assert (answer.status, len(answer.text.splitlines())) == (200, 150)
+    assert len(answer.content) > 20_000
+
+
+async def test_the_answers_of_a_batch_are_together_no_larger_than_one(narrow: Service) -> None:
+    def asked(times: int) -> dict[str, Any]:
+        read = {"method": "GET", "path": "/leaf?id=lte.30"}
+        return {"requests": [{"method": "DELETE", "path": "/leaf?id=eq.150"}, *[read] * times]}
+
+    headers = {"content-type": batch.MEDIA_TYPE}
+    answer = await narrow.rest("POST", "", json.dumps(asked(4)), headers=headers)
+    assert (answer.status, answer.body["code"], answer.body["index"]) == (400, "PGRST100", 3)
+    assert narrow.database.execute("select count(*) from leaf") == [(150,)]
+    answer = await narrow.rest("POST", "", json.dumps(asked(2)), headers=headers)
+    assert answer.status == 200

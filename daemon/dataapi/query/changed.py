@@ -14,12 +14,14 @@ from dataapi.query.conditions import Condition
 from dataapi.query.expressions import condition_sql
 from dataapi.query.outputs import output_sql
 from dataapi.query.records import shown_sql
-from dataapi.query.refused import Refusal
+from dataapi.query.refused import Refusal, counted_sql
 from dataapi.query.results import Record
 from dataapi.query.shown import Source
 from dataapi.query.sql import Compiled, compiled
 from dataapi.query.writer import Row, Writer
 from dataapi.query.written import Written, inserted_sql, written_sql
+
+_OTHERS = ('"total"', '"headers"', '"status"', '"location"', '"inserted"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class RestChange:
     :ivar showing: None to show nothing, which takes no privilege to read.
     :ivar located: key columns of which the one changed row's values are told.
     :ivar inserted: whether the inserted rows are counted apart from the updated ones.
+    :ivar most_bytes: a larger body is refused.
     """
 
     change: Written
@@ -50,6 +53,7 @@ class RestChange:
     refusals: tuple[Refusal, ...] = ()
     located: tuple[str, ...] = ()
     inserted: bool = False
+    most_bytes: int = 2**30
 
 
 def compile_change(wanted: RestChange) -> Compiled:
@@ -68,7 +72,12 @@ def compile_change(wanted: RestChange) -> Compiled:
         inserted_sql(changed) if wanted.inserted else "null::bigint",
     ]
     query = written_sql(writer, wanted.change, row)
-    return compiled(f"with {changed} as ({query}) select {', '.join(columns)} from {page}", writer)
+    answer = f"select {', '.join(columns)} from {page}"
+    if wanted.showing is None:
+        return compiled(f"with {changed} as ({query}) {answer}", writer)
+    bounded = f'select "body", {counted_sql(wanted.most_bytes)}, {", ".join(_OTHERS)}'
+    named = f'"answer"("body", "count", {", ".join(_OTHERS)})'
+    return compiled(f'with {changed} as ({query}), {named} as ({answer}) {bounded} from "answer"', writer)
 
 
 def _count_sql(writer: Writer, refusals: tuple[Refusal, ...], changed: str) -> str:

@@ -11,6 +11,7 @@ from dataapi.catalog.model import Catalog, Table
 from dataapi.query.algebra import Parameter
 from dataapi.query.answers import TO_COME, Answered, Total, compile_answer, compile_lines
 from dataapi.query.bodies import Form, csv_header
+from dataapi.query.refused import lines_within, within
 from dataapi.query.sql import Compiled, compile_matching
 from dataapi.rest import refusals
 from dataapi.rest.aliases import warned
@@ -84,6 +85,8 @@ def _compile(context: Context, table: Table, shape: Shape) -> tuple[Compiled, ..
     elif shape.count is Count.ESTIMATED:
         total, bound = Total.BOUNDED, Parameter(Constant(str(most)), "bigint")
     answer = compile_answer(rows, named_for(record, body), body, total, bound)
+    if body is not Form.NONE:
+        answer = within(answer, context.project.max_answer)
     estimates = shape.count is not None and total is not Total.EXACT
     return (answer, compile_matching(rows)) if estimates else (answer,)
 
@@ -150,7 +153,8 @@ def _streamed(context: Context, table: Table, selection: Selection, media: Media
     form = Form.CSV if media.kind is Kind.CSV else Form.ARRAY
 
     def compile_() -> tuple[Compiled, ...]:
-        return (compile_lines(selecting.rows(relation), record, form),)
+        lines = compile_lines(selecting.rows(relation), record, form)
+        return (lines_within(lines, context.project.longest_line),)
 
     shape = (context.schema, context.target, selection, form)
     [compiled] = context.role.plan(shape, selection.size, compile_)

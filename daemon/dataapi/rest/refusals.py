@@ -10,6 +10,8 @@ import re
 
 from dataapi.errors import ApiError
 from dataapi.query.changes import RAISED
+from dataapi.query.refused import TOO_LARGE
+from dataapi.rest.request.bounds import too_much
 
 OTHER_KEY = "PGRST115"
 NOT_SINGLE = "PGRST116"
@@ -38,6 +40,11 @@ def too_many(rows: int) -> ApiError:
     return ApiError(400, TOO_MANY, message, details=f"The query affects {rows} rows")
 
 
+def too_large(size: int) -> ApiError:
+    """Return the error for an answer of more bytes than ``max-answer``, or a line beyond its bound."""
+    return too_much(f"The answer, or a line of it, has {size} bytes, more than max-answer allows")
+
+
 def unsupported(method: str, *headers: tuple[str, str]) -> ApiError:
     """Return the error for a method that is none of those that tables and the root know."""
     return ApiError(405, "PGRST117", f"Unsupported HTTP method: {method}", headers=headers)
@@ -56,4 +63,6 @@ def told(error: ApiError) -> ApiError:
         return other_key()
     if code == NOT_SINGLE:
         return not_single(rows)
+    if code == TOO_LARGE:
+        return too_large(rows)
     return too_many(rows) if code == TOO_MANY else error

@@ -71,11 +71,25 @@ async def run_together(
             async with transactions.together(
                 catalog, request, caller, read_only=read_only, settings=settings
             ) as together:
-                return [await _part(together, index, part) for index, part in enumerate(parts)]
+                return await _parts(together, parts)
         except DatabaseError as error:
             if not error.serializable_retry or attempt == RETRIES:
                 raise
     raise AssertionError("the last attempt returns or raises")
+
+
+async def _parts(together: Together, parts: Sequence[Part]) -> list[Reply]:
+    """Return the replies, as long as all of them together are no larger than one may be."""
+    replies, size = list[Reply](), 0
+    for index, part in enumerate(parts):
+        reply = await _part(together, index, part)
+        size += len(reply.body)
+        if size > part.context.project.max_answer:
+            error = refusals.too_large(size)
+            error.index = index
+            raise error
+        replies.append(reply)
+    return replies
 
 
 async def _part(together: Together, index: int, part: Part) -> Reply:

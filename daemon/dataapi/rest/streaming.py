@@ -7,6 +7,8 @@ from typing import Any
 
 from dataapi.access.long import Batches, LongTransactions
 from dataapi.database.conversation import FIRST_FETCH
+from dataapi.errors import DatabaseError
+from dataapi.rest import refusals
 from dataapi.rest.context import Context, Streamed
 from dataapi.rest.media import LINES
 from dataapi.rest.request.ranges import content_range
@@ -23,7 +25,10 @@ async def stream(transactions: LongTransactions, context: Context, planned: Stre
     batches = transactions.stream(
         context.catalog, context.request, context.caller, planned.statement, planned.settings
     )
-    first: list[tuple[Any, ...]] = await anext(batches, [])
+    try:
+        first: list[tuple[Any, ...]] = await anext(batches, [])
+    except DatabaseError as error:
+        raise refusals.told(error) from None
     context.request.mark("transaction")
     if len(first) < FIRST_FETCH:
         await batches.aclose()

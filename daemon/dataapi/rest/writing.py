@@ -16,6 +16,7 @@ from urllib.parse import quote
 from dataapi.catalog.model import Table
 from dataapi.errors import ApiError
 from dataapi.query.answers import Answered
+from dataapi.query.sql import Compiled
 from dataapi.query.written import UPDATED, Missing, OnConflict
 from dataapi.rest import refusals
 from dataapi.rest.aliases import warned
@@ -236,10 +237,13 @@ def _missing(asked: _Asked) -> Missing:
 
 def _planned(asked: _Asked, shape: WriteShape, rows: Payload, finish: Callable[[Answered], Reply]) -> Planned:
     context = asked.context
-    aggregates = context.project.db_aggregates_enabled
-    [compiled] = context.role.plan(
-        shape, shape.size, lambda: compile_write(context.role, asked.table, shape, aggregates=aggregates)
-    )
+    project = context.project
+
+    def compile_() -> tuple[Compiled, ...]:
+        aggregates, most = project.db_aggregates_enabled, project.max_answer
+        return compile_write(context.role, asked.table, shape, aggregates=aggregates, most_bytes=most)
+
+    [compiled] = context.role.plan(shape, shape.size, compile_)
     values = WriteValues(asked.values.lifted, rows.text, asked.preferences.most)
     settings = ((UPDATED, "0"),) if shape.counts else ()
     return Planned((bind(compiled, values),), False, finish, settings, media=asked.media)

@@ -94,9 +94,12 @@ class GivenRows:
         return values.rows
 
 
-def compile_write(role: RoleView, table: Table, shape: WriteShape, *, aggregates: bool) -> tuple[Compiled]:
+def compile_write(
+    role: RoleView, table: Table, shape: WriteShape, *, aggregates: bool, most_bytes: int
+) -> tuple[Compiled]:
     """Return the statement of a change.
 
+    :param most_bytes: a larger body is refused.
     :raises ApiError: for what is not there, not available or cannot be understood.
     """
     selecting = Selecting(role.tables, shape.selection, None, aggregates=aggregates)
@@ -110,7 +113,8 @@ def compile_write(role: RoleView, table: Table, shape: WriteShape, *, aggregates
         showing = Showing(table, record, body, order, required)
     where = None if shape.kind is Kind.INSERT else selecting.where(relation)
     change = _change(role, table, shape, where)
-    return (compile_change(RestChange(change, showing, _refusals(shape), shape.located, shape.counts)),)
+    wanted = RestChange(change, showing, _refusals(shape), shape.located, shape.counts, most_bytes)
+    return (compile_change(wanted),)
 
 
 def _refusals(shape: WriteShape) -> tuple[Refusal, ...]:

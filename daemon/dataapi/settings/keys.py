@@ -88,6 +88,7 @@ PROJECT = {
     "server-trace-header": Key(parsers.header_name),
     "server-cors-allowed-origins": _list(parsers.origins),
     "max-body": _POSITIVE,
+    "max-answer": _POSITIVE,
 }
 
 WEBHOOKS = {

@@ -89,6 +89,12 @@ class Project:
     server_trace_header: str | None = None
     server_cors_allowed_origins: tuple[str, ...] = ()
     max_body: int = 1_048_576
+    max_answer: int = 104_857_600
+
+    @property
+    def longest_line(self) -> int:
+        """Bytes of the longest line of an answer that is sent while it is made; some come at once."""
+        return self.max_answer // 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataapi.errors import ApiError
 from dataapi.query.algebra import SCALAR, ColumnOf, Parameter
 from dataapi.query.answers import TO_COME, Answered, Total, compile_answer, compile_lines
 from dataapi.query.bodies import Body, Form
-from dataapi.query.refused import Refusal, refusing
+from dataapi.query.refused import Refusal, lines_within, refusing, within
 from dataapi.query.results import Value
 from dataapi.query.sql import Compiled
 from dataapi.rest import refusals
@@ -207,11 +207,14 @@ def _compile(call: _Call) -> Compiled:
     rows = selecting.rows(outcome.relation, called)
     record = selecting.record(outcome.relation)
     if call.lines:
-        return compile_lines(rows, _VALUE if scalar else record, Form.ARRAY)
+        lines = compile_lines(rows, _VALUE if scalar else record, Form.ARRAY)
+        return lines_within(lines, context.project.longest_line)
     body = _body(call)
     total = Total.EXACT if call.counted and not outcome.is_single else Total.NONE
     shown = _VALUE if scalar and body not in _TABULAR else named_for(record, body)
     compiled = compile_answer(rows, shown, body, total)
+    if body is not Form.NONE:
+        compiled = within(compiled, context.project.max_answer)
     refusal = _refusal(call)
     return compiled if refusal is None else refusing(compiled, refusal)
 
