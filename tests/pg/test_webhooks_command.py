@@ -377,7 +377,7 @@ async def test_event_publish_says_what_is_refused(database: Database, pool: Pool
         ("denied", joined, (), "organization denied is not on the early access allowlist"),
         ("denied", restored, ("--project", REF), "does not belong to organization denied"),
         ("acme", "v1.project.unheard", (), "no catalogue has the type v1.project.unheard"),
-        ("acme", restored, (), "v1.project.restored: /project_ref: "),
+        ("acme", restored, (), "v1.project.restored is about a project: name it with --project"),
         ("acme", "v1.project.paused", ("--project", REF), "v1.project.paused: the payload: 'reason' is"),
     ):
         call = ("event", "publish", event_type, "--organization", organization, *more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import socket
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support import documents
 from support.daemon import PATIENCE, ROOT, Daemon, wait_for
 
 if TYPE_CHECKING:
@@ -67,6 +69,20 @@ def test_readiness_is_told_although_the_database_is_away(tmp_path: Path, manager
     with Daemon(tmp_path, "postgresql://nobody@127.0.0.1:1/none", environ=environ) as daemon:
         heard(manager, "READY=1")
         assert daemon.admin("GET", "/ready").status == 503
+
+
+def test_the_readme_installs_what_the_unit_starts() -> None:
+    """Program, configuration and credentials are where the README has them."""
+    readme = documents.chapter(documents.read("README.md"), "Run it as a service")
+    unit = documents.read("etc/dataapi.service")
+    [command] = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    program, *_, configuration = command.split()
+    assert f"python3 -m venv {Path(program).parents[1]}\n" in readme
+    assert f" my.ini {configuration}\n" in readme
+    [credential] = re.findall(r"^    (LoadCredential=.*)$", readme, re.MULTILINE)
+    assert f"#{credential}\n" in unit
+    [named] = re.findall(r"`@(/run/credentials/[^`]*)`", readme)
+    assert f"@{named}\n" in unit
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

@@ -197,9 +197,11 @@ async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
 async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     """Publish an event and print what it is known by."""
     scope = Scope(options.organization, options.project)
-    installed_catalogue().check(
-        options.type, completed(options.payload, options.organization, options.project)
-    )
+    catalogue = installed_catalogue()
+    published = catalogue.types.get(options.type)
+    if published is not None and published.example.get("project_ref") and options.project is None:
+        raise _Failed(f"{options.type} is about a project: name it with --project")
+    catalogue.check(options.type, completed(options.payload, options.organization, options.project))
     event = NewEvent(options.type, scope, options.payload, f"dataapi event publish {uuid4()}")
     return [str(await store.publisher.publish(event))]
 
