@@ -8,9 +8,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from dataapi.errors import DatabaseError
+from dataapi.errors import DatabaseError, DatabaseUnavailable
 from dataapi.webhooks.attempt import Attempt
 from dataapi.webhooks.dispatcher import MARGIN, POLL, POLL_DEAF, Dispatcher
+from dataapi.webhooks.lanes import MOST_AHEAD
 from dataapi.webhooks.model import Trigger
 from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.wakeup import CHANGED
@@ -18,6 +19,7 @@ from dataapi.webhooks.work import ErrorWord, Outcome
 from support.fake_queue import OK, REFUSED, FakeQueue, FakeSender
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 
 USUAL = Rules()
 
@@ -89,22 +91,22 @@ def test_what_is_enqueued_when_its_endpoint_is_disabled_is_not_sent() -> None:
     machine = Machine(answer=lambda _: OK)
     off = uuid4()
     machine.queue.disabled.add(off)
-    for _ in range(3):
+    for _ in range(40):
         machine.queue.add(endpoint=off)
     event = machine.queue.add()
     machine.dispatcher.start()
     machine.pass_time(0.1)
     assert [attempt.event_id for _, attempt in machine.sender.sent] == [str(event)]
     assert not machine.queue.rows
-    assert machine.dispatcher.tally.settled == 3
+    assert machine.dispatcher.tally.settled == 40
 
 
 def test_idle_dispatchers_look_every_ten_seconds_or_so() -> None:
     """What another daemon left behind is found; between looks nothing is asked."""
     machine = Machine(answer=lambda _: OK)
     machine.dispatcher.start()
-    machine.pass_time(35, 0.05)
-    assert machine.queue.claims == 1 + int(35 / POLL)
+    machine.pass_time(39, 0.05)
+    assert machine.queue.claims == 1 + int(39 / POLL)
     machine.queue.add()
     machine.pass_time(POLL, 0.05)
     assert len(machine.sender.sent) == 1
@@ -146,6 +148,28 @@ def test_a_notification_begins_the_attempt_at_once() -> None:
     assert machine.began == [2]
 
 
+def test_many_notifications_are_few_claims() -> None:
+    """While attempts are under way the database is asked a hundred times a second at most."""
+    machine = Machine()
+    machine.queue.add()
+    machine.dispatcher.start()
+    before = machine.queue.claims
+    for _ in range(200):
+        machine.dispatcher.wake()
+        machine.clock.advance(0.001)
+    assert 15 <= machine.queue.claims - before <= 21
+
+
+def test_more_than_one_claim_takes_is_claimed_at_once() -> None:
+    """A claim that ends for its own limit, and not for want of work, is followed by another."""
+    machine = Machine(Rules(concurrency=2), lambda _: OK)
+    for number in range(3 * MOST_AHEAD):
+        machine.queue.add(f"https://{number}.example/")
+    machine.dispatcher.start()
+    machine.pass_time(0.5)
+    assert len(machine.queue.done) == 3 * MOST_AHEAD
+
+
 def test_a_host_has_its_share_and_no_more() -> None:
     """reference/webhooks.md 3, fairness: a dead receiver holds ``per_host`` attempts, the others go on."""
     machine = Machine(Rules(concurrency=8, per_host=2), lambda one: None if "dead" in one.url else OK)
@@ -159,6 +183,7 @@ def test_a_host_has_its_share_and_no_more() -> None:
     assert urls.count("https://dead.example/") == 2
     assert len(set(urls)) == 51
     assert len(urls) == 52
+    assert machine.queue.claims < 12, "what is given back is not asked for again and again"
 
 
 def test_hosts_that_hang_leave_the_others_half_of_the_attempts() -> None:
@@ -240,6 +265,34 @@ def test_a_change_counts_for_what_waits_its_turn() -> None:
     assert [attempt.body for _, attempt in machine.sender.sent] == [b"{}", b"new"]
 
 
+def test_changes_at_once_leave_nothing_claimed_as_it_was() -> None:
+    """The second one must not make what the first one outdated wait for the end of its lease."""
+    machine = Machine(Rules(concurrency=1))
+    machine.queue.add("https://first.example/")
+    machine.queue.add("https://second.example/")
+    machine.dispatcher.start()
+    for _ in range(2):
+        machine.dispatcher.notified(CHANGED)
+    machine.pass_time(0.1)
+    machine.sender.end()
+    machine.pass_time(0.1)
+    assert len(machine.sender.sent) == 2
+
+
+def test_an_attempt_begins_with_nearly_all_of_its_lease() -> None:
+    """What waited too long in a process that was held up is claimed anew, lest another daemon makes it too."""
+    machine = Machine(Rules(concurrency=1))
+    machine.queue.add("https://first.example/")
+    machine.queue.add("https://second.example/")
+    machine.dispatcher.start()
+    [second] = [row for row in machine.queue.rows.values() if "second" in row.work.url]
+    machine.clock.rightNow += MARGIN
+    machine.sender.end()
+    machine.pass_time(0.1)
+    assert len(machine.sender.sent) == 2
+    assert second.claimable - machine.clock.seconds() > USUAL.timeout + MARGIN - 1
+
+
 def test_an_attempt_that_takes_all_its_time_is_not_made_by_another_daemon() -> None:
     """The lease outlasts the time limit and the recording of the outcome."""
     machine = Machine()
@@ -280,6 +333,20 @@ def test_no_more_attempts_run_than_configured() -> None:
         machine.sender.end()
         machine.pass_time(0.1)
     assert len(machine.queue.done) == 10
+
+
+def test_what_comes_while_there_is_no_room_begins_as_soon_as_there_is() -> None:
+    """It was not claimed when it was notified of, and nothing is notified again."""
+    machine = Machine(Rules(concurrency=1))
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(1)
+    machine.queue.add("https://b.example/")
+    machine.dispatcher.wake()
+    machine.pass_time(1)
+    machine.sender.end()
+    machine.pass_time(0.05)
+    assert machine.dispatcher.in_flight == 1
 
 
 def test_a_hanging_host_gives_back_what_waits_for_it() -> None:
@@ -341,15 +408,101 @@ def test_outcomes_wait_for_the_database_and_are_recorded_before_anything_is_clai
     assert machine.began[1] == pytest.approx(60, abs=2), "the ten seconds are counted from the attempt's end"
 
 
-def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
-    """Deliveries continue from their rows."""
-    machine = Machine(answer=lambda _: OK)
-    machine.queue.away = True
+def test_nothing_is_attempted_again_while_its_outcome_waits() -> None:
+    """The lease ends meanwhile, but the attempt was made: recorded first, it is not made once more."""
+    machine = Machine()
+    machine.queue.add()
+    machine.dispatcher.start()
+    finish = machine.queue.finish
+
+    async def away(*_: object) -> Any:
+        raise DatabaseUnavailable(503, "PGRST001", "away")
+
+    machine.queue.finish = away  # type: ignore[method-assign]
+    machine.sender.end(OK)
+    machine.pass_time(USUAL.timeout + MARGIN + 5, 0.05)
+    machine.queue.finish = finish  # type: ignore[method-assign]
+    machine.pass_time(2)
+    assert len(machine.sender.sent) == 1
+    assert len(machine.queue.done) == 1
+
+
+def test_a_retry_whose_planning_was_not_confirmed_is_made_in_time() -> None:
+    """The answer to a statement that was carried out may get lost with its connection."""
+    machine = Machine(Rules(waits=(3, 30)), lambda _: REFUSED)
+    machine.queue.add()
+    finish, breaks = machine.queue.finish, [True]
+
+    async def unconfirmed(finished: Any) -> Any:
+        taken = await finish(finished)
+        if breaks and breaks.pop():
+            raise DatabaseUnavailable(503, "PGRST001", "away")
+        return taken
+
+    machine.queue.finish = unconfirmed  # type: ignore[method-assign]
+    machine.dispatcher.start()
+    machine.pass_time(5)
+    assert machine.began == [0, pytest.approx(3, abs=0.1)]
+
+
+def test_the_earliest_of_several_retries_is_made_in_time() -> None:
+    """Outcomes of one statement may have different waits."""
+    machine = Machine(Rules(waits=(3, 30)), lambda _: REFUSED)
+    machine.queue.add(attempt_number=2)
     machine.queue.add()
     machine.dispatcher.start()
     machine.pass_time(5)
+    assert machine.began == [0, 0, pytest.approx(3, abs=0.1)]
+
+
+def test_an_outcome_that_is_refused_is_given_up_with_its_lease() -> None:
+    """However late in its lease the attempt ended."""
+    machine = Machine()
+
+    async def refuses(*_: object) -> Any:
+        raise DatabaseError(500, "22P05", "unsupported")
+
+    machine.queue.finish = refuses  # type: ignore[method-assign]
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(USUAL.timeout - 1, 0.05)
+    machine.sender.end()
+    machine.pass_time(MARGIN, 0.05)
+    assert machine.dispatcher.tally.lost == 0
+    machine.pass_time(2, 0.05)
+    assert machine.dispatcher.tally.lost == 1
+
+
+def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
+    """Deliveries continue from their rows, and the log says once that they do not."""
+    machine = Machine(answer=lambda _: OK)
+    machine.queue.away = True
+    machine.queue.add()
+    with capturedLogs() as events:
+        machine.dispatcher.start()
+        machine.pass_time(5)
+    assert [event["log_format"] for event in events].count("nothing can be claimed: {reason}") == 1
     machine.queue.away = False
     machine.pass_time(1.1)
+    assert len(machine.queue.done) == 1
+
+
+def test_a_claim_that_fails_on_our_side_is_made_again() -> None:
+    """Whatever went wrong is logged; deliveries go on."""
+    machine = Machine(answer=lambda _: OK)
+    machine.queue.add()
+    claim, breaks = machine.queue.claim, [True]
+
+    async def broken(*given: Any, **named: Any) -> Any:
+        if breaks and breaks.pop():
+            raise KeyError("unexpected")
+        return await claim(*given, **named)
+
+    machine.queue.claim = broken  # type: ignore[method-assign]
+    with capturedLogs() as events:
+        machine.dispatcher.start()
+        machine.pass_time(1.1)
+    assert "claiming failed" in [event["log_format"] for event in events]
     assert len(machine.queue.done) == 1
 
 
@@ -461,6 +614,23 @@ def test_stopping_lets_attempts_end_and_gives_the_rest_back() -> None:
     assert not machine.clock.getDelayedCalls()
 
 
+def test_stopping_gives_back_what_a_change_outdated() -> None:
+    """Although it could not be given back before, while outcomes waited for the database."""
+    machine = Machine(Rules(concurrency=1))
+    for name in ("first", "second", "third"):
+        machine.queue.add(f"https://{name}.example/")
+    machine.dispatcher.start()
+    machine.queue.away = True
+    machine.sender.end()
+    machine.pass_time(0.1)
+    machine.dispatcher.notified(CHANGED)
+    machine.queue.away = False
+    stopped = Deferred.fromCoroutine(machine.dispatcher.drain(0.1))
+    machine.pass_time(3)
+    assert stopped.called
+    assert [row.leased for row in machine.queue.rows.values()] == [False] * 2
+
+
 def test_the_time_to_the_first_attempt_is_measured_by_the_databases_clock() -> None:
     """A retry does not count, nor does what the daemon's own clock says."""
     machine = Machine(answer=lambda _: REFUSED)
@@ -471,3 +641,15 @@ def test_the_time_to_the_first_attempt_is_measured_by_the_databases_clock() -> N
     histogram: Any = snapshot["dataapi_webhooks_first_attempt_seconds"][()]
     assert (sum(histogram.buckets), histogram.total) == (1, pytest.approx(0.3))
     assert snapshot["dataapi_webhooks_attempts_total"] == {("refused",): 2.0}
+
+
+def test_the_time_to_the_first_attempt_counts_the_wait_for_a_place() -> None:
+    """Claimed is not begun."""
+    machine = Machine(Rules(concurrency=1))
+    machine.queue.add()
+    machine.queue.add("https://b.example/")
+    machine.dispatcher.start()
+    machine.pass_time(1.5)
+    machine.sender.end()
+    histogram: Any = machine.dispatcher.tally.snapshot(0, None)["dataapi_webhooks_first_attempt_seconds"][()]
+    assert histogram.total == pytest.approx(1.5)

@@ -111,6 +111,20 @@ def test_nothing_is_lost_while_the_database_is_away() -> None:
     assert database.lost == 0
 
 
+def test_what_the_database_went_away_from_keeps_its_place() -> None:
+    """What ended while the statement was under way is recorded after it."""
+    database = Database()
+    running: Deferred[None] = Deferred()
+    database.slow, database.error = running, AWAY
+    first = database.add()
+    database.clock.advance(FLUSH_AFTER)
+    second = database.add()
+    running.callback(None)
+    database.slow = database.error = None
+    database.clock.advance(AGAIN_AFTER)
+    assert database.recorded == first + second
+
+
 @pytest.mark.parametrize(("away", "left"), [(4.0, 6.0), (40.0, 0.0)])
 def test_waits_are_counted_from_the_end_of_the_attempt(away: float, left: float) -> None:
     """Specification, States: ten seconds after the attempt, however late it was recorded."""
@@ -136,6 +150,7 @@ def test_one_bad_outcome_does_not_take_others_with_it() -> None:
     others = database.add(2)
     database.clock.advance(AGAIN_AFTER)
     assert set(others) <= set(database.recorded), "outcomes of later attempts go on"
+    assert database.lost == 0, "its lease is not over"
     for _ in range(80):
         database.clock.advance(AGAIN_AFTER)
     assert database.lost == 1
