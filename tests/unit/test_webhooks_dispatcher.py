@@ -280,7 +280,7 @@ def test_changes_at_once_leave_nothing_claimed_as_it_was() -> None:
 
 
 def test_an_attempt_begins_with_nearly_all_of_its_lease() -> None:
-    """What waited too long in a process that was held up is claimed anew, lest another daemon makes it too."""
+    """What waited too long in a process that was held up is claimed anew, lest others make it too."""
     machine = Machine(Rules(concurrency=1))
     machine.queue.add("https://first.example/")
     machine.queue.add("https://second.example/")
@@ -415,7 +415,7 @@ def test_nothing_is_attempted_again_while_its_outcome_waits() -> None:
     machine.dispatcher.start()
     finish = machine.queue.finish
 
-    async def away(*_: object) -> Any:
+    async def away(*_: object) -> frozenset[UUID]:
         raise DatabaseUnavailable(503, "PGRST001", "away")
 
     machine.queue.finish = away  # type: ignore[method-assign]
@@ -459,7 +459,7 @@ def test_an_outcome_that_is_refused_is_given_up_with_its_lease() -> None:
     """However late in its lease the attempt ended."""
     machine = Machine()
 
-    async def refuses(*_: object) -> Any:
+    async def refuses(*_: object) -> frozenset[UUID]:
         raise DatabaseError(500, "22P05", "unsupported")
 
     machine.queue.finish = refuses  # type: ignore[method-assign]

@@ -242,6 +242,8 @@ class Dispatcher:
         if in_vain:
             surplus += self._lanes.drop(lambda _: True)
         self._begin_all()
+        if self._lanes.waiting and not self._stopping:
+            self._alarm.within(PATIENCE)
         await self._give_back(surplus, 0.0 if in_vain else SURPLUS_BACK)
 
     def _note(self, claimed: Claimed) -> None:
@@ -250,8 +252,6 @@ class Dispatcher:
         self._wanted = self._wanted or claimed.settled > 0
         for endpoint in claimed.unreadable:
             self._log.error("no configured encryption-key opens endpoint {endpoint}", endpoint=str(endpoint))
-        if self._lanes.waiting and not self._stopping:
-            self._alarm.within(PATIENCE)
 
     async def _give_back(self, claims: Sequence[Claim], seconds: float = 0.0) -> None:
         if claims:
