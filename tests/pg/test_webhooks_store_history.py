@@ -427,6 +427,8 @@ async def test_a_partition_that_is_read_for_long_keeps_no_new_ones_from_being_ma
         with reader.cursor() as cursor:
             cursor.execute("select count(*) from webhooks.delivery_20200101")
         kept = await store.upkeep.run()
+        # A session that is merely closed may hold its locks for a moment longer.
+        reader.rollback()
     finally:
         reader.close()
     assert (kept.made, kept.dropped) == (1, 2)

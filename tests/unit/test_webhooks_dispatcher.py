@@ -337,16 +337,17 @@ def test_no_more_attempts_run_than_configured() -> None:
 
 def test_what_comes_while_there_is_no_room_begins_as_soon_as_there_is() -> None:
     """It was not claimed when it was notified of, and nothing is notified again."""
-    machine = Machine(Rules(concurrency=1))
+    machine = Machine(Rules(concurrency=2))
     machine.queue.add()
+    machine.queue.add("https://b.example/")
     machine.dispatcher.start()
     machine.pass_time(1)
-    machine.queue.add("https://b.example/")
+    machine.queue.add("https://c.example/")
     machine.dispatcher.wake()
     machine.pass_time(1)
     machine.sender.end()
     machine.pass_time(0.05)
-    assert machine.dispatcher.in_flight == 1
+    assert machine.dispatcher.in_flight == 2
 
 
 def test_a_hanging_host_gives_back_what_waits_for_it() -> None:
@@ -418,7 +419,7 @@ def test_nothing_is_attempted_again_while_its_outcome_waits() -> None:
     async def away(*_: object) -> frozenset[UUID]:
         raise DatabaseUnavailable(503, "PGRST001", "away")
 
-    machine.queue.finish = away  # type: ignore[method-assign]
+    machine.queue.finish = away  # type: ignore[method-assign, assignment]
     machine.sender.end(OK)
     machine.pass_time(USUAL.timeout + MARGIN + 5, 0.05)
     machine.queue.finish = finish  # type: ignore[method-assign]
@@ -462,7 +463,7 @@ def test_an_outcome_that_is_refused_is_given_up_with_its_lease() -> None:
     async def refuses(*_: object) -> frozenset[UUID]:
         raise DatabaseError(500, "22P05", "unsupported")
 
-    machine.queue.finish = refuses  # type: ignore[method-assign]
+    machine.queue.finish = refuses  # type: ignore[method-assign, assignment]
     machine.queue.add()
     machine.dispatcher.start()
     machine.pass_time(USUAL.timeout - 1, 0.05)
