@@ -15,6 +15,7 @@ from dataapi.catalog.annotations import (
 )
 from dataapi.catalog.directives import FEATURES
 from dataapi.demo import Keys, demo_project
+from dataapi.settings import Settings, load_service
 from dataapi.settings.keys import PROJECT, WEBHOOKS, Key
 from support import documents
 from support.memory_http import KEY
@@ -113,6 +114,15 @@ async def test_the_example_of_directives(refined: Service) -> None:
     assert await refined.data("{ __schema { queryType { name } } }") == {
         "__schema": {"queryType": {"name": "Query"}}
     }
+
+
+def test_the_demo_can_listen_elsewhere() -> None:
+    """The variables that the README puts before ``make demo`` are those of the two addresses."""
+    [line] = re.findall(r"^`(DATAAPI_.*?)`", README, re.MULTILINE)
+    variables = dict(word.split("=", 1) for word in line.split())
+    defaults = Settings(projects=(demo_project("", Keys("", "", "")),))
+    settings = load_service(variables, defaults=defaults)
+    assert {*settings.listen, *settings.admin_listen} == {*variables.values()}
 
 
 def test_every_directive_is_documented() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support import documents
 from support.daemon import PATIENCE, TWISTD, environment, wait_for
 from support.ports import free_port
 
@@ -62,10 +65,25 @@ def status(port: int) -> int | None:
             return None
 
 
+def catalog_is_read(kept: Path) -> bool:
+    """Whether a command of ``dataapi`` reaches the database by the address that the README names."""
+    [address] = re.findall(r"`db-uri = (host=DIR/run [^`]*)`", documents.read("README.md"))
+    variables = {
+        "DATAAPI_PROJECT_DB_URI": address.replace("DIR", str(kept)),
+        "DATAAPI_PROJECT_REQUIRE_API_KEY": "no",
+    }
+    finished = subprocess.run(
+        [sys.executable, "-m", "dataapi.command", "check-config"],
+        cwd=kept, env=environment(variables), capture_output=True, text=True, check=True, timeout=PATIENCE,
+    )  # fmt: skip
+    return finished.stderr == ""
+
+
 def test_the_embedded_server_runs_with_the_daemon_and_keeps_its_data(folder: Path) -> None:
     """``--embedded DIR`` starts a PostgreSQL with its data in the folder, stops it, and finds it again."""
     for _ in range(2):
         with embedded(folder) as (process, _admin):
+            assert catalog_is_read(folder / "kept")
             made = (folder / "kept" / "data" / "PG_VERSION").stat()
             assert (folder / "kept" / "data" / "postmaster.pid").exists()
             process.send_signal(signal.SIGTERM)
