@@ -9,6 +9,12 @@ _FRAMING = frozenset(
     {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
 
+CALLER = "Accept-Profile, Authorization, apikey"
+"""What ``Vary`` names beside an answer's own: a cache must not give one caller's rows to another.
+
+Caches know it of ``Authorization`` by themselves, but not of API keys.
+"""
+
 
 def media_type(content_type: str) -> str:
     """Return the media type of a ``Content-Type`` header, without its parameters and in small letters."""

@@ -307,7 +307,7 @@ async def test_the_description_is_sent_over_http(service: Service) -> None:
     """To whom a key lets in; and no statement is run for it."""
     whole = await service.rest("GET", "", headers={"accept": PLAIN})
     assert (whole.status, whole.headers["content-type"]) == (200, f"{PLAIN}; charset=utf-8")
-    assert whole.headers["vary"] == "Accept"
+    assert whole.headers["vary"] == "Accept, Accept-Profile, Authorization, apikey"
     assert (whole.body["host"], whole.body["schemes"]) == (service.url.removeprefix("http://"), ["http"])
     secure = await service.rest("GET", "", headers={"accept": PLAIN, "x-forwarded-proto": "https"})
     assert secure.body["schemes"] == ["https"]

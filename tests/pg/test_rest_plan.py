@@ -49,7 +49,7 @@ async def test_the_plan_is_text_by_default(service: Service, accept: str, conten
     for target in ("project?id=eq.1", "rpc/all_projects", "rpc/add_them?a=1&b=2"):
         answer = await service.rest("GET", target, headers={"accept": accept})
         assert (answer.status, answer.headers["content-type"]) == (200, content_type)
-        assert answer.headers["vary"] == "Accept, Prefer, Range"
+        assert answer.headers["vary"].startswith("Accept, Prefer, Range")
         first, *others = answer.text.splitlines()
         assert "(cost=" in first
         assert others

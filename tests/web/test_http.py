@@ -54,6 +54,12 @@ def test_the_engine_gets_request_caller_and_http_request() -> None:
     assert http.headers["host"] == "api.example.org"
 
 
+def test_caches_keep_the_answers_of_different_callers_apart() -> None:
+    """A key that comes as a header is nothing that a cache would know of by itself."""
+    answer = Web().request("GET", "/graphql/v1?query={__typename}")
+    assert {"Accept", "Authorization", "apikey"} <= set(answer.headers["vary"].split(", "))
+
+
 def test_get_answers_a_query_of_the_query_string() -> None:
     web = Web()
     assert web.request("GET", "/graphql/v1?query=%7Ba%7D&variables=%7B%22x%22:1%7D").status == 200

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from dataapi.errors import ApiError
 from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
+from dataapi.headers import CALLER
 from dataapi.strict_json import no_constant
 from dataapi.web import querystring
 from dataapi.web.messages import Reply, Request
@@ -19,6 +20,7 @@ GRAPHQL_RESPONSE = "application/graphql-response+json; charset=utf-8"
 JSON = "application/json; charset=utf-8"
 
 _OFFERS = (JSON, GRAPHQL_RESPONSE)
+_VARY = ("Vary", f"Accept, {CALLER}")
 _BAD_REQUEST = "BAD_REQUEST"
 # Each of these can say which document is meant.
 _DOCUMENT_MEMBERS = ("query", "documentId", "extensions")
@@ -46,6 +48,8 @@ def reply(answer: Answer, request: Request) -> Reply:
     """Send an answer in the media type that the client asked for."""
     media_type = media_type_of(request)
     headers: tuple[tuple[str, str], ...] = (("Content-Type", media_type),)
+    if request.method != "POST":
+        headers = (*headers, _VARY)
     status = 200
     if answer.stage is Stage.METHOD:
         status, headers = 405, (*headers, ("Allow", "POST"))

@@ -6,12 +6,12 @@ import json
 import re
 
 from dataapi.errors import ApiError
-from dataapi.headers import is_name, may_be_chosen
+from dataapi.headers import CALLER, is_name, may_be_chosen
 from dataapi.query.answers import Answered
 from dataapi.rest.context import Context
 from dataapi.web.messages import Reply
 
-VARY = ("Vary", "Accept, Prefer, Range")
+VARY = ("Vary", f"Accept, Prefer, Range, {CALLER}")
 
 _STATUS = re.compile("[2-5][0-9][0-9]")
 

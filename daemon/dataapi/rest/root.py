@@ -6,6 +6,7 @@ from dataclasses import replace
 from urllib.parse import parse_qsl
 
 from dataapi.errors import ApiError
+from dataapi.headers import CALLER
 from dataapi.rest import refusals
 from dataapi.rest.context import Context, Planned, Streamed
 from dataapi.rest.functions import calling
@@ -47,7 +48,7 @@ class Root:
         description = await self._descriptions.get(
             context.catalog, context.caller.role, context.schema, version
         )
-        headers = (("Content-Type", media_type), *context.profile, ("Vary", "Accept"))
+        headers = (("Content-Type", media_type), *context.profile, ("Vary", f"Accept, {CALLER}"))
         return Reply(200, headers, with_place(self._project, context.request, version, description))
 
 
