@@ -298,6 +298,18 @@ const modifying = [
   ["setHeader", (db) => db.from("country").select("id").limit(1).setHeader("x-mine", "1"), gives(ids(1))],
   ["a refusal for now", (db) => db.rpc("busy_once", undefined, { get: true }), gives("1")],
   [
+    "a refusal for now that is not tried again",
+    async (db) => {
+      const busy = () => db.rpc("busy_once", undefined, { get: true }).retry(false);
+      const { error, status } = await busy();
+      // The next call is not refused and comes without the header that counts attempts.
+      return [status, error.code, await busy()];
+    },
+    [503, "BUSY", gives(null)],
+  ],
+  ["returns", (db) => db.from("country").select("id").limit(1).returns(), gives(ids(1))],
+  ["overrideTypes", (db) => db.from("country").select().eq("id", 2).single().overrideTypes(), gives(chile)],
+  [
     "a long URL",
     (db) => {
       const many = Array.from({ length: 1500 }, (_, index) => index + 3);
