@@ -56,6 +56,23 @@ async def test_the_plan_is_text_by_default(service: Service, accept: str, conten
         assert "actual time" not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("GET", "project", None),
+        ("POST", "rpc/all_projects", {}),
+        ("PATCH", "visit?id=eq.1", {"place": "planned"}),
+    ],
+)
+async def test_a_plan_begins_where_the_rows_are_gathered(
+    service: Service, method: str, target: str, body: Any
+) -> None:
+    """As in PostgREST: nothing around it that looks at an answer, which is not made."""
+    headers = {"accept": f"{PLAN}+json", "prefer": "return=representation"}
+    answer = await service.rest(method, target, body, headers=headers)
+    assert answer.body[0]["Plan"]["Node Type"] == "Aggregate", answer.text
+
+
 async def test_a_plan_says_of_which_schema_it_is(reference: Service) -> None:
     """Where there are several, as every answer does."""
     for schema in ("public", "other"):

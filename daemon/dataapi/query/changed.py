@@ -45,7 +45,7 @@ class RestChange:
     :ivar showing: None to show nothing, which takes no privilege to read.
     :ivar located: key columns of which the one changed row's values are told.
     :ivar inserted: whether the inserted rows are counted apart from the updated ones.
-    :ivar most_bytes: a larger body is refused.
+    :ivar most_bytes: a larger body is refused; None where none is made, as only the plan is asked for.
     """
 
     change: Written
@@ -53,7 +53,7 @@ class RestChange:
     refusals: tuple[Refusal, ...] = ()
     located: tuple[str, ...] = ()
     inserted: bool = False
-    most_bytes: int = 2**30
+    most_bytes: int | None = 2**30
 
 
 def compile_change(wanted: RestChange) -> Compiled:
@@ -73,7 +73,7 @@ def compile_change(wanted: RestChange) -> Compiled:
     ]
     query = written_sql(writer, wanted.change, row)
     answer = f"select {', '.join(columns)} from {page}"
-    if wanted.showing is None:
+    if wanted.showing is None or wanted.most_bytes is None:
         return compiled(f"with {changed} as ({query}) {answer}", writer)
     bounded = f'select "body", {counted_sql(wanted.most_bytes)}, {", ".join(_OTHERS)}'
     named = f'"answer"("body", "count", {", ".join(_OTHERS)})'

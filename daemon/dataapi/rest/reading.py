@@ -85,7 +85,7 @@ def _compile(context: Context, table: Table, shape: Shape) -> tuple[Compiled, ..
     elif shape.count is Count.ESTIMATED:
         total, bound = Total.BOUNDED, Parameter(Constant(str(most)), "bigint")
     answer = compile_answer(rows, named_for(record, body), body, total, bound)
-    if body is not Form.NONE:
+    if body is not Form.NONE and shape.media.explain is None:
         answer = within(answer, context.project.max_answer)
     estimates = shape.count is not None and total is not Total.EXACT
     return (answer, compile_matching(rows)) if estimates else (answer,)

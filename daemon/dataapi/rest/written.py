@@ -105,15 +105,16 @@ def compile_write(
     selecting = Selecting(role.tables, shape.selection, None, aggregates=aggregates)
     relation = Relation.of(table)
     selecting.check(relation)
-    showing = None
+    showing, bound = None, None
     if shape.media is not None:
+        bound = most_bytes if shape.media.explain is None else None
         order, required = selecting.order(relation), selecting.required(relation)
         body = shape.media.body(table)
         record = named_for(selecting.record(relation), body)
         showing = Showing(table, record, body, order, required)
     where = None if shape.kind is Kind.INSERT else selecting.where(relation)
     change = _change(role, table, shape, where)
-    wanted = RestChange(change, showing, _refusals(shape), shape.located, shape.counts, most_bytes)
+    wanted = RestChange(change, showing, _refusals(shape), shape.located, shape.counts, bound)
     return (compile_change(wanted),)
 
 

@@ -192,7 +192,7 @@ def _shape(call: _Call) -> Hashable:
         call.given.pairs is None,
         call.given.many,
         call.selection,
-        (media.kind, media.stripped, media.producer),
+        (media.kind, media.stripped, media.producer, media.explain is None),
         call.context.request.method == "HEAD",
         call.counted,
         _refusal(call),
@@ -213,7 +213,7 @@ def _compile(call: _Call) -> Compiled:
     total = Total.EXACT if call.counted and not outcome.is_single else Total.NONE
     shown = _VALUE if scalar and body not in _TABULAR else named_for(record, body)
     compiled = compile_answer(rows, shown, body, total)
-    if body is not Form.NONE:
+    if body is not Form.NONE and call.media.explain is None:
         compiled = within(compiled, context.project.max_answer)
     refusal = _refusal(call)
     return compiled if refusal is None else refusing(compiled, refusal)
