@@ -27,6 +27,7 @@ from support.webhooks import (
     add_endpoint,
     claim,
     failure,
+    made_at,
     migrated,
     publish,
     success,
@@ -328,7 +329,7 @@ async def test_identifiers_of_both_makers_agree(database: Database, pool: Pool) 
     for before, text, after in rows:
         made = UUID(text)
         assert (made.version, made.variant) == (7, "specified in RFC 4122")
-        assert before - timedelta(milliseconds=1) < identifiers.uuid_time(made) <= after
+        assert before - timedelta(milliseconds=1) < made_at(made) <= after
     [(ordered,)] = await pool.fetch(
         "with made as (select webhooks.uuid_v7() as id, n from generate_series(1, 200) n, pg_sleep(0.0001)) "
         "select array_agg(n order by id) = array_agg(n order by n) from made"
@@ -342,4 +343,4 @@ async def test_identifiers_of_both_makers_agree(database: Database, pool: Pool) 
             (moment, str(mine)),
         )
         assert UUID(floor) == mine
-        assert time == identifiers.uuid_time(mine)
+        assert time == made_at(mine)

@@ -31,6 +31,7 @@ from support.webhooks import (
     add_endpoint,
     claim,
     failure,
+    made_at,
     migrated,
     publish,
     success,
@@ -115,13 +116,9 @@ async def test_filters_of_lists(database: Database, pool: Pool) -> None:
     assert await listed(store, event_id=two.event_id) == [ids[1]]
     assert await listed(store, event_id=three.event_id) == [ids[2]]
     assert await listed(store, event_type=PAUSED) == [ids[2], ids[0]]
-    moment = identifiers.uuid_time(ids[1])
-    assert set(await listed(store, since=moment)) == {
-        one for one in ids if identifiers.uuid_time(one) >= moment
-    }
-    assert set(await listed(store, until=moment)) == {
-        one for one in ids if identifiers.uuid_time(one) < moment
-    }
+    moment = made_at(ids[1])
+    assert set(await listed(store, since=moment)) == {one for one in ids if made_at(one) >= moment}
+    assert set(await listed(store, until=moment)) == {one for one in ids if made_at(one) < moment}
 
 
 class Explained:
@@ -213,7 +210,7 @@ async def test_delivery_is_read_with_its_event(database: Database, pool: Pool) -
     assert (record.response_code, record.response_headers, record.response_body) == (200, {"X": "y"}, "done")
     assert (record.error, record.duration_ms) == (None, 12)
     assert record.attempt_timestamp == finished.outcome.signed_at
-    assert record.created_at == identifiers.uuid_time(record.id)
+    assert record.created_at == made_at(record.id)
     assert record.expires_at == record.created_at + timedelta(days=14)
 
 

@@ -63,6 +63,18 @@ async def test_what_is_claimed_is_claimed_once(database: Database, pool: Pool) -
     assert len(found) == len(set(found)) == 30
 
 
+async def test_what_is_due_for_longest_is_claimed_first(database: Database, pool: Pool) -> None:
+    """A backlog goes out in the order in which it came about, as far as one daemon goes."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    for _ in range(5):
+        await publish(store)
+    claimed = [*await claim(store, 3), *await claim(store, 3)]
+    identifiers = [work.claim.delivery_id for work in claimed]
+    assert len(identifiers) == 5
+    assert identifiers == sorted(identifiers)
+
+
 async def test_an_ended_lease_gives_the_attempt_to_another_with_the_same_event(
     database: Database, pool: Pool
 ) -> None:

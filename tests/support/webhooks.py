@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -56,6 +56,11 @@ async def publish(store: Store, scope: Scope = PROJECT, event_type: str = PAUSED
 async def claim(store: Store, most: int = 100, lease: float = 30.0, **named: Any) -> tuple[DueWork, ...]:
     """Claim what is due."""
     return (await store.queue.claim(most, lease, **{"per_endpoint": most, **named})).work
+
+
+def made_at(identifier: UUID) -> datetime:
+    """Return when an identifier of version 7 was made, to the millisecond (RFC 9562)."""
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=identifier.int >> 80)
 
 
 def success(work: DueWork, **named: Any) -> Finished:

@@ -12,6 +12,7 @@ from dataapi.webhooks.secrets import CannotOpen, Cipher, NoEncryptionKey, new_ke
 from dataapi.webhooks.tokens import PREFIX, digest, new_token
 from hypothesis import given
 from hypothesis import strategies as st
+from support.webhooks import made_at
 
 KEYS = [new_key() for _ in range(3)]
 MICROSECONDS = st.integers(0, 2**48 * 1000 - 1)
@@ -124,7 +125,7 @@ def test_floor_parts_the_identifiers_of_a_moment_from_earlier_ones(moment: datet
     microseconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     made = identifiers.uuid_v7(microseconds, random)
     assert identifiers.uuid_floor(moment) <= made
-    assert identifiers.uuid_time(made) <= moment < identifiers.uuid_time(made) + timedelta(milliseconds=1)
+    assert made_at(made) <= moment < made_at(made) + timedelta(milliseconds=1)
     begin = microseconds // 1000 * 1000
     if begin:
         assert identifiers.uuid_v7(begin - 1, random) < identifiers.uuid_floor(moment)

@@ -35,11 +35,6 @@ def uuid_floor(moment: datetime) -> UUID:
     return UUID(int=min(max(milliseconds, 0), 2**48 - 1) << 80)
 
 
-def uuid_time(identifier: UUID) -> datetime:
-    """Return when an identifier was made, to the millisecond."""
-    return _EPOCH + timedelta(milliseconds=identifier.int >> 80)
-
-
 def following(identifier: UUID) -> UUID:
     """Return the identifier right after one, where there is any."""
     return UUID(int=min(identifier.int + 1, LATEST.int))
