@@ -384,6 +384,31 @@ def test_an_idle_connection_is_closed_after_a_minute() -> None:
     assert connection.lost
 
 
+@pytest.mark.parametrize("begun", [b"", b"POST /rest/v1/blog HTTP/1.1\r\nContent-Length: 9000\r\n\r\n"])
+def test_a_request_of_which_little_comes_is_given_up(begun: bytes) -> None:
+    """Else a byte a minute would be enough to keep a connection for ever."""
+    web = Web()
+    connection = Connection(web)
+    connection.send(raw("GET", "/rest/v1/blog"))
+    connection.send(begun)
+    for _ in range(7):
+        assert not connection.lost
+        connection.send(b"G")
+        web.clock.advance(9)
+        connection.notice()
+    assert connection.lost
+
+
+def test_a_request_that_comes_slowly_is_answered() -> None:
+    web = Web()
+    connection = Connection(web)
+    head = raw("POST", "/rest/v1/blog").replace(b"\r\n\r\n", b"\r\nContent-Length: 9000\r\n\r\n")
+    for piece in (head, b"x" * 4500, b"x" * 4500):
+        web.clock.advance(50)
+        connection.send(piece)
+    assert connection.take().status == 200
+
+
 class Pending:
     """A handler that waits, and notes whether it was cancelled."""
 

@@ -27,6 +27,9 @@ _LONGEST_LENGTH = 30
 _LEAST_TAKEN = 65_536
 """Bytes of an answer that a client must take within the time of an idle connection, to get the rest."""
 
+_LEAST_SENT = 4096
+"""Bytes of a request that a client must send within that time, unless it is all there."""
+
 
 class Front(Protocol):
     """Answers exchanges."""
@@ -57,6 +60,8 @@ class Channel(http.HTTPChannel):
     _peer: Any = None
     _resting = False
     _unsent = 0
+    _came = 0
+    _is_progress = True
 
     def getHost(self) -> Any:  # noqa: N802 - twisted's name
         """Return the local address, asked of the system once a connection and not for each request."""
@@ -111,12 +116,24 @@ class Channel(http.HTTPChannel):
         self.site.connections.discard(self)
         self.site.settle()
 
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
+        """Take what came; a byte now and then does not keep a request from taking too long."""
+        before, self._came = self._came, self._came + len(data)
+        self._is_progress = before == 0 or before // _LEAST_SENT < self._came // _LEAST_SENT
+        super().dataReceived(data)
+
+    def resetTimeout(self) -> None:  # noqa: N802 - twisted's name
+        """Begin to wait anew, if the client got on with its request."""
+        if self._is_progress:
+            super().resetTimeout()
+
     def setLineMode(self, extra: bytes = b"") -> None:  # noqa: N802 - twisted's name
         """Begin the next request of the connection, once the client takes what was answered before.
 
         Requests that were sent all at once would else be answered one after the other into the memory,
         for somebody who never reads.
         """
+        self._came = 0
         if self._waitingForTransport:
             self._resting = self._handlingRequest = True
             self._dataBuffer = [extra]
