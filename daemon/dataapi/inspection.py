@@ -117,14 +117,21 @@ def _document_faults(project: Project) -> Iterator[str]:
     yield from (f"graphql-documents: {problem}" for problem in documents.problems)
 
 
+def role_faults(project: Project, catalog: Catalog) -> list[str]:
+    """Return what is wrong with the roles that API keys and callers without one get."""
+    roles = [project.db_anon_role, *(["service_role"] if project.secret_keys else [])]
+    return [
+        f"requests run as {role}, and the login role of db-uri may not become that role"
+        for role in dict.fromkeys(filter(None, roles))
+        if role not in catalog.roles
+    ]
+
+
 def _faults(project: Project, catalog: Catalog) -> Iterator[str]:
     """Yield what keeps requests from being answered, and each directive that is left out."""
     for schema in project.db_schemas:
         if schema not in catalog.schemas:
             yield f"db-schemas names {schema}, and there is no such schema"
-    roles = [project.db_anon_role, *(["service_role"] if project.secret_keys else [])]
-    for role in dict.fromkeys(filter(None, roles)):
-        if role not in catalog.roles:
-            yield f"requests run as {role}, and the login role of db-uri may not become that role"
+    yield from role_faults(project, catalog)
     for problem in catalog.problems:
         yield f"{problem.place}: {problem.message}"

@@ -74,6 +74,16 @@ def test_it_is_live_and_ready_and_says_of_what(daemon: Daemon) -> None:
     assert project["problems"] == []
 
 
+def test_a_role_that_requests_cannot_have_is_told_at_the_start(served: Database, tmp_path: Path) -> None:
+    """Each request would be refused for it, so the log and ``/ready`` say what to put right."""
+    told = "requests run as nobody_here, and the login role of db-uri may not become that role"
+    with Daemon(tmp_path, served.uri, project={"db-anon-role": "nobody_here"}) as daemon:
+        daemon.wait_ready()
+        assert daemon.admin("GET", "/ready").json["projects"][0]["problems"] == [told]
+        [line] = [line for line in daemon.lines if told in line["message"]]
+        assert (line["level"], line["project"]) == ("error", "abcdefghijklmnopqrst")
+
+
 def test_other_paths_and_methods_of_the_admin_listener_are_refused(daemon: Daemon) -> None:
     """An unknown admin path is 404; a wrong method is 405 and says which is right."""
     assert daemon.admin("GET", "/graphql/v1").status == 404

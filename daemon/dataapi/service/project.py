@@ -22,6 +22,7 @@ from dataapi.database.pool import Pool
 from dataapi.database.pooler import pooler_advice, pools_transactions
 from dataapi.graphql.engine import Engine
 from dataapi.graphql.folder import DocumentFolder
+from dataapi.inspection import role_faults
 from dataapi.metrics import Snapshot
 from dataapi.rest.handler import RestHandler
 from dataapi.service.state import ProjectState
@@ -97,8 +98,14 @@ class ProjectPart:
     async def _connect(self) -> None:
         await self._pool.start()
         await self._watcher.start()
+        for fault in self._role_faults():
+            _log.error("{project}: {fault}", project=self.ref, fault=fault)
         # A pooler may keep that waiting for long, and nothing depends on it.
         self._background.spawn(self._look_for_a_pooler())
+
+    def _role_faults(self) -> list[str]:
+        catalog = self._watcher.current
+        return role_faults(self._project, catalog) if catalog is not None else []
 
     async def _look_for_a_pooler(self) -> None:
         """Say so when the database is reached in a way that the settings are not for."""
@@ -142,6 +149,7 @@ class ProjectPart:
             problems=(
                 *(f"{problem.place}: {problem.message}" for problem in self._watcher.problems),
                 *(f"graphql-documents: {problem}" for problem in self._folder.problems),
+                *self._role_faults(),
                 *([self._pooler] if self._pooler else []),
             ),
             reason=reason,
