@@ -43,6 +43,11 @@ class PayloadIssue:
     message: str
 
 
+def pointer(*steps: str | int) -> str:
+    """Write a JSON pointer (RFC 6901)."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
 def validator(event_type: EventType) -> Draft202012Validator:
     """Return what checks a type's payloads; ``BadEventType`` for a type whose parts do not fit together."""
     name = event_type.type
@@ -153,9 +158,5 @@ def sample_payload(event_type: EventType, organization: str, project: str | None
 def _issues(checks: Draft202012Validator, payload: Payload) -> tuple[PayloadIssue, ...]:
     found = itertools.islice(checks.iter_errors(payload), _ISSUES_TOLD)
     return tuple(
-        PayloadIssue(_pointer(error.absolute_path), error.message[:_MESSAGE_LENGTH]) for error in found
+        PayloadIssue(pointer(*error.absolute_path), error.message[:_MESSAGE_LENGTH]) for error in found
     )
-
-
-def _pointer(path: Iterable[str | int]) -> str:
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

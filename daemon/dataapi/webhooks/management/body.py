@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from dataapi.web.messages import Request
+from dataapi.webhooks.catalogue import pointer
 from dataapi.webhooks.management.refusals import Issue, invalid, too_large, wrong_media_type
 
 MOST_BYTES = 65_536
@@ -69,11 +70,6 @@ def check(validator: Draft202012Validator, found: Any) -> None:
             break
     if issues:
         raise invalid(*list(issues)[:_MOST_ISSUES])
-
-
-def pointer(*steps: str | int) -> str:
-    """Write a JSON pointer (RFC 6901)."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def _no_constant(name: str) -> Any:

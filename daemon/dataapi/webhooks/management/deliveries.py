@@ -9,9 +9,8 @@ from uuid import UUID
 
 from twisted.logger import Logger
 
-from dataapi.webhooks.catalogue import Catalogue
+from dataapi.webhooks.catalogue import Catalogue, pointer
 from dataapi.webhooks.management import listing, records, refusals
-from dataapi.webhooks.management.body import pointer
 from dataapi.webhooks.management.moments import read_moment
 from dataapi.webhooks.management.refusals import Issue
 from dataapi.webhooks.management.task import Done, Task

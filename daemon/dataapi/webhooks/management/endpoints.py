@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dataapi.webhooks.catalogue import EVERYTHING, Catalogue, sample_payload, sample_type
+from dataapi.webhooks.catalogue import EVERYTHING, Catalogue, pointer, sample_payload, sample_type
 from dataapi.webhooks.headers import header_issues
 from dataapi.webhooks.management import listing, records, refusals
-from dataapi.webhooks.management.body import pointer
 from dataapi.webhooks.management.receivers import Receivers
 from dataapi.webhooks.management.refusals import Issue
 from dataapi.webhooks.management.task import Done, Task

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataapi.webhooks.catalogue import Catalogue
+from dataapi.webhooks.catalogue import Catalogue, pointer
 from dataapi.webhooks.event_types import completed
 from dataapi.webhooks.management import records, refusals
-from dataapi.webhooks.management.body import pointer
 from dataapi.webhooks.management.moments import read_moment
 from dataapi.webhooks.management.refusals import Issue, ManagementError
 from dataapi.webhooks.management.task import Done, Task
