@@ -308,6 +308,11 @@ async def test_figures_tell_how_the_queue_stands(database: Database, pool: Pool)
     assert figures.oldest_due == pytest.approx(100, abs=5)
     await store.queue.finish([failure(one, 1000)])
     assert (await store.queue.figures()).waiting == 4
+    await claim(store, 1, lease=0.0)
+    figures = await store.queue.figures()
+    assert (figures.ready, figures.leased) == (2, 1), "whose lease has ended can be claimed"
+    database.execute("delete from webhooks.due where due_at <= now()")
+    assert await store.queue.figures() == QueueFigures(1, 0, 0, 0.0)
 
 
 async def test_figures_of_a_long_queue_are_told_from_a_part_of_it(database: Database, pool: Pool) -> None:
