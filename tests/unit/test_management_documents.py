@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from dataapi.web.messages import Request
-from dataapi.webhooks.catalogue import Catalogue
+from dataapi.webhooks.catalogue import Catalogue, pointer
 from dataapi.webhooks.management import body, schemas
 from dataapi.webhooks.management.listing import offset_links
 from dataapi.webhooks.management.moments import read_moment
@@ -60,7 +60,7 @@ def test_no_bytes_make_it_fail(content: bytes) -> None:
 
 def test_a_pointer_escapes() -> None:
     """RFC 6901."""
-    assert body.pointer("a/b", "m~n", 0) == "/a~1b/m~0n/0"
+    assert pointer("a/b", "m~n", 0) == "/a~1b/m~0n/0"
 
 
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
