@@ -146,14 +146,22 @@ def test_a_paused_daemon_does_not_begin_what_another_took_over(installation: Ins
     """What it had claimed and not begun is sent by the other one alone, once."""
     installation.settings = {"timeout": str(PATIENT), "concurrency-per-host": "1"}
     installation.endpoint()
-    installation.recorder.behave(Behaviour.HOLD)
     paused = installation.daemon()
-    installation.publish_many(20)
-    wait_for(lambda: installation.recorder.requests, "the first request")
+    installation.publish_many(400)
+    requests = installation.recorder.requests
+    # A receiver that was quick has some claimed ahead.
+    wait_for(lambda: len(requests) > 100, "the first deliveries")
+    installation.recorder.behave(Behaviour.HOLD)
+    wait_for(
+        lambda: time.monotonic() - requests[-1].at > 0.3 and len(installation.records()) == len(requests) - 1,
+        "a request that is held up, and the records of those before it",
+    )
     paused.process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
+    claimed = [each for each in installation.leases if each[1]]
     installation.recorder.behave(Behaviour.TAKE)
     other = installation.daemon()
+    wait_for(lambda: installation.leases == claimed, "nothing to be left but what the paused one claimed")
     installation.pass_time(PATIENT + 10)
     installation.wait_settled()
     wait_for(lambda: time.monotonic() - began > PATIENCE, "claimed work to be too old")
@@ -162,10 +170,10 @@ def test_a_paused_daemon_does_not_begin_what_another_took_over(installation: Ins
     assert paused.stop() == 0
     assert other.stop() == 0
     assert Counter(record[1:] for record in installation.records()) == {
-        ("automatic", 1, "success", True, 200): 20
+        ("automatic", 1, "success", True, 200): 400
     }
-    requests = Counter(one.identifier for one in installation.recorder.at(HOOK))
-    assert sorted(requests.values()) == [1] * 19 + [2]
+    sent = Counter(one.identifier for one in installation.recorder.at(HOOK))
+    assert sorted(sent.values()) == [1] * 399 + [2]
 
 
 # PostgreSQL ----------------------------------------------------------------------------------------------

@@ -227,6 +227,13 @@ class Installation:
             "the last claim",
         )
 
+    @property
+    def leases(self) -> list[tuple[str, bool]]:
+        """Each attempt that is still to be made, and whether somebody holds it."""
+        return self.database.execute(
+            "select delivery_id::text, leased from webhooks.due order by delivery_id"
+        )
+
     def pass_time(self, seconds: float) -> None:
         """Let the database's clock be so many seconds further, as due work sees it."""
         self.database.execute(
