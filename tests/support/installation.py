@@ -236,8 +236,10 @@ class Installation:
 
     def pass_time(self, seconds: float) -> None:
         """Let the database's clock be so many seconds further, as due work sees it."""
+        # Whoever writes there is let finish first: locking rows in another order could end in a deadlock.
         self.database.execute(
-            "update webhooks.due set due_at = due_at - %s * interval '1 s',"
+            "lock table webhooks.due in share row exclusive mode;"
+            " update webhooks.due set due_at = due_at - %s * interval '1 s',"
             " claimable_at = claimable_at - %s * interval '1 s'; notify webhooks",
             (seconds, seconds),
         )

@@ -56,7 +56,8 @@ class Verdict:
     def check(self) -> str:
         """Fail when an invariant is broken; else say how much there was."""
         assert self._campaign.installation.due == 0
-        assert self._campaign.installation.complaints() == []
+        complaints = self._campaign.installation.complaints()
+        assert not complaints, complaints
         self._nothing_is_lost_or_made_up()
         for event, (endpoint, number) in self._events.items():
             self._ended(event, self._by_endpoint[endpoint], is_test=number is None)
