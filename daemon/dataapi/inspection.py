@@ -88,6 +88,8 @@ def _pooler_faults(project: Project) -> Iterator[str]:
 def _function_faults(project: Project) -> Iterator[str]:
     """Yield each function that the configuration names and the database does not have; blocks."""
     named = {"db-pre-request": project.db_pre_request, "db-root-spec": project.db_root_spec}
+    if not any(named.values()):
+        return
     # A database that is out of reach by now is for others to complain of.
     with suppress(ScriptError), connected(project.db_uri) as fetch:
         for key, function in named.items():

@@ -18,6 +18,7 @@ from math import inf
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from dataapi.webhooks.slow import SlowNames
 from dataapi.webhooks.work import Claim, DueWork
 
 AHEAD = 0.1
@@ -25,9 +26,6 @@ AHEAD = 0.1
 
 MOST_AHEAD = 256
 """Attempts that wait in one lane at most."""
-
-SLOW_KEPT = 10_000
-"""Slow hosts that are remembered."""
 
 _IDLE = 1.0
 """Attempts per second below which an idle host's rate is not worth remembering."""
@@ -76,13 +74,12 @@ class Lanes:
 
     def __init__(self, most: int, per_host: int, slow: float = inf) -> None:
         self._most = most
-        self._slow_after = slow
         self._per_host = min(per_host, most)
         self._lanes: dict[str, _Lane] = {}
         # Lanes in which something may begin; the first one's turn is next.
         self._turns: OrderedDict[str, _Lane] = OrderedDict()
         # Slow hosts, with a lane or without, and how many have one.
-        self._slow: dict[str, None] = {}
+        self._slow = SlowNames(slow)
         self._slow_lanes = 0
         self._reckoned = 0.0
         # Whether there may be more of hosts that have no lane.
@@ -200,19 +197,12 @@ class Lanes:
         lane.running -= 1
         lane.ended += 1
         self.running -= 1
-        slow = self._is_slow(host, seconds)
+        self._slow.took(host, seconds)
+        slow = host in self._slow
         self._slow_lanes += slow - lane.slow
         lane.slow = slow
         self._take_turns(host, lane)
         return self._more or self._hungry(lane)
-
-    def _is_slow(self, host: str, seconds: float) -> bool:
-        """Tell whether a host is slow by its last attempt, and remember it."""
-        if seconds < self._slow_after:
-            self._slow.pop(host, None)
-        elif len(self._slow) < SLOW_KEPT:
-            self._slow[host] = None
-        return host in self._slow
 
     def _hungry(self, lane: _Lane) -> bool:
         return lane.more and len(lane.waiting) * 2 <= lane.rate * AHEAD and self._room(lane) > 0

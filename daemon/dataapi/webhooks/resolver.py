@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from dataapi.webhooks.addresses import is_refused
+from dataapi.webhooks.slow import SlowNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,9 +34,6 @@ THREADS = 32
 
 SLOW = 2.0
 """Seconds that make a look-up a slow one."""
-
-SLOW_KEPT = 10_000
-"""Slow names that are remembered."""
 
 
 class Unresolvable(Exception):
@@ -86,7 +84,7 @@ class SystemResolver:
         self._seconds = seconds
         # A name is here while it is looked up, or waits to be.
         self._waiting: dict[str, list[Deferred[Sequence[Address]]]] = {}
-        self._slow: dict[str, None] = {}
+        self._slow = SlowNames(SLOW)
         self._pool = _threads(threads)
         self._slow_pool = _threads(max(1, threads // 4))
 
@@ -120,13 +118,7 @@ class SystemResolver:
         except Exception:
             return Failure()
         finally:
-            self._remember(name, self._seconds() - began)
-
-    def _remember(self, name: str, seconds: float) -> None:
-        if seconds < SLOW:
-            self._slow.pop(name, None)
-        elif len(self._slow) < SLOW_KEPT:
-            self._slow[name] = None
+            self._slow.took(name, self._seconds() - began)
 
     def _tell(self, result: Sequence[Address] | Failure | None, name: str) -> None:
         if result is None and self._waiting[name]:

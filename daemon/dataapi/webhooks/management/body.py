@@ -11,6 +11,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
+from dataapi.headers import media_type
+from dataapi.strict_json import no_constant
 from dataapi.web.messages import Request
 from dataapi.webhooks.catalogue import pointer
 from dataapi.webhooks.management.refusals import Issue, invalid, too_large, wrong_media_type
@@ -38,11 +40,10 @@ def document(request: Request) -> Any:
 
     :raises ManagementError: 415, or 400 for what is no JSON or holds what PostgreSQL cannot.
     """
-    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if media_type not in _MEDIA_TYPES:
+    if media_type(request.headers.get("content-type", "application/json")) not in _MEDIA_TYPES:
         raise wrong_media_type()
     try:
-        found = json.loads(request.body.decode(), parse_constant=_no_constant, parse_float=_finite)
+        found = json.loads(request.body.decode(), parse_constant=no_constant, parse_float=_finite)
         fits = _depth(found) <= DEEPEST
     except RecursionError:
         fits = False
@@ -70,10 +71,6 @@ def check(validator: Draft202012Validator, found: Any) -> None:
             break
     if issues:
         raise invalid(*list(issues)[:_MOST_ISSUES])
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)
 
 
 def _finite(text: str) -> float:
