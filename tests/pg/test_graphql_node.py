@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from support.postgres import Server
 
 SCHEMA = """
-create extension citext;
 create schema other;
 create table account (id int primary key, email text);
 insert into account values (1, 'a@example.org'), (2, null);
@@ -25,8 +24,6 @@ create table other.account (id int primary key);
 insert into other.account values (1);
 create table keyed_by_date (day date primary key);
 insert into keyed_by_date values ('2024-01-01');
-create table keyed_by_mail (mail citext primary key);
-insert into keyed_by_mail values ('Ann@example.org');
 create table "odd ""key" (" k" text primary key, v int);
 comment on table "odd ""key" is '@graphql({"name": "odd"})';
 insert into "odd ""key" values (E'%s $1 \\'"', 1);
@@ -71,7 +68,7 @@ async def test_a_node_id_has_the_references_form(api: Service) -> None:
 
 async def test_node_finds_every_row_by_its_id(api: Service) -> None:
     """``node`` gives back what a collection gave, for each kind of key."""
-    for base in ("account", "orders", "keyed_by_date", "keyed_by_mail", "odd", "small_keys"):
+    for base in ("account", "orders", "keyed_by_date", "odd", "small_keys"):
         for row in await api.rows(base, "nodeId __typename"):
             data = await api.data(
                 "query($id: ID!) { node(nodeId: $id) { __typename nodeId } }", {"id": row["nodeId"]}
@@ -156,13 +153,10 @@ async def test_by_pk_finds_the_row_or_null(api: Service) -> None:
     query = "query($o: Int!, $p: Int!) { ordersByPk(order: $o, product: $p) { note } }"
     assert (await api.data(query, {"o": 2, "p": 7}))["ordersByPk"] == {"note": "y"}
     assert (await api.data(query, {"o": 7, "p": 2}))["ordersByPk"] is None
-    assert (await api.data('{ keyed_by_mailByPk(mail: "ANN@example.org") { mail } }'))[
-        "keyed_by_mailByPk"
-    ] == {"mail": "Ann@example.org"}
 
 
 async def test_every_key_type_of_the_reference_has_by_pk(api: Service) -> None:
-    """Reference 1.4: int2, int4, int8, text, varchar, bpchar, citext, uuid; an argument is as its column."""
+    """Reference 1.4: int2, int4, int8, text, varchar, bpchar, uuid; an argument is as its column."""
     fields = api.entries()
     arguments = fields["small_keysByPk"].args
     assert {name: str(argument.type) for name, argument in arguments.items()} == {

@@ -130,6 +130,7 @@ async def test_views_materialized_views_and_partitions_answer(shop: Service) -> 
 
 async def test_foreign_tables_answer(server: Server, reactor: Any) -> None:
     """What the service does 1: foreign tables, by a directive that declares their key."""
+    server.require("postgres_fdw")
     database = server.create_database(
         f"""
         create extension postgres_fdw;

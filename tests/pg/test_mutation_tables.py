@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import pytest
 from support.service import Service
+
+if TYPE_CHECKING:
+    from support.postgres import Server
 
 SCHEMA = """
 create table owner (id serial primary key, name text not null);
@@ -209,12 +212,10 @@ async def test_a_parent_table_changes_the_rows_of_its_heirs(api: Service) -> Non
     assert gone == {"affectedCount": 2}
 
 
-async def test_a_foreign_table_changes_like_any_other(api: Service) -> None:
+async def test_a_foreign_table_changes_like_any_other(api: Service, server: Server) -> None:
     """With postgres_fdw, where the server has it; the remote table is in the same database."""
-    try:
-        api.database.execute("create extension postgres_fdw")
-    except psycopg2.Error:
-        pytest.skip("this PostgreSQL has no postgres_fdw")
+    server.require("postgres_fdw")
+    api.database.execute("create extension postgres_fdw")
     parameters = psycopg2.extensions.parse_dsn(api.database.admin_uri)
     await api.execute(f"""
         create server far foreign data wrapper postgres_fdw

@@ -329,10 +329,9 @@ def test_what_can_be_written_is_known(
     assert table.updatable_columns == columns
 
 
-def test_foreign_tables_are_tables(database: Database) -> None:
+def test_foreign_tables_are_tables(server: Server, database: Database) -> None:
     """They have no key, but a directive may declare one."""
-    if not database.execute("select 1 from pg_available_extensions where name = 'postgres_fdw'"):
-        pytest.skip("this PostgreSQL has no postgres_fdw extension")
+    server.require("postgres_fdw")
     database.execute(
         """
         create extension postgres_fdw;

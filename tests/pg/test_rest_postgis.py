@@ -43,8 +43,7 @@ grant all on all tables in schema public to anon;
 @pytest.fixture(scope="module")
 def service(server: Server, reactor: Any) -> Iterator[Service]:
     """Serve tables with places; the extension is in a schema that is not exposed."""
-    if not server.admin.execute("select name from pg_available_extensions where name = 'postgis'"):
-        pytest.skip("the server has no PostGIS")
+    server.require("postgis")
     database = server.create_database(SCHEMA)
     with serving(reactor, database, db_extra_search_path=("gis",)) as service:
         yield service

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from support.postgres import Server
 
 TYPES = """
-create extension citext;
 create type mood as enum ('sad', 'so so', 'it''s \\ok"');
 comment on type mood is '@graphql({"mappings": {"so so": "SO_SO", "it''s \\\\ok\\"": "OK"}})';
 create type raw as enum ('aead-ietf', '{plain}', 'null', '');
@@ -173,16 +172,23 @@ TABLE = f"""
 create table thing (id int primary key, {", ".join(_definition(name) for name in COLUMNS)});
 grant all on thing to anon;
 """
-STAND_IN = "create domain int4multirange as text"
-"""Stands for the type on PostgreSQL 13, which has no multiranges."""
+
+
+def stand_ins(server: Server) -> str:
+    """Return SQL that makes up for types that the server lacks: any that keeps their texts as they are."""
+    citext = "create extension citext" if server.has("citext") else "create domain citext as text"
+    multirange = "" if server.version >= 14 else "create domain int4multirange as text"
+    return f"{citext}; {multirange}"
+
+
 ROWS = st.fixed_dictionaries({name: _values(name) for name in COLUMNS})
 FIELDS = " ".join(COLUMNS)
 
 
 @pytest.fixture(scope="module")
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    types = TYPES if server.version >= 14 else f"{TYPES}; {STAND_IN}"
-    with serving(reactor, server.create_database(types, TABLE), graphql_max_tokens=100_000) as service:
+    database = server.create_database(stand_ins(server), TYPES, TABLE)
+    with serving(reactor, database, graphql_max_tokens=100_000) as service:
         yield service
 
 

@@ -1,6 +1,7 @@
 """A PostgreSQL cluster of the tests' own: started once a session, tuned to forget quickly.
 
-The machine's PostgreSQL is used when it has one, else the one in the ``embedded`` extra's wheel.
+``PG_BIN`` names the folder of the programs to use.  Without it, the machine's PostgreSQL is used when it has
+one, else the one in the ``embedded`` extra's wheel.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
+import pytest
 from support.ports import free_port
 
 if TYPE_CHECKING:
@@ -55,6 +57,10 @@ _SETTINGS = {
 
 def find_binaries() -> Path:
     """Return the folder with ``initdb`` and ``pg_ctl``; raises ``FileNotFoundError`` when there is none."""
+    if named := os.environ.get("PG_BIN"):
+        if not _is_complete(Path(named)):
+            raise FileNotFoundError(f"PG_BIN={named} lacks initdb or pg_ctl.")
+        return Path(named).resolve()
     candidates = []
     if found := shutil.which("initdb"):
         candidates.append(Path(found).parent)
@@ -65,9 +71,13 @@ def find_binaries() -> Path:
     # The wheel is found by its path: importing it configures logging and warns.
     candidates.append(Path(sysconfig.get_path("platlib")) / _WHEEL / "pginstall" / "bin")
     for candidate in candidates:
-        if (candidate / "initdb").exists() and (candidate / "pg_ctl").exists():
+        if _is_complete(candidate):
             return candidate
     raise FileNotFoundError("No PostgreSQL: install one, or the project's extra [embedded].")
+
+
+def _is_complete(folder: Path) -> bool:
+    return (folder / "initdb").exists() and (folder / "pg_ctl").exists()
 
 
 def unprivileged_user() -> str | None:
@@ -119,6 +129,7 @@ class Server:
         self._directory = Path(tempfile.mkdtemp(prefix="dataapi-pg-")).resolve()
         self._numbers = itertools.count(1)
         self._templates: set[str] = set()
+        self._features: dict[str, bool] = {}
         self.port = 0
         self.version = 0
         if self._user:
@@ -167,6 +178,27 @@ class Server:
         if (self._data / "postmaster.pid").exists():
             self.stop("immediate")
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def has(self, feature: str) -> bool:
+        """Tell whether the server has an extension, or ``libxml``, without which it reads no XML."""
+        if feature not in self._features:
+            self._features[feature] = self._has_libxml() if feature == "libxml" else self._has(feature)
+        return self._features[feature]
+
+    def require(self, *features: str) -> None:
+        """Skip the test unless the server has all of these; see ``has``."""
+        if lacking := [feature for feature in features if not self.has(feature)]:
+            pytest.skip(f"this PostgreSQL lacks {', '.join(lacking)}")
+
+    def _has(self, extension: str) -> bool:
+        return bool(self.admin.execute("select 1 from pg_available_extensions where name = %s", (extension,)))
+
+    def _has_libxml(self) -> bool:
+        try:
+            self.admin.execute("select xml '<a/>'")
+        except psycopg2.errors.FeatureNotSupported:
+            return False
+        return True
 
     @property
     def generated_refusal(self) -> str:

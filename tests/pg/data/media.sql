@@ -74,7 +74,8 @@ create function entries() returns setof entry stable language sql as 'select * f
 create function pages() returns setof "text/html" stable language sql as $$ values ('a'), ('b') $$;
 create function plain_text() returns text stable language sql as $$ select 'a "plain" text' $$;
 create function plain_number() returns int stable language sql as 'select 42';
-create function plain_xml() returns xml stable language sql as $$ select '<a/>'::xml $$;
+-- Not in SQL, whose body a server without libxml would refuse at once.
+create function plain_xml() returns xml stable language plpgsql as $$ begin return '<a/>'::xml; end $$;
 create function plain_bytes() returns bytea stable language sql as $$ select '\x00ff'::bytea $$;
 create function no_bytes() returns bytea stable language sql as $$ select null::bytea $$;
 create function nested() returns json stable language sql as $$ select '{"a": null, "b": 1}'::json $$;
