@@ -233,6 +233,25 @@ async def test_relation_filters_limit_updates_and_deletes(featured: Service) -> 
     assert sorted(record["name"] for record in records) == ["Cher", "Devo"]
 
 
+@pytest.mark.parametrize(
+    ("table", "given", "absent"),
+    [
+        ("artist", "{albumCollection: {every: {year: {gt: $year}}}}", True),
+        ("artist", "{albumCollection: {none: {year: {gt: $year}}}}", False),
+        ("artist", "{albumCollection: {some: {year: {gt: $year}}}}", False),
+        ("album", "{artist: {albumCollection: {every: {year: {gt: $year}}}}}", True),
+        ("album", "{or: [{artist: {albumCollection: {every: {year: {gt: $year}}}}}]}", True),
+    ],
+)
+async def test_a_relation_filter_whose_variables_are_absent_never_means_every_row(
+    featured: Service, table: str, given: str, absent: bool
+) -> None:
+    """``some`` and ``none`` still ask whether there are related rows; the others demand nothing then."""
+    field = f"deleteFrom{table}Collection(filter: {given}, atMost: 1)"
+    answer = await featured.ask(f"mutation($year: Int) {{ {field} {{ affectedCount }} }}")
+    assert ("it has no value for $year" in answer.error) is absent
+
+
 async def test_relation_filters_see_only_rows_that_the_role_may_see(featured: Service) -> None:
     """Row level security of the related table applies inside the filter."""
     await featured.execute(

@@ -53,6 +53,9 @@ CASES = [
     ("{a: {}, b: {eq: \"x\"}}", "b = 'x'"),
     ("{a: {eq: 1}, or: [], and: [], not: {}}", "a = 1"),
     ("{and: [{}, {a: {eq: 1}}]}", "a = 1"),
+    ("{or: [{}, {a: {eq: 1}}, {b: {}}]}", "a = 1"),
+    ("{or: [{}, {and: [{}]}, {not: {or: [{}]}}]}", EVERYTHING),
+    ("{not: {or: [{}, {a: {eq: 1}}]}}", "a <> 1"),
     # NULL in the data is neither equal nor unequal.
     ("{a: {neq: 1}}", "a <> 1"),
     ("{not: {a: {eq: 1}}}", "a <> 1"),
@@ -117,7 +120,7 @@ def demands_nothing(name: str, value: Any) -> bool:
         return empty(value)
     if name in ("and", "or"):
         items = value if isinstance(value, list) else [value]
-        return all(map(empty, items)) if name == "and" else not items or any(map(empty, items))
+        return all(map(empty, items))
     return not value
 
 
@@ -136,7 +139,9 @@ def member(name: str, value: Any, row: dict[str, Any]) -> bool | None:
         inner = truth(value, row)
         return None if inner is None else not inner
     if name in ("and", "or"):
-        items = [truth(item, row) for item in (value if isinstance(value, list) else [value])]
+        items = [
+            truth(item, row) for item in (value if isinstance(value, list) else [value]) if not empty(item)
+        ]
         if name == "and":
             return all_of(items)
         negated = all_of([None if item is None else not item for item in items])

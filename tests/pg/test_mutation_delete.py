@@ -93,6 +93,93 @@ async def test_filters_choose_the_rows(api: Service, condition: str, ids: list[i
     assert await api.ids("author") == [number for number in (1, 2, 3) if number not in ids]
 
 
+DELETE = "mutation(%s) { deleteFromauthorCollection(filter: %s, atMost: 10) { records { id } } }"
+UPDATE = 'mutation(%s) { updateauthorCollection(set: {name: "x"}, filter: %s, atMost: 10) { affectedCount } }'
+NAMES = "$n: String, $i: Int"
+
+
+@pytest.mark.parametrize(
+    ("condition", "given", "ids"),
+    [
+        ("{or: [{name: {eq: $n}}, {id: {eq: $i}}]}", {"i": 2}, [2]),
+        ("{or: [{name: {eq: $n}}, {id: {eq: $i}}]}", {"n": "cid"}, [3]),
+        ("{or: [{name: {eq: $n}}, {id: {eq: $i}}]}", {"n": "cid", "i": 1}, [1, 3]),
+        ("{or: [{name: {eq: $n}, id: {eq: $i}}, {id: {eq: 1}}]}", {"i": 2}, [1, 2]),
+        ("{or: [{or: [{name: {eq: $n}}]}, {not: {id: {gt: $i}}}]}", {"i": 1}, [1]),
+        ("{not: {or: [{name: {eq: $n}}, {id: {eq: $i}}]}}", {"i": 2}, [1, 3]),
+        ("{name: {eq: $n}, id: {eq: $i}}", {"i": 3}, [3]),
+    ],
+)
+async def test_an_absent_variable_closes_only_its_own_alternative(
+    api: Service, condition: str, given: dict[str, Any], ids: list[int]
+) -> None:
+    """An alternative that demands nothing is ignored; it never opens the others to every row."""
+    data = await api.data(DELETE % (NAMES, condition), given)
+    assert sorted(row["id"] for row in data["deleteFromauthorCollection"]["records"]) == ids
+    assert await api.ids("author") == [number for number in (1, 2, 3) if number not in ids]
+
+
+@pytest.mark.parametrize("mutation", [DELETE, UPDATE], ids=["delete", "update"])
+@pytest.mark.parametrize(
+    ("declared", "condition", "names"),
+    [
+        ("$n: String", "{name: {eq: $n}}", "$n"),
+        (NAMES, "{or: [{name: {eq: $n}}, {id: {eq: $i}}]}", "$n, $i"),
+        ("$i: Int", "{and: [{not: {or: {id: {gt: $i, lt: $i}}}}]}", "$i"),
+        ("$l: [String!]", "{name: {in: $l}}", "$l"),
+        ("$f: authorFilter", "$f", "$f"),
+        ("$f: [authorFilter!]", "{or: $f}", "$f"),
+        ("$f: authorFilter", "{not: $f}", "$f"),
+        ("$f: StringFilter", "{name: $f, or: [{}]}", "$f"),
+        ("$f: ID", "{nodeId: {eq: $f}}", "$f"),
+    ],
+)
+async def test_a_filter_that_demands_nothing_for_want_of_variables_is_refused(
+    api: Service, mutation: str, declared: str, condition: str, names: str
+) -> None:
+    """A client that forgot a value would change every row; the error names what is absent, and its place."""
+    query = mutation % (declared, condition)
+    answer = await api.ask(query)
+    assert answer.error == (
+        f"The filter would match every row, because it has no value for {names}. Provide one, or write "
+        "`filter: {}` to mean every row."
+    )
+    assert answer.errors[0]["locations"] == [
+        {"line": 1, "column": query.index("filter: ") + len("filter: ") + 1}
+    ]
+    assert answer.body["data"] is None
+    assert answer.messages == ()
+
+
+@pytest.mark.parametrize(
+    ("declared", "condition", "given"),
+    [
+        ("$f: authorFilter", "$f", {"f": {}}),
+        ("$f: authorFilter", "$f", {"f": None}),
+        ("$f: [authorFilter!]", "{or: $f}", {"f": []}),
+        ("$f: [authorFilter!]", "{or: $f}", {"f": [{}]}),
+        ("$f: authorFilter = {}", "$f", {}),
+    ],
+)
+async def test_a_filter_that_says_that_it_demands_nothing_means_every_row(
+    api: Service, declared: str, condition: str, given: dict[str, Any]
+) -> None:
+    """Nothing is absent: the client said ``{}`` or null itself."""
+    data = await api.data(DELETE % (declared, condition), given)
+    assert len(data["deleteFromauthorCollection"]["records"]) == 3
+
+
+async def test_an_absent_null_or_given_variable_is_judged_each_time_anew(api: Service) -> None:
+    """What one request compiled to never serves another that gives other variables."""
+    query = DELETE % ("$n: String", "{name: {eq: $n}}")
+    for _ in range(2):
+        assert "$n" in (await api.ask(query)).error
+        assert (await api.data(query, {"n": None}))["deleteFromauthorCollection"]["records"] == []
+    [row] = (await api.data(query, {"n": "bob"}))["deleteFromauthorCollection"]["records"]
+    assert row == {"id": 2}
+    assert "$n" in (await api.ask(query)).error
+
+
 async def test_records_show_the_rows_as_they_were_with_their_relationships(api: Service) -> None:
     """A deleted row's relationships are those that it had, so that a client can show what is gone."""
     response = await delete(

@@ -219,7 +219,7 @@ async def test_filters_choose_rows_by_every_operator(api: Service, condition: st
     assert api.database.execute("select id from author where note = 'hit' order by id") == [(i,) for i in ids]
 
 
-@pytest.mark.parametrize("given", [{}, {"f": None}, {"f": {}}])
+@pytest.mark.parametrize("given", [{"f": None}, {"f": {}}])
 async def test_a_filter_that_demands_nothing_still_counts(api: Service, given: dict[str, Any]) -> None:
     query = (
         'mutation($f: authorFilter) { updateauthorCollection(set: {note: "n"}, filter: $f) { '

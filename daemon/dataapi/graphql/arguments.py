@@ -112,6 +112,20 @@ def argument_trees(
     return trees
 
 
+def absent_variables(node: ValueNode, variables: Variables) -> tuple[str, ...]:
+    """Return the names of a literal's variables that have no value, each once."""
+    match node:
+        case VariableNode():
+            return () if node.name.value in variables else (node.name.value,)
+        case ListValueNode():
+            inner = node.values
+        case ObjectValueNode():
+            inner = tuple(member.value for member in node.fields)
+        case _:
+            return ()
+    return tuple(dict.fromkeys(name for value in inner for name in absent_variables(value, variables)))
+
+
 class _Reader:
     """Reads literals and variables' values into trees."""
 

@@ -72,12 +72,10 @@ def _member_condition(view: TableView, name: str, member: Tree) -> Condition | N
     if name == "not":
         inner = filter_condition(view, member)
         return None if inner is None else Not(inner)
-    parts = [filter_condition(view, part) for part in member]
-    if name == "and":
-        return all_of([part for part in parts if part is not None])
-    if any(part is None for part in parts):
-        return None  # an empty filter among the alternatives demands nothing, and so does the whole
-    return Or(tuple(part for part in parts if part is not None)) if parts else None
+    # Parts that demand nothing are ignored, in ``or`` too: a variable that is absent from one
+    # alternative must not open the others to every row.
+    parts = [part for part in (filter_condition(view, item) for item in member) if part is not None]
+    return all_of(parts) if name == "and" else _any_of(parts)
 
 
 def _related_condition(view: TableView, related: RelatedField, member: Tree) -> Condition | None:
@@ -105,6 +103,13 @@ def all_of(conditions: list[Condition]) -> Condition | None:
     if not conditions:
         return None
     return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
+
+
+def _any_of(conditions: list[Condition]) -> Condition | None:
+    """Return the alternatives as one condition, None for none."""
+    if not conditions:
+        return None
+    return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
 
 
 def operand(field: ColumnField) -> Expression:

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphql import FieldNode, GraphQLError
 
-from dataapi.graphql.arguments import Tree
+from dataapi.graphql.arguments import Tree, absent_variables
 from dataapi.graphql.bulk import RowCount
 from dataapi.graphql.calls import function_output
 from dataapi.graphql.compiler import Compiler
@@ -39,15 +39,36 @@ def mutation_step(compiler: Compiler, entry: MutationEntry, nodes: list[FieldNod
         case InsertEntry(view):
             return _change(compiler, view, "Insert", nodes, read_insert(view, arguments))
         case UpdateEntry(view):
-            update = Update(view.table, _assignments(view, arguments["set"]), _where(view, arguments))
+            where = _where(compiler, view, nodes[0], arguments)
+            update = Update(view.table, _assignments(view, arguments["set"]), where)
             return _change(compiler, view, "Update", nodes, update, arguments["atMost"])
         case DeleteEntry(view):
-            delete = Delete(view.table, _where(view, arguments))
+            delete = Delete(view.table, _where(compiler, view, nodes[0], arguments))
             return _change(compiler, view, "Delete", nodes, delete, arguments["atMost"])
 
 
-def _where(view: TableView, arguments: Mapping[str, Tree]) -> Condition | None:
-    return filter_condition(view, arguments.get("filter"))
+def _where(
+    compiler: Compiler, view: TableView, node: FieldNode, arguments: Mapping[str, Tree]
+) -> Condition | None:
+    """Return the condition of the rows to change, None for every row.
+
+    :raises GraphQLError: the filter was meant to choose rows, but the variables in it are absent.
+    """
+    condition = filter_condition(view, arguments.get("filter"))
+    given = next(
+        (argument.value for argument in node.arguments or () if argument.name.value == "filter"), None
+    )
+    if condition is not None or given is None:
+        return condition
+    absent = absent_variables(given, compiler.variables)
+    if absent:
+        names = ", ".join(f"${name}" for name in absent)
+        raise GraphQLError(
+            f"The filter would match every row, because it has no value for {names}. Provide one, or "
+            "write `filter: {}` to mean every row.",
+            given,
+        )
+    return None
 
 
 def _change(
