@@ -145,3 +145,89 @@ async def test_a_plan_that_was_cheap_before_is_still_judged(api: Service) -> Non
     )
     for size, refused in ((1, False), (LIMIT + 1, True), (LIMIT, False)):
         assert ("errors" in (await api.ask(query, {"n": size})).body) is refused
+
+
+# ------------------------------------------------------------ what the tables hold
+
+ANALYZED = """
+create table artist (id int primary key, name text);
+create table album (id int primary key, artist_id int references artist, twin_id int);
+create table track (id int primary key, album_id int references album);
+create table unknown (id int primary key);
+create table growing (id int primary key);
+create table measured (id int, day int, primary key (id, day)) partition by range (day);
+create table measured_1 partition of measured for values from (0) to (10);
+create table measured_2 partition of measured for values from (10) to (20);
+create view listed as select id from artist;
+create materialized view counted as select id from artist;
+comment on view listed is '@graphql({"primary_key_columns": ["id"]})';
+comment on materialized view counted is '@graphql({"primary_key_columns": ["id"]})';
+comment on table album is
+    '@graphql({"foreign_keys": [{"local_columns": ["twin_id"], "foreign_name": "twin",
+        "foreign_schema": "public", "foreign_table": "album", "foreign_columns": ["twin_id"],
+        "local_name": "twins"}]})';
+comment on schema public is '@graphql({"max_rows": 100000})';
+create function some_artists() returns setof artist stable language sql as 'select * from artist';
+insert into artist select n, 'a' from generate_series(1, 50) n;
+insert into album select n, 1 + n % 50 from generate_series(1, 200) n;
+insert into track select n, 1 + n % 200 from generate_series(1, 3000) n;
+insert into measured select n, n % 20 from generate_series(1, 400) n;
+refresh materialized view counted;
+grant all on all tables in schema public to anon;
+analyze artist, album, track, measured_1, measured_2, counted;
+"""
+ARTISTS, ALBUMS, TRACKS = (2 * rows + 1000 for rows in (50, 200, 3000))
+
+
+@pytest.fixture(scope="module")
+def analyzed(server: Server, reactor: Any) -> Iterator[Service]:
+    with serving(reactor, server.create_database(ANALYZED), graphql_max_depth=50) as service:
+        yield service
+
+
+@pytest.mark.parametrize(
+    ("operation", "cost"),
+    [
+        (f"{{ artistCollection {{ {PAGE} }} }}", ARTISTS),
+        (f"{{ artistCollection(first: 7) {{ {PAGE} }} }}", 7),
+        # Each album is of one artist: all artists together have no more albums than there are.
+        ("{ artistCollection { edges { node { albumCollection { edges { node { trackCollection { "
+         f"{PAGE} }} }} }} }} }} }} }} }}", ARTISTS + ALBUMS + TRACKS),
+        ("{ artistCollection { edges { node { albumCollection(first: 2) { edges { node { trackCollection { "
+         f"{PAGE} }} }} }} }} }} }} }} }}", ARTISTS + min(2 * ARTISTS, ALBUMS) + TRACKS),
+        # Tracks may be of one album, whose tracks then come again for each.
+        (f"{{ trackCollection(first: 10) {{ edges {{ node {{ album {{ trackCollection {{ {PAGE} }} }} }} }} "
+         "} }", 10 + 10 + 10 * TRACKS),
+        # A key that a directive declares need not be unique.
+        (f"{{ albumCollection(first: 10) {{ edges {{ node {{ twins {{ {PAGE} }} }} }} }} }}",
+         10 + 10 * ALBUMS),
+        # A function may give any rows, and nothing is known of a view or of what was never analyzed.
+        (f"{{ some_artists {{ {PAGE} }} }}", 100_000),
+        (f"{{ listedCollection {{ {PAGE} }} }}", 100_000),
+        (f"{{ unknownCollection {{ {PAGE} }} }}", 100_000),
+        (f"{{ countedCollection {{ {PAGE} }} }}", ARTISTS),
+        (f"{{ measuredCollection {{ {PAGE} }} }}", 2 * 400 + 1000),
+        ("mutation { deleteFromtrackCollection(filter: {id: {eq: 0}}, atMost: 9999) { affectedCount } }",
+         TRACKS),
+    ],
+)  # fmt: skip
+async def test_no_more_rows_are_counted_than_the_tables_hold(
+    analyzed: Service, operation: str, cost: int
+) -> None:
+    """The planner's estimates count, doubled and a thousand more, as tables grow until the next reload."""
+    body = {"query": operation, "extensions": {"cost": True}}
+    answer = await analyzed.send(json.dumps(body).encode())
+    assert answer.body["extensions"]["cost"]["rows"] == cost, answer.body
+
+
+async def test_estimates_are_refreshed_with_the_catalog(analyzed: Service) -> None:
+    body = json.dumps(
+        {"query": f"{{ growingCollection {{ {PAGE} }} }}", "extensions": {"cost": True}}
+    ).encode()
+    costs = []
+    for rows in (10, 5000):
+        await analyzed.execute(
+            f"insert into growing select {rows} + n from generate_series(1, {rows}) n; analyze growing"
+        )
+        costs.append((await analyzed.send(body)).body["extensions"]["cost"]["rows"])
+    assert costs == [2 * 10 + 1000, 2 * 5010 + 1000]

@@ -73,6 +73,38 @@ def test_no_variables_cost_more_than_the_most(first: int, nested: int) -> None:
     assert cost.rows({"a": first, "b": nested}) <= cost.most() == 30 * 21
 
 
+def test_no_more_rows_are_counted_than_there_are() -> None:
+    """Pages of different rows share what their table holds; others may show the same rows again and again."""
+    children = Cost(30, (Cost(30, capacity=400, disjoint=True),), capacity=100, disjoint=True)
+    assert Cost(1000, (children,), capacity=20, disjoint=True).rows({}) == 20 + 100 + 400
+    repeated = Cost(1, (children,))
+    assert Cost(1000, (repeated,), capacity=20, disjoint=True).rows({}) == 20 + 20 + 20 * 30 * (1 + 30)
+    assert Cost(1000, (Cost(50, capacity=10),), capacity=20, disjoint=True).rows({}) == 20 + 20 * 10
+
+
+COSTS = st.recursive(
+    st.builds(Cost, st.integers(0, 50), capacity=st.none() | st.integers(0, 100), disjoint=st.booleans()),
+    lambda inner: st.builds(
+        Cost,
+        st.integers(0, 50),
+        st.lists(inner, max_size=3).map(tuple),
+        st.none() | st.integers(0, 100),
+        st.booleans(),
+    ),
+    max_leaves=10,
+)
+
+
+def unlimited(cost: Cost) -> Cost:
+    """Return the cost without what the tables hold."""
+    return Cost(cost.page, tuple(map(unlimited, cost.nested)))
+
+
+@given(COSTS)
+def test_what_tables_hold_only_lowers_a_cost(cost: Cost) -> None:
+    assert cost.rows({}) <= unlimited(cost).rows({})
+
+
 @pytest.mark.parametrize("value", [-1, -(2**31)])
 def test_a_negative_page_is_refused(value: int) -> None:
     with pytest.raises(GraphQLError, match="`first` must be an unsigned integer"):

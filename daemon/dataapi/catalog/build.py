@@ -201,6 +201,7 @@ class _Builder:
             partition_of=int(parent),
             inherited=row[13],
             large=row[14],
+            estimated_rows=row[15],
         )
 
     def _column(self, row: Any) -> Column:

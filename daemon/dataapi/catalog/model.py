@@ -148,6 +148,8 @@ class Table:
     :ivar inherited: whether other tables inherit from it, whose rows are read with its own.
     :ivar large: whether PostgreSQL would rather use an index than read all rows to find one, by its
         statistics at reflection; False where there were none.
+    :ivar estimated_rows: the planner's estimate at reflection of what reading the table gives, None for views
+        and where PostgreSQL knows none.
     """
 
     oid: int
@@ -169,6 +171,7 @@ class Table:
     partition_of: int = 0
     inherited: bool = False
     large: bool = False
+    estimated_rows: int | None = None
 
     def is_unique(self, columns: Iterable[str]) -> bool:
         """Whether PostgreSQL itself sees to it that no two rows that are read have the same values there."""

@@ -39,6 +39,24 @@ relation as materialized (
     join path on path.oid = c.relnamespace
     where c.relkind in ('r', 'p', 'v', 'm', 'f')
 ),
+-- What reading a table reads: the table itself, its partitions and the tables that inherit from it.
+holder(root, oid) as (
+    select r.oid, r.oid from relation r where r.relkind in ('r', 'p', 'm')
+    union
+    select h.root, i.inhrelid from holder h join pg_inherits i on i.inhparent = h.oid
+),
+-- The planner's estimate of their rows, unknown where one of them was never analyzed (-1; 0 before PostgreSQL
+-- 14) or is on another server.
+estimate as (
+    select h.root, sum(c.reltuples)::bigint as rows
+    from holder h
+    join pg_class c on c.oid = h.oid and c.relkind <> 'p'
+    group by h.root
+    having bool_and(
+        c.relkind <> 'f'
+        and (c.reltuples > 0
+             or c.reltuples = 0 and current_setting('server_version_num')::int >= 140000))
+),
 attribute as materialized (
     select a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod, a.attnotnull, a.atthasdef,
            a.attgenerated, a.attidentity, a.attacl, r.events
@@ -91,12 +109,13 @@ tables as (
                r.oid, r.relnamespace, r.relname, r.relkind, r.reltype, r.relrowsecurity, r.events,
                coalesce(h.inhparent, 0), d.description, r.relowner, r.acl::text,
                coalesce(columns.body, '[]'), coalesce(keys.body, '[]'),
-               r.inherited, r.large
+               r.inherited, r.large, e.rows
            ) as item,
            row_number() over (order by r.position, r.relname) as number
     from relation r
     left join columns on columns.attrelid = r.oid
     left join keys on keys.indrelid = r.oid
+    left join estimate e on e.root = r.oid
     left join pg_inherits h on h.inhrelid = r.oid and r.relispartition
     left join pg_description d
         on d.classoid = 'pg_class'::regclass and d.objoid = r.oid and d.objsubid = 0

@@ -8,11 +8,12 @@ from typing import Any
 
 from graphql import FieldNode, FragmentDefinitionNode, GraphQLArgument, GraphQLError
 
+from dataapi.catalog.model import Table
 from dataapi.graphql.aggregates import Grouping, aggregate_value, read_grouping
 from dataapi.graphql.answer import Stage
 from dataapi.graphql.arguments import Tree, argument_trees
 from dataapi.graphql.conditions import equality, key_condition
-from dataapi.graphql.cost import Cost, PageSize
+from dataapi.graphql.cost import Cost, PageSize, capacity
 from dataapi.graphql.document import Rejected
 from dataapi.graphql.fields import ColumnField, ComputedField, RelatedField
 from dataapi.graphql.identifiers import decode_node_id
@@ -91,11 +92,18 @@ class Compiler:
             self._path.pop()
 
     @contextmanager
-    def costing(self, page: PageSize | int) -> Iterator[None]:
-        """Count what is compiled inside as nested in the rows of a page."""
+    def costing(
+        self, page: PageSize | int, table: Table | None = None, *, disjoint: bool = False
+    ) -> Iterator[None]:
+        """Count what is compiled inside as nested in the rows of a page.
+
+        :param table: the table that the rows are in, each once; None when they may be others.
+        :param disjoint: whether the rows of different parents are different ones.
+        """
         outer, self._costs = self._costs, []
         yield
-        self._costs = [*outer, Cost(page, tuple(self._costs))]
+        most = None if table is None else capacity(table)
+        self._costs = [*outer, Cost(page, tuple(self._costs), most, disjoint)]
 
     def costs(self) -> tuple[Cost, ...]:
         """Return the costs of what was compiled."""
@@ -151,13 +159,14 @@ class Compiler:
     def _related(self, view: TableView, related: RelatedField, nodes: list[FieldNode]) -> Output:
         target = view.target(related)
         rows = related_rows(target, related)
+        disjoint = view.table.is_unique(own for _, own in related.pairs)
         if related.to_one:
-            return self.one(target, rows, nodes)
-        return self.connection(target, rows, nodes, self.arguments(nodes[0], view.name))
+            return self.one(target, rows, nodes, disjoint=disjoint)
+        return self.connection(target, rows, nodes, self.arguments(nodes[0], view.name), disjoint=disjoint)
 
-    def one(self, view: TableView, rows: Rows, nodes: list[FieldNode]) -> Output:
+    def one(self, view: TableView, rows: Rows, nodes: list[FieldNode], *, disjoint: bool = True) -> Output:
         """Return the output of at most one row."""
-        with self.costing(1):
+        with self.costing(1, disjoint=disjoint):
             return One(rows, self.row(view, nodes))
 
     def by_key(self, view: TableView, nodes: list[FieldNode], arguments: Mapping[str, Tree]) -> Output:
@@ -183,11 +192,20 @@ class Compiler:
     # ------------------------------------------------------------ connections
 
     def connection(
-        self, view: TableView, rows: Rows, nodes: list[FieldNode], arguments: Mapping[str, Tree]
+        self,
+        view: TableView,
+        rows: Rows,
+        nodes: list[FieldNode],
+        arguments: Mapping[str, Tree],
+        *,
+        disjoint: bool = True,
     ) -> Output:
-        """Return a page of rows with what is selected around it."""
+        """Return a page of rows with what is selected around it.
+
+        :param disjoint: whether the rows of different parents are different ones.
+        """
         paging = read_paging(view, arguments)
-        with self.costing(paging.page):
+        with self.costing(paging.page, None if rows.call else rows.table, disjoint=disjoint):
             members = self.members(
                 f"{view.name}Connection", nodes, lambda n: self._connection_field(view, paging.order, n)
             )

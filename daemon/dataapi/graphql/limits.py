@@ -40,7 +40,7 @@ class Limits:
     depth: int = 20
     aliases: int = 100
     tokens: int = 5_000
-    cost: int = 100_000
+    cost: int = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,9 @@ def _change(
         return Records(compiler.row(view, fields))
 
     limit = None if at_most is None else Bounded("atMost", at_most)
-    with compiler.costing(limit or _row_count(change)):
+    # An insert may add more rows than the table was ever known to hold.
+    table = view.table if limit else None
+    with compiler.costing(limit or _row_count(change), table, disjoint=True):
         response = compiler.members(f"{view.name}{word}Response", nodes, response_field)
     types = {field.column.name: field.wire.parameter for field in view.columns}
     key = tuple((name, types.get(name, "unknown")) for name in view.key) if view.has_node_id else ()

@@ -79,7 +79,7 @@ class Project:
     graphql_max_depth: int = 20
     graphql_max_aliases: int = 100
     graphql_max_tokens: int = 5_000
-    graphql_max_cost: int = 100_000
+    graphql_max_cost: int = 5_000_000
     graphql_documents: Path | None = None
     graphql_documents_only: bool = False
     graphql_non_null_relationships: bool = False

@@ -1,0 +1,61 @@
+"""What the pages of ordinary applications ask for, served with the limits as they are by default."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.graphql.limits import Limits
+from dataapi.settings import Project
+from support.service import Service, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+LEVELS = ("region", "country", "city", "street")
+SCHEMA = f"""
+create table region (id int primary key, name text);
+create table country (id int primary key, region_id int references region);
+create table city (id int primary key, country_id int references country);
+create table street (id int primary key, city_id int references city);
+create table person (
+    id int primary key, name text, email text, born date, score numeric, boss_id int references person
+);
+create table shop (id int primary key);
+create table sale (id int primary key, shop_id int references shop);
+comment on table shop is '@graphql({{"max_rows": 1000}})';
+comment on table sale is '@graphql({{"max_rows": 1000}})';
+{"".join(f"insert into {table} values (1); insert into {table} values (2);" for table in LEVELS)}
+insert into person (id, name, boss_id) values (1, 'one', 1);
+insert into shop values (1);
+insert into sale values (1, 1);
+grant all on all tables in schema public to anon;
+"""
+DEFAULTS = {item.name: item.default for item in fields(Project) if item.name.startswith("graphql_max_")}
+
+
+@pytest.fixture(scope="module")
+def api(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve tables that PostgreSQL has no estimates of, so that only page sizes are known."""
+    with serving(reactor, server.create_database(SCHEMA), **DEFAULTS) as service:
+        yield service
+
+
+def test_the_defaults_are_written_twice_alike() -> None:
+    limits = Limits()
+    assert list(DEFAULTS.values()) == [limits.depth, limits.aliases, limits.tokens, limits.cost]
+
+
+def collections(*tables: str) -> str:
+    """Write collections nested in each other."""
+    inner = collections(*tables[1:]) if tables[1:] else ""
+    return f"{tables[0]}Collection {{ edges {{ node {{ id {inner} }} }} }}"
+
+
+@pytest.mark.parametrize("tables", [LEVELS, ("shop", "sale")], ids=["four", "two of 1,000 rows"])
+async def test_collections_nested_in_pages_of_the_usual_size(api: Service, tables: tuple[str, ...]) -> None:
+    answer = await api.data(f"{{ {collections(*tables)} }}")
+    assert answer[f"{tables[0]}Collection"]["edges"]
