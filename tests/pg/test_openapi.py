@@ -69,6 +69,10 @@ create table api.secret (id integer primary key);
 create table api.partly (id integer primary key, shown text, covered text);
 create table api.parted (id integer primary key) partition by range (id);
 create table api.parted_1 partition of api.parted for values from (1) to (10);
+create table api.vault (id integer primary key, covert integer unique, spare integer unique);
+create table api.visitor (
+    id integer primary key, vault_id integer references api.vault (covert) references api.vault (spare)
+);
 create view api.customer_view as select id, email from api.customer;
 create view api.counted as select count(*) as n from api.customer;
 create materialized view api.frozen as select * from api.customer;
@@ -91,8 +95,9 @@ create function api.guarded() returns integer language sql as 'select 1';
 revoke execute on function api.guarded() from public;
 
 grant select on all tables in schema api to anon;
-revoke select on api.secret, api.partly from anon;
+revoke select on api.secret, api.partly, api.vault from anon;
 grant select (id, shown), update (shown) on api.partly to anon;
+grant select (id, spare) on api.vault to anon;
 grant insert, delete on api.purchase to anon;
 grant all on all tables in schema api to service_role;
 grant execute on all functions in schema api to service_role;
@@ -335,6 +340,15 @@ def test_columns_that_a_role_may_not_use_are_not_shown(shop: Catalog) -> None:
     schemas = openapi(shop)["components"]["schemas"]
     assert list(schemas["partly.update"]["properties"]) == ["shown"]
     assert "covered" not in json.dumps(openapi(shop))
+
+
+def test_keys_do_not_tell_columns_that_a_role_may_not_use(shop: Catalog) -> None:
+    """A key that leads to one is left out of the notes on another table's column."""
+    for document in (swagger(shop), openapi(shop)):
+        assert "covert" not in json.dumps(document)
+    noted = swagger(shop)["definitions"]["visitor"]["properties"]["vault_id"]["description"]
+    assert noted == "Note:\nThis is a Foreign Key to `vault.spare`.<fk table='vault' column='spare'/>"
+    assert "covert" in json.dumps(swagger(shop, "service_role"))
     assert "secret" not in json.dumps(document)
 
 
@@ -389,6 +403,13 @@ def test_a_column_named_like_a_parameter_is_no_parameter(shop: Catalog) -> None:
     parameters = references(swagger(shop)["paths"]["/purchase"]["get"]["parameters"])
     assert "rowFilter.purchase.limit" not in parameters
     assert parameters.count("limit") == 1
+
+
+def test_an_offset_may_lie_before_the_first_row(shop: Catalog) -> None:
+    """Requests may send one, so the description allows it; a limit below 0 is refused."""
+    parameters = openapi(shop)["components"]["parameters"]
+    assert parameters["offset"]["schema"] == {"type": "integer"}
+    assert parameters["limit"]["schema"] == {"type": "integer", "minimum": 0}
 
 
 @pytest.mark.parametrize(("api_key", "names"), [(True, {"apikey", "JWT"}), (False, {"JWT"})])

@@ -115,6 +115,15 @@ async def test_an_error_carries_message_details_and_hint(pool: Pool) -> None:
     )  # fmt: skip
 
 
+async def test_messages_do_not_name_the_aliases_of_statements(pool: Pool) -> None:
+    """A client knows the column that is gone by its own name."""
+    gone = Statement('select "t~12".titel from (select 1 as title) as "t~12"', ())
+    with pytest.raises(DatabaseError) as caught:
+        await pool.run(Message("anon", (), (Bound(gone),)))
+    assert caught.value.message == "column titel does not exist"
+    assert caught.value.hint == 'Perhaps you meant to reference the column "title".'
+
+
 @pytest.mark.parametrize("prepared", [True, False])
 @pytest.mark.parametrize("value", ["a\0b", "a\ud800b"])
 async def test_what_postgresql_cannot_store_is_the_clients_mistake(

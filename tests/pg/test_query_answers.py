@@ -23,7 +23,7 @@ from dataapi.query.algebra import (
     Rows,
 )
 from dataapi.query.answers import Answered, Total, compile_answer, compile_lines
-from dataapi.query.bodies import Body, Form, Handled, body_sql, csv_header
+from dataapi.query.bodies import Body, Content, Form, Handled, Raw, body_sql, csv_header
 from dataapi.query.conditions import Compare, Operator
 from dataapi.query.outputs import output_sql
 from dataapi.query.records import shown_sql
@@ -223,7 +223,7 @@ def test_a_value_of_a_function(films: Films) -> None:
     """As JSON, in a row of its own name, and as text."""
     rows = call(films, "scalar", "7", scalar=True)
     assert body_of(films, rows, VALUE, Form.VALUE) == "7"
-    assert body_of(films, rows, VALUE, Form.RAW) == "7"
+    assert body_of(films, rows, VALUE, Raw(Content.TEXT)) == "7"
     assert body_of(films, rows, record(pgrst_scalar=ColumnOf(SCALAR)), Form.CSV) == "pgrst_scalar\n7"
 
 

@@ -134,6 +134,44 @@ async def test_a_functions_value_is_given_as_it_stands(
     assert (answer.status, answer.headers["content-type"], answer.content) == (200, content_type, content)
 
 
+XML = """
+create domain "application/atom+xml" as xml;
+create table entry (id int primary key);
+insert into entry values (1);
+grant select on entry to anon;
+create function latin() returns xml stable language sql
+    as $$ select '<?xml version="1.0" encoding="ISO-8859-1"?><a>\u00e9</a>'::xml $$;
+create function atom_step(state xml, one entry) returns xml immutable language sql
+    as $$ select '<?xml version="1.1" encoding="ISO-8859-1" standalone="yes"?><a>\u00e9</a>'::xml $$;
+create function atom_end(state xml) returns "application/atom+xml" immutable language sql as 'select state';
+create aggregate atom_rows (entry) (sfunc = atom_step, stype = xml, finalfunc = atom_end);
+"""
+
+
+@pytest.fixture(scope="module")
+def xml_service(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve a database whose XML declares an encoding that it has no longer."""
+    server.require("libxml")
+    with serving(reactor, server.create_database(XML)) as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("target", "accept", "text"),
+    [
+        ("rpc/latin", "text/xml", "<a>\u00e9</a>"),
+        ("rpc/latin", "text/plain", "<a>\u00e9</a>"),
+        ("entry", "application/atom+xml", '<?xml version="1.1" standalone="yes"?><a>\u00e9</a>'),
+    ],
+)
+async def test_xml_declares_no_encoding_that_the_body_does_not_have(
+    xml_service: Service, target: str, accept: str, text: str
+) -> None:
+    """A body is UTF-8, whatever the document was when it was stored; a function's and an aggregate's."""
+    answer = await get(xml_service, target, accept)
+    assert (answer.status, answer.content) == (200, text.encode())
+
+
 @pytest.mark.parametrize(
     ("target", "accept"),
     [

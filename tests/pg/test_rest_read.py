@@ -226,6 +226,8 @@ async def test_ordering_by_a_column_that_is_not_selected(ask: Ask) -> None:
         ("&offset=3", {}, [None], "3-3/*"),
         ("&limit=0", {}, [], "*/*"),
         ("&offset=9", {}, [], "*/*"),
+        ("&offset=-1", {}, [1, 2, 3, None], "0-3/*"),
+        ("&limit=3&offset=-1", {}, [1, 2], "0-1/*"),
         ("&limit=99999999999999999999", {}, [1, 2, 3, None], "0-3/*"),
         ("", {"range": "1-2"}, [2, 3], "1-2/*"),
         ("", {"range": "2-", "range_unit": "items"}, [3, None], "2-3/*"),

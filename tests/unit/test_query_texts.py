@@ -7,7 +7,7 @@ import re
 import pytest
 from dataapi.query.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Parameter, Rows, Through
 from dataapi.query.answers import Total, compile_answer, compile_lines
-from dataapi.query.bodies import Body, Form, Handled
+from dataapi.query.bodies import Body, Content, Form, Handled, Raw
 from dataapi.query.conditions import Compare, Operator, Quantifier, TextSearch
 from dataapi.query.results import Many, One, Record, Spread, Text, Value
 from hypothesis import given, settings
@@ -74,7 +74,7 @@ def _everything(name: str, value: str) -> list[str]:
         Compare(path, Operator.EQ, Parameter(("values", value), "text[]"), True, Quantifier.ANY),
         TextSearch(ColumnOf("name"), slot, Parameter(("language", name), "regconfig")),
     )
-    bodies: tuple[Body, ...] = (*Form, Handled("f", OWNER))
+    bodies: tuple[Body, ...] = (*Form, *map(Raw, Content), Handled("f", OWNER))
     return [
         compile_answer(
             Rows(THING, where=each, order=(OrderTerm(path),)), record, body, total, slot

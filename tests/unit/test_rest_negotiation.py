@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dataapi.errors import ApiError
+from dataapi.query.bodies import Content
 from dataapi.rest.media import Kind, Media, Offers, Producer, negotiate
 from dataapi.rest.request.accept import parse_accept
 from hypothesis import given
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 
 OBJECT = "application/vnd.pgrst.object+json"
 PLAN = "application/vnd.pgrst.plan"
-TWKB = Producer("application/vnd.twkb", "public.twkb", 7, binary=True)
-TABS = Producer("text/tab-separated-values", "public.tabs", 0, binary=False)
-OWN_JSON = Producer("application/json", "public.own", 7, binary=False)
-ANYTHING = Producer("*/*", "public.anything", 7, binary=False)
-ANY_ROWS = Producer("*/*", "public.any_rows", 0, binary=False)
+TWKB = Producer("application/vnd.twkb", "public.twkb", 7, Content.BYTES)
+TABS = Producer("text/tab-separated-values", "public.tabs", 0, Content.TEXT)
+OWN_JSON = Producer("application/json", "public.own", 7, Content.TEXT)
+ANYTHING = Producer("*/*", "public.anything", 7, Content.TEXT)
+ANY_ROWS = Producer("*/*", "public.any_rows", 0, Content.TEXT)
 
 
 def kind(accept: str | None, **offers: object) -> tuple[Kind, str]:

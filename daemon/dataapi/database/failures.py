@@ -5,20 +5,24 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from dataapi.database.quoting import without_aliases
 from dataapi.database.sqlstate import Diagnostics, to_error
 from dataapi.errors import ApiError, DatabaseUnavailable
 
 if TYPE_CHECKING:
     import psycopg2
 
+_NAMES = "42"
+"""The class of errors that name what stands in the statement: syntax errors and violated access rules."""
+
 
 def refused(error: psycopg2.Error, *, anonymous: bool) -> ApiError:
     """Return the error for what PostgreSQL refused; see ``sqlstate.to_error``."""
     diag = error.diag
-    diagnostics = Diagnostics(
-        diag.sqlstate or "XX000", diag.message_primary or str(error), diag.message_detail, diag.message_hint
-    )
-    return to_error(diagnostics, anonymous=anonymous)
+    message, detail, hint = diag.message_primary or str(error), diag.message_detail, diag.message_hint
+    if (diag.sqlstate or "").startswith(_NAMES):
+        message, hint = without_aliases(message), hint and without_aliases(hint)
+    return to_error(Diagnostics(diag.sqlstate or "XX000", message, detail, hint), anonymous=anonymous)
 
 
 def timed_out() -> ApiError:

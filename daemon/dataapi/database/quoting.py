@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 LONGEST_IDENTIFIER = 63
 """Bytes of a name; PostgreSQL cuts longer ones."""
+
+ALIAS = "t~"
+"""What the aliases of generated statements begin with, followed by a number."""
+
+_ALIASED = re.compile(f"{ALIAS}[0-9]+[.]", re.ASCII)
 
 
 def quote_identifier(name: str) -> str:
@@ -17,3 +24,8 @@ def quote_literal(text: str) -> str:
     if "\\" in quoted:
         return " E'" + quoted.replace("\\", "\\\\") + "'"
     return "'" + quoted + "'"
+
+
+def without_aliases(message: str) -> str:
+    """Return a message of PostgreSQL's with the columns that it names not qualified by an alias."""
+    return _ALIASED.sub("", message)

@@ -34,8 +34,23 @@ class Form(Enum):
     """The one row, or the one value of a function, as JSON; null when there is none."""
     VALUES = "values"
     """A JSON array of a function's values."""
-    RAW = "raw"
-    """The one value's text, or a bytea's bytes in hexadecimal with ``\\x`` before them."""
+
+
+class Content(Enum):
+    """What a value is that is a body by itself."""
+
+    TEXT = "text"
+    BYTES = "bytes"
+    """A ``bytea``, whose text is hexadecimal with ``\\x`` before it."""
+    XML = "xml"
+    """Written by its type's output function, which leaves out a declared encoding: the body has another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """The one value of a function as it stands."""
+
+    content: Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +64,10 @@ class Handled:
 
     function: str
     table: Table | None
+    content: Content = Content.TEXT
 
 
-Body = Form | Handled
+Body = Form | Handled | Raw
 
 
 def body_sql(writer: Writer, shown: Shown, body: Body) -> str:
@@ -60,8 +76,10 @@ def body_sql(writer: Writer, shown: Shown, body: Body) -> str:
     :raises ApiError: PGRST127 (400), an aggregate reads the members' names, of which some are a client's.
     """
     match body:
-        case Handled(function, table):
-            return f"({function}({_handled_sql(shown, function, table)}))::text"
+        case Handled(function, table, content):
+            return _content_sql(f"{function}({_handled_sql(shown, function, table)})", content)
+        case Raw(content):
+            return f"pg_catalog.string_agg({_content_sql(shown.column(0), content)}, '')"
         case Form.NONE:
             return "null::text"
         case Form.ARRAY | Form.VALUES:
@@ -75,8 +93,10 @@ def body_sql(writer: Writer, shown: Shown, body: Body) -> str:
             return _features_sql(writer, shown)
         case Form.VALUE:
             return f"coalesce(pg_catalog.json_agg({shown.value_sql(writer)}) -> 0, 'null'::json)"
-        case Form.RAW:
-            return f"pg_catalog.string_agg(({shown.column(0)})::text, '')"
+
+
+def _content_sql(value: str, content: Content) -> str:
+    return f"pg_catalog.xml_out({value})::text" if content is Content.XML else f"({value})::text"
 
 
 def _handled_sql(shown: Shown, function: str, table: Table | None) -> str:

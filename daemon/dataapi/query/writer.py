@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
-from dataapi.database.quoting import quote_identifier
+from dataapi.database.quoting import ALIAS, quote_identifier
 from dataapi.query.algebra import Parameter
 
 MOST_SEMIJOINS = 8
@@ -64,7 +64,7 @@ class Writer:
         No column is called so: a bare alias means the whole row only where no column has its name.
         """
         self._aliases += 1
-        return f'"t~{self._aliases}"'
+        return quote_identifier(f"{ALIAS}{self._aliases}")
 
     def joinable(self) -> bool:
         """Count a condition on whether rows exist; whether PostgreSQL may still turn it into a join."""

@@ -10,7 +10,7 @@ from functools import lru_cache
 from dataapi.catalog.formats import ANY_MEDIA_TYPE
 from dataapi.catalog.model import Table
 from dataapi.errors import ApiError
-from dataapi.query.bodies import Body, Form, Handled
+from dataapi.query.bodies import Body, Content, Form, Handled
 from dataapi.rest.request.accept import Accepted, parse_accept
 
 LONGEST_REMEMBERED = 300
@@ -48,13 +48,13 @@ class Producer:
     :ivar media_type: in small letters, ``*/*`` for whatever is accepted.
     :ivar function: its SQL name, quoted and qualified.
     :ivar table: the oid of the table whose rows it takes, 0 for any rows.
-    :ivar binary: whether it gives a ``bytea``.
+    :ivar content: what it gives.
     """
 
     media_type: str
     function: str
     table: int
-    binary: bool
+    content: Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Media:
     @property
     def binary(self) -> bool:
         """Whether an aggregate gives the body as a ``bytea``, of which the statement shows the text form."""
-        return self.producer is not None and self.producer.binary
+        return self.producer is not None and self.producer.content is Content.BYTES
 
     def body(self, table: Table | None) -> Body:
         """Return how the body is made of rows.
@@ -101,7 +101,9 @@ class Media:
         :param table: what the rows are of.
         """
         if self.producer is not None:
-            return Handled(self.producer.function, table if self.producer.table else None)
+            return Handled(
+                self.producer.function, table if self.producer.table else None, self.producer.content
+            )
         if self.kind is Kind.CSV:
             return Form.CSV
         if self.kind is Kind.GEOJSON:

@@ -9,9 +9,10 @@ from dataapi.catalog.model import Catalog, Function
 from dataapi.catalog.privileges import Privileges
 from dataapi.database.sqlstate import Diagnostics, to_error
 from dataapi.query.writer import qualified
-from dataapi.rest.functions.outcomes import Outcome, is_binary, outcome_of
+from dataapi.rest.functions.outcomes import Outcome, content_of, outcome_of
 from dataapi.rest.functions.overloads import is_callable
 from dataapi.rest.media import Producer
+from dataapi.rest.resolve.spelling import Names
 
 
 class Functions:
@@ -27,6 +28,7 @@ class Functions:
         self._role = role
         self._anonymous = anonymous
         self._named: Mapping[tuple[str, str], Sequence[Function]] | None = None
+        self._names: dict[str, Names] = {}
         self._outcomes: dict[int, Outcome] = {}
         self._producers: tuple[Producer, ...] | None = None
 
@@ -46,9 +48,11 @@ class Functions:
             raise to_error(denied, anonymous=self._anonymous)
         return found
 
-    def names(self, schema: str) -> list[str]:
-        """Return the names of a schema's functions."""
-        return [name for place, name in self._by_name() if place == schema]
+    def names(self, schema: str) -> Names:
+        """Return the names of a schema's functions, to search for similar ones."""
+        if schema not in self._names:
+            self._names[schema] = Names(name for place, name in self._by_name() if place == schema)
+        return self._names[schema]
 
     def _by_name(self) -> Mapping[tuple[str, str], Sequence[Function]]:
         if self._named is None:
@@ -79,5 +83,5 @@ class Functions:
         return self._producers
 
     def _producer(self, handler: MediaHandler) -> Producer:
-        binary = is_binary(self._catalog, self._catalog.types.get(handler.type))
-        return Producer(handler.media_type, qualified(handler), handler.table, binary)
+        content = content_of(self._catalog, self._catalog.types[handler.type])
+        return Producer(handler.media_type, qualified(handler), handler.table, content)

@@ -12,7 +12,7 @@ from dataapi.database.message import Bound
 from dataapi.errors import ApiError
 from dataapi.query.algebra import SCALAR, ColumnOf, Parameter
 from dataapi.query.answers import TO_COME, Answered, Total, compile_answer, compile_lines
-from dataapi.query.bodies import Body, Form
+from dataapi.query.bodies import Body, Content, Form, Raw
 from dataapi.query.refused import Refusal, lines_within, refusing, within
 from dataapi.query.results import Value
 from dataapi.query.sql import Compiled
@@ -224,7 +224,7 @@ def _body(call: _Call) -> Body:
     if call.context.request.method == "HEAD" or shape is Shape.VOID:
         return Form.NONE
     if kind is Kind.RAW:
-        return Form.RAW
+        return Raw(call.outcome.content)
     if call.outcome.is_scalar and kind in (Kind.JSON, Kind.OBJECT) and not call.media.stripped:
         return Form.VALUE if shape is Shape.VALUE else Form.VALUES
     return call.media.body(call.outcome.relation.table)
@@ -263,7 +263,7 @@ def _content(call: _Call, row: Answered) -> bytes:
     """Return the body's bytes; one object stands without the brackets of its array."""
     body, kind = as_bytes(call.media, row.body), call.media.kind
     if kind is Kind.RAW:
-        return unhex(body) if call.outcome.binary else body
+        return unhex(body) if call.outcome.content is Content.BYTES else body
     single = kind is Kind.OBJECT or (kind is Kind.JSON and call.outcome.is_single)
     if single and _body(call) in (Form.ARRAY, Form.STRIPPED, Form.VALUES):
         return body[1:-1] or b"null"

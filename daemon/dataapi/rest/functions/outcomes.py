@@ -8,9 +8,11 @@ from enum import Enum
 from dataapi.catalog.formats import media_type_of
 from dataapi.catalog.model import Catalog, Function, Type, TypeKind
 from dataapi.query.algebra import SCALAR
+from dataapi.query.bodies import Content
 from dataapi.rest.media import BINARY
 from dataapi.rest.resolve.relations import Cell, Relation
 
+_CONTENTS = {"bytea": Content.BYTES, "xml": Content.XML}
 _TEXTS = "S"
 """The category of PostgreSQL's text types."""
 
@@ -31,13 +33,13 @@ class Outcome:
 
     :ivar relation: what its rows are of; values are rows of one column.
     :ivar raw: media types that its one value is as it stands, ``*/*`` for all.
-    :ivar binary: whether its values are bytes.
+    :ivar content: what that value is.
     """
 
     shape: Shape
     relation: Relation
     raw: tuple[str, ...] = ()
-    binary: bool = False
+    content: Content = Content.TEXT
 
     @property
     def is_scalar(self) -> bool:
@@ -61,7 +63,7 @@ def outcome_of(catalog: Catalog, function: Function) -> Outcome:
         return Outcome(Shape.VALUES, values)
     if declared.name == "void" and declared.kind is TypeKind.PSEUDO:
         return Outcome(Shape.VOID, values)
-    return Outcome(Shape.VALUE, values, _raw(catalog, declared), is_binary(catalog, declared))
+    return Outcome(Shape.VALUE, values, _raw(catalog, declared), content_of(catalog, declared))
 
 
 def _relation(catalog: Catalog, function: Function, declared: Type) -> Relation | None:
@@ -83,14 +85,15 @@ def _raw(catalog: Catalog, declared: Type) -> tuple[str, ...]:
     own = media_type_of(declared)
     if own is not None:
         return (own,)
-    if is_binary(catalog, declared):
+    content = content_of(catalog, declared)
+    if content is Content.BYTES:
         return (BINARY,)
-    type_ = catalog.underlying(declared)
-    if type_.name == "xml":
+    if content is Content.XML:
         return ("text/xml", "text/plain")
+    type_ = catalog.underlying(declared)
     return ("text/plain", BINARY) if type_.category == _TEXTS else ("text/plain",)
 
 
-def is_binary(catalog: Catalog, type_: Type | None) -> bool:
-    """Whether values of a type are bytes: ``bytea`` or a domain over it."""
-    return type_ is not None and catalog.underlying(type_).name == "bytea"
+def content_of(catalog: Catalog, type_: Type) -> Content:
+    """Return what the values of a type are; a domain's are those of the type under it."""
+    return _CONTENTS.get(catalog.underlying(type_).sql_name, Content.TEXT)

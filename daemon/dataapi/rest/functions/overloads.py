@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dataapi.catalog.model import Argument, Catalog, Function, TypeKind
 from dataapi.errors import ApiError
-from dataapi.rest.resolve.spelling import DISTANTLY_ALIKE, similar
+from dataapi.rest.resolve.spelling import DISTANTLY_ALIKE, Names, similar
 
 WHOLE_BODY = {
     "application/json": ("json", "jsonb"),
@@ -121,7 +121,7 @@ def _shown(catalog: Catalog, argument: Argument) -> str:
     return f"{argument.name} => {catalog.types[argument.type].sql_name}"
 
 
-def unknown(wanted: Wanted, candidates: Sequence[Function], names: Sequence[str]) -> ApiError:
+def unknown(wanted: Wanted, candidates: Sequence[Function], names: Names) -> ApiError:
     """Return the error for a call that no function takes (PGRST202, 404).
 
     :param candidates: the functions of that name.
@@ -152,13 +152,13 @@ def _searched(wanted: Wanted, given: Sequence[str]) -> str:
     return searched
 
 
-def _hint(wanted: Wanted, candidates: Sequence[Function], names: Sequence[str]) -> str | None:
+def _hint(wanted: Wanted, candidates: Sequence[Function], names: Names) -> str | None:
     if wanted.unparsed:
         return None
     begin = f"Perhaps you meant to call the function {wanted.schema}."
     if candidates:
         signatures = [_names(argument.name for argument in each.arguments) for each in candidates]
-        close = similar(_names(wanted.names), signatures, DISTANTLY_ALIKE)
+        close = similar(_names(wanted.names), Names(signatures), DISTANTLY_ALIKE)
         return None if close is None else begin + wanted.name + close
     close = similar(wanted.name, names)
     return None if close is None else begin + close

@@ -13,6 +13,7 @@ from dataapi.rest.openapi.components import ERROR, Components, schema_named
 from dataapi.rest.openapi.shown import Shown, info
 from dataapi.rest.openapi.writing import Members, members, without_nothing
 
+_OFFSET = "How many rows to leave out first; one below 0 begins that far before the first row"
 _PREFERENCES = {
     "preferRead": "count=exact, count=planned or count=estimated; handling=strict",
     "preferWrite": "return=minimal, return=headers-only or return=representation; count=exact; "
@@ -76,8 +77,8 @@ def _description_operation() -> dict[str, Any]:
 def _parameters(shown: Shown, components: Components) -> Iterator[tuple[str, Any]]:
     yield "select", _parameter("select", "Columns and related tables, such as id,name,orders(total)")
     yield "order", _parameter("order", "Columns to order by, such as name.asc,id.desc.nullslast")
-    yield "limit", _number("limit", "How many rows at most")
-    yield "offset", _number("offset", "How many rows to leave out first")
+    yield "limit", _integer("limit", "How many rows at most", minimum=0)
+    yield "offset", _integer("offset", _OFFSET)
     yield "on_conflict", _parameter("on_conflict", "Columns of the unique key that rows may collide on")
     yield "columns", _parameter("columns", "Columns to take from the body")
     yield "range", _parameter("Range", "First and last row, such as 0-24", "header")
@@ -94,8 +95,8 @@ def _parameter(name: str, description: str | None, place: str = "query") -> dict
     return {"name": name, "in": place, **_text(description)}
 
 
-def _number(name: str, description: str) -> dict[str, Any]:
-    return {**_parameter(name, description), "schema": {"type": "integer", "minimum": 0}}
+def _integer(name: str, description: str, **bounds: int) -> dict[str, Any]:
+    return {**_parameter(name, description), "schema": {"type": "integer", **bounds}}
 
 
 def _text(description: str | None) -> dict[str, Any]:

@@ -122,13 +122,17 @@ class Shown:
 
     @cached_property
     def references(self) -> dict[tuple[int, str], ForeignKey]:
-        """By table and column, the foreign key of that one column; to tables rather than to views."""
-        names = {shown.table.oid for shown in self.tables}
+        """By table and column, the foreign key of that one column; to tables rather than to views.
+
+        A key to a column that is not shown would tell its name.
+        """
+        columns = {shown.table.oid: {column.name for column in shown.columns} for shown in self.tables}
         found: dict[tuple[int, str], ForeignKey] = {}
         keys = [*self.catalog.foreign_keys, *self.catalog.view_keys]
         keys.sort(key=lambda key: self.catalog.tables[key.foreign_table].kind in _VIEWS)
         for key in keys:
-            if len(key.columns) == 1 and key.table in names and key.foreign_table in names:
+            shown = key.table in columns and key.foreign_columns[0] in columns.get(key.foreign_table, ())
+            if shown and len(key.columns) == 1:
                 found.setdefault((key.table, key.columns[0]), key)
         return found
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataapi.database.quoting import LONGEST_IDENTIFIER
+from dataapi.database.quoting import ALIAS, LONGEST_IDENTIFIER
 from dataapi.query.algebra import Parameter
 from dataapi.query.bodies import Body, Handled
 from dataapi.query.results import Key, Output, Record, Spread, Text
 from dataapi.rest.resolve.fields import Constant
-
-_RESERVED = "t~"
-"""What the aliases of statements begin with."""
 
 
 def named_for(record: Record, body: Body) -> Record:
@@ -39,5 +36,5 @@ def _key(key: Key) -> Key:
     if not isinstance(key, Parameter) or not isinstance(key.source, Constant):
         return key
     name = key.source.text
-    fits = 0 < len(name.encode("utf-8", "replace")) <= LONGEST_IDENTIFIER and not name.startswith(_RESERVED)
+    fits = 0 < len(name.encode("utf-8", "replace")) <= LONGEST_IDENTIFIER and not name.startswith(ALIAS)
     return Text(name) if fits and name.isprintable() else key

@@ -11,7 +11,7 @@ from dataapi.database.sqlstate import Diagnostics, to_error
 from dataapi.errors import ApiError
 from dataapi.rest.request.syntax import Embed
 from dataapi.rest.resolve.relations import Relation
-from dataapi.rest.resolve.spelling import DISTANTLY_ALIKE, MOST_NAMES, similar
+from dataapi.rest.resolve.spelling import DISTANTLY_ALIKE, Names, similar
 from dataapi.rest.resolve.types import Types
 from dataapi.rest.resolve.ways import Way, Ways
 
@@ -39,6 +39,13 @@ class Tables:
         self.by_name: Mapping[tuple[str, str], Table] = {
             (table.schema, table.name): table for table in catalog.tables.values() if not table.partition_of
         }
+        self._names: dict[str, Names] = {}
+
+    def names(self, schema: str) -> Names:
+        """Return the names of a schema's tables, to search for similar ones."""
+        if schema not in self._names:
+            self._names[schema] = Names(name for place, name in self.by_name if place == schema)
+        return self._names[schema]
 
 
 class ReadableTables:
@@ -85,17 +92,16 @@ class ReadableTables:
             self._privileges.can(table, privilege) for privilege in _PRIVILEGES
         )
 
+    def _is_visible(self, schema: str, name: str) -> bool:
+        return self._may_see(self._tables.by_name[schema, name])
+
     def _denied(self, table: Table) -> ApiError:
         schema = None if self._privileges.can_use_schema(table.schema) else table.schema
         what = f"schema {schema}" if schema else f"{_KINDS[table.kind]} {table.name}"
         return to_error(Diagnostics("42501", f"permission denied for {what}"), anonymous=self._anonymous)
 
     def _hint(self, schema: str, name: str) -> str | None:
-        known = self._tables.by_name
-        if len(known) > MOST_NAMES:
-            return None
-        names = [at for (place, at), table in known.items() if place == schema and self._may_see(table)]
-        close = similar(name, names)
+        close = similar(name, self._tables.names(schema), allowed=lambda each: self._is_visible(schema, each))
         return f"Perhaps you meant the table '{schema}.{close}'" if close else None
 
     # ------------------------------------------------------------ ways
@@ -138,15 +144,16 @@ class ReadableTables:
 
     def _hint_of_related(self, relation: Relation) -> str | None:
         """Return the hint that names a table with ways that may have been meant by one without any."""
-        schema, known = relation.schema, self._tables.by_name
-        if len(known) > MOST_NAMES:
-            return None
-        related = [
-            name
-            for (place, name), table in known.items()
-            if place == schema and self._may_see(table) and self._tables.ways.of(table)
-        ]
-        return _hint_instead(relation.name, similar(relation.name, related))
+        schema = relation.schema
+
+        def is_related(name: str) -> bool:
+            return self._is_visible(schema, name) and bool(
+                self._tables.ways.of(self._tables.by_name[schema, name])
+            )
+
+        return _hint_instead(
+            relation.name, similar(relation.name, self._tables.names(schema), allowed=is_related)
+        )
 
     def _denied_table(self, way: Way) -> Table | None:
         """Return a table that a way leads to or through and that the role may do nothing with."""
@@ -173,7 +180,7 @@ class ReadableTables:
 
 def _hint_of_ways(name: str, ways: list[Way]) -> str | None:
     targets = dict.fromkeys(way.target.name for way in ways if way.function is None)
-    return _hint_instead(name, None if name in targets else similar(name, targets, DISTANTLY_ALIKE))
+    return _hint_instead(name, None if name in targets else similar(name, Names(targets), DISTANTLY_ALIKE))
 
 
 def _hint_instead(name: str, close: str | None) -> str | None:
