@@ -111,7 +111,7 @@ class MadeUp:
         self._names[f"{schema}.{name}"] = (oid, list(columns))
         self._document.setdefault("tables", []).append(
             [oid, self._schemas[schema], name, kind, self._next(), False, 28 if kind == "v" else None,
-             "0", comment, "10", None, rows, keys, False, False]
+             "0", comment, "10", None, rows, keys, False, False, None]
         )  # fmt: skip
         return int(oid)
 
