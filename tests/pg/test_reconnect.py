@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.database.address import parameters
 from dataapi.database.backoff import Backoff
-from dataapi.errors import ApiError, DatabaseUnavailable
+from dataapi.errors import ApiError, DatabaseError, DatabaseUnavailable
 from support.messages import message, running, until
+from support.ports import free_port
 from twisted.internet import defer, task, threads
 
 if TYPE_CHECKING:
@@ -184,6 +185,83 @@ async def test_a_pool_that_is_connecting_can_be_stopped(
     await starting
     with pytest.raises(DatabaseUnavailable):
         await waiting
+
+
+def several(database: Database, *others: str) -> str:
+    """Return the database's URI with other places before its own."""
+    own = database.uri.split("@")[1].split("/")[0]
+    return database.uri.replace(own, ",".join([*others, own]))
+
+
+async def test_a_host_that_refuses_is_passed_by(make_pool: MakePool, database: Database) -> None:
+    """As with libpq the next host is tried, and nothing is told of the first."""
+    refusing = f"127.0.0.1:{free_port()}"
+    pool = make_pool(uri=several(database, refusing, f"localhost:{free_port()}"))
+    await pool.start()
+    assert await pool.run(message("select 1")) == [(1,)]
+    assert pool.trouble is None
+
+
+async def test_a_host_that_does_not_answer_is_passed_by(
+    make_pool: MakePool, database: Database, black_hole: int
+) -> None:
+    """``connect_timeout`` is each host's own."""
+    pool = make_pool(uri=several(database, f"127.0.0.1:{black_hole}") + "?connect_timeout=1")
+    await pool.start()
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+async def test_a_socket_folder_may_be_among_the_hosts(
+    make_pool: MakePool, server: Server, database: Database
+) -> None:
+    """Sockets and addresses are tried in their order."""
+    for hosts in (f"/nowhere,{server.folder}", f"127.0.0.9,{server.folder}", f"{server.folder},127.0.0.9"):
+        pool = make_pool(uri=f"host={hosts} port={server.port} user=authenticator dbname={database.name}")
+        await pool.start()
+        assert await pool.run(message("select inet_server_addr() is null")) == [(True,)]
+
+
+async def test_why_there_is_no_connection_names_every_host(make_pool: MakePool) -> None:
+    """Operators read host, port and libpq's reason of each place."""
+    one, other = free_port(), free_port()
+    pool = make_pool(uri=f"postgresql://u@127.0.0.1:{one},nowhere.invalid:1,127.0.0.1:{other}/x")
+    await pool.start()
+    assert pool.trouble is not None
+    told = pool.trouble.split("; ")
+    assert told[0].startswith(f'connection to server at "127.0.0.1", port {one} failed: Connection refused')
+    assert told[1].startswith('could not translate host name "nowhere.invalid" to address: ')
+    assert told[2].startswith(f'connection to server at "127.0.0.1", port {other} failed: Connection refused')
+
+
+async def test_who_may_not_log_in_is_not_tried_elsewhere(make_pool: MakePool, server: Server) -> None:
+    """As with libpq only places without a server are passed by."""
+    here = f"127.0.0.1:{server.port}"
+    pool = make_pool(uri=f"postgresql://nobody_here@{here},127.0.0.1:{free_port()}/postgres")
+    await pool.start()
+    assert pool.trouble == (
+        f'connection to server at "127.0.0.1", port {server.port} failed: '
+        'FATAL:  role "nobody_here" does not exist'
+    )
+
+
+@pytest.mark.parametrize("state", ["08001", "08006", "57P01"])
+async def test_an_error_that_a_statement_raises_leaves_the_connection_alone(
+    make_pool: MakePool, database: Database, state: str
+) -> None:
+    """A foreign server that is away is 503, and our own connection goes on."""
+    database.execute(
+        "create function away(code text) returns int language plpgsql as"
+        " $$ begin raise 'could not connect to server \"far\"' using errcode = code; end $$"
+    )
+    pool = make_pool(size=1)
+    await pool.start()
+    for _ in range(2):
+        with pytest.raises(DatabaseError) as caught:
+            await pool.run(message("select away($1)", state))
+        assert (caught.value.status, caught.value.code) == (503, state)
+        assert caught.value.message == 'could not connect to server "far"'
+    assert await pool.run(message("select 1")) == [(1,)]
+    assert pool.figures().connects == 1
 
 
 async def test_a_host_name_is_looked_up(make_pool: MakePool, database: Database) -> None:

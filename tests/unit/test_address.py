@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg2
 import pytest
-from dataapi.database.address import connect_timeout, has_names, parameters, resolved
+from dataapi.database.address import connect_timeout, has_names, parameters, places, refused_by_server
 
 ADDRESSES = {"db": ["10.0.0.1"], "two": ["::1", "10.0.0.2"]}
 
@@ -17,31 +17,70 @@ def look_up(name: str) -> list[str]:
         raise OSError(f"unknown {name}") from None
 
 
-def places(uri: str) -> list[tuple[str, str, str]]:
-    """Return host, address and port of every place that libpq will try."""
-    given = resolved(parameters(uri), look_up)
-    return list(
-        zip(given["host"].split(","), given["hostaddr"].split(","), given["port"].split(","), strict=True)
-    )
+def tried(uri: str) -> list[tuple[str | None, ...]]:
+    """Return host, address and port of every place, in order; None for what libpq is to choose."""
+    found = places(parameters(uri), look_up, shuffle=list.reverse)
+    return [tuple(place.parameters.get(name) for name in ("host", "hostaddr", "port")) for place in found]
 
 
 def test_a_name_gets_its_address() -> None:
     """The name stays for TLS, the address is for connecting."""
-    assert places("postgresql://u@db:5433/x") == [("db", "10.0.0.1", "5433")]
+    assert tried("postgresql://u@db:5433/x") == [("db", "10.0.0.1", "5433")]
 
 
 def test_every_address_of_a_name_is_tried() -> None:
     """A name with two addresses is two places; the port is shared."""
-    assert places("postgresql://u@two:1/x") == [("two", "::1", "1"), ("two", "10.0.0.2", "1")]
+    assert tried("postgresql://u@two:1/x") == [("two", "::1", "1"), ("two", "10.0.0.2", "1")]
 
 
 def test_several_hosts_keep_their_order_and_ports() -> None:
-    """Names, addresses and sockets may be mixed; a name without an address is left out."""
-    assert places("postgresql://u@db:1,gone:2,127.0.0.1:3/x") == [
-        ("db", "10.0.0.1", "1"), ("127.0.0.1", "127.0.0.1", "3"),
+    """Names, addresses, sockets and libpq's default may be mixed; one port is every host's."""
+    assert tried("postgresql://u@db:1,[::1]:2,127.0.0.1:3/x") == [
+        ("db", "10.0.0.1", "1"), ("::1", None, "2"), ("127.0.0.1", None, "3"),
     ]  # fmt: skip
-    assert places("host=db,/run/postgresql dbname=x") == [
-        ("db", "10.0.0.1", ""), ("/run/postgresql", "", ""),
+    assert tried("host=two,/run/postgresql,@abstract, port=7 dbname=x") == [
+        ("two", "::1", "7"), ("two", "10.0.0.2", "7"), ("/run/postgresql", None, "7"),
+        ("@abstract", None, "7"), ("", None, "7"),
+    ]  # fmt: skip
+
+
+def test_given_addresses_belong_to_the_hosts_in_order() -> None:
+    """A host whose address is given is not looked up; addresses need no hosts."""
+    assert tried("host=db,gone hostaddr=,10.0.0.9 port=1,") == [
+        ("db", "10.0.0.1", "1"), ("gone", "10.0.0.9", ""),
+    ]  # fmt: skip
+    assert tried("hostaddr=10.0.0.8,10.0.0.9") == [(None, "10.0.0.8", None), (None, "10.0.0.9", None)]
+
+
+def test_a_name_without_an_address_says_so_in_its_place() -> None:
+    """The others are tried all the same."""
+    gone, other = places(parameters("postgresql://u@gone:1,db:2/x"), look_up)
+    assert gone.problem == 'could not translate host name "gone" to address: unknown gone'
+    assert not other.problem
+
+
+@pytest.mark.parametrize("uri", ["host=a,b,c port=1,2", "host=a,b hostaddr=10.0.0.1", "host=a port=1,2"])
+def test_lists_that_do_not_match_are_left_to_libpq(uri: str) -> None:
+    """It says what is wrong with them."""
+    given = parameters(uri)
+    assert [place.parameters for place in places(given, look_up)] == [given]
+
+
+def test_hosts_are_shuffled_where_that_is_asked_for() -> None:
+    """``load_balance_hosts=random`` shuffles the hosts, and the addresses of each."""
+    assert tried("postgresql://u@db,two/x?load_balance_hosts=random") == [
+        ("two", "10.0.0.2", ""), ("two", "::1", ""), ("db", "10.0.0.1", ""),
+    ]  # fmt: skip
+    assert tried("postgresql://u@db,two/x?load_balance_hosts=disable")[0] == ("db", "10.0.0.1", "")
+
+
+def test_a_preferred_standby_may_be_missing() -> None:
+    """All places are tried for a standby, and then again for any server."""
+    found = places(parameters("postgresql://u@db,two/x?target_session_attrs=prefer-standby"), look_up)
+    wanted = [(place.parameters["hostaddr"], place.parameters["target_session_attrs"]) for place in found]
+    assert wanted == [
+        ("10.0.0.1", "standby"), ("::1", "standby"), ("10.0.0.2", "standby"),
+        ("10.0.0.1", "any"), ("::1", "any"), ("10.0.0.2", "any"),
     ]  # fmt: skip
 
 
@@ -60,13 +99,23 @@ def test_nothing_to_look_up(uri: str) -> None:
     """Addresses, socket folders and given addresses are left as they are."""
     given = parameters(uri)
     assert not has_names(given)
-    assert resolved(given, look_up) == given
+    assert [place.parameters for place in places(given, look_up)] == [given]
 
 
-def test_no_address_at_all_is_an_error() -> None:
-    """When no name has an address there is nothing to connect to."""
-    with pytest.raises(OSError, match="unknown gone"):
-        resolved(parameters("postgresql://u@gone/x"), look_up)
+@pytest.mark.parametrize(
+    ("reason", "refused"),
+    [
+        ('connection to server at "h", port 1 failed: FATAL:  password authentication failed', True),
+        ('connection to server at "h", port 1 failed: ВАЖНО:  роль не существует', True),
+        ('connection to server at "h", port 1 failed: FATAL:  the database system is starting up', False),
+        ('connection to server at "h", port 1 failed: Connection refused', False),
+        ('connection to server at "h", port 1 failed: session is read-only', False),
+        ("timeout expired", False),
+    ],
+)
+def test_only_a_servers_own_refusal_ends_the_search(reason: str, refused: bool) -> None:
+    """As with libpq: whoever may not log in here is not tried elsewhere; one that starts is passed by."""
+    assert refused_by_server(reason) == refused
 
 
 def test_a_string_that_libpq_cannot_read_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from dataapi.database.sqlstate import Diagnostics, is_disconnect, status_of, to_error
+from dataapi.database.sqlstate import Diagnostics, status_of, to_error
 from dataapi.errors import DatabaseError
 
 
@@ -108,12 +108,6 @@ def test_a_malformed_choice_is_pgrst121(message: str, detail: str | None, at_fau
     assert (error.status, error.code) == (500, "PGRST121")
     assert error.hint is not None
     assert error.hint.startswith(f"{at_fault} must be a JSON object")
-
-
-def test_what_ends_a_connection() -> None:
-    """Shutdowns and connection failures do; timeouts, cancellations and deadlocks do not."""
-    assert all(is_disconnect(state) for state in ("08006", "08P01", "57P01", "57P02", "57P03", "57P05"))
-    assert not any(is_disconnect(state) for state in ("57014", "55P03", "40P01", "53300", None))
 
 
 def test_a_missing_detail_is_told_from_one_that_is_no_json() -> None:

@@ -1,19 +1,28 @@
-"""Where a database is: a connection string as libpq parameters, its host names looked up.
+"""Where a database is: the places that a connection string lists, in the order in which libpq tries them.
 
-libpq looks host names up itself, and blocks while it does; so it gets addresses beside names.
+libpq looks host names up itself, and blocks while it does; so it gets addresses beside names.  It
+also ignores the time limit of each host when it does not block; so it gets one place at a time.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import random
+import re
 import socket
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 from psycopg2.extensions import parse_dsn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_ATTRIBUTES = "target_session_attrs"
+# The severity, in the server's language, and two blanks stand before a server's own message alone.
+_SERVERS_WORDS = re.compile(r"failed: \S+:  ")
+_NOT_NOW = "the database system is "
 
 _DEFAULTS = {
     "fallback_application_name": "dataapi",
@@ -26,12 +35,15 @@ _DEFAULTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """One place to try, as libpq's parameters ``host``, ``hostaddr`` and ``port`` list them."""
+class Place:
+    """One place to try.
 
-    name: str
-    address: str
-    port: str
+    :ivar parameters: libpq's, with one host, address and port at most.
+    :ivar problem: why there is nothing to try, "" when there is.
+    """
+
+    parameters: dict[str, str]
+    problem: str = ""
 
 
 def parameters(uri: str) -> dict[str, str]:
@@ -44,44 +56,89 @@ def parameters(uri: str) -> dict[str, str]:
 
 
 def connect_timeout(given: dict[str, str]) -> float:
-    """Return the seconds that connecting may take; libpq itself ignores its parameter when asynchronous."""
+    """Return the seconds that connecting to one place may take."""
     seconds = given.get("connect_timeout", "")
     return float(seconds) if seconds.isdigit() and int(seconds) > 0 else 10.0
 
 
-def resolved(given: dict[str, str], resolve: Callable[[str], list[str]]) -> dict[str, str]:
-    """Return the parameters with an address for every host name, which may become several places.
-
-    Raises ``OSError`` when no name has an address.
-    """
-    if not has_names(given):
-        return given
-    names = given["host"].split(",")
-    ports = given.get("port", "").split(",")
-    if len(ports) == 1:
-        ports *= len(names)
-    places: list[Host] = []
-    problem: OSError | None = None
-    for name, port in zip(names, ports, strict=True):
-        try:
-            addresses = resolve(name) if _is_name(name) else [_literal(name)]
-        except OSError as error:
-            problem = error
-        else:
-            places.extend(Host(name, address, port) for address in addresses)
-    if not places and problem is not None:
-        raise problem
-    return {
-        **given,
-        "host": ",".join(place.name for place in places),
-        "hostaddr": ",".join(place.address for place in places),
-        "port": ",".join(place.port for place in places),
-    }
-
-
 def has_names(given: dict[str, str]) -> bool:
     """Tell whether the parameters have a host name that is yet to be looked up."""
-    return "hostaddr" not in given and any(_is_name(name) for name in given.get("host", "").split(","))
+    hosts, addresses, _ = _lists(given)
+    return any(
+        _is_name(host) and not address for host, address in zip_longest(hosts, addresses, fillvalue="")
+    )
+
+
+def places(
+    given: dict[str, str],
+    resolve: Callable[[str], list[str]],
+    shuffle: Callable[[list[Any]], object] = random.shuffle,
+) -> list[Place]:
+    """Return the places to try in libpq's order, one for each address of each host.
+
+    :param resolve: returns a host name's addresses, or raises ``OSError``.
+    :param shuffle: puts a list into a random order, where ``load_balance_hosts`` asks for one.
+    """
+    hosts, addresses, ports = _lists(given)
+    count = max(len(hosts), len(addresses))
+    ports = ports * count if len(ports) == 1 else ports
+    if not all(len(listed) in (0, count) for listed in (hosts, addresses, ports)):
+        return [Place(given)]  # libpq says what is wrong with it
+    reorder = shuffle if given.get("load_balance_hosts") == "random" else lambda _: None
+    listed = list(zip_longest(hosts, addresses, ports, fillvalue=None))
+    reorder(listed)
+    found = []
+    for host, address, port in listed:
+        several = _addressed(_single(given, host, address, port), resolve)
+        reorder(several)
+        found += several
+    return _in_passes(found or [Place(given)])
+
+
+def _lists(given: dict[str, str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the hosts, addresses and ports that the parameters list."""
+    hosts, addresses, ports = (
+        given[name].split(",") if name in given else [] for name in ("host", "hostaddr", "port")
+    )
+    return hosts, addresses, ports
+
+
+def _single(given: dict[str, str], host: str | None, address: str | None, port: str | None) -> dict[str, str]:
+    """Return the parameters for one of the hosts that they list."""
+    own = {"host": host, "hostaddr": address or None, "port": port}
+    kept = {name: value for name, value in given.items() if name not in own}
+    return {**kept, **{name: value for name, value in own.items() if value is not None}}
+
+
+def _addressed(one: dict[str, str], resolve: Callable[[str], list[str]]) -> list[Place]:
+    """Return a place for each address of a host."""
+    host = one.get("host", "")
+    if "hostaddr" in one or not _is_name(host):
+        return [Place(one)]
+    try:
+        return [Place({**one, "hostaddr": address}) for address in resolve(host)]
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return [Place(one, f'could not translate host name "{host}" to address: {reason}')]
+
+
+def _in_passes(found: list[Place]) -> list[Place]:
+    """Return the places once more for any server, where a standby is preferred and none might be there."""
+    if len(found) == 1 or found[0].parameters.get(_ATTRIBUTES) != "prefer-standby":
+        return found
+    return [
+        replace(place, parameters={**place.parameters, _ATTRIBUTES: wanted})
+        for wanted in ("standby", "any")
+        for place in found
+    ]
+
+
+def refused_by_server(reason: str) -> bool:
+    """Tell whether a server refused the connection, so that libpq tries no other one.
+
+    One that starts, stops or recovers leaves it to the others.
+    """
+    return bool(_SERVERS_WORDS.search(reason)) and _NOT_NOW not in reason
 
 
 def look_up(name: str) -> list[str]:

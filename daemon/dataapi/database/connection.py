@@ -8,12 +8,16 @@ What differs from txpostgres, and why:
 - The reactor watches a duplicate of the socket all the time.  libpq closes its own when it finds it
   dead, which leaves the reactor's books wrong, and adding and removing a reader around every
   statement costs more than the rest of it.
-- A connection is dead when psycopg2 or the SQLSTATE says so, not by any ``OperationalError``.
+- While libpq connects, its socket may change or be found dead; libpq is asked all the same, as it alone
+  knows why, and whether it tries another way.
+- A connection is dead when psycopg2 or the severity of an error says so, not by any ``OperationalError``
+  and not by the SQLSTATE: a statement may pass on what another server said.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -24,7 +28,6 @@ from txpostgres import txpostgres
 
 from dataapi.database import address
 from dataapi.database.oldest import version_refusal
-from dataapi.database.sqlstate import is_disconnect
 from dataapi.errors import ApiError
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 _JSON_TYPES = (114, 3802)
+_LINE_END = re.compile(r"\s*\n\s*")
+_FATAL = ("FATAL", "PANIC")
 
 
 class ConnectionDied(Exception):
@@ -46,6 +51,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
     :ivar on_lost: called once when the connection is gone, unless ``close`` was asked for.
     :ivar on_notify: called with channel and payload of each ``NOTIFY``.
     :ivar lost: whether the connection is gone.
+    :ivar place: libpq's parameters that lead to this server and no other.
     :ivar pooled: whether it leads to a pooler, so that its process number is no server's (``Session.open``).
     """
 
@@ -56,6 +62,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self.on_lost: Callable[[], None] | None = None
         self.on_notify: Callable[[str, str], None] | None = None
         self.lost = False
+        self.place: dict[str, str] = {}
         self.pooled = False
         self._descriptor = -1
         self._writing = False
@@ -64,22 +71,54 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self._ended: list[defer.Deferred[None]] = []
 
     async def open(self, given: dict[str, str], timeout: float) -> None:
-        """Connect with libpq's parameters.
+        """Connect with libpq's parameters, to the first place that can be had.
 
-        Raises ``ConnectionDied`` when that fails, when looking up the host's name or connecting takes
-        longer than ``timeout`` seconds, and when the server is too old.
+        Raises ``ConnectionDied``, with the reason of each place, when none can be, and when the server
+        is too old.
+
+        :param timeout: seconds for looking up names, and for each place.
         """
+        problems = []
+        for place in await self._places(given, timeout):
+            problem = place.problem or await self._attempt(place.parameters, timeout)
+            if not problem:
+                self._opened()
+                return
+            problems.append(problem)
+            if address.refused_by_server(problem):
+                break
+        self.close()
+        raise ConnectionDied("; ".join(dict.fromkeys(problems)))
+
+    async def _places(self, given: dict[str, str], timeout: float) -> list[address.Place]:
+        if not address.has_names(given):
+            return address.places(given, address.look_up)
+        pool = self.reactor.getThreadPool()
+        found = deferToThreadPool(self.reactor, pool, address.places, given, address.look_up)
         try:
-            if address.has_names(given):
-                pool = self.reactor.getThreadPool()
-                found = deferToThreadPool(self.reactor, pool, address.resolved, given, address.look_up)
-                given = await found.addTimeout(timeout, self.reactor)
-            self._connection = psycopg2.connect(**given, async_=True)  # type: ignore[call-overload]
-            await self._connected().addTimeout(timeout, self.reactor)
-        except (OSError, psycopg2.Error, defer.TimeoutError) as error:
+            return await found.addTimeout(timeout, self.reactor)
+        except defer.TimeoutError:
             self.close()
-            reason = "timed out" if isinstance(error, defer.TimeoutError) else str(error).strip()
-            raise ConnectionDied(reason) from error
+            raise ConnectionDied(f"could not look up the host {given['host']}: timeout expired") from None
+
+    async def _attempt(self, parameters: dict[str, str], timeout: float) -> str:
+        """Try one place and return why there is no connection to it, "" when there is."""
+        self.place, where = parameters, ""
+        try:
+            self._connection = psycopg2.connect(**parameters, async_=True)  # type: ignore[call-overload]
+            where = _where(self._connection.info.host, self._connection.info.port)
+            await self._connected().addTimeout(timeout, self.reactor)
+        except psycopg2.Error as error:
+            self._disconnect()
+            reason = _LINE_END.sub(" ", str(error).strip())
+            # psycopg2 leaves out where it was when it does not block.
+            return reason if reason.startswith("connection to ") else f"{where}{reason}"
+        except defer.TimeoutError:
+            return f"{where}timeout expired"
+        return ""
+
+    def _opened(self) -> None:
+        """Watch the connection from now on; raises ``ConnectionDied`` when the server is too old."""
         if refusal := version_refusal(self._connection.server_version):
             self.close()
             raise ConnectionDied(refusal)
@@ -90,11 +129,19 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
 
     def _connected(self) -> defer.Deferred[None]:
         """Wait for libpq; cancelling closes the socket, where txpostgres's own would ask to cancel."""
-        connected: defer.Deferred[None] = defer.Deferred(lambda _: self.close())
+        connected: defer.Deferred[None] = defer.Deferred(lambda _: self._disconnect())
         polling = self.poll()
-        polling.addCallback(lambda _: connected.callback(None))
-        polling.addErrback(lambda failure: None if connected.called else connected.errback(failure))
+        polling.addCallback(lambda _: None)
+        polling.addBoth(lambda outcome: None if connected.called else connected.callback(outcome))
         return connected
+
+    def _disconnect(self) -> None:
+        """Close the socket of an attempt to connect."""
+        self._pollingD = None
+        if self._connection is not None:
+            self.reactor.removeReader(self)
+            self.reactor.removeWriter(self)
+            self._connection.close()
 
     @property
     def busy(self) -> bool:
@@ -174,6 +221,9 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: N802 - Twisted's name
         """Take notice that the reactor found the socket dead."""
+        if self._descriptor == -1 and not self.lost:
+            txpostgres._PollingMixin.connectionLost(self, reason)
+            return
         self._lose(psycopg2.OperationalError(reason.getErrorMessage()))
 
     def _abandon(self, _result: defer.Deferred[Rows]) -> None:
@@ -184,7 +234,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         try:
             state = self._connection.poll()
         except psycopg2.Error as error:
-            if self._connection.closed or error.pgcode is None or is_disconnect(error.pgcode):
+            if self._connection.closed or _ends_connection(error):
                 self._lose(error)
             else:
                 self._finish(error)
@@ -247,6 +297,19 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self._finish(died)
         if on_lost is not None:
             on_lost()
+
+
+def _ends_connection(error: psycopg2.Error) -> bool:
+    """Tell whether libpq itself failed, or the server says that it closes the connection."""
+    severity = error.diag.severity_nonlocalized or error.diag.severity
+    return error.pgcode is None or severity in _FATAL
+
+
+def _where(host: str | None, port: int | str) -> str:
+    """Return what libpq puts before a reason."""
+    if host and host.startswith(("/", "@")):
+        return f'connection to server on socket "{host}/.s.PGSQL.{port}" failed: '
+    return f'connection to server at "{host or ""}", port {port} failed: '
 
 
 def _unsendable(what: str) -> ApiError:

@@ -41,11 +41,6 @@ class Diagnostics:
     hint: str | None = None
 
 
-def is_disconnect(sqlstate: str | None) -> bool:
-    """Tell whether the error ends the connection: class 08, and 57P01 to 57P05 (shutdown, crash, …)."""
-    return sqlstate is not None and (sqlstate.startswith(("08", "57P0")))
-
-
 def status_of(diagnostics: Diagnostics, *, anonymous: bool) -> int:
     """Return the HTTP status; ``anonymous`` says whether the statement ran as the anonymous role."""
     state, message = diagnostics.sqlstate, diagnostics.message
