@@ -99,6 +99,30 @@ async def test_failures_are_retried_on_schedule_and_then_end(deliveries: Deliver
     assert [record.next_attempt_at is None for record in made] == [False] * 4 + [True]
 
 
+async def test_every_post_is_a_recorded_attempt(deliveries: Deliveries, world: World) -> None:
+    """reference/webhooks.md 3: who closes kept connections as requests arrive sees five of them at most."""
+    store = await deliveries.store()
+    carried: Counter[Any] = Counter()
+
+    def answer(request: Received) -> None:
+        carried[request.connection] += 1
+        if carried[request.connection] == 1:
+            request.connection.write(BAD)
+        else:
+            transport: Any = request.connection.transport
+            transport.loseConnection()
+
+    receiver = Receiver(answer)
+    await add_endpoint(store, url=url(world, receiver))
+    await deliveries.dispatcher(store)
+    await publish(store)
+    made = await settled(store)
+    assert len(receiver.received) == len(made) == 5
+    refused, closed = (503, None), (0, "connect")
+    found = [(one.response_code, one.error) for one in made]
+    assert found == [refused, closed, refused, closed, refused]
+
+
 async def test_a_retry_uses_the_endpoints_url_and_secret_of_now(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:

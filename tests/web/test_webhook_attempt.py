@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import ipaddress
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -119,22 +120,62 @@ async def test_connections_are_used_again(world: World, receiver: Receiver) -> N
     assert len(receiver.connections) == 1
 
 
-async def test_a_connection_that_the_receiver_closed_meanwhile_costs_no_attempt(
+async def test_a_kept_connection_that_is_closed_as_the_request_arrives_fails_the_attempt(
     world: World, receiver: Receiver
 ) -> None:
-    """The second request finds the kept connection reset and goes out again on a new one."""
+    """One attempt is one POST: the receiver may have taken the event before it closed."""
     port = world.listen(receiver)
     sender = world.sender()
     assert (await sender.send(attempt(port))).success
-
-    def once(request: Received) -> None:
-        receiver.sends(OK)
-        hang_up(request)
-
-    receiver.answer = once
+    receiver.answer = hang_up
+    outcome = await sender.send(attempt(port, event_id="once"))
+    assert (outcome.response_code, outcome.error) == (0, ErrorWord.CONNECT)
+    assert [request.headers["webhook-id"] for request in receiver.received] == ["evt", "once"]
+    assert len(receiver.connections) == 1
+    receiver.sends(OK)
     assert (await sender.send(attempt(port))).success
-    assert [request.headers["webhook-id"] for request in receiver.received] == ["evt"] * 3
     assert len(receiver.connections) == 2
+
+
+def close(handle: socket.socket) -> None:
+    """Close as a receiver does that ends idle connections; it could still read."""
+    handle.shutdown(socket.SHUT_WR)
+
+
+def chatter(handle: socket.socket) -> None:
+    """Answer what was not asked."""
+    handle.sendall(OK)
+
+
+@pytest.mark.parametrize("does", [close, chatter])
+async def test_what_came_on_a_kept_connection_is_seen_before_it_is_used(
+    world: World, receiver: Receiver, does: Callable[[socket.socket], None]
+) -> None:
+    """Although the reactor had no turn since: the attempt goes out once and succeeds, on a new connection."""
+    port = world.listen(receiver)
+    sender = world.sender()
+    assert (await sender.send(attempt(port))).success
+    transport: Any = receiver.connections[0].transport
+    does(transport.getHandle())
+    outcome = await sender.send(attempt(port, event_id="once"))
+    assert outcome.success
+    assert [request.headers["webhook-id"] for request in receiver.received] == ["evt", "once"]
+    assert len(receiver.connections) == 2
+    assert receiver.received[1].connection is receiver.connections[1]
+
+
+async def test_a_kept_connection_that_was_closed_while_idle_costs_no_attempt(
+    world: World, receiver: Receiver
+) -> None:
+    port = world.listen(receiver)
+    sender = world.sender()
+    for expected in (1, 2, 3):
+        assert (await sender.send(attempt(port))).success
+        assert len(receiver.received) == len(receiver.connections) == expected
+        transport: Any = receiver.connections[-1].transport
+        transport.loseConnection()
+        await receiver.connections[-1].lost
+        await pause()
 
 
 async def test_a_new_connection_that_is_closed_without_an_answer_fails_with_connect(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -121,6 +122,21 @@ async def test_the_name_is_checked_while_the_address_is_pinned(world: World, aut
     assert asked == [NAME, NAME]
     assert receiver.received[0].headers["host"] == f"{NAME}:{port}"
     assert len(receiver.connections) == 1
+
+
+async def test_a_close_that_came_on_a_kept_connection_is_seen_before_it_is_used(
+    world: World, authority: Authority
+) -> None:
+    """Although the reactor had no turn since: the attempt goes out once, on a new connection."""
+    receiver = Receiver()
+    port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
+    sender = world.sender(tls=authority.policy)
+    assert (await sender.send(attempt(port, scheme="https"))).success
+    transport: Any = receiver.connections[0].transport
+    transport.transport.getHandle().shutdown(socket.SHUT_WR)
+    assert (await sender.send(attempt(port, scheme="https"))).success
+    assert [request.connection for request in receiver.received] == receiver.connections
+    assert len(receiver.connections) == 2
 
 
 async def test_a_certificate_for_another_name_fails_with_tls(world: World, authority: Authority) -> None:

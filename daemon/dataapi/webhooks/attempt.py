@@ -1,8 +1,8 @@
 """One attempt of a delivery: sign, resolve and check, POST, and say what came of it.
 
-One deadline covers all of it, the answer's body too (specification, "States and transitions"; reference
-/webhooks.md section 3).  treq sends the request through an agent that is bound to one checked connection, so
-neither redirects nor proxies nor cookies nor compressed bodies lead anywhere.
+One attempt is one POST, and one deadline covers all of it, the answer's body too (specification, "States and
+transitions"; reference/webhooks.md section 3).  treq sends the request through an agent that is bound to one
+checked connection, so neither redirects nor proxies nor cookies nor compressed bodies lead anywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twisted.web.client import BrowserLikePolicyForHTTPS, HostnameCachingHTTPSPo
 from dataapi.webhooks import urls
 from dataapi.webhooks.connection import Connections
 from dataapi.webhooks.exchange import Exchange
-from dataapi.webhooks.failures import error_word, is_cancelled, is_unanswered
+from dataapi.webhooks.failures import error_word, is_cancelled
 from dataapi.webhooks.headers import delivery_headers
 from dataapi.webhooks.response import body_text, header_texts
 from dataapi.webhooks.work import ErrorWord, Outcome
@@ -136,14 +136,8 @@ class Sender:
         headers = delivery_headers(
             attempt.secret, attempt.event_id, int(exchange.signed), attempt.body, attempt.custom_headers
         )
-        try:
-            await exchange.post(connection, target, headers, attempt.body)
-        except Exception as problem:
-            # The receiver closed a connection that was kept just when it was to be used again.
-            if not connection.used or not is_unanswered(problem):
-                raise
-            connection = await self._connections.get(target, addresses, fresh=True)
-            await exchange.post(connection, target, headers, attempt.body)
+        # Never sent again within an attempt: who closed the connection may have taken the event before.
+        await exchange.post(connection, target, headers, attempt.body)
 
     def close(self) -> None:
         """Drop every connection; attempts under way fail."""

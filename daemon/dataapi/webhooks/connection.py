@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+from socket import MSG_PEEK
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, wrapClientTLS
 from twisted.internet.error import ConnectError
+from twisted.internet.interfaces import ISSLTransport
 from twisted.internet.protocol import Factory, connectionDone
 
-# Twisted's pool keeps every key for ever and does not tell a used connection from a new one, so its public
-# names do not serve.
+# Twisted's pool keeps every key for ever and does not check what it kept for a close, so its public names do
+# not serve.
 from twisted.web._newclient import HTTP11ClientProtocol, Request
 
 from dataapi.webhooks.resolver import AddressRefused
@@ -41,15 +43,11 @@ Key: TypeAlias = "tuple[str, str, int, Address]"
 
 
 class Connection(HTTP11ClientProtocol):
-    """One connection to a receiver.
-
-    :ivar used: whether it carried a request before the current one.
-    """
+    """One connection to a receiver."""
 
     def __init__(self, pool: Connections, key: Key) -> None:
         super().__init__(pool.keep)
         self.key = key
-        self.used = False
         self._pool = pool
         self._head: int | None = None
         self._timer: IDelayedCall | None = None
@@ -86,6 +84,20 @@ class Connection(HTTP11ClientProtocol):
         before, self._timer = self._timer, timer
         if before is not None and before.active():
             before.cancel()
+
+    def is_quiet(self) -> bool:
+        """Tell whether an idle connection may be used: nothing came that the reactor has yet to see.
+
+        The receiver may have closed it; or what came was not asked for, as a reply or an alert of TLS.
+        """
+        transport: Any = self.transport
+        # TLS is a protocol over the transport that has the socket.
+        carrier = transport.transport if ISSLTransport.providedBy(transport) else transport
+        try:
+            carrier.getHandle().recv(1, MSG_PEEK)
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
+        return False
 
     def drop(self) -> None:
         """Close at once, whatever is still to be sent or received."""
@@ -135,28 +147,33 @@ class Connections:
         self._idle: dict[Connection, None] = {}
         self._by_key: dict[Key, list[Connection]] = {}
 
-    async def get(self, target: Target, addresses: Iterable[Address], *, fresh: bool = False) -> Connection:
+    async def get(self, target: Target, addresses: Iterable[Address]) -> Connection:
         """Return a connection to one of the addresses, which were all checked.
 
         Raises ``ConnectError`` when none can be connected to, ``AddressRefused`` when a connection leads
         elsewhere.
-
-        :param fresh: whether it must be one that carried nothing yet.
         """
         tried = tuple(addresses)[:ADDRESSES_TRIED]
-        for address in () if fresh else tried:
-            kept = self._by_key.get((target.scheme, target.host, target.port, address))
-            if kept:
-                connection = kept[-1]
-                self._take(connection)
-                connection.used = True
-                return connection
+        for address in tried:
+            kept = self._kept((target.scheme, target.host, target.port, address))
+            if kept is not None:
+                return kept
         for address in tried[:-1]:
             try:
                 return await self._connect(target, address, CONNECT_SHARE)
             except ConnectError:
                 continue
         return await self._connect(target, tried[-1], None)
+
+    def _kept(self, key: Key) -> Connection | None:
+        """Return a connection that was kept and is still good."""
+        while idle := self._by_key.get(key):
+            connection = idle[-1]
+            self._take(connection)
+            if connection.is_quiet():
+                return connection
+            connection.drop()
+        return None
 
     async def _connect(self, target: Target, address: Address, seconds: float | None) -> Connection:
         key = (target.scheme, target.host, target.port, address)

@@ -39,11 +39,6 @@ def is_cancelled(error: BaseException) -> bool:
     return any(isinstance(cause, (CancelledError, ConnectingCancelledError)) for cause in causes(error))
 
 
-def is_unanswered(error: BaseException) -> bool:
-    """Tell whether a request failed before any byte of an answer, as on a connection closed meanwhile."""
-    return isinstance(error, (NothingReceived, RequestTransmissionFailed)) and not is_cancelled(error)
-
-
 def error_word(error: BaseException) -> ErrorWord | None:
     """Return the word for an error, None for one that no receiver can bring about."""
     if any(isinstance(cause, (SSL.Error, VerificationError, CertificateError)) for cause in causes(error)):
