@@ -136,6 +136,8 @@ BRANCH = {"branch": {"ref": "x", "name": 1, "git_branch": None, "is_default": "n
         ({"timestamp": "2026-02-30T00:00:00Z"}, ["/timestamp"]),
         ({"organization": "acme"}, ["/organization"]),
         ({"payload": {"reason": "other", "note": "a\0b"}}, ["/payload/note"]),
+        ({"payload": {"reason": "other", "is_test": True}}, ["/payload/is_test"]),
+        ({"payload": {"reason": "other", "is_test": False}}, ["/payload/is_test"]),
     ],
 )
 async def test_events_that_are_refused(api: Management, changes: dict[str, Any], places: list[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from dataapi.command import run
 from dataapi.webhooks.loading import installed_catalogue
 from dataapi.webhooks.migrate import shipped
-from dataapi.webhooks.model import Permission, Scope
+from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.secrets import Cipher, new_key
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.publishing import CannotPublish
@@ -366,6 +366,23 @@ async def test_event_publish_raises_one_and_prints_its_id(
     ]
 
 
+async def test_event_publish_takes_an_idempotency_key(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """The same key within 24 hours prints the first id and raises nothing, over HTTP and SQL as well."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    call = ("event", "publish", "--organization", "acme", "v1.organization.member.added", "--idempotency-key")
+    first = operator.says(*call, "deployed 7")
+    assert operator.says(*call, "deployed 7") == first
+    assert operator.says(*call, "deployed 8") != first
+    again = await store.publisher.publish(NewEvent("v1.organization.member.added", ACME, {}, "deployed 7"))
+    assert str(again) == first.strip()
+    assert len(await claim(store)) == 2
+    for key in ("", "k" * 256):
+        assert "an idempotency key of 1 to 255 characters" in operator.fails(*call, key)
+
+
 async def test_event_publish_says_what_is_refused(database: Database, pool: Pool, operator: Operator) -> None:
     """One line each, exit code 1."""
     store = await migrated(database, pool)
@@ -379,6 +396,7 @@ async def test_event_publish_says_what_is_refused(database: Database, pool: Pool
         ("acme", "v1.project.unheard", (), "no catalogue has the type v1.project.unheard"),
         ("acme", restored, (), "v1.project.restored is about a project: name it with --project"),
         ("acme", "v1.project.paused", ("--project", REF), "v1.project.paused: the payload: 'reason' is"),
+        ("acme", joined, ("--payload", '{"is_test": false}'), "the payload of an event cannot have is_test"),
     ):
         call = ("event", "publish", event_type, "--organization", organization, *more)
         assert error in operator.fails(*call)

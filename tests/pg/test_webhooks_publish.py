@@ -12,9 +12,23 @@ from uuid import UUID
 
 import psycopg2
 import pytest
+from dataapi.webhooks.catalogue import BadPayload
+from dataapi.webhooks.loading import installed_catalogue
+from dataapi.webhooks.migrate import migrate, shipped
 from dataapi.webhooks.model import NewEvent, Scope
+from dataapi.webhooks.sources import SourcePublisher
 from dataapi.webhooks.store.publishing import CannotPublish, Problem
-from support.webhooks import ACME, PAUSED, PROJECT, REF, add_endpoint, claim, migrated, publish
+from support.webhooks import (
+    ACME,
+    PAUSED,
+    PROJECT,
+    REF,
+    add_endpoint,
+    allow_migrations,
+    claim,
+    migrated,
+    publish,
+)
 from twisted.internet.threads import deferToThread
 
 if TYPE_CHECKING:
@@ -170,6 +184,7 @@ async def test_ordinary_role_needs_nothing_but_execute(database: Database, pool:
             "select * from webhooks.event",
             "insert into webhooks.organization values ('mine', true)",
             "select webhooks.raise_event('v1.a.b', 'acme', null, '{}', 'k', now())",
+            "select webhooks.publish_at('v1.a.b', 'acme', null, '{}', 'k', now())",
             "select webhooks.make_partitions(1)",
             "select webhooks.drop_partition('1 day')",
             "select webhooks.transfer_project('abcdefghijklmnopqrst', 'acme', 'key')",
@@ -309,6 +324,49 @@ async def test_payload_is_an_object(database: Database, pool: Pool, payload: str
     with pytest.raises(psycopg2.errors.InvalidParameterValue, match="JSON object"):
         database.execute(PUBLISH, (PAUSED, "acme", REF, payload, "k"))
     database.execute(PUBLISH, (PAUSED, "acme", REF, "null", "k"))
+
+
+@pytest.mark.parametrize("value", ["true", "false", "null", '"no"'])
+async def test_what_marks_test_events_is_the_services_to_write(
+    database: Database, pool: Pool, value: str
+) -> None:
+    """reference/webhooks.md 2: publishers may not set is_test, in SQL, the daemon or its event sources."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    payload = f'{{"is_test": {value}}}'
+    with pytest.raises(psycopg2.DatabaseError, match="cannot have is_test: the service marks") as refused:
+        database.execute(PUBLISH, (PAUSED, "acme", REF, payload, "k"))
+    assert refused.value.pgcode == Problem.RESERVED_NAME
+    with pytest.raises(CannotPublish) as caught:
+        await publish(store, **json.loads(payload))
+    assert caught.value.problem is Problem.RESERVED_NAME
+    source = SourcePublisher(store.publisher, installed_catalogue())
+    with pytest.raises((CannotPublish, BadPayload), match="is_test"):
+        await source.publish(JOINED, "acme", None, json.loads(payload), "k")
+    assert counts(database) == (0, 0, 0)
+    await publish(store, inner={"is_test": True})
+    assert counts(database) == (1, 1, 1)
+
+
+async def test_a_store_of_before_refuses_what_marks_test_events_once_it_is_upgraded(
+    database: Database, pool: Pool, app: App
+) -> None:
+    """Who was let publish still may, and the comment on the function tells the new error."""
+    allow_migrations(database)
+    await migrate(pool, shipped()[:1])
+    app.let()
+    assert await migrate(pool) == shipped()[1:]
+    database.execute("insert into webhooks.organization (slug, early_access) values ('acme', true)")
+    with closing(psycopg2.connect(app.uri)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        with pytest.raises(psycopg2.DatabaseError, match="is_test"):
+            cursor.execute(PUBLISH, (JOINED, "acme", None, '{"is_test": true}', "k"))
+        cursor.execute(PUBLISH, (JOINED, "acme", None, "{}", "k"))
+    [(comment,)] = database.execute(
+        "select obj_description(oid) from pg_proc where proname = 'publish'"
+        " and pronamespace = 'webhooks'::regnamespace"
+    )
+    assert all(problem in comment for problem in Problem)
 
 
 async def test_payload_has_a_limit(database: Database, pool: Pool) -> None:

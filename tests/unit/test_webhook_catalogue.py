@@ -286,6 +286,16 @@ def test_of_two_catalogues_with_the_same_type_one_is_left_out() -> None:
     assert problems == ("test_webhook_catalogue.Listed: an event type is there twice",)
 
 
+def test_rendering_neither_adds_nor_changes_what_the_service_writes() -> None:
+    """An older payload tells the scope of the newer one, and is a test's only when that one is."""
+    forged = {"organization_slug": "other", "is_test": True, "total": 7}
+    newer = one("v2.shop.sold", renders=Rendering("v1.shop.sold", lambda _: forged))
+    rendered = Catalogue([one(), newer]).render(
+        "v2.shop.sold", "v1.shop.sold", {"organization_slug": "acme", "project_ref": None}
+    )
+    assert rendered == {"organization_slug": "acme", "project_ref": None, "total": 7}
+
+
 def test_a_catalogue_may_render_types_of_one_that_comes_later() -> None:
     newer = one("v2.shop.sold", renders=Rendering("v1.shop.sold", same))
     catalogue, problems = combined([Listed(newer), Listed(one())])

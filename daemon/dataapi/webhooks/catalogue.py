@@ -21,7 +21,7 @@ _MESSAGE_LENGTH = 200
 # What a test event is when its endpoint subscribes to everything (reference/webhooks.md section 1).
 _PROJECT_TEST = "v1.project.paused"
 _ORGANIZATION_TEST = "v1.organization.member.added"
-_KEPT_IN_RENDERING = ("organization_slug", "project_ref", "is_test")
+_WRITTEN_BY_SERVICE = ("organization_slug", "project_ref", "is_test")
 
 
 class BadEventType(ValueError):
@@ -120,8 +120,9 @@ class Catalogue:
         made = payload
         for step in self._older(event_type, until=older):
             made = step.render(made)
-        # Whom an event is about stays as it is, whatever the catalogue's function does.
-        return {**made, **{name: payload[name] for name in _KEPT_IN_RENDERING if name in payload}}
+        # What the service writes stays as it is, whatever the catalogue's function does.
+        own = {name: payload[name] for name in _WRITTEN_BY_SERVICE if name in payload}
+        return {**{name: made[name] for name in made if name not in _WRITTEN_BY_SERVICE}, **own}
 
     def _older(self, event_type: str, until: str | None = None) -> list[Rendering]:
         """Return the steps from a type to ever older ones, to ``until`` when it is given."""

@@ -202,7 +202,10 @@ async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     if published is not None and published.example.get("project_ref") and options.project is None:
         raise _Failed(f"{options.type} is about a project: name it with --project")
     catalogue.check(options.type, completed(options.payload, options.organization, options.project))
-    event = NewEvent(options.type, scope, options.payload, f"dataapi event publish {uuid4()}")
+    key = options.idempotency_key
+    if key is None:
+        key = f"dataapi event publish {uuid4()}"
+    event = NewEvent(options.type, scope, options.payload, key)
     return [str(await store.publisher.publish(event))]
 
 
@@ -250,6 +253,11 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
     _add_organization(publish)
     publish.add_argument("--project", metavar="REF", type=_read(ref), help="without it, the organization's")
     publish.add_argument("--payload", metavar="JSON", type=_read(_json_object), default={})
+    publish.add_argument(
+        "--idempotency-key",
+        metavar="KEY",
+        help="the same key within 24 hours prints the first id and raises nothing; without it, a new one",
+    )
 
 
 def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:

@@ -92,7 +92,8 @@ class Connection(HTTP11ClientProtocol):
         """
         transport: Any = self.transport
         # TLS is a protocol over the transport that has the socket.
-        carrier = transport.transport if ISSLTransport.providedBy(transport) else transport
+        secure = ISSLTransport.providedBy(transport)
+        carrier = transport.transport if secure else transport
         try:
             carrier.getHandle().recv(1, MSG_PEEK)
         except OSError as error:

@@ -58,9 +58,11 @@ def _place(found: str) -> str:
 
 
 def _refused(error: CannotPublish) -> ManagementError:
-    """Return what is told when the organization or project changed since the request was admitted."""
+    """Return what is told of what the store alone judges, and of a scope that changed since the admission."""
     if error.problem is Problem.NOT_ALLOWED:
         return refusals.access_disabled()
+    if error.problem is Problem.RESERVED_NAME:
+        return refusals.invalid(Issue("reserved", str(error), _place(pointer("is_test"))))
     if error.problem is Problem.MALFORMED:
         return refusals.invalid(Issue("invalid", str(error), pointer("data", "attributes")))
     return refusals.permission_denied()

@@ -23,6 +23,7 @@ class Problem(StrEnum):
     NO_PROJECT = "WH002"
     OTHER_ORGANIZATION = "WH003"
     NOT_ALLOWED = "WH004"
+    RESERVED_NAME = "WH005"
 
 
 class CannotPublish(Exception):

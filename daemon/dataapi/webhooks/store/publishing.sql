@@ -1,5 +1,5 @@
 -- name: publish
-select webhooks.raise_event($1, $2, $3, $4::jsonb, $5, $6::timestamptz)::text;
+select webhooks.publish_at($1, $2, $3, $4::jsonb, $5, $6::timestamptz)::text;
 
 -- name: replace_versions
 delete from webhooks.event_type_version
