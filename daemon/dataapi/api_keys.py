@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jwt
 
 from dataapi.access.keys import decoded, is_address
-from dataapi.access.rolepath import Filter, Index, Key, parse, walk
+from dataapi.access.rolepath import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 LIFETIME = 10 * 365 * 24 * 3600
 """Seconds that a JWT key is good for: ten years, as it names an application and is replaced by hand."""
-
-_LONGEST_LIST = 100
 
 
 class CannotSign(Exception):
@@ -75,17 +73,8 @@ def _signing_key(secret: str | None, is_base64: bool) -> tuple[Any, str, dict[st
 
 def _role_claim(path: str, role: str) -> dict[str, Any]:
     """Return the claims in which ``jwt-role-claim-key`` finds the role."""
-    steps = parse(path)
-    claims: Any = role
-    for step in reversed(steps):
-        match step:
-            case Key(name):
-                claims = {name: claims}
-            case Index(position):
-                claims = [None] * min(position, _LONGEST_LIST) + [claims]
-            case Filter():
-                claims = [claims]
-    if walk(steps, claims) != role:
+    role_path = parse(path)
+    claims = role_path.claims_with(role)
+    if not isinstance(claims, dict) or role_path.find(claims) != role:
         raise CannotSign(f"jwt-role-claim-key = {path} does not find {role} in claims that can be made")
-    found: dict[str, Any] = claims
-    return found
+    return claims

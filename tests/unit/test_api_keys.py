@@ -82,7 +82,7 @@ def test_without_a_secret_nothing_is_signed() -> None:
         sign(project(jwt_secret=None), "anon", NOW)
 
 
-@pytest.mark.parametrize("path", [".roles[1000000]", '.roles[?(@ == "other")]'])
+@pytest.mark.parametrize("path", [".roles[1000000]", '.roles[?(@ == "other")]', "$[0]", "$.a[?@.b]"])
 def test_role_path_that_no_claims_fit_is_refused(path: str) -> None:
     """A role path that a key for this role cannot have is a reason not to make one."""
     with pytest.raises(CannotSign, match="does not find anon"):
@@ -93,6 +93,14 @@ def test_role_path_that_no_claims_fit_is_refused(path: str) -> None:
 def test_role_is_put_where_the_path_finds_it(steps: list[str]) -> None:
     """Whatever keys and indexes the path has."""
     of = project(jwt_role_claim_key=".x" + "".join(steps))
+    assert admitted_role(of, sign(of, "service_role", NOW)) == "service_role"
+
+
+@pytest.mark.parametrize(
+    "path", ["$.role", "$..role", "$.app.roles[*]", "$.roles[?search(@, '^service_')]", "$['a b'][-2].c"]
+)
+def test_role_is_put_where_a_json_path_finds_it(path: str) -> None:
+    of = project(jwt_role_claim_key=path)
     assert admitted_role(of, sign(of, "service_role", NOW)) == "service_role"
 
 

@@ -21,6 +21,7 @@ SKEW = 30
 """Seconds by which the clocks of issuer and server may differ."""
 
 _NO_KEY = "No suitable key or wrong key type"
+_NO_ALGORITHM = "Wrong or unsupported encoding algorithm"
 _BROKEN = "JWT cryptographic operation failed"
 
 
@@ -78,7 +79,7 @@ class Verifier:
         claims = _decoded(text)
         usable_from, usable_until = _times(claims, now)
         self._check_audience(claims.get("aud"))
-        found = rolepath.walk(self.role_path, claims)
+        found = self.role_path.find(claims)
         role = self.anon_role if found is None else _role(found)
         if not role:
             raise anonymous_disabled()
@@ -102,10 +103,9 @@ class Verifier:
         if not isinstance(header, dict) or "crit" in header:
             _refuse("PGRST301", _BROKEN)
         algorithm, kid = header.get("alg"), header.get("kid")
-        if algorithm == "none":
-            _refuse("PGRST301", "Unsupported token type")
         if not keys.known_algorithm(algorithm):
-            _refuse("PGRST301", "Wrong or unsupported encoding algorithm")
+            unsecured = "JWT is unsecured but expected 'alg' was not 'none'"
+            _refuse("PGRST301", _NO_ALGORITHM, unsecured if algorithm == "none" else None)
         suitable = [key for key in self.keys if key.suits(algorithm, kid)]
         if not suitable:
             details = "No suitable key was found to decode the JWT"

@@ -1,12 +1,13 @@
 """The path of the role within a token's claims, ``jwt-role-claim-key``, as PostgREST writes it.
 
-``.role``, ``.app.roles[0]``, ``."https://example.org/claims".role``, ``.roles[?(@ ^== "db_")]``.
+A path that begins with ``$`` is a query of RFC 9535, as PostgREST 16 takes it: ``$.app.roles[0]``,
+``$..roles[?search(@, '^db_')]``, ``$.accounts[*].role``.  The first value that it finds counts.
+
+A path that begins with ``.`` is what PostgREST took before: ``.role``, ``.app.roles[0]``,
+``."https://example.org/claims".role``, ``.roles[?(@ ^== "db_")]``.
 A key of other characters than letters, digits, ``_``, ``$`` and ``@`` stands in double quotes.
 A filter takes the first string of a list that compares: ``==`` equal, ``!=`` not equal,
 ``^==`` begins with, ``==^`` ends with, ``*==`` contains.  ``[1:-1]`` takes a piece of a string.
-
-What RFC 9535 writes otherwise is read as well: ``$`` before the path, ``['name']`` or ``["name"]`` for a
-key, ``[-1]`` from the end, and filters without parentheses or with single quotes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 _COMPARE: dict[str, Callable[[str, str], bool]] = {
     "==": lambda text, wanted: text == wanted,
@@ -27,11 +28,9 @@ _COMPARE: dict[str, Callable[[str, str], bool]] = {
 _NUMBER = "-?[0-9]{1,9}"
 _STEP = re.compile(
     r"""\.(?:(?P<bare>[\w$@]+)|"(?P<quoted>[^"]*)")"""
-    r"""|\[(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')\]"""
     rf"""|\[(?P<index>{_NUMBER})\]"""
     rf"""|\[(?P<slice>(?P<start>{_NUMBER})?:(?P<stop>{_NUMBER})?)\]"""
-    r"""|\[\?(?P<open>\()?\s*@\s*(?P<compare>==\^|==|!=|\^==|\*==)\s*"""
-    r"""(?:"(?P<wanted>[^"]*)"|'(?P<wanted_too>[^']*)')\s*(?(open)\))\]"""
+    r"""|\[\?\(\s*@\s*(?P<compare>==\^|==|!=|\^==|\*==)\s*"(?P<wanted>[^"]*)"\s*\)\]"""
 )
 
 
@@ -66,7 +65,19 @@ class Filter:
 
 
 Step = Key | Index | Slice | Filter
-RolePath = tuple[Step, ...]
+
+_LONGEST_LIST = 100
+"""Elements of a list that is made for a role to stand in."""
+
+
+class RolePath(Protocol):
+    """Where the role stands in a token's claims."""
+
+    def find(self, claims: Any) -> Any:
+        """Return what stands at the path in decoded JSON, or None when nothing does."""
+
+    def claims_with(self, role: str) -> Any:
+        """Return claims with the role where the path may find it, as far as such can be made."""
 
 
 def parse(text: str) -> RolePath:
@@ -74,8 +85,17 @@ def parse(text: str) -> RolePath:
 
     :raises ValueError: the text is no path; the message says where it goes wrong.
     """
+    if not text.startswith("$"):
+        return Steps(_steps(text))
+    # Importing the library takes long, and most configurations have no such path.
+    from dataapi.access import claim_query  # noqa: PLC0415
+
+    return claim_query.parse(text)
+
+
+def _steps(text: str) -> tuple[Step, ...]:
     steps: list[Step] = []
-    position = int(text.startswith("$"))
+    position = 0
     while position < len(text):
         found = _STEP.match(text, position)
         step = None if found is None else _step(found)
@@ -86,7 +106,7 @@ def parse(text: str) -> RolePath:
     if not steps or position < len(text):
         raise ValueError(
             f'no path of a claim from character {position + 1} on: expected .name, ."quoted name", '
-            f'[0], [1:-1] or [?(@ == "text")], beginning with a name'
+            f'[0], [1:-1] or [?(@ == "text")], beginning with a name, or a JSON path that begins with $'
         )
     return tuple(steps)
 
@@ -98,51 +118,51 @@ def _step(found: re.Match[str]) -> Step:
         start, stop = found["start"], found["stop"]
         return Slice(None if start is None else int(start), None if stop is None else int(stop))
     if found["compare"] is not None:
-        return Filter(found["compare"], _first(found.group("wanted", "wanted_too")))
-    return Key(_first(found.group("bare", "quoted", "double", "single")))
+        return Filter(found["compare"], found["wanted"])
+    return Key(found["quoted"] if found["bare"] is None else found["bare"])
 
 
-def _first(texts: tuple[str | None, ...]) -> str:
-    """Return the one that matched of several ways to write a text."""
-    return next(text for text in texts if text is not None)
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A path of steps, each taken from where the one before led to."""
+
+    steps: tuple[Step, ...]
+
+    def find(self, claims: Any) -> Any:
+        """Return what stands at the path in decoded JSON, or None when nothing does."""
+        for step in self.steps:
+            match step:
+                case Key(name):
+                    claims = claims.get(name) if isinstance(claims, dict) else None
+                case Index(position):
+                    there = isinstance(claims, list) and -len(claims) <= position < len(claims)
+                    claims = claims[position] if there else None
+                case Slice(start, stop):
+                    claims = claims[start:stop] if isinstance(claims, str) else None
+                case Filter(compare, wanted):
+                    texts = claims if isinstance(claims, list) else ()
+                    matches = _COMPARE[compare]
+                    claims = next(
+                        (text for text in texts if isinstance(text, str) and matches(text, wanted)), None
+                    )
+        return claims
+
+    def claims_with(self, role: str) -> Any:
+        """Return claims with the role at the path, as far as such can be made."""
+        claims: Any = role
+        for step in reversed(self.steps):
+            match step:
+                case Key(name):
+                    claims = {name: claims}
+                case Index(position):
+                    claims = listed(position, claims)
+                case Filter():
+                    claims = [claims]
+        return claims
 
 
-def render(path: RolePath) -> str:
-    """Write a path in the form that ``parse`` reads."""
-    written = []
-    for step in path:
-        match step:
-            case Key(name):
-                bare = re.fullmatch(r"[\w$@]+", name) is not None
-                written.append(f".{name}" if bare else f"[{_quoted(name)}]")
-            case Index(position):
-                written.append(f"[{position}]")
-            case Slice(start, stop):
-                written.append(f"[{'' if start is None else start}:{'' if stop is None else stop}]")
-            case Filter(compare, wanted):
-                written.append(f"[?(@ {compare} {_quoted(wanted)})]")
-    return "".join(written)
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'" if '"' in text else f'"{text}"'
-
-
-def walk(path: RolePath, claims: Any) -> Any:
-    """Return what stands at the path in decoded JSON, or None when nothing does."""
-    for step in path:
-        match step:
-            case Key(name):
-                claims = claims.get(name) if isinstance(claims, dict) else None
-            case Index(position):
-                there = isinstance(claims, list) and -len(claims) <= position < len(claims)
-                claims = claims[position] if there else None
-            case Slice(start, stop):
-                claims = claims[start:stop] if isinstance(claims, str) else None
-            case Filter(compare, wanted):
-                texts = claims if isinstance(claims, list) else ()
-                matches = _COMPARE[compare]
-                claims = next(
-                    (text for text in texts if isinstance(text, str) and matches(text, wanted)), None
-                )
-    return claims
+def listed(position: int, value: Any) -> list[Any]:
+    """Return a list that has the value at a position; a negative one counts from the end."""
+    if position < 0:
+        return [value] + [None] * min(-1 - position, _LONGEST_LIST)
+    return [None] * min(position, _LONGEST_LIST) + [value]
