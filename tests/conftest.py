@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import inspect
+import os
 import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
 from hypothesis import settings
+from support import processes
 from support.postgres import Database, Server
 from twisted.internet import defer, task
 from twisted.logger import LogEvent, globalLogPublisher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Generator, Iterator
     from pathlib import Path
 
     Test = Callable[..., Coroutine[Any, Any, None]]
@@ -24,16 +27,44 @@ if TYPE_CHECKING:
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-TIME_LIMIT = 60.0
-"""Seconds that one test may take; ``@pytest.mark.time_limit(seconds)`` says otherwise."""
+TIME_LIMIT = 300.0
+"""Seconds after which a test is thought to hang; ``@pytest.mark.time_limit(seconds)`` says otherwise.
 
-_SETTLE = 2.0
+It is no measure of speed: a test that passes on one machine passes on another that is ten times slower.
+An ``async def`` test is cancelled then, after twice the time whatever blocks is interrupted, and after three
+times the whole process ends, which ends what it started.
+"""
+
+_SETTLE = 60.0
 """Seconds that a test's connections and timers get to go away after it ended."""
+
+_STANDARD_ERROR = pytest.StashKey[int]()
+_FAILED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker that changes a test's time limit."""
-    config.addinivalue_line("markers", "time_limit(seconds): how long this test may take.")
+    """Declare the marker that changes a test's time limit, and keep standard error as it is uncaptured."""
+    config.addinivalue_line("markers", "time_limit(seconds): when this test is thought to hang.")
+    config.stash[_STANDARD_ERROR] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End the process, saying where it was, when a test or its fixtures are beyond all other limits."""
+    limit = _time_limit(item) * 3
+    faulthandler.dump_traceback_later(limit, exit=True, file=item.config.stash[_STANDARD_ERROR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let the fixtures know of a failure."""
+    report = yield
+    item.stash[_FAILED] = report.failed
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -82,6 +113,25 @@ def _time_limit_of_blocking_code(request: pytest.FixtureRequest) -> Iterator[Non
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _processes_of_the_run() -> None:
+    """Let no process outlive the run, even if that is killed."""
+    processes.watch()
+    processes.mark()
+
+
+@pytest.fixture(autouse=True)
+def _processes_of_the_test(request: pytest.FixtureRequest, _processes_of_the_run: None) -> Iterator[None]:
+    """End the processes that a test leaves, and fail it for them."""
+    mark = processes.mark(f"{request.node.nodeid}.")
+    yield
+    processes.mark()
+    failed = request.node.stash.get(_FAILED, False)
+    assert processes.settle(mark, 0 if failed else processes.SETTLE) == [], (
+        "the test left these processes running"
+    )
 
 
 def _in_use(reactor: Any) -> list[object]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon import PATIENCE, QUICK, SLOW, TWISTD, Answer, Daemon, environment, wait_for
+from support.processes import is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,15 +32,6 @@ def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with Daemon(folder, served.uri, "--workers", "2", settings={"log-level": "info"}) as running:
         running.wait_ready()
         yield running
-
-
-def is_alive(pid: int) -> bool:
-    """Tell whether a process exists and is no zombie."""
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(") ")[2][0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_workers_answer_and_their_figures_are_added_up(daemon: Daemon) -> None:

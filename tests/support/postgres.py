@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import pytest
+from support import processes
 from support.ports import free_port
 
 if TYPE_CHECKING:
@@ -127,6 +128,9 @@ class Server:
         self._binaries = binaries or find_binaries()
         self._user = unprivileged_user()
         self._directory = Path(tempfile.mkdtemp(prefix="dataapi-pg-")).resolve()
+        processes.remove_at_end(self._directory)
+        # A test that restarts it does not own it.
+        self._environ = {**os.environ, "LC_ALL": "C.UTF-8"}
         self._numbers = itertools.count(1)
         self._templates: set[str] = set()
         self._features: dict[str, bool] = {}
@@ -283,7 +287,7 @@ class Server:
             finished = subprocess.run(
                 [str(self._binaries / program), *arguments],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False,
-                cwd=self._directory, user=self._user, env={**os.environ, "LC_ALL": "C.UTF-8"},
+                cwd=self._directory, user=self._user, env=self._environ,
                 group=pwd.getpwnam(self._user).pw_gid if self._user else None,
                 extra_groups=[] if self._user else None,
             )  # fmt: skip
