@@ -27,7 +27,8 @@ limit 1
 class Finding:
     """Something an operator should know.
 
-    :ivar wrong: whether there is something to put right; otherwise it could not be looked at.
+    :ivar wrong: whether there is something to put right; otherwise it could not be looked at, or may be
+        meant so.
     """
 
     project: str
@@ -51,7 +52,12 @@ def inspect(project: Project) -> list[Finding]:
         return [*findings, Finding(project.ref, f"the database was not checked: {reason}", wrong=False)]
     findings += [Finding(project.ref, text) for text in _pooler_faults(project)]
     findings += [Finding(project.ref, text) for text in _function_faults(project)]
-    return [*findings, *(Finding(project.ref, text) for text in _faults(project, catalog))]
+    findings += [Finding(project.ref, text) for text in _faults(project, catalog)]
+    for problem in catalog.problems:
+        # Names that clash have a rule; whether its outcome is wanted is not for the daemon to say.
+        text = f"{problem.place}: {problem.message}"
+        findings.append(Finding(project.ref, text, wrong=not problem.clash))
+    return findings
 
 
 def read_catalog(project: Project) -> Catalog:
@@ -130,10 +136,8 @@ def role_faults(project: Project, catalog: Catalog) -> list[str]:
 
 
 def _faults(project: Project, catalog: Catalog) -> Iterator[str]:
-    """Yield what keeps requests from being answered, and each directive that is left out."""
+    """Yield what keeps requests from being answered."""
     for schema in project.db_schemas:
         if schema not in catalog.schemas:
             yield f"db-schemas names {schema}, and there is no such schema"
     yield from role_faults(project, catalog)
-    for problem in catalog.problems:
-        yield f"{problem.place}: {problem.message}"

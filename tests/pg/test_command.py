@@ -63,6 +63,23 @@ def test_check_config_names_directives_that_are_left_out(database: Database) -> 
     assert dataapi("check-config", environ=environ)[0] == 0
 
 
+def test_check_config_names_clashes_without_calling_them_mistakes(database: Database) -> None:
+    """Two keys to one table are common and have a rule: a deployment is not to stop at them."""
+    database.execute(
+        "create table account (id int primary key);"
+        "create table blog (id int primary key, author int references account, editor int references account)"
+    )
+    code, output, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri})
+    assert (code, output) == (0, "the environment: the configuration is good; 1 project\n")
+    place = "project abcdefghijklmnopqrst: foreign key blog_author_fkey of table public.blog"
+    assert errors.splitlines() == [
+        f"{place}: the GraphQL field blogCollection of account is foreign key blog_editor_fkey of table"
+        " public.blog; this one is blogCollectionByauthor",
+        f"{place}: the GraphQL field account of blog is foreign key blog_editor_fkey of table"
+        " public.blog; this one is accountByauthor",
+    ]
+
+
 def test_check_config_finds_schemas_and_roles_that_are_missing(database: Database) -> None:
     """What would make every request fail is found before the daemon is started."""
     environ = {

@@ -78,14 +78,14 @@ def test_relationships_follow_the_foreign_keys(related: Service) -> None:
     assert relations(related, "city") == {
         "country": "country",
         "twin": "city",
-        "countryByold_country": "country",
+        "countryBycountry_code": "country",
         "cityCollection": "cityConnection!",
         "city_list": "city_list",
         "listings": "city_listConnection!",
     }
     assert relations(related, "country") == {
         "cityCollection": "cityConnection!",
-        "cityCollectionByold_country": "cityConnection!",
+        "cityCollectionBycountry_code": "cityConnection!",
         "listed": "city_listConnection!",
     }
     assert relations(related, "booking") == {"room": "room"}
@@ -120,9 +120,9 @@ async def test_every_kind_of_relationship_answers(related: Service) -> None:
     """Many-to-one, one-to-many, one-to-one both ways, composite and self references, several keys."""
     data = await related.data(
         """{ countryCollection { edges { node { code
-                cityCollection { edges { node { id twin { id country { code } }
-                    cityCollection { edges { node { id } } } countryByold_country { code } } } }
-                cityCollectionByold_country { edges { node { id } } } } } }
+                cityCollectionBycountry_code { edges { node { id twin { id countryBycountry_code { code } }
+                    cityCollection { edges { node { id } } } country { code } } } }
+                cityCollection { edges { node { id } } } } } }
             employeeCollection { edges { node {
                 id email_address { address } badge { employee { id } } employee { id }
                 employeeCollection { edges { node { id } } } messageCollection { edges { node { id } } }
@@ -132,14 +132,14 @@ async def test_every_kind_of_relationship_answers(related: Service) -> None:
                 room { note bookingCollection { edges { node { id } } } } } } } }"""
     )
     germany, france = nodes(data["countryCollection"])
-    one, two = nodes(germany["cityCollection"])
+    one, two = nodes(germany["cityCollectionBycountry_code"])
     assert one["twin"] is None
-    assert two["twin"] == {"id": 1, "country": {"code": "de"}}
+    assert two["twin"] == {"id": 1, "countryBycountry_code": {"code": "de"}}
     assert nodes(one["cityCollection"]) == [{"id": 2}, {"id": 3}]
-    assert one["countryByold_country"] == {"code": "fr"}
-    assert two["countryByold_country"] is None
-    assert nodes(germany["cityCollectionByold_country"]) == [{"id": 3}]
-    assert nodes(france["cityCollectionByold_country"]) == [{"id": 1}]
+    assert one["country"] == {"code": "fr"}
+    assert two["country"] is None
+    assert nodes(germany["cityCollection"]) == [{"id": 3}]
+    assert nodes(france["cityCollection"]) == [{"id": 1}]
     boss, worker, other = nodes(data["employeeCollection"])
     assert (boss["email_address"], worker["email_address"]) == (None, {"address": "two@example.org"})
     assert (boss["badge"], worker["badge"]) == ({"employee": {"id": 1}}, None)

@@ -33,7 +33,7 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
 
 def doubling(depth: int) -> str:
     """Write fragments that each spread the next one twice, without an alias."""
-    pair = "person {{ ...f{0} }} personBymentor_id {{ ...f{0} }}"
+    pair = "person {{ ...f{0} }} personByboss_id {{ ...f{0} }}"
     fragments = [f"fragment f{n} on person {{ {pair.format(n + 1)} }}" for n in range(depth)]
     return f"{{ personByPk(id: 1) {{ ...f0 }} }} {' '.join(fragments)} fragment f{depth} on person {{ id }}"
 

@@ -73,7 +73,11 @@ class MadeUp:
                 [oid, name, schema_comment if position == 0 else None, None]
                 for position, (name, oid) in enumerate(self._schemas.items())
             ],
-            "types": [_type("20", "int8", "b", "N"), _type("25", "text", "b", "S")],
+            "types": [
+                _type("20", "int8", "b", "N"),
+                _type("25", "text", "b", "S"),
+                _type("2278", "void", "p", "P"),
+            ],
         }
 
     def _next(self) -> str:
@@ -135,12 +139,21 @@ class MadeUp:
         self._document["types"].append(row)
         return int(oid)
 
-    def function(self, name: str, *types: int, comment: str | None = None) -> int:
-        """Add a function in the first schema that takes those types and returns text; return its oid."""
+    def row_type(self, name: str, table: int) -> None:
+        """Add the row type of a table of the first schema, which functions of its rows need."""
+        (row,) = (row for row in self._document["tables"] if row[0] == str(table))
+        found = _type(row[4], name, "c", "C", "public")
+        found[8] = row[0]
+        self._document["types"].append(found)
+
+    def function(
+        self, name: str, *types: int, comment: str | None = None, returns: int = 25, returns_set: bool = False
+    ) -> int:
+        """Add a function in the first schema that takes those types; return its oid."""
         oid = self._next()
         self._document.setdefault("functions", []).append(
             [oid, self._schemas["public"], name, list(map(str, types)), None, None, None, False,
-             "25", False, 0, "s", None, comment, None]
+             str(returns), returns_set, 0, "s", None, comment, None]
         )  # fmt: skip
         return int(oid)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from dataapi.catalog.inflection import lower_first, pascal_case
 from dataapi.catalog.model import Catalog
-from dataapi.catalog.names import FieldNames, Names, enum_values, lower_first, pascal_case
+from dataapi.catalog.names import FieldNames, Names, enum_values
 from dataapi.catalog.relationships import Relationships
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,38 +142,139 @@ def test_directives_name_types_columns_functions_and_both_sides_of_a_key() -> No
     assert relationship_names(catalog, blog) == ["author"]
 
 
-def test_several_keys_between_the_same_tables_all_stay() -> None:
-    """The one on the earlier column keeps the plain name, so that a later key renames nothing."""
+def clashes(catalog: Catalog) -> dict[str, str]:
+    """Return what is said of each thing that did not get the name it asks for."""
+    assert all(problem.clash for problem in catalog.problems)
+    return {problem.place: problem.message for problem in catalog.problems}
+
+
+def test_of_several_keys_between_the_same_tables_the_last_by_name_has_the_plain_field() -> None:
+    """As in the reference after a dump and restore; the other one is named after its columns too."""
     made = MadeUp(INFLECTED)
     account = made.table("account", "id")
     blog = made.table("blog", "id", "author", "editor")
-    made.foreign_key("a_editor", "blog", ["editor"], "account")
     made.foreign_key("z_author", "blog", ["author"], "account")
+    made.foreign_key("a_editor", "blog", ["editor"], "account")
     catalog = made.catalog()
     assert relationship_names(catalog, account) == ["blogCollection", "blogCollectionByEditor"]
     assert relationship_names(catalog, blog) == ["account", "accountByEditor"]
+    other = "foreign key z_author of table public.blog"
+    assert [problem.message for problem in catalog.problems] == [
+        f"the GraphQL field blogCollection of Account is {other}; this one is blogCollectionByEditor",
+        f"the GraphQL field account of Blog is {other}; this one is accountByEditor",
+    ]
+    assert {problem.place for problem in catalog.problems} == {"foreign key a_editor of table public.blog"}
 
 
-def test_a_relationship_gives_way_to_a_column() -> None:
-    """A column named like a relationship keeps its name, and the relationship gets a longer one."""
+def test_a_column_gives_way_to_a_relationship_in_the_object_type_alone() -> None:
+    """Filters and inputs have no relationships: there the name is the column's."""
     made = MadeUp(INFLECTED)
     made.table("account", "id")
     blog = made.table("blog", "id", "owner", "owner_id")
     made.foreign_key("fk", "blog", ["owner_id"], "account")
     catalog = made.catalog()
-    assert fields(catalog, blog).columns["owner"] == "owner"
-    assert relationship_names(catalog, blog) == ["accountByOwnerId"]
+    found = fields(catalog, blog)
+    assert found.columns["owner"] == "owner_2"
+    assert found.inputs["owner"] == "owner"
+    assert relationship_names(catalog, blog) == ["owner"]
+    assert found.other_inputs == {"owner": "accountByOwnerId"}
+    assert clashes(catalog) == {
+        "column public.blog.owner": "the GraphQL field owner of Blog is foreign key fk of table public.blog;"
+        " this one is owner_2, and still owner in filters, orders, inputs and aggregates"
+    }
 
 
-def test_columns_that_inflect_alike_all_stay() -> None:
-    """The later one keeps its SQL name; a column never takes the place of ``nodeId``."""
+def test_a_function_has_the_field_of_a_column_and_of_a_key() -> None:
+    """Functions come last, and among them the last one by schema and name."""
     made = MadeUp(INFLECTED)
-    table = made.table("t", "id", "aB", "a_b", "node_id")
-    assert fields(made.catalog(), table).columns == {
-        "id": "id",
-        "aB": "aB",
-        "a_b": "a_b",
-        "node_id": "node_id",
+    account = made.table("account", "id", "count", "parent_id")
+    row_type = made.catalog().tables[account].type
+    made.row_type("account", account)
+    made.foreign_key("fk", "account", ["parent_id"], "account")
+    counting = made.function("_count", row_type)
+    made.function("_parent", row_type)
+    parent = made.function("parent", row_type)
+    catalog = made.catalog()
+    found = fields(catalog, account)
+    assert found.columns["count"] == "count_2"
+    assert [(function.oid, name) for function, name in found.computed if name in ("count", "parent")] == [
+        (counting, "count"),
+        (parent, "parent"),
+    ]
+    assert [name for _, name in found.computed] == ["count", "parent_2", "parent"]
+    assert relationship_names(catalog, account) == ["accountByParentId", "accountCollection"]
+    assert set(clashes(catalog)) == {
+        "column public.account.count",
+        "foreign key fk of table public.account",
+        "function public._parent",
+    }
+
+
+def test_a_function_that_can_be_no_field_takes_no_name() -> None:
+    """One that gives nothing, or several plain values, is no computed field."""
+    made = MadeUp()
+    account = made.table("account", "id", "note", "log")
+    row_type = made.catalog().tables[account].type
+    made.row_type("account", account)
+    made.function("_note", row_type, returns_set=True)
+    made.function("_log", row_type, returns=2278)
+    catalog = made.catalog()
+    assert fields(catalog, account).columns == {"id": "id", "note": "note", "log": "log"}
+    assert fields(catalog, account).computed == ()
+    assert catalog.problems == ()
+
+
+def test_of_columns_that_inflect_alike_the_last_one_has_the_field() -> None:
+    """A column never takes the place of ``nodeId``, which identifies the row."""
+    made = MadeUp(INFLECTED)
+    table = made.table("t", "_id", "id", "aB", "a_b", "node_id")
+    catalog = made.catalog()
+    found = fields(catalog, table)
+    assert found.columns == {"_id": "_id", "id": "id", "aB": "aB_2", "a_b": "aB", "node_id": "node_id"}
+    assert found.inputs == found.columns
+    assert clashes(catalog) == {
+        "column public.t._id": "the GraphQL field id of T is column public.t.id; this one is _id",
+        "column public.t.aB": "the GraphQL field aB of T is column public.t.a_b; this one is aB_2",
+        "column public.t.node_id": "the GraphQL field nodeId of T is the row's node id; this one is node_id",
+    }
+
+
+def test_names_that_directives_give_follow_the_same_order() -> None:
+    """A directive is no reason to come last."""
+    made = MadeUp()
+    table = made.table("t", "id", "a", "b", comments={"a": directive(name="b")})
+    assert fields(made.catalog(), table).columns == {"id": "id", "a": "a", "b": "b"}
+    made = MadeUp()
+    made.table("account", "id")
+    blog = made.table("blog", "id", "x", "y", comments={"x": directive(name="author")})
+    made.foreign_key("a", "blog", ["x"], "account", directive(foreign_name="author"))
+    made.foreign_key("b", "blog", ["y"], "account", directive(foreign_name="author"))
+    catalog = made.catalog()
+    assert fields(catalog, blog).columns["x"] == "x"
+    assert relationship_names(catalog, blog) == ["accountByx", "author"]
+
+
+def test_functions_give_way_to_the_entry_points_of_tables() -> None:
+    """As in the reference; the field of the function is numbered, and those of one name are two."""
+    made = MadeUp()
+    made.table("account", "id")
+    collection = made.function("accountCollection")
+    node = made.function("node")
+    first = made.function("a_greeting", comment=directive(name="greeting"))
+    last = made.function("b_greeting", comment=directive(name="greeting"))
+    catalog = made.catalog()
+    assert Names(catalog, Relationships(catalog)).entry_points == {
+        collection: "accountCollection_2",
+        node: "node_2",
+        first: "greeting_2",
+        last: "greeting",
+    }
+    assert clashes(catalog) == {
+        "function public.accountCollection": "the GraphQL entry point accountCollection is table"
+        " public.account; this one is accountCollection_2",
+        "function public.node": "the GraphQL entry point node is a field of every schema; this one is node_2",
+        "function public.a_greeting": "the GraphQL entry point greeting is function public.b_greeting;"
+        " this one is greeting_2",
     }
 
 
@@ -205,7 +307,29 @@ def test_tables_of_one_name_in_two_schemas_both_stay() -> None:
     assert catalog.base_names == {first: "Account", second: "shop_account"}
     (problem,) = catalog.problems
     assert problem.place == "table shop.account"
-    assert "shop_account" in problem.message
+    assert problem.message == (
+        "the GraphQL name account is taken by table public.Account; its type is named shop_account"
+    )
+
+
+def test_types_of_an_enum_give_way_to_those_of_tables() -> None:
+    """Whatever is made for either; what the schema itself uses is nobody's."""
+    made = MadeUp()
+    made.table("mood", "id")
+    made.table("stateList", "id")
+    mood, state = made.enum("mood", "sad"), made.enum("state", "on")
+    scalar = made.enum("Time", "past")
+    catalog = made.catalog()
+    names = [catalog.base_names[oid] for oid in (mood, state, scalar)]
+    assert names == ["public_mood", "public_state", "public_Time"]
+    assert clashes(catalog) == {
+        "enum public.mood": "the GraphQL name mood is taken by table public.mood;"
+        " its type is named public_mood",
+        "enum public.state": "the GraphQL name state is taken by table public.stateList;"
+        " its type is named public_state",
+        "enum public.Time": "the GraphQL name Time is taken by a type of every schema;"
+        " its type is named public_Time",
+    }
 
 
 def test_a_type_does_not_take_the_name_of_one_made_for_another_table() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dataapi.catalog.directives import is_graphql_name
+from dataapi.catalog.inflection import inflect, inflects, lower_first, numbered
 from dataapi.catalog.model import Catalog, Problem, Table, Type, TypeKind
-from dataapi.catalog.names import inflect, inflects, lower_first, numbered
 
 _SCALARS = (
     *("Int", "Float", "String", "Boolean", "ID"),
@@ -42,6 +42,9 @@ TABLE_SUFFIXES = (
 )
 """What is put after a table's base name to name the types that are made for it."""
 
+ENUM_SUFFIXES = ("", "Filter", "ListFilter")
+"""What is put after an enum's name to name the types that are made for it."""
+
 _PAUSE_EVERY = 50
 
 
@@ -50,8 +53,9 @@ def assign_base_names(
 ) -> tuple[dict[int, str], tuple[Problem, ...]]:
     """Name the types of tables that have a key and of enums, each by its oid.
 
-    Tables are named in search path and name order, those with a directive first, then enums.  A base
-    name is taken when one of the types or entry points made from it would clash.
+    Tables are named in search path and name order, those with a directive first, then enums; the first
+    one that wants a name has it.  (The reference leaves open which one has it.)  A base name is taken
+    when one of the types or entry points made from it would clash.
 
     :param pause: called between small pieces of work.
     """
@@ -74,7 +78,7 @@ def assign_base_names(
         naming.add(table.oid, place, table, catalog.annotations.table(table.oid).name, TABLE_SUFFIXES)
     for type_ in enums:
         place = f"enum {type_.schema}.{type_.name}"
-        naming.add(type_.oid, place, type_, catalog.annotations.enum(type_.oid).name, ("", "Filter"))
+        naming.add(type_.oid, place, type_, catalog.annotations.enum(type_.oid).name, ENUM_SUFFIXES)
     return naming.names, tuple(naming.problems)
 
 
@@ -83,9 +87,10 @@ class _BaseNames:
         self.names: dict[int, str] = {}
         self.problems: list[Problem] = []
         self._catalog = catalog
-        self._types = set(RESERVED_TYPES)
+        # What each name is taken by.
+        self._types = dict.fromkeys(RESERVED_TYPES, "a type of every schema")
         # Entry points begin with a lower-case letter, so names that differ only there clash too.
-        self._entry_points: set[str] = set()
+        self._entry_points: dict[str, str] = {}
 
     def add(
         self, oid: int, place: str, thing: Table | Type, override: str | None, suffixes: tuple[str, ...]
@@ -97,21 +102,23 @@ class _BaseNames:
             return
         longer = inflect(f"{thing.schema}_{thing.name}", inflection)
         candidates = [wanted, longer if is_graphql_name(longer) else wanted]
-        chosen = next(name for name in self._candidates(candidates) if self._free(name, suffixes))
+        chosen = next(name for name in self._candidates(candidates) if not self._taken_by(name, suffixes))
         if chosen != wanted:
-            self.problems.append(
-                Problem(place, f"the GraphQL name {wanted} is taken; its type is named {chosen}")
-            )
+            owner = self._taken_by(wanted, suffixes)
+            message = f"the GraphQL name {wanted} is taken by {owner}; its type is named {chosen}"
+            self.problems.append(Problem(place, message, clash=True))
         self.names[oid] = chosen
-        self._types.update(chosen + suffix for suffix in suffixes)
-        self._entry_points.add(lower_first(chosen))
+        self._types.update((chosen + suffix, place) for suffix in suffixes)
+        self._entry_points[lower_first(chosen)] = place
 
     @staticmethod
     def _candidates(names: list[str]) -> Iterator[str]:
         yield from names
         yield from numbered(names[-1])
 
-    def _free(self, name: str, suffixes: tuple[str, ...]) -> bool:
-        if lower_first(name) in self._entry_points:
-            return False
-        return not any(name + suffix in self._types for suffix in suffixes)
+    def _taken_by(self, name: str, suffixes: tuple[str, ...]) -> str | None:
+        """Return what has a name already that would be made of this one."""
+        owner = self._entry_points.get(lower_first(name))
+        if owner is not None:
+            return owner
+        return next((self._types[name + suffix] for suffix in suffixes if name + suffix in self._types), None)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from dataapi.catalog.annotate import annotate
 from dataapi.catalog.base_names import assign_base_names
+from dataapi.catalog.entry_points import name_entry_points
 from dataapi.catalog.model import (
     Acl,
     Catalog,
@@ -26,6 +27,8 @@ from dataapi.catalog.model import (
     TypeKind,
     UniqueKey,
 )
+from dataapi.catalog.names import Names
+from dataapi.catalog.relationships import Relationships
 from dataapi.catalog.routines import build_function, build_handlers, build_representation, build_role
 from dataapi.catalog.views import Views
 
@@ -64,7 +67,19 @@ def build_catalog(
         problems=catalog.problems + problems,
     )
     base_names, problems = assign_base_names(catalog, pause)
-    return replace(catalog, base_names=base_names, problems=catalog.problems + problems)
+    catalog = replace(catalog, base_names=base_names)
+    return replace(catalog, problems=(*catalog.problems, *problems, *_clashes(catalog, pause)))
+
+
+def _clashes(catalog: Catalog, pause: Callable[[], None]) -> Iterator[Problem]:
+    """Yield what does not get the field that it asks for."""
+    names = Names(catalog, Relationships(catalog))
+    for number, table in enumerate(names.tables_by_type.values()):
+        if number % _PAUSE_EVERY == 0:
+            pause()
+        yield from names.fields(table).clashes
+    pause()
+    yield from name_entry_points(catalog).clashes
 
 
 class _Builder:

@@ -277,14 +277,16 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in the database's comments that could not be used.
+    """Something that an operator should know of the database: a directive that is left out, names that clash.
 
     :ivar place: the object, such as ``table public.account``.
     :ivar message: what is wrong and what was done about it.
+    :ivar clash: it did not get the name in GraphQL that it asks for, which may well be meant so.
     """
 
     place: str
     message: str
+    clash: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class CatalogWatcher:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What the current catalog's comments say that could not be used."""
+        """What an operator should know of the current catalog."""
         return self.current.problems if self.current else ()
 
     async def start(self) -> None:

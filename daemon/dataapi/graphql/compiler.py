@@ -146,9 +146,9 @@ class Compiler:
     def _row_field(self, view: TableView, nodes: list[FieldNode]) -> Output:
         name = nodes[0].name.value
         match view.fields_by_name.get(name):
-            case ColumnField(_, column, wire):
+            case ColumnField(column=column, wire=wire):
                 return Value(ColumnOf(column.name), wire.form, wire.labels)
-            case ComputedField(_, function, wire):
+            case ComputedField(function=function, wire=wire):
                 return Value(ComputedOf(function), wire.form, wire.labels)
             case RelatedField() as related:
                 return self._related(view, related, nodes)

@@ -64,10 +64,10 @@ def _member_condition(view: TableView, name: str, member: Tree) -> Condition | N
         return all_of(operator_conditions(operand(column), column.wire, member))
     if name == "nodeId":
         return _node_id_condition(view, member)
-    match view.fields_by_name.get(name):
+    match view.others_by_input.get(name):
         case RelatedField() as related:
             return _related_condition(view, related, member)
-        case ComputedField(_, function, wire):
+        case ComputedField(function=function, wire=wire):
             return all_of(operator_conditions(ComputedOf(function), wire, member))
     if name == "not":
         inner = filter_condition(view, member)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from graphql import GraphQLArgument, GraphQLDefaultInput, GraphQLField, GraphQLID, GraphQLInt, GraphQLList
 
+from dataapi.catalog.entry_points import BY_KEY, COLLECTION, DELETE, INSERT, UPDATE
 from dataapi.graphql.common import NODE
 from dataapi.graphql.defaults import shown_default
 from dataapi.graphql.functions import FunctionEntry, FunctionViews, Shape
@@ -67,13 +68,13 @@ MutationEntry = InsertEntry | UpdateEntry | DeleteEntry | FunctionEntry
 
 
 _QUERY_SUFFIXES: dict[type[CollectionEntry | ByKeyEntry], str] = {
-    CollectionEntry: "Collection",
-    ByKeyEntry: "ByPk",
+    CollectionEntry: COLLECTION,
+    ByKeyEntry: BY_KEY,
 }
 _MUTATION_PREFIXES: dict[type[InsertEntry | UpdateEntry | DeleteEntry], str] = {
-    InsertEntry: "insertInto",
-    UpdateEntry: "update",
-    DeleteEntry: "deleteFrom",
+    InsertEntry: INSERT,
+    UpdateEntry: UPDATE,
+    DeleteEntry: DELETE,
 }
 
 
@@ -172,14 +173,14 @@ class MutationEntries:
     def names(self) -> Iterator[str]:
         """Yield the names that may be fields of ``Mutation``."""
         for base in self._types.view.names.tables_by_type:
-            yield from (f"{prefix}{base}Collection" for prefix in _MUTATION_PREFIXES.values())
+            yield from (f"{prefix}{base}{COLLECTION}" for prefix in _MUTATION_PREFIXES.values())
         yield from self._functions.entries(volatile=True)
 
     def find(self, name: str) -> MutationEntry | None:
         """Return the entry point of that name, None when the role has none."""
         for kind, prefix in _MUTATION_PREFIXES.items():
-            base = name.removeprefix(prefix).removesuffix("Collection")
-            if name == f"{prefix}{base}Collection":
+            base = name.removeprefix(prefix).removesuffix(COLLECTION)
+            if name == f"{prefix}{base}{COLLECTION}":
                 view = self._types.view.table_by_type(base)
                 if view is not None and _allows(view, kind):
                     return kind(view)

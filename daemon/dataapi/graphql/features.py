@@ -25,7 +25,7 @@ from graphql import (
 )
 
 from dataapi.catalog.directives import is_enum_value
-from dataapi.catalog.names import lower_first
+from dataapi.catalog.inflection import lower_first
 from dataapi.graphql.common import COMMON_TYPES, FILTER_IS, FILTER_OPERATORS, ORDER_BY_DIRECTION, filter_type
 from dataapi.graphql.fields import ColumnField
 from dataapi.graphql.scalars import JSON

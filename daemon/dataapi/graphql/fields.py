@@ -10,9 +10,14 @@ from dataapi.graphql.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class ColumnField:
-    """A column as a field."""
+    """A column as a field.
+
+    :ivar name: in input types and aggregates.
+    :ivar field: in the object type.
+    """
 
     name: str
+    field: str
     column: Column
     wire: Wire
     description: str | None
@@ -20,9 +25,13 @@ class ColumnField:
 
 @dataclass(frozen=True, slots=True)
 class ComputedField:
-    """A computed scalar field."""
+    """A computed scalar field.
+
+    :ivar input_name: the name in input types.
+    """
 
     name: str
+    input_name: str
     function: Function
     wire: Wire
     description: str | None
@@ -32,6 +41,7 @@ class ComputedField:
 class RelatedField:
     """A relationship as a field, by foreign key or by a function of the row.
 
+    :ivar input_name: the name in input types.
     :ivar target: oid of the table that it leads to.
     :ivar pairs: ``(target's column, own column)``; empty for a computed relationship.
     :ivar outgoing: the foreign key is this table's own.
@@ -39,6 +49,7 @@ class RelatedField:
     """
 
     name: str
+    input_name: str
     target: int
     to_one: bool
     pairs: tuple[tuple[str, str], ...]

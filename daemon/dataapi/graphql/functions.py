@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from dataapi.catalog.directives import is_graphql_name
+from dataapi.catalog.entry_points import argument_name
+from dataapi.catalog.inflection import first_free
 from dataapi.catalog.model import Argument, Function, Type, TypeKind, Volatility
-from dataapi.catalog.names import inflects, lower_first, pascal_case
 from dataapi.graphql.role_view import RoleView
 from dataapi.graphql.scalars import OPAQUE
 from dataapi.graphql.table_view import TableView
@@ -111,30 +111,31 @@ class FunctionViews:
 
     def _collect(self, *, volatile: bool) -> dict[str, FunctionEntry]:
         groups: dict[str, list[FunctionEntry]] = defaultdict(list)
-        for function in self._callable(volatile=volatile):
-            entry = self._entry(function)
+        for function, name in self._callable(volatile=volatile):
+            entry = self._entry(function, name)
             if entry is not None:
                 groups[entry.name].append(entry)
         found: dict[str, FunctionEntry] = {}
         for entries in groups.values():
             for entry in _merged(entries):
-                found.setdefault(entry.name, entry)
+                name = first_free((entry.name,), entry.name, found)
+                found[name] = entry if name == entry.name else replace(entry, name=name)
         return found
 
-    def _callable(self, *, volatile: bool) -> Iterator[Function]:
-        privileges = self._view.privileges
+    def _callable(self, *, volatile: bool) -> Iterator[tuple[Function, str]]:
+        privileges, names = self._view.privileges, self._view.names.entry_points
         for function in self._catalog.functions:
-            if (function.volatility is Volatility.VOLATILE) is not volatile:
+            name = names.get(function.oid)
+            if name is None or (function.volatility is Volatility.VOLATILE) is not volatile:
                 continue
             if self._view.shows_schema(function.schema) and privileges.can_execute(function):
-                yield function
+                yield function, name
 
-    def _entry(self, function: Function) -> FunctionEntry | None:
-        """Return the function's own entry point, None when it can't have one."""
-        name = self._name(function)
+    def _entry(self, function: Function, name: str) -> FunctionEntry | None:
+        """Return the function's own entry point, None when the role can't have it."""
         arguments = self._arguments(function)
         result = self._result(function)
-        if arguments is None or result is None or not is_graphql_name(name):
+        if arguments is None or result is None:
             return None
         shape, wire, view = result
         if shape is Shape.ROWS and COLLECTION_ARGUMENTS.intersection(item.name for item in arguments):
@@ -142,26 +143,15 @@ class FunctionViews:
         description = self._catalog.annotations.function(function.oid).description
         return FunctionEntry(name, shape, wire, view, (Candidate(function, arguments),), description)
 
-    def _name(self, function: Function) -> str:
-        override = self._catalog.annotations.function(function.oid).name
-        return override or self._inflected(function, function.name)
-
-    def _inflected(self, function: Function, name: str) -> str:
-        return lower_first(pascal_case(name)) if inflects(self._catalog, function.schema) else name
-
     def _arguments(self, function: Function) -> tuple[FunctionArgument, ...] | None:
-        if len(function.arguments) == 1 and self._is_row(function.arguments[0].type):
-            return None  # a computed field
         found = []
         for argument in function.arguments:
-            name = self._inflected(function, argument.name)
+            name = argument_name(self._catalog, function, argument)
             wire, composite = wire_of(self._catalog, argument.type), None
             if wire is None:
                 composite = self._composite(argument.type)
                 wire = _OPAQUE if composite is not None else None
-            if wire is None or argument.variadic or not argument.name or not is_graphql_name(name):
-                return None
-            if not self._view.shows(wire):
+            if wire is None or not self._view.shows(wire):
                 return None
             if wire.parameter == "unknown" and composite is None:
                 wire = self._with_type(wire, argument.type)
@@ -176,9 +166,6 @@ class FunctionViews:
         """
         found = self._catalog.types[oid]
         return replace(wire, parameter=qualified(found)) if self._view.shows_schema(found.schema) else wire
-
-    def _is_row(self, oid: int) -> bool:
-        return self._catalog.types[oid].relation in self._catalog.tables
 
     def _composite(self, oid: int) -> Type | None:
         """Return a composite type that a value can be made of from JSON: one that the role may name."""
@@ -195,7 +182,7 @@ class FunctionViews:
             to_one = not function.returns_set or function.rows == 1
             return Shape.ROW if to_one else Shape.ROWS, None, view
         wire = wire_of(self._catalog, function.returns)
-        if wire is None or function.columns or not self._view.shows(wire):
+        if wire is None or not self._view.shows(wire):
             return None
         if not function.returns_set:
             return Shape.SCALAR, wire, None
@@ -210,9 +197,7 @@ def _merged(entries: list[FunctionEntry]) -> Iterator[FunctionEntry]:
 
     One that does not agree with the first gets a name of its own, made of its arguments.
     """
-    entries = sorted(
-        entries, key=lambda entry: (len(entry.candidates[0].arguments), entry.candidates[0].function.oid)
-    )
+    entries = sorted(entries, key=_fewest_arguments)
     shared = entries[0]
     for entry in entries[1:]:
         if _agree(shared, entry):
@@ -223,6 +208,12 @@ def _merged(entries: list[FunctionEntry]) -> Iterator[FunctionEntry]:
             names = [item.name[:1].upper() + item.name[1:] for item in entry.candidates[0].arguments]
             yield replace(entry, name=f"{entry.name}By{'And'.join(names)}")
     yield shared
+
+
+def _fewest_arguments(entry: FunctionEntry) -> tuple[int, list[tuple[str, str, str]]]:
+    """Return what overloads are sorted by: their arguments, which outlive a dump and restore."""
+    arguments = entry.candidates[0].arguments
+    return len(arguments), [(item.name, item.wire.kind, item.wire.parameter) for item in arguments]
 
 
 def _agree(one: FunctionEntry, other: FunctionEntry) -> bool:

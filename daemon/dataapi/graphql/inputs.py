@@ -80,10 +80,10 @@ class InputTypes:
         for computed in view.computed:
             type_ = self.filter_of(computed.wire)
             if type_ is not None:
-                fields[computed.name] = GraphQLInputField(type_)
+                fields[computed.input_name] = GraphQLInputField(type_)
         for related in view.related:
             suffix = "Filter" if related.to_one else "CollectionFilter"
-            fields[related.name] = GraphQLInputField(self._types.of_table(related.target, suffix))
+            fields[related.input_name] = GraphQLInputField(self._types.of_table(related.target, suffix))
         return fields
 
     # ------------------------------------------------------------ orders
@@ -104,7 +104,7 @@ class InputTypes:
                 if related.to_one and not view.target(related).orderable:
                     continue
                 suffix = "OrderBy" if related.to_one else "CollectionOrderBy"
-                fields[related.name] = GraphQLInputField(self._types.of_table(related.target, suffix))
+                fields[related.input_name] = GraphQLInputField(self._types.of_table(related.target, suffix))
         return fields
 
     # ------------------------------------------------------------ changes
@@ -123,7 +123,7 @@ class InputTypes:
         if "nestedInserts" in view.features:
             for related, target in view.insertable_relations:
                 type_ = self._types.named(f"{target.name}InsertInput")
-                fields[related.name] = GraphQLInputField(
+                fields[related.input_name] = GraphQLInputField(
                     type_ if related.to_one else GraphQLList(required(type_))
                 )
         return fields

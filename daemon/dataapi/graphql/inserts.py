@@ -27,7 +27,7 @@ def read_insert(view: TableView, arguments: Given) -> Insert | NestedInsert:
     if not objects:
         raise GraphQLError("At least one record must be provided to objects")
     conflict = _conflict(arguments.get("onConflict"))
-    relations = {related.name for related, _ in view.insertable_relations}
+    relations = {related.input_name for related, _ in view.insertable_relations}
     if any(relations.intersection(given) for given in objects):
         if conflict is not None:
             raise GraphQLError("onConflict can't be combined with related rows in objects")
@@ -74,7 +74,7 @@ def _nested_row(view: TableView, given: Given) -> NestedRow:
         if field.name in given
     ]
     for related, target in view.insertable_relations:
-        tree = given.get(related.name)
+        tree = given.get(related.input_name)
         if tree is None:
             continue
         items = [tree] if related.to_one else tree
@@ -93,4 +93,5 @@ def _refuse(view: TableView, given: Given, columns: set[str], related: RelatedFi
     """Refuse a row that names a column which its relationship to another row of the insert sets."""
     for field in view.insertable:
         if field.column.name in columns and field.name in given:
-            raise GraphQLError(f"{field.name} can't be given together with {related.name}, which sets it")
+            message = f"{field.name} can't be given together with {related.input_name}, which sets it"
+            raise GraphQLError(message)

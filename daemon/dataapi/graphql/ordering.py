@@ -76,7 +76,7 @@ def _element(view: TableView, element: Mapping[str, Tree]) -> _Ordered | None:
     field = view.columns_by_name.get(name)
     if field is not None:
         return _Ordered(operand(field), field.wire.parameter, field.column.nullable, tree)
-    related = view.fields_by_name[name]
+    related = view.others_by_input[name]
     assert isinstance(related, RelatedField), "only columns and relationships can be ordered by"
     return _related(view, related, tree) if related.to_one else _collection(view, related, tree)
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dataapi.catalog.entry_points import is_looked_up_by_key
 from dataapi.catalog.model import Column, Function, Table, TypeKind
+from dataapi.catalog.names import FieldNames
 from dataapi.catalog.relationships import Relationship
 from dataapi.graphql.fields import ColumnField, ComputedField, RelatedField
 from dataapi.graphql.wire import wire_of
@@ -18,9 +20,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_ROWS = 30
 """The page cap where no directive or configuration sets one (reference/graphql.md 1.2)."""
-
-KEY_TYPES = frozenset({"int2", "int4", "int8", "text", "varchar", "bpchar", "citext", "uuid"})
-"""Types of primary keys that give a ``…ByPk`` entry point (reference/graphql.md 1.4)."""
 
 
 class TableView:
@@ -89,6 +88,13 @@ class TableView:
         """Whether the role may delete rows."""
         return self.table.deletable and self._role.privileges.can_whole(self.table, "DELETE")
 
+    @property
+    def _names(self) -> FieldNames:
+        return self._role.names.fields(self.table.oid)
+
+    def _input_name(self, field: str) -> str:
+        return self._names.other_inputs.get(field, field)
+
     def _writable(self, column: Column) -> bool:
         if column.generated or column.identity == "a":
             return False
@@ -96,18 +102,19 @@ class TableView:
 
     def _columns_with(self, privilege: str, accept: Callable[[Column], bool]) -> Iterator[ColumnField]:
         allowed = self._role.privileges.columns(self.table, privilege)
-        names = self._role.names.fields(self.table.oid).columns
+        names = self._names.inputs
         for column in self.table.columns:
             if column.name not in allowed or column.name not in names or not accept(column):
                 continue
             wire = wire_of(self._catalog, column.type, column.typmod)
             if wire is not None and self._role.shows(wire):
                 description = self._catalog.annotations.column(self.table.oid, column.name).description
-                yield ColumnField(names[column.name], column, wire, description)
+                field = self._names.columns[column.name]
+                yield ColumnField(names[column.name], field, column, wire, description)
 
     @cached_property
     def columns_by_name(self) -> dict[str, ColumnField]:
-        """Return the readable columns by their field's name."""
+        """Return the readable columns by their name in input types and aggregates."""
         return {field.name: field for field in self.columns}
 
     @cached_property
@@ -118,9 +125,19 @@ class TableView:
     @cached_property
     def fields_by_name(self) -> dict[str, ColumnField | ComputedField | RelatedField]:
         """Return the object type's fields but ``nodeId`` by name."""
-        fields: tuple[ColumnField | ComputedField | RelatedField, ...]
-        fields = (*self.columns, *self.computed, *self.related)
-        return {field.name: field for field in fields}
+        return {
+            **{column.field: column for column in self.columns},
+            **{field.name: field for field in self._others},
+        }
+
+    @cached_property
+    def others_by_input(self) -> dict[str, ComputedField | RelatedField]:
+        """Return what is no column by its name in input types, where features put it."""
+        return {field.input_name: field for field in self._others}
+
+    @property
+    def _others(self) -> tuple[ComputedField | RelatedField, ...]:
+        return (*self.computed, *self.related)
 
     @cached_property
     def computed(self) -> tuple[ComputedField, ...]:
@@ -130,7 +147,7 @@ class TableView:
             wire = None if function.returns_set else wire_of(self._catalog, function.returns)
             if wire is not None and self._role.shows(wire):
                 description = self._catalog.annotations.function(function.oid).description
-                fields.append(ComputedField(name, function, wire, description))
+                fields.append(ComputedField(name, self._input_name(name), function, wire, description))
         return tuple(fields)
 
     def _executable(self) -> Iterator[tuple[Function, str]]:
@@ -138,17 +155,14 @@ class TableView:
         readable = self._role.privileges.columns(self.table, "SELECT")
         if not readable.issuperset(column.name for column in self.table.columns):
             return
-        for function, name in self._role.names.fields(self.table.oid).computed:
+        for function, name in self._names.computed:
             if self._role.privileges.can_execute(function):
                 yield function, name
 
     @cached_property
     def related(self) -> tuple[RelatedField, ...]:
         """Return the relationships to tables that the role sees."""
-        by_key = (
-            self._by_key(relationship, name)
-            for relationship, name in self._role.names.fields(self.table.oid).relationships
-        )
+        by_key = (self._by_key(relationship, name) for relationship, name in self._names.relationships)
         computed = (self._by_function(function, name) for function, name in self._executable())
         return tuple(field for field in (*by_key, *computed) if field is not None)
 
@@ -166,6 +180,7 @@ class TableView:
         )
         return RelatedField(
             name,
+            self._input_name(name),
             relationship.target,
             relationship.to_one,
             pairs,
@@ -187,7 +202,9 @@ class TableView:
             return None
         to_one = not function.returns_set or function.rows == 1
         description = self._catalog.annotations.function(function.oid).description
-        return RelatedField(name, target.table.oid, to_one, (), function, True, description)
+        return RelatedField(
+            name, self._input_name(name), target.table.oid, to_one, (), function, True, description
+        )
 
     def target(self, related: RelatedField) -> TableView:
         """Return the view of the table that one of its relationships leads to."""
@@ -227,11 +244,6 @@ class TableView:
         by_column = {field.column.name: field for field in self.columns}
         if not self.has_node_id or not all(name in by_column for name in self.key):
             return ()
-        fields = tuple(by_column[name] for name in self.key)
-        return fields if all(self._is_key_type(field.column.type) for field in fields) else ()
-
-    def _is_key_type(self, oid: int) -> bool:
-        found = self._catalog.types[oid]
-        if found.kind is TypeKind.DOMAIN:
-            found = self._catalog.types[found.base]
-        return found.name in KEY_TYPES
+        if not is_looked_up_by_key(self._catalog, self.table):
+            return ()
+        return tuple(by_column[name] for name in self.key)

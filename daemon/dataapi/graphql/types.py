@@ -24,6 +24,7 @@ from graphql import (
     introspection_types,
 )
 
+from dataapi.catalog.base_names import ENUM_SUFFIXES
 from dataapi.catalog.names import enum_values
 from dataapi.graphql.common import (
     COMMON_TYPES,
@@ -43,9 +44,6 @@ from dataapi.graphql.scalars import BIG_FLOAT, BIG_INT
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
 from dataapi.graphql.wrappers import list_of, required
-
-ENUM_SUFFIXES = ("", "Filter", "ListFilter")
-"""What is put after an enum's name to name the types that are made for it."""
 
 
 class TableTypes:
@@ -141,7 +139,7 @@ class TableTypes:
             )
         for column in view.columns:
             type_ = self.output_type(column.wire)
-            fields[column.name] = GraphQLField(
+            fields[column.field] = GraphQLField(
                 type_ if column.column.nullable else required(type_), description=column.description
             )
         for computed in view.computed:

@@ -11,6 +11,7 @@ from typing import Any
 
 from graphql import GraphQLBoolean, GraphQLError, GraphQLInt, GraphQLScalarType, GraphQLString
 
+from dataapi.catalog.inflection import has_value, is_list
 from dataapi.catalog.model import Catalog, Type, TypeKind
 from dataapi.catalog.names import enum_values
 from dataapi.database.quoting import quote_identifier
@@ -102,26 +103,24 @@ _NOT_COMPARABLE = frozenset(
     }
 )
 _NOT_ORDERABLE = _NOT_COMPARABLE | {"line", "lseg", "box", "path", "circle", "xid", "cid", "aclitem"}
-_VECTORS = frozenset({"int2vector", "oidvector"})
-"""Arrays by their elements, but not in how they are written."""
 _LENGTH_OFFSET = 4  # a varchar's typmod counts the four bytes of its header
 
 
 def wire_of(catalog: Catalog, oid: int, typmod: int = -1) -> Wire | None:
     """Return how a type appears, or None for a composite or pseudo-type."""
-    found = catalog.types.get(oid)
-    if found is None:
-        return None
+    return _wire_of(catalog, oid, typmod) if has_value(catalog, oid) else None
+
+
+def _wire_of(catalog: Catalog, oid: int, typmod: int) -> Wire:
+    found = catalog.types[oid]
     if found.kind is TypeKind.DOMAIN:
-        wire = wire_of(catalog, found.base, typmod)
-        if wire is None or wire.is_list or not wire.enum:
+        wire = _wire_of(catalog, found.base, typmod)
+        if wire.is_list or not wire.enum:
             return wire
         return replace(wire, compare_as=qualified(catalog.types[found.base]))
-    if found.kind is not TypeKind.ARRAY or found.name in _VECTORS:
+    if not is_list(found):
         return _single(catalog, found, typmod)
-    element = wire_of(catalog, found.element, typmod)
-    if element is None or element.is_list:
-        return None
+    element = _wire_of(catalog, found.element, typmod)
     form = {WireForm.TEXT: WireForm.TEXT_ARRAY, WireForm.ENUM: WireForm.ENUM_ARRAY}.get(
         element.form, WireForm.JSON
     )
@@ -137,9 +136,7 @@ def wire_of(catalog: Catalog, oid: int, typmod: int = -1) -> Wire | None:
     )
 
 
-def _single(catalog: Catalog, found: Type, typmod: int) -> Wire | None:
-    if found.kind in (TypeKind.COMPOSITE, TypeKind.PSEUDO):
-        return None
+def _single(catalog: Catalog, found: Type, typmod: int) -> Wire:
     values = enum_values(catalog, found) if found.oid in catalog.base_names else None
     if values is not None:
         labels = tuple((label, shown) for label, shown in values.items() if label != shown)

@@ -14,7 +14,7 @@ class ProjectState:
     """Whether a project can answer.
 
     :ivar generation: number of the catalog that serves, or None before the first.
-    :ivar problems: malformed directives and persisted documents, each ``place: message``.
+    :ivar problems: malformed directives and persisted documents, names that clash, each ``place: message``.
     :ivar reason: why it cannot answer, or None.
     """
 
