@@ -70,3 +70,16 @@ async def test_every_type_of_postgresql_can_be_asked_for_filtered_and_ordered(ev
     for name in schema.object_type("everyOrderBy").fields:
         await check(f"{{ everyCollection(orderBy: {{{name}: DescNullsFirst}}) {{ edges {{ cursor }} }} }}")
     assert failures == []
+
+
+async def test_every_type_but_json_can_be_asked_whether_there_is_a_value(every: Service) -> None:
+    """Types without ``=`` and their arrays too; JSON columns cannot be filtered (specification, Scalars)."""
+    schema = every.schema()
+    names = {name for name in schema.object_type("every").fields if name.startswith("c_")}
+    filters = schema.object_type("everyFilter").fields
+    assert names.difference(filters) == {"c_json", "c_jsonb"}
+    for name in ("c_point", "c_xml", "c__xml", "c_jsonpath", "c__json", "c__jsonb"):
+        assert name not in names or list(filters[name].type.fields) == ["is"]
+    for word, count in (("NULL", 1), ("NOT_NULL", 0)):
+        condition = " ".join(f"{name}: {{is: {word}}}" for name in filters if name in names)
+        assert len(await every.ids("every", f"filter: {{{condition}}}")) == count

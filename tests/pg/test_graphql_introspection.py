@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.graphql.sdl import schema_text
 from graphql import (
     build_client_schema,
     get_introspection_query,
+    is_enum_type,
     lexicographic_sort_schema,
     print_schema,
     validate_schema,
@@ -120,6 +122,40 @@ async def test_errors_do_not_tell_the_names_of_hidden_schemas(api: Service, clos
     await closed.execute("""comment on schema public is '@graphql({"introspection": true})'""")
     assert "Did you mean 'aCollection'?" in (await closed.ask("{ abCollection { __typename } }")).error
     await closed.execute("comment on schema public is null")
+
+
+async def test_the_heartbeat_is_answered_and_not_shown(api: Service) -> None:
+    """As in the reference; nor is it suggested, and asking for all fields does not take it away."""
+    schema = build_client_schema(await introspect(api))
+    assert schema.query_type is not None
+    assert "heartbeat" not in schema.query_type.fields
+    assert len(api.entries()) == len(list(api.entries()))
+    assert "heartbeat" not in list(api.entries())
+    assert str(api.entries()["heartbeat"].type) == "Datetime!"
+    assert set(await api.data("{ heartbeat }")) == {"heartbeat"}
+
+
+async def test_enums_are_shown_that_nothing_refers_to(server: Server, reactor: Any) -> None:
+    """Those that the role may use, or meets in what it may read."""
+    sql = """
+        comment on schema public is '@graphql({"introspection": true})';
+        create type alone as enum ('a'); create type hidden as enum ('b'); create type met as enum ('c');
+        create type given as enum ('d'); create type elsewhere as enum ('e');
+        create table t (id int primary key, met met[]); create table secret (id int primary key, e elsewhere);
+        create function f(g given) returns int language sql stable as 'select 1';
+        revoke usage on type hidden, met, given, elsewhere from public; grant select on t to anon;
+    """
+    with_enums = Service(reactor, server.create_database(sql))
+    await with_enums.start()
+    try:
+        shown = build_client_schema(await introspect(with_enums))
+        enums = {name for name, type_ in shown.type_map.items() if is_enum_type(type_)}
+        fixed = {"FilterIs", "OrderByDirection", "__TypeKind", "__DirectiveLocation"}
+        assert enums - fixed == {"alone", "met", "given"}
+        assert "enum alone {" in schema_text(with_enums.schema())
+        assert "hidden" not in schema_text(with_enums.schema())
+    finally:
+        await with_enums.stop()
 
 
 async def test_what_is_shown_is_what_is_served(server: Server, reactor: Any) -> None:

@@ -242,8 +242,11 @@ def test_every_filter_type_has_its_operators(service: Service, lacking: set[str]
     schema = service.schema()
     fields = schema.object_type("thingFilter").fields
     filters = {name: kind for name, kind in FILTERS.items() if name not in lacking}
-    # Where PostgreSQL has no equality (json, xml, point), there is nothing to filter by.
-    assert set(fields) == {"nodeId", "id", *filters, "double", "and", "or", "not"}
+    # Where PostgreSQL has no equality, there is nothing to compare.
+    alone = {"jsons", "xml", "point"} - lacking
+    assert set(fields) == {"nodeId", "id", *filters, *alone, "double", "and", "or", "not"}
+    assert {str(fields[name].type) for name in alone} == {"IsFilter"}
+    assert set(schema.object_type("IsFilter").fields) == {"is"}
     for name, kind in filters.items():
         assert str(fields[name].type) == f"{kind}Filter", name
         expected = OPERATORS.get(kind, {"contains", "containedBy", "eq", "overlaps", "is"})
@@ -381,7 +384,15 @@ async def test_operators_do_what_the_specification_says(
     assert await service.ids("thing", f"filter: {{{condition}}}") == expected
 
 
-@pytest.mark.parametrize("name", ["json", "jsonb", "jsons", "xml", "point", "pair"])
+async def test_what_has_no_equality_can_be_asked_whether_it_is_there(
+    service: Service, lacking: set[str]
+) -> None:
+    for name in {"jsons", "xml", "point"} - lacking:
+        assert await service.ids("thing", f"filter: {{{name}: {{is: NOT_NULL}}}}") == [1]
+        assert await service.ids("thing", f"filter: {{not: {{{name}: {{is: NULL}}}}}}") == [1]
+
+
+@pytest.mark.parametrize("name", ["json", "jsonb", "pair"])
 async def test_what_has_no_filter_is_refused(service: Service, name: str) -> None:
     """Specification, Scalars: JSON columns cannot be filtered."""
     answer = await service.ask(f"{{ thingCollection(filter: {{{name}: {{is: NULL}}}}) {{ __typename }} }}")

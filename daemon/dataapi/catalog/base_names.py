@@ -15,7 +15,16 @@ _SCALARS = (
 
 RESERVED_TYPES = frozenset(
     {
-        *("Query", "Mutation", "Subscription", "Node", "PageInfo", "OrderByDirection", "FilterIs"),
+        *(
+            "Query",
+            "Mutation",
+            "Subscription",
+            "Node",
+            "PageInfo",
+            "OrderByDirection",
+            "FilterIs",
+            "IsFilter",
+        ),
         *_SCALARS,
         *(f"{scalar}Filter" for scalar in _SCALARS),
         *(f"{scalar}ListFilter" for scalar in _SCALARS),

@@ -312,6 +312,8 @@ used(oid) as (
         select prorettype from routine
         union
         select type from handler
+        union
+        select t.oid from pg_type t join path on path.oid = t.typnamespace where t.typtype = 'e'
     )
     union
     select part.oid

@@ -117,6 +117,10 @@ def list_filter_type(name: str, item: Any) -> GraphQLInputObjectType:
     )
 
 
+IS_FILTER = filter_type("IsFilter", None, ("is",))
+"""The filter of what cannot be compared."""
+
+
 def _scalar_filters() -> dict[str, GraphQLNamedType]:
     filters: dict[str, GraphQLNamedType] = {}
     for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS):
@@ -132,7 +136,7 @@ def _scalar_filters() -> dict[str, GraphQLNamedType]:
 
 COMMON_TYPES: dict[str, GraphQLNamedType] = {
     **{scalar.name: scalar for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS)},
-    **{type_.name: type_ for type_ in (ORDER_BY_DIRECTION, FILTER_IS, NODE, PAGE_INFO)},
+    **{type_.name: type_ for type_ in (ORDER_BY_DIRECTION, FILTER_IS, IS_FILTER, NODE, PAGE_INFO)},
     **_scalar_filters(),
 }
 
@@ -149,6 +153,6 @@ def paging_arguments() -> dict[str, GraphQLArgument]:
 
 
 def scalar_filter_name(scalar: GraphQLScalarType, *, is_list: bool) -> str | None:
-    """Return the name of a scalar's filter type, None when values of it can't be filtered."""
+    """Return the name of a scalar's filter type, None when values of it are not compared."""
     name = f"{scalar.name}{'List' if is_list else ''}Filter"
     return name if name in COMMON_TYPES else None

@@ -39,7 +39,7 @@ class NodeEntry:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatEntry:
-    """``heartbeat``: the database's time, so that ``Query`` is never empty."""
+    """``heartbeat``: the database's time, which every role may ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,9 @@ class DeleteEntry:
 
     view: TableView
 
+
+UNLISTED = frozenset({"heartbeat"})
+"""Fields of ``Query`` that are answered and not shown, as in the reference."""
 
 QueryEntry = CollectionEntry | ByKeyEntry | NodeEntry | HeartbeatEntry | FunctionEntry
 MutationEntry = InsertEntry | UpdateEntry | DeleteEntry | FunctionEntry
@@ -124,12 +127,11 @@ class QueryEntries:
         return self._functions.entries(volatile=False).get(name)
 
     def names(self) -> Iterator[str]:
-        """Yield the names that may be fields of ``Query``."""
+        """Yield the names that are shown as fields of ``Query``."""
         yield "node"
         for base in self._types.view.names.tables_by_field:
             yield from (base + suffix for suffix in _QUERY_SUFFIXES.values())
         yield from self._functions.entries(volatile=False)
-        yield "heartbeat"
 
     def field(self, name: str) -> GraphQLField | None:
         """Make the field of that name, None when the role has none."""

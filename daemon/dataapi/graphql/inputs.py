@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphql import GraphQLInputField, GraphQLInputObjectType, GraphQLList, GraphQLNamedType
 
-from dataapi.graphql.common import ORDER_BY_DIRECTION, scalar_filter_name
+from dataapi.graphql.common import IS_FILTER, ORDER_BY_DIRECTION, scalar_filter_name
 from dataapi.graphql.fields import ColumnField
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
@@ -70,10 +70,10 @@ class InputTypes:
         if wire.scalar is None:
             suffix = "ListFilter" if wire.is_list else "Filter"
             return self._types.types.get(self._types.view.catalog.base_names[wire.enum] + suffix)
-        if not wire.comparable:
-            return None
-        name = scalar_filter_name(wire.scalar, is_list=wire.is_list)
-        return None if name is None else self._types.named(name)
+        if wire.kind == "JSON" and not wire.is_list:
+            return None  # specification, Scalars
+        name = scalar_filter_name(wire.scalar, is_list=wire.is_list) if wire.comparable else None
+        return self._types.named(name or IS_FILTER.name)
 
     def _relation_filters(self, view: TableView) -> Fields:
         fields: Fields = {}

@@ -21,31 +21,45 @@ class LazyMap(dict[str, T], Generic[T]):
 
     :param make: makes the value of a name, None where there is none.
     :param names: gives the names that may have a value, in the order in which they are shown.
+    :param unlisted: names that are found and never shown.
     """
 
-    def __init__(self, make: Callable[[str], T | None], names: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self,
+        make: Callable[[str], T | None],
+        names: Callable[[], Iterable[str]],
+        unlisted: frozenset[str] = frozenset(),
+    ) -> None:
         super().__init__()
         self._make = make
         self._names = names
+        self._unlisted = unlisted
         self._whole = False
 
     def __contains__(self, name: object) -> bool:
-        if super().__contains__(name):
-            return True
-        value = None if self._whole or not isinstance(name, str) else self._make(name)
-        if value is None:
-            return False
-        super().__setitem__(str(name), value)
-        return True
+        return super().__contains__(name) or (isinstance(name, str) and self._made(name) is not None)
 
-    def __getitem__(self, name: str) -> T:
-        if name not in self:
+    def _made(self, name: str) -> T | None:
+        """Return the entry that is not there yet, kept if it is to be shown."""
+        if name in self._unlisted:
+            return self._make(name)
+        value = None if self._whole else self._make(name)
+        if value is not None:
+            super().__setitem__(name, value)
+        return value
+
+    def __missing__(self, name: str) -> T:
+        value = self._made(name)
+        if value is None:
             raise KeyError(name)
-        return super().__getitem__(name)
+        return value
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the entry, made now if need be."""
-        return super().__getitem__(name) if name in self else default
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
     def _make_all(self) -> None:
         if self._whole:
@@ -88,9 +102,10 @@ class LazyObjectType(GraphQLObjectType):
         make: Callable[[str], GraphQLField | None],
         names: Callable[[], Iterable[str]],
         description: str,
+        unlisted: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(name, fields={}, description=description)
-        self._lazy_fields = LazyMap(make, names)
+        self._lazy_fields = LazyMap(make, names, unlisted)
 
     @cached_property
     def fields(self) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from dataapi.catalog.model import Catalog, Type
 from dataapi.catalog.names import Names
 from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.relationships import Relationships
 from dataapi.graphql.table_view import TableView
-from dataapi.graphql.wire import Wire
+from dataapi.graphql.wire import Wire, wire_of
 
 
 class RoleView:
@@ -114,6 +116,23 @@ class RoleView:
         """Return an enum type, None when the role does not see its schema."""
         found = self.catalog.types[oid]
         return found if self.shows_schema(found.schema) else None
+
+    def lists_enum(self, oid: int) -> bool:
+        """Whether an enum is among the types that introspection shows: the role may use it, or meets it."""
+        return self.privileges.can_use_type(oid) or oid in self._met_enums
+
+    @cached_property
+    def _met_enums(self) -> frozenset[int]:
+        """The enums of what the role sees; PostgreSQL lets it read columns of types that it may not use."""
+        wires: list[Wire] = []
+        for table in filter(None, map(self.table, self.names.tables_by_type.values())):
+            wires += [field.wire for field in table.columns]
+            wires += [field.wire for field in table.computed]
+        for function in self.catalog.functions:
+            if self.shows_schema(function.schema) and self.privileges.can_execute(function):
+                types = (function.returns, *(argument.type for argument in function.arguments))
+                wires += [wire for type_ in types if (wire := wire_of(self.catalog, type_)) is not None]
+        return frozenset(wire.enum for wire in wires)
 
     def shows_schema(self, name: str) -> bool:
         """Whether the view shows a schema and the role may use it."""

@@ -17,7 +17,7 @@ from graphql.type.schema import InterfaceImplementations
 
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import Names
-from dataapi.graphql.entries import MutationEntries, QueryEntries
+from dataapi.graphql.entries import UNLISTED, MutationEntries, QueryEntries
 from dataapi.graphql.functions import FunctionViews
 from dataapi.graphql.lazy import LazyMap, LazyObjectType
 from dataapi.graphql.role_view import RoleView
@@ -72,7 +72,9 @@ class RoleSchema:
         functions = FunctionViews(view)
         self.entries = QueryEntries(self.types, functions)
         self.changes = MutationEntries(self.types, functions)
-        query = LazyObjectType("Query", self.entries.field, self.entries.names, "The entry points that read.")
+        query = LazyObjectType(
+            "Query", self.entries.field, self.entries.names, "The entry points that read.", UNLISTED
+        )
         mutation = None
         if self.changes.any:
             mutation = LazyObjectType(

@@ -71,8 +71,9 @@ class TableTypes:
         yield from self._features.shared()
         for base in self.view.names.tables_by_type:
             yield from (base + suffix for suffix in self._families)
-        for base in self.view.names.enums_by_type:
-            yield from (base + suffix for suffix in ENUM_SUFFIXES)
+        for base, oid in self.view.names.enums_by_type.items():
+            if self.view.lists_enum(oid):
+                yield from (base + suffix for suffix in ENUM_SUFFIXES)
 
     def _make(self, name: str) -> GraphQLNamedType | None:
         shared = self._shared.get(name)
