@@ -13,7 +13,7 @@ from bench.cases import Case
 from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
 from dataapi.database import render
-from dataapi.database.prepared import Prepared
+from dataapi.database.prepared import Prepared, opened
 from dataapi.database.quoting import quote_literal
 from dataapi.graphql import transport
 from dataapi.graphql.engine import Engine
@@ -105,7 +105,7 @@ def _script(message: Message, most: int) -> str:
     names = re.findall(r"execute (\w+)", composed.text)
     prepares = [
         render.prepare(name, bound.statement.text, bound.statement.types).replace("%%", "%")
-        for name, bound in zip(names, message.statements, strict=True)
+        for name, bound in zip(names, (opened(message, ()), *message.statements), strict=True)
     ]
     values = iter(composed.values)
     one_message = composed.text.rstrip(";").replace(";", "\\;\n")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
 from dataapi.database.pool import Pool
+from dataapi.database.session import SessionOptions
 from dataapi.settings import TransactionEnd
 from support.service import Service, serving
 from twisted.internet import defer
@@ -25,11 +27,15 @@ FEATURES = (_DATA / "rest.sql").read_text("utf-8")
 
 @pytest.fixture
 def make_pool(database: Database, reactor: Any) -> Iterator[Callable[..., Pool]]:
-    """Give a function that starts a pool on this test's database; every pool is stopped at the end."""
+    """Give a function that makes a pool on this test's database; every pool is stopped at the end.
+
+    Its named arguments are those of a pool and of its connections' options.
+    """
     pools: list[Pool] = []
 
     def make(**named: Any) -> Pool:
-        created = Pool(reactor, named.pop("uri", database.uri), **named)
+        own = {field.name: named.pop(field.name) for field in fields(SessionOptions) if field.name in named}
+        created = Pool(reactor, named.pop("uri", database.uri), options=SessionOptions(**own), **named)
         pools.append(created)
         return created
 

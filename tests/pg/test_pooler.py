@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.database import address
+from dataapi.database.message import Bound, Message, Statement
 from dataapi.database.pool import Pool
-from dataapi.database.pooler import pools_transactions
+from dataapi.database.pooler import pools_transactions, share_processes
 from dataapi.inspection import inspect
 from dataapi.service.project import ProjectPart
 from dataapi.service.webhooks import WebhooksPart
@@ -86,12 +88,82 @@ async def test_callers_keep_apart_through_a_pooler(
     assert count == 1
 
 
+async def test_daemons_do_not_run_each_others_statements(
+    server: Server, database: Database, make_pool: Callable[..., Pool]
+) -> None:
+    """Two of them, as they are by default, on the same few server processes."""
+    database.execute(
+        """
+        create table one (id int); insert into one select generate_series(1, 300);
+        create table two (id int); insert into two select generate_series(1, 300);
+        grant all on one, two to anon;
+        """
+    )
+    with pooled(server, database, "transaction", "default_pool_size = 2") as behind:
+        pools = [make_pool(uri=behind.uri, size=4) for _ in range(2)]
+        for each in pools:
+            await each.start()
+        deletes = [
+            Statement(f"delete from {table} where id = $1 returning tableoid::regclass::text, id", ("int",))
+            for table in ("one", "two")
+        ]
+        asked = [
+            (
+                table,
+                number,
+                running(pool.run(Message("anon", (), (Bound(delete, (number,)),), read_only=False))),
+            )
+            for number in map(str, range(1, 151))
+            for table, pool, delete in zip(("one", "two"), pools, deletes, strict=True)
+        ]
+        for table, number, answer in asked:
+            assert await answer == [(table, int(number))]
+
+
+async def test_forced_statements_fail_rather_than_be_anothers(
+    server: Server, database: Database, make_pool: Callable[..., Pool]
+) -> None:
+    """Where a pooler in transaction mode hands a statement's name to another process, it is unknown there."""
+    with pooled(server, database, "transaction", "default_pool_size = 3") as behind:
+        pools = [make_pool(uri=behind.uri, size=4, prepared_statements=True) for _ in range(2)]
+        for each in pools:
+            await each.start()
+        statements = [Statement(f"select {number}", ()) for number in range(len(pools))]
+        asked = [
+            (number, running(pool.run(Message("anon", (), (Bound(statements[number]),)))))
+            for _ in range(60)
+            for number, pool in enumerate(pools)
+        ]
+        answers = await defer.DeferredList([answer for _, answer in asked], consumeErrors=True)
+        for (number, _), (answered, outcome) in zip(asked, answers, strict=True):
+            assert outcome == [(number,)] if answered else outcome.value.code == "26000"
+        assert any(answered for answered, _ in answers)
+
+
+async def test_each_connection_finds_the_pooler_out_by_itself(
+    server: Server, database: Database, make_pool: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address may lead to PostgreSQL today and to a pooler tomorrow."""
+    prepared = message("select count(*)::int from pg_prepared_statements where from_sql")
+    met: list[bool] = []
+    with pooled(server, database, "transaction") as behind:
+        pool = make_pool(size=1)
+        pool.on_pooler = lambda: met.append(pool.pooled)
+        await pool.start()
+        assert await pool.run(prepared) == [(2,)]
+        assert not met
+        monkeypatch.setattr(pool, "_parameters", address.parameters(behind.uri))
+        pool.renew()
+        assert await pool.run(prepared) == [(0,)]
+        assert met == [True]
+
+
 @pytest.fixture(scope="module")
 def lent(server: Server, reactor: Any) -> Iterator[Any]:
-    """Serve through a pooler in transaction mode, set up as one needs it."""
+    """Serve through a pooler in transaction mode, which nobody has said anything of."""
     with (
         pooled(server, server.create_database(SCHEMA), "transaction") as behind,
-        serving(reactor, behind, db_prepared_statements=False, db_channel_enabled=False) as service,
+        serving(reactor, behind) as service,
     ):
         assert inspect(service.project) == []
         yield service
@@ -109,21 +181,63 @@ async def test_both_apis_work_through_transaction_mode(lent: Any) -> None:
     assert streamed.text.splitlines() == ["id,owner", "1,anon", "3,anon"]
 
 
-async def test_what_a_pooler_in_transaction_mode_needs_is_said(
-    server: Server, database: Database, reactor: Any
+@pytest.mark.parametrize("forced", ["db_prepared_statements", "db_channel_enabled"])
+async def test_forced_settings_that_cannot_work_are_said(
+    behind: Database, mode: str, forced: str, reactor: Any
 ) -> None:
-    """At start, by ``/ready``, and by ``dataapi check-config``."""
-    with pooled(server, database, "transaction") as behind:
-        project = Project(REF, "acme", behind.uri, jwt_secret="s" * 32)
-        part = ProjectPart(reactor, project)
-        await part.start()
-        try:
-            await until(reactor, lambda: bool(part.state().problems))
-            wanted = ADVICE.format("db-prepared-statements = no and db-channel-enabled = no")
-            assert part.state().problems == (wanted,)
-        finally:
-            await part.stop()
-        assert wanted in [finding.text for finding in inspect(project)]
+    """By ``/ready``, which fails, and by ``dataapi check-config``; in session mode they work."""
+    settings: dict[str, Any] = {"jwt_secret": "s" * 32, forced: True}
+    project = Project(REF, "acme", behind.uri, **settings)
+    wanted = ADVICE.format(f"{forced.replace('_', '-')} = auto") if mode == "transaction" else None
+    part = ProjectPart(reactor, project)
+    await part.start()
+    try:
+        state = part.state()
+        assert (state.generation, state.fault, state.ready) == (1, wanted, wanted is None)
+    finally:
+        await part.stop()
+    assert [finding.text for finding in inspect(project)] == ([wanted] if wanted else [])
+
+
+async def test_what_is_not_forced_adapts_itself(behind: Database, mode: str, reactor: Any) -> None:
+    """Nothing is wrong then, and in session mode notifications arrive."""
+    project = Project(REF, "acme", behind.uri, jwt_secret="s" * 32)
+    part = ProjectPart(reactor, project)
+    await part.start()
+    try:
+        assert part.state().ready
+        behind.execute("notify pgrst, 'reload schema'")
+        if mode == "session":
+            await until(reactor, lambda: part.state().generation == 2)
+    finally:
+        await part.stop()
+    assert inspect(project) == []
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("first", [0, -1])
+async def test_lent_processes_are_seen_whichever_one_is_lent_next(processes: int, first: int) -> None:
+    """Be it the one that was given back last or first, and of however many."""
+    free = list(range(processes))
+
+    async def ask() -> int:
+        process = free.pop(first)
+        free.append(process)
+        return process
+
+    assert await share_processes(ask, ask)
+
+
+async def test_processes_that_are_kept_are_not_lent() -> None:
+    """Each connection has its own, all the time."""
+
+    async def one() -> int:
+        return 1
+
+    async def other() -> int:
+        return 2
+
+    assert not await share_processes(one, other)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,9 @@ select count(*), count(*) filter (
 """
 """How many statements are prepared, and how many of them were used again."""
 
+OPENING = 1
+"""The statement that takes on the role and makes the settings is prepared, too."""
+
 
 async def single(make_pool: MakePool) -> Pool:
     """Return a started pool of one connection."""
@@ -52,7 +56,7 @@ async def test_a_statement_is_prepared_once_and_used_again(make_pool: MakePool, 
     statement = Statement("select $1 + 1", ("int",))
     assert await pool.run(ask(statement, "1")) == [(2,)]
     assert await pool.run(ask(statement, "2")) == [(3,)]
-    assert await pool.fetch(NAMES) == [(1, used_again(server, 1))]
+    assert await pool.fetch(NAMES) == [(OPENING + 1, used_again(server, OPENING + 1))]
 
 
 async def test_each_role_sees_its_own_rows_through_the_same_statement(
@@ -82,33 +86,33 @@ async def test_each_role_sees_its_own_rows_through_the_same_statement(
         ):
             rows = await pool.run(Message(role, (("request.jwt.claims", who),), (statement,)))
             assert rows == [(expected,)]
-    assert (await pool.fetch(NAMES))[0][0] == 3
+    assert (await pool.fetch(NAMES))[0][0] == OPENING + 3
 
 
 async def test_the_longest_unused_statements_are_deallocated(
     make_pool: MakePool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection keeps a limited number of statements, the recently used ones."""
-    monkeypatch.setattr("dataapi.database.pool.Prepared", lambda: Prepared(capacity=5))
+    monkeypatch.setattr("dataapi.database.session.Prepared", partial(Prepared, capacity=5))
     pool = await single(make_pool)
     kept = Statement("select 'kept'", ())
     for number in range(30):
         assert await pool.run(ask(Statement(f"select {number}", ()))) == [(number,)]
         await pool.run(ask(kept))
-    assert await pool.fetch(NAMES) == [(5, used_again(server, 1))]
+    assert await pool.fetch(NAMES) == [(5, used_again(server, OPENING + 1))]
 
 
 async def test_more_statements_in_one_message_than_are_kept(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message of many statements runs whole, though they do not all stay prepared."""
-    monkeypatch.setattr("dataapi.database.pool.Prepared", lambda: Prepared(capacity=3))
+    monkeypatch.setattr("dataapi.database.session.Prepared", partial(Prepared, capacity=3))
     pool = await single(make_pool)
     many = tuple(Bound(Statement(f"select {number}", ())) for number in range(10))
     for _ in range(2):
         assert await pool.run(Message("anon", (), many)) == [(9,)]
     await pool.run(ask(Statement("select 1", ())))
-    assert (await pool.fetch(NAMES))[0][0] <= 10
+    assert (await pool.fetch(NAMES))[0][0] <= OPENING + 10
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ async def test_failed_messages_do_not_confuse_what_is_deallocated(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Messages that failed early neither break later ones nor leave statements behind."""
-    monkeypatch.setattr("dataapi.database.pool.Prepared", lambda: Prepared(capacity=2))
+    monkeypatch.setattr("dataapi.database.session.Prepared", partial(Prepared, capacity=2))
     pool = await single(make_pool)
     for number in range(2):
         await pool.run(ask(Statement(f"select {number}", ())))
@@ -193,7 +197,7 @@ async def test_a_cancelled_first_use_leaves_the_books_right(make_pool: MakePool,
     rows = await pool.run(ask(statement, "2", "0"))
     assert rows[0][0] == 2
     await until(reactor, lambda: pool.figures().idle == 1)
-    assert (await pool.fetch(NAMES))[0][0] == 1
+    assert (await pool.fetch(NAMES))[0][0] == OPENING + 1
 
 
 async def test_names_are_safe_whatever_the_role_is_called(make_pool: MakePool, database: Database) -> None:

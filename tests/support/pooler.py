@@ -25,10 +25,11 @@ _START_LIMIT = 10.0
 
 
 @contextmanager
-def pooled(server: Server, database: Database, mode: str) -> Iterator[Database]:
+def pooled(server: Server, database: Database, mode: str, *further: str) -> Iterator[Database]:
     """Give the database with a ``uri`` that leads through PgBouncer; skips the test where there is none.
 
     :param mode: ``session`` or ``transaction``.
+    :param further: lines of its configuration.
     """
     if _FOUND is None:
         pytest.skip("needs pgbouncer")
@@ -44,7 +45,8 @@ def pooled(server: Server, database: Database, mode: str) -> Iterator[Database]:
         unix_socket_dir =
         auth_type = any
         pool_mode = {mode}
-        """.replace("\n        ", "\n"),
+        """.replace("\n        ", "\n")
+        + "\n".join(further),
         "utf-8",
     )
     server.own(settings)

@@ -20,6 +20,7 @@ from dataapi.graphql.engine import Engine
 from dataapi.graphql.folder import DocumentFolder
 from dataapi.graphql.schema import RoleSchema, role_view
 from dataapi.rest.handler import RestHandler
+from dataapi.service.project import session_options
 from dataapi.settings import Project
 from dataapi.web.app import make_site
 from dataapi.web.backend import Backend
@@ -137,8 +138,7 @@ class Service:
             database.uri,
             size=1,
             acquisition_timeout=self.project.db_pool_acquisition_timeout,
-            prepared_statements=self.project.db_prepared_statements,
-            search_path=tuple(dict.fromkeys((*self.project.db_schemas, *self.project.db_extra_search_path))),
+            options=session_options(self.project),
             anonymous_role=self.project.db_anon_role,
         )
         self._recorder = _Recorder(self._pool)

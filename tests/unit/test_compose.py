@@ -22,40 +22,43 @@ def lookup(role: str = "anon", claims: str = "{}", one: str | None = "1", two: s
 
 def test_the_first_message_prepares_and_the_next_executes() -> None:
     """One string each: identity, then what is to be prepared, then the execution."""
-    prepared = Prepared()
+    prepared = Prepared("p1f_")
     opening = (
-        "select set_config('role',%s,true),set_config('request.jwt.claims',%s,true),"
-        "set_config('transaction_read_only','on',true);"
+        "select pg_catalog.set_config('role',$1,true),pg_catalog.set_config('request.jwt.claims',$2,true),"
+        "pg_catalog.set_config('transaction_read_only','on',true)"
     )
     first, second = prepared.compose(lookup()), prepared.compose(lookup(claims="other", one="2"))
     assert first.text == (
-        f"{opening}prepare p1_anon(int,unknown) as select $1 %% 2, 'it''s 100%%' from \"o%%dd\" where b = $2;"
-        "execute p1_anon(%s,%s);"
+        f"prepare p1f_1_(unknown,unknown) as {opening};execute p1f_1_(%s,%s);"
+        "prepare p1f_2_anon(int,unknown) as select $1 %% 2, 'it''s 100%%' from \"o%%dd\" where b = $2;"
+        "execute p1f_2_anon(%s,%s);"
     )
     assert first.values == ["anon", "{}", "1", "x"]
     assert (first.changes, first.reuses) == (True, False)
-    assert second.text == f"{opening}execute p1_anon(%s,%s);"
+    assert second.text == "execute p1f_1_(%s,%s);execute p1f_2_anon(%s,%s);"
     assert second.values == ["anon", "other", "2", "x"]
     assert (second.changes, second.reuses) == (False, True)
 
 
 def test_another_role_has_a_plan_of_its_own() -> None:
-    """The same statement is prepared once for each role."""
+    """The same statement is prepared once for each role, and what takes the role on for all of them."""
     prepared = Prepared()
     texts = [prepared.compose(lookup(role=role)).text for role in ("anon", "authenticated", "anon")]
-    assert ["prepare" in text for text in texts] == [True, True, False]
-    assert "execute p2_authenticated(" in texts[1]
+    assert [text.count("prepare ") for text in texts] == [2, 1, 0]
+    assert "execute p3_authenticated(" in texts[1]
 
 
 def test_without_preparing_the_values_stand_in_the_slots() -> None:
-    """Behind a pooler the search path travels too, and slots are cast."""
-    composed = compose_inlined(lookup(), ("app", "public"))
+    """What always holds travels too, and slots are cast."""
+    composed = compose_inlined(lookup(), (("search_path", 'app, "100%"'),))
     assert composed.text == (
-        "select set_config('role',%s,true),set_config('search_path',%s,true),"
-        "set_config('request.jwt.claims',%s,true),set_config('transaction_read_only','on',true);"
+        "select pg_catalog.set_config('role',%s,true),"
+        "pg_catalog.set_config('search_path','app, \"100%%\"',true),"
+        "pg_catalog.set_config('request.jwt.claims',%s,true),"
+        "pg_catalog.set_config('transaction_read_only','on',true);"
         "select %s::int %% 2, 'it''s 100%%' from \"o%%dd\" where b = %s;"
     )
-    assert composed.values == ["anon", '"app", "public"', "{}", "1", "x"]
+    assert composed.values == ["anon", "{}", "1", "x"]
 
 
 @given(st.text(min_size=1).filter(lambda role: role != "none"), st.text(), VALUE, VALUE)
@@ -64,10 +67,9 @@ def test_no_request_changes_the_text(role: str, claims: str, one: str | None, tw
     message = lookup(role, claims, one, two)
     composed = Prepared().compose(message)
     names = set(re.findall(r"(?:prepare|execute) ([^ (]+)\(", composed.text))
-    assert len(names) == 1
-    name = names.pop()
-    assert re.fullmatch(r"p1_[a-z0-9_]{0,40}", name)
-    assert composed.text.replace(name, "p1_anon") == Prepared().compose(lookup()).text
+    [name] = names - {"p1_"}
+    assert re.fullmatch(r"p2_[a-z0-9_]{0,30}", name)
+    assert composed.text.replace(name, "p2_anon") == Prepared().compose(lookup()).text
     assert composed.values == [role, claims, one, two]
     assert compose_inlined(message, ()).text == compose_inlined(lookup(), ()).text
 
@@ -89,7 +91,7 @@ def test_a_wrong_number_of_values_is_noticed_before_anything_is_remembered() -> 
         prepared.compose(wrong)
     with pytest.raises(ValueError, match="1 values for 2 slots"):
         compose_inlined(wrong, ())
-    assert "prepare p1_anon" in prepared.compose(lookup()).text
+    assert "prepare p2_anon" in prepared.compose(lookup()).text
 
 
 def test_what_the_server_has_is_kept_and_the_rest_goes() -> None:
@@ -97,8 +99,8 @@ def test_what_the_server_has_is_kept_and_the_rest_goes() -> None:
     prepared = Prepared()
     for role in ("anon", "authenticated"):
         prepared.compose(lookup(role=role))
-    prepared.reconcile(["p2_authenticated", "stray"])
+    prepared.reconcile(["p1_", "p3_authenticated", "stray"])
     again = prepared.compose(lookup(role="authenticated"))
-    assert "deallocate stray;execute p2_authenticated(" in again.text
+    assert again.text.startswith("deallocate stray;execute p1_(%s,%s);execute p3_authenticated(")
     assert again.changes
-    assert "prepare p3_anon(" in prepared.compose(lookup()).text
+    assert "prepare p4_anon(" in prepared.compose(lookup()).text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from dataapi.database.render import Template, execute, inlined, opening, prepare, search_path
+from dataapi.database.render import Template, as_login_role, execute, inlined, opening, prepare, search_path
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,14 +74,21 @@ def test_a_template_filled_with_its_own_slots_is_the_text(parts: list[str]) -> N
     assert filled(inlined(text), "$1", "$2") == text
 
 
-def test_an_opening_has_a_place_for_role_and_settings() -> None:
-    """Role first, then the settings in order, all local to the transaction."""
-    text = opening(("request.jwt.claims", "app.x"), False)
+def test_an_opening_has_a_slot_for_role_and_settings() -> None:
+    """Role first, then what always holds, then the settings in order, all local to the transaction."""
+    text = opening(("request.jwt.claims", "app.x"), (("search_path", '"o\'dd"'),), False)
     assert text == (
-        "select set_config('role',%s,true),set_config('request.jwt.claims',%s,true),"
-        "set_config('app.x',%s,true);"
+        "select pg_catalog.set_config('role',$1,true),pg_catalog.set_config('search_path','\"o''dd\"',true),"
+        "pg_catalog.set_config('request.jwt.claims',$2,true),pg_catalog.set_config('app.x',$3,true)"
     )
-    assert opening((), True).endswith("set_config('transaction_read_only','on',true);")
+    assert opening((), (), True).endswith("pg_catalog.set_config('transaction_read_only','on',true)")
+
+
+def test_the_daemons_own_statements_begin_as_the_login_role() -> None:
+    """Whatever role a function has left on the session."""
+    assert as_login_role((("DateStyle", "100%"),)) % () == (
+        "select pg_catalog.set_config('role','none',true),pg_catalog.set_config('DateStyle','100%',true);"
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,18 +97,20 @@ def test_an_opening_has_a_place_for_role_and_settings() -> None:
 def test_a_name_that_is_no_setting_is_refused(name: str) -> None:
     """Neither SQL nor another identity comes in by a setting's name."""
     with pytest.raises(ValueError, match="Not a setting"):
-        opening((name,), False)
+        opening((name,), (), False)
+    with pytest.raises(ValueError, match="Not a setting"):
+        opening((), ((name, ""),), False)
 
 
 @given(st.text(max_size=20))
 def test_no_setting_name_breaks_out(name: str) -> None:
     """Every name is refused or stands between the quotes as it is."""
     try:
-        text = opening((name,), False)
+        text = opening((name,), (), False)
     except ValueError:
         return
     assert re.fullmatch(r"[\w$.]+", name, re.ASCII)
-    assert text.count("%s") == 2
+    assert text.count(f"'{name}',$2") == 1
 
 
 def test_prepare_and_execute_fit_together() -> None:

@@ -213,6 +213,23 @@ def test_service_alone_is_read_from_environment_and_command_line() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("db-statement-timeout = 0.5", {"db_statement_timeout": 0.5}),
+        ("db-statement-timeout = 0", {"db_statement_timeout": None}),
+        ("db-statement-timeout =", {"db_statement_timeout": None}),
+        ("db-prepared-statements = AUTO", {"db_prepared_statements": None}),
+        ("db-prepared-statements = yes", {"db_prepared_statements": True}),
+        ("db-channel-enabled = no", {"db_channel_enabled": False}),
+    ],
+)
+def test_values_with_a_meaning_of_their_own(line: str, expected: dict[str, object]) -> None:
+    """No limit, and what is found out."""
+    [project] = read(f"{MINIMAL}{line}\n").projects
+    assert {name: getattr(project, name) for name in expected} == expected
+
+
 def test_an_empty_anonymous_role_is_nobody_and_not_the_default() -> None:
     assert project("db-anon-role =").db_anon_role == ""
     assert project("", {"DATAAPI_PROJECT_DB_ANON_ROLE": ""}).db_anon_role == ""
@@ -327,6 +344,10 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
             "expected one of commit, rollback, commit-allow-override, rollback-allow-override",
         ),
         ("db-plan-enabled = ja", "expected yes or no"),
+        ("db-prepared-statements = maybe", "expected yes, no or auto"),
+        ("db-channel-enabled = 2", "expected yes, no or auto"),
+        ("db-statement-timeout = 30s", "expected seconds up to 2000000"),
+        ("db-statement-timeout = 9999999", "expected seconds up to 2000000"),
         ("jwt-role-claim-key = role", "no path of a claim from character 1 on"),
         ("jwt-role-claim-key = .a[x]", "no path of a claim from character 3 on"),
         ("jwt-cache-max-entries = -1", "expected a whole number of at least 0"),

@@ -18,6 +18,7 @@ READY = ProjectState("p", database_available=True, generation=3, problems=("tabl
         (State((READY,)), True),
         (State((ProjectState("p", database_available=False, generation=3),)), False),
         (State((ProjectState("p", database_available=True, generation=None),)), False),
+        (State((ProjectState("p", database_available=True, generation=3, fault="no"),)), False),
         (State((READY, ProjectState("q", database_available=False, generation=None))), False),
         (State((READY,), draining=True), False),
         (State((READY,), starting=True), False),
@@ -32,7 +33,7 @@ def test_ready_means_that_every_project_can_answer(state: State, ready: bool) ->
 
 def test_a_state_survives_the_pipe() -> None:
     """A worker's state is the same at its parent."""
-    away = ProjectState("q", database_available=False, generation=None, reason="away")
+    away = ProjectState("q", database_available=False, generation=None, reason="away", fault="no")
     for webhooks in (None, WORKING, LACKING):
         state = State((READY, away), webhooks=webhooks)
         assert state_from_json(json.loads(json.dumps(state.as_json()))) == state

@@ -69,7 +69,7 @@ class Together:
             settings_for(request, self._caller) + self._role + settings,
             (*(() if again else self._before), *statements),
             read_only=aside,
-            defaults=tuple(self._made),
+            restored=tuple(self._made),
         )
         if not aside:
             self._made.update((name, None) for name, _ in settings)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -65,6 +66,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self.place: dict[str, str] = {}
         self.pooled = False
         self._descriptor = -1
+        self._reported: list[str | None] = []
         self._writing = False
         self._cursor: Any = None
         self._result: defer.Deferred[Rows] | None = None
@@ -126,6 +128,10 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self.reactor.addReader(self)
         for oid in _JSON_TYPES:
             self._connection.string_types[oid] = BYTES
+        self._reported = self._reports()
+        if self.on_notify is None:
+            # A function may listen; what comes then is nobody's.
+            self._connection.notifies = deque(maxlen=0)
 
     def _connected(self) -> defer.Deferred[None]:
         """Wait for libpq; cancelling closes the socket, where txpostgres's own would ask to cancel."""
@@ -150,12 +156,22 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
 
     @property
     def clean(self) -> bool:
-        """Whether the connection is outside of any transaction and ready for the next message."""
+        """Whether the connection is outside of any transaction and ready for the next message.
+
+        It is not when a function has changed the encoding in which the server would read that message, or
+        the login role.
+        """
         return (
             self._cursor is None
             and not self.lost
             and bool(self._connection.get_transaction_status() == TRANSACTION_STATUS_IDLE)
+            and self._reports() == self._reported
         )
+
+    def _reports(self) -> list[str | None]:
+        """Return what the server has said of the session and no ``reset all`` undoes in time."""
+        status = self._connection.get_parameter_status
+        return [status("client_encoding"), status("session_authorization")]
 
     def send(self, text: str, values: Sequence[object]) -> defer.Deferred[Rows]:
         """Send a message, psycopg2 quoting the values into its ``%s`` places; fires with the last rows.

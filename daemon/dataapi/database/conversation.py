@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataapi.database.connection import Connection, Rows
+    from dataapi.database.defaults import Defaults
     from dataapi.database.message import Bound, Message
 
 FIRST_FETCH = 100
@@ -36,13 +37,13 @@ class Step:
 
     :ivar settings: made before the statements, ``(name, value)``.
     :ivar read_only: whether it refuses to write, in a transaction that does not; its settings end with it.
-    :ivar defaults: settings that take their session's value again before.
+    :ivar restored: settings that take their default value again before.
     """
 
     settings: tuple[tuple[str, str], ...]
     statements: tuple[Bound, ...]
     read_only: bool = False
-    defaults: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
 
 
 class Conversation:
@@ -50,12 +51,13 @@ class Conversation:
 
     Its methods raise what ``Pool.run`` raises.
 
+    :param defaults: what its messages begin with.
     :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
     """
 
-    def __init__(self, connection: Connection, search_path: tuple[str, ...], *, anonymous: bool) -> None:
+    def __init__(self, connection: Connection, defaults: Defaults, *, anonymous: bool) -> None:
         self._connection = connection
-        self._search_path = search_path
+        self._defaults = defaults
         self._anonymous = anonymous
         self._aside = False
         self._role = ""
@@ -63,22 +65,24 @@ class Conversation:
     async def begin(self, message: Message) -> None:
         """Begin the transaction under the message's role and run its statements."""
         self._role = message.role
-        composed = compose_inlined(_begun(message), self._search_path)
-        await self._send(composed.text, composed.values)
+        composed = compose_inlined(_begun(message), self._defaults.settings)
+        await self._send(self._defaults.undo + composed.text, composed.values)
 
     async def go_on(self, step: Step) -> Rows:
         """Run a step's statements under the transaction's role and return the last one's rows."""
         text, values = compose_onward(
-            self._role, step.settings, step.statements, step.defaults, step.read_only
-        )
+            self._role, step.settings, step.statements, step.restored, self._defaults.settings,
+            read_only=step.read_only,
+        )  # fmt: skip
         opening = self._closing() + ("savepoint step;" if step.read_only else "")
         self._aside = step.read_only
         return await self._send(opening + text, values)
 
     async def open_cursor(self, message: Message) -> Rows:
         """Begin the transaction with a cursor over the message's last statement; return its first rows."""
-        composed = compose_inlined(_begun(message), self._search_path, cursor=True)
-        return await self._send(composed.text + render.fetch(FIRST_FETCH), composed.values)
+        composed = compose_inlined(_begun(message), self._defaults.settings, cursor=True)
+        text = self._defaults.undo + composed.text + render.fetch(FIRST_FETCH)
+        return await self._send(text, composed.values)
 
     async def fetch(self, rows: int) -> Rows:
         """Return the cursor's next rows, at most so many."""

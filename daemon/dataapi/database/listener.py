@@ -11,6 +11,7 @@ from dataapi.database import address
 from dataapi.database.background import Background
 from dataapi.database.backoff import USUAL, Backoff, Retry
 from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.pooler import lends_processes
 from dataapi.database.quoting import quote_identifier
 
 if TYPE_CHECKING:
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 class Listener:
     """Calls back for every notification on some channels.
 
-    :param uri: a libpq connection string; a transaction pooler between would swallow notifications.
+    :param uri: a libpq connection string.
     :param on_notification: called with channel and payload.
     :param on_reconnect: called when listening begins after a time without, in which notifications
         may have been missed: whoever keeps something up to date by them does it all again.
     :param backoff: how long to wait between attempts to reconnect.
+    :ivar swallowed: whether a pooler in transaction mode, which passes no notifications on, was seen last; it
+        is looked now and then whether it still stands there.
     """
 
     _log = Logger()
@@ -49,6 +52,8 @@ class Listener:
         self._retry = Retry(reactor, backoff, self._try_again)
         self._listening = False
         self._stopped = True
+        self._told = ""
+        self.swallowed = False
 
     @property
     def listening(self) -> bool:
@@ -71,9 +76,12 @@ class Listener:
 
     async def _listen(self, *, again: bool) -> None:
         connection = self._connection = Connection(self._reactor)
+        connection.on_notify = self._notified
         try:
             await connection.open(self._parameters, address.connect_timeout(self._parameters))
-            connection.on_notify = self._notified
+            self.swallowed = await lends_processes(connection)
+            if self.swallowed:
+                raise ConnectionDied("a pooler in transaction mode passes no notifications on")
             await connection.send(self._text, ())
         except (ConnectionDied, psycopg2.Error) as error:
             connection.close()
@@ -82,6 +90,7 @@ class Listener:
         connection.on_lost = lambda: self._lost("the connection was lost")
         self._retry.succeeded()
         self._listening = True
+        self._told = ""
         if again:
             self._call(self._on_reconnect)
 
@@ -90,7 +99,9 @@ class Listener:
         if self._stopped:
             return
         wait = self._retry.failed()
-        self._log.warn("not listening, trying again in {wait:.1f} s: {reason}", wait=wait, reason=reason)
+        if reason != self._told:
+            self._log.warn("not listening, trying again in {wait:.1f} s: {reason}", wait=wait, reason=reason)
+        self._told = reason
 
     def _try_again(self) -> None:
         self._background.spawn(self._listen(again=True))

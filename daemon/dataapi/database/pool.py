@@ -7,6 +7,8 @@ cancel request is on its way to it, and it is known what is prepared on it; else
 
 from __future__ import annotations
 
+from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -16,22 +18,24 @@ from twisted.logger import Logger
 from dataapi.database import address, failures
 from dataapi.database.background import Background
 from dataapi.database.backoff import USUAL, Backoff, Retry
-from dataapi.database.cancel import Canceller, ControlConnection, ProtocolCancel, end_statement
+from dataapi.database.cancel import Canceller, ControlConnection, end_statement
 from dataapi.database.connection import ConnectionDied
 from dataapi.database.conversations import BATCH, Conversations
 from dataapi.database.figures import Figures
 from dataapi.database.line import Turns, WaitingLine
-from dataapi.database.prepared import Prepared
-from dataapi.database.session import Session
+from dataapi.database.session import Session, SessionOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from dataapi.database.connection import Rows
     from dataapi.database.conversation import Conversation
     from dataapi.database.message import Message
     from dataapi.errors import ApiError
+
+
+_token = partial(token_hex, 8)
 
 
 class Pool:
@@ -41,10 +45,11 @@ class Pool:
         each attempt; raises ``psycopg2.ProgrammingError`` when it is none.
     :param size: the most connections, beside one that only carries cancel requests.
     :param acquisition_timeout: seconds that a message waits for a connection.
-    :param prepared_statements: False behind a transaction pooler.
-    :param search_path: schemas, set on every connection.
+    :param options: how each connection is used.
     :param anonymous_role: the role for which a missing privilege is 401 and not 403.
     :param backoff: how long to wait between attempts to reconnect.
+    :param token: gives random letters and digits, which set a connection's statements apart from all others.
+    :ivar on_pooler: called when connections begin to lead to a pooler.
     :ivar trouble: why the last attempt to connect failed, None when it did not.
     """
 
@@ -57,27 +62,23 @@ class Pool:
         *,
         size: int = 10,
         acquisition_timeout: float = 10.0,
-        prepared_statements: bool = True,
-        search_path: tuple[str, ...] = (),
+        options: SessionOptions = SessionOptions(),  # noqa: B008 - it is frozen
         anonymous_role: str = "anon",
         backoff: Backoff = USUAL,
+        token: Callable[[], str] = _token,
     ) -> None:
         self._reactor = reactor
         self._parameters = address.parameters(uri)
         self._size = size
-        self._prepared_statements = prepared_statements
-        self._search_path = search_path
+        self._options = options
+        self._token = token
         self._anonymous_role = anonymous_role
         self._connect_timeout = address.connect_timeout(self._parameters)
         self._line: WaitingLine[Session] = WaitingLine(reactor, acquisition_timeout, failures.timed_out)
         self._long_line = WaitingLine[None](reactor, acquisition_timeout, failures.timed_out)
         turns = Turns(max(1, size // 2), self._long_line)
         self._conversations = Conversations(turns, self._take, self._release, anonymous_role)
-        self._canceller: Canceller = (
-            ControlConnection(reactor, self._parameters, self._connect_timeout)
-            if prepared_statements
-            else ProtocolCancel(reactor)
-        )
+        self._canceller: Canceller = ControlConnection(reactor, self._parameters, self._connect_timeout)
         self._sessions: set[Session] = set()
         self._idle: list[Session] = []
         self._outdated: set[Session] = set()
@@ -86,6 +87,7 @@ class Pool:
         self._retry = Retry(reactor, backoff, self._grow)
         self._background = Background()
         self._first_attempt: defer.Deferred[None] | None = None
+        self.on_pooler: Callable[[], None] | None = None
         self._stopped = True
         self._drained: defer.Deferred[None] | None = None
         self._connects = 0
@@ -131,6 +133,11 @@ class Pool:
     def available(self) -> bool:
         """Whether there is a connection to the database now."""
         return bool(self._sessions)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether there are connections that lead to a pooler."""
+        return any(session.connection.pooled for session in self._sessions)
 
     def figures(self) -> Figures:
         """Return what the pool is doing, for metrics."""
@@ -263,8 +270,7 @@ class Pool:
             self._background.spawn(self._open())
 
     async def _open(self) -> None:
-        prepared = Prepared() if self._prepared_statements else None
-        session = Session(self._reactor, self._search_path, prepared)
+        session = Session(self._reactor, self._options, self._token())
         self._opening += 1
         try:
             await session.open(self._parameters, self._connect_timeout)
@@ -278,7 +284,10 @@ class Pool:
             self.trouble = None
             self._retry.succeeded()
             session.connection.on_lost = lambda: self._discard(session)
+            first_pooled = session.connection.pooled and not self.pooled
             self._sessions.add(session)
+            if first_pooled and self.on_pooler is not None:
+                self.on_pooler()
             self._release(session)
         finally:
             self._opening -= 1

@@ -18,36 +18,52 @@ if TYPE_CHECKING:
 PROCESS = "select pg_catalog.pg_backend_pid()"
 """Asks for the server process that answers."""
 
-_ROUNDS = 3
+_TURNS = (0, 1, 1, 0, 0, 1) * 2
+"""Which of two connections asks next.
+
+One of them asks twice in a row, so that a pooler is seen to change processes whether it lends the one that
+was given back last or the one that was given back first.
+"""
 
 
-def pooler_advice(*, prepared: bool, listening: bool) -> str | None:
+def pooler_advice(*, prepared: bool | None, listening: bool | None) -> str | None:
     """Return what to say of a project that such a pooler stands before, None when it is set up for one.
 
-    :param prepared, listening: whether it is configured to prepare statements, and to listen.
+    :param prepared, listening: whether it is made to prepare statements, and to listen; None finds out.
     """
     keys = [*(["db-prepared-statements"] if prepared else []), *(["db-channel-enabled"] if listening else [])]
     if not keys:
         return None
-    wanted = " and ".join(f"{key} = no" for key in keys)
+    wanted = " and ".join(f"{key} = auto" for key in keys)
     return f"db-uri leads to a pooler in transaction mode, which needs {wanted}"
 
 
 async def pools_transactions(reactor: Any, uri: str) -> bool:
     """Tell whether the URI leads to a pooler in transaction mode; False when it leads nowhere."""
     parameters = address.parameters(uri)
-    timeout = address.connect_timeout(parameters)
-    one, other = Connection(reactor), Connection(reactor)
+    connection = Connection(reactor)
     try:
-        await one.open(parameters, timeout)
-        if await _process(one) == one.get_backend_pid():
-            return False
-        await other.open(parameters, timeout)
-        return await share_processes(lambda: _process(one), lambda: _process(other))
+        await connection.open(parameters, address.connect_timeout(parameters))
+        return await lends_processes(connection)
     except (ConnectionDied, psycopg2.Error):
         return False
     finally:
-        one.close()
+        connection.close()
+
+
+async def lends_processes(connection: Connection) -> bool:
+    """Tell whether a pooler lends the connection a process for one transaction at a time.
+
+    Raises ``psycopg2.Error`` and ``ConnectionDied``, when another connection cannot be made, too.
+    """
+    # A pooler makes up process numbers of its own.
+    if await _process(connection) == connection.get_backend_pid():
+        return False
+    other = Connection(connection.reactor)
+    try:
+        await other.open(connection.place, address.connect_timeout(connection.place))
+        return await share_processes(lambda: _process(connection), lambda: _process(other))
+    finally:
         other.close()
 
 
@@ -56,12 +72,12 @@ async def share_processes(one: Callable[[], Awaitable[int]], other: Callable[[],
 
     :param one, other: ask their connection for its process.
     """
-    ones: set[int] = set()
-    others: set[int] = set()
-    for _ in range(_ROUNDS):
-        ones.add(await one())
-        others.add(await other())
-    return len(ones) > 1 or len(others) > 1 or ones == others
+    seen: tuple[set[int], set[int]] = set(), set()
+    for turn in _TURNS:
+        seen[turn].add(await (one, other)[turn]())
+        if any(len(processes) > 1 for processes in seen) or seen[0] == seen[1]:
+            return True
+    return False
 
 
 async def _process(connection: Connection) -> int:

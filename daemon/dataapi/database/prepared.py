@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dataapi.database import render
+from dataapi.database.message import Bound, Statement
 from dataapi.errors import DatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from dataapi.database.message import Bound, Message, Statement
+    from dataapi.database.defaults import Settings
+    from dataapi.database.message import Message
 
-_Key = tuple[str, "Statement"]
+_Key = tuple[str, Statement]
+_ROLE_LENGTH = 30
+"""Characters of a role's name in that of a statement, of which PostgreSQL reads 63."""
 _UNSAFE = re.compile(r"[^a-z0-9_]+")
 
 
@@ -48,30 +53,36 @@ class Prepared:
     A name belongs to one role: PostgreSQL plans a statement again whenever it runs under
     another role than before.
 
+    :ivar prefix: begins every name: letters of this connection's own, as an unnoticed pooler would let it
+        meet the statements of others.
     :ivar capacity: how many stay prepared.
     """
 
+    prefix: str = "p"
     capacity: int = 200
     _entries: OrderedDict[_Key, _Entry] = field(default_factory=OrderedDict)
     _surplus: list[str] = field(default_factory=list)
     _count: int = 0
 
-    def compose(self, message: Message) -> Composed:
+    def compose(self, message: Message, defaults: Settings = ()) -> Composed:
         """Return the message's text, preparing what is not yet and deallocating what is too much."""
         _check_values(message.statements)
-        parts, values = open_message(message, ())
+        parts, values = _beginning(message), list[object]()
         parts.extend(f"deallocate {name};" for name in self._surplus)
         changes, reuses = bool(self._surplus), False
         self._surplus.clear()
-        for bound in message.statements:
+        role = message.role
+        # The opening runs as the login role still.
+        steps = [("", opened(message, defaults)), *[(role, bound) for bound in message.statements]]
+        for key_role, bound in steps:
             if not bound.statement.prepared:
                 _inline(bound, parts, values)
                 continue
-            key = (message.role, bound.statement)
+            key = (key_role, bound.statement)
             entry = self._entries.get(key)
             if entry is None:
-                parts.append(self._make_room(message))
-                entry = self._entries[key] = self._new_entry(message.role, bound.statement)
+                parts.append(self._make_room(steps))
+                entry = self._entries[key] = self._new_entry(*key)
                 parts.append(render.prepare(entry.name, bound.statement.text, bound.statement.types))
                 changes = True
             else:
@@ -96,27 +107,31 @@ class Prepared:
 
     def _new_entry(self, role: str, statement: Statement) -> _Entry:
         self._count += 1
-        name = f"p{self._count}_{_UNSAFE.sub('_', role.lower())[:40]}"
+        name = f"{self.prefix}{self._count}_{_UNSAFE.sub('_', role.lower())[:_ROLE_LENGTH]}"
         return _Entry(name, render.execute(name, len(statement.types)))
 
-    def _make_room(self, message: Message) -> str:
-        """Return the ``DEALLOCATE`` of the longest unused entry when there is no room for another."""
+    def _make_room(self, steps: Sequence[tuple[str, Bound]]) -> str:
+        """Return the ``DEALLOCATE`` of the longest unused entry when there is no room for another.
+
+        :param steps: what the message runs, which has to stay.
+        """
         if len(self._entries) < self.capacity:
             return ""
         key, entry = next(iter(self._entries.items()))
-        if key[0] == message.role and any(bound.statement is key[1] for bound in message.statements):
+        if any(role == key[0] and bound.statement is key[1] for role, bound in steps):
             return ""
         del self._entries[key]
         return f"deallocate {entry.name};"
 
 
-def compose_inlined(message: Message, search_path: tuple[str, ...], *, cursor: bool = False) -> Composed:
-    """Return the text of a message that prepares nothing and relies on nothing set on the session.
+def compose_inlined(message: Message, defaults: Settings = (), *, cursor: bool = False) -> Composed:
+    """Return the text of a message that prepares nothing and relies on nothing that was prepared.
 
     :param cursor: whether the last statement's rows are for a cursor to give.
     """
     _check_values(message.statements)
-    parts, values = open_message(message, search_path)
+    parts, values = _beginning(message), list[object]()
+    _inline(opened(message, defaults), parts, values)
     for bound in message.statements:
         if cursor and bound is message.statements[-1]:
             parts.append(f"declare {render.CURSOR} no scroll cursor for ")
@@ -126,15 +141,25 @@ def compose_inlined(message: Message, search_path: tuple[str, ...], *, cursor: b
 
 def compose_onward(
     role: str,
-    settings: tuple[tuple[str, str], ...],
+    settings: Settings,
     statements: Sequence[Bound],
-    defaults: tuple[str, ...],
+    restored: tuple[str, ...],
+    defaults: Settings,
+    *,
     read_only: bool,
 ) -> tuple[str, list[object]]:
-    """Return text and values of a message that goes on in a transaction begun before."""
+    """Return text and values of a message that goes on in a transaction begun before.
+
+    :param restored: names of settings that take their default value again before.
+    """
     _check_values(statements)
-    parts = [render.further(tuple([name for name, _ in settings]), defaults, read_only)]
-    values: list[object] = [role, *(value for _, value in settings)]
+    parts: list[str] = []
+    values: list[object] = []
+    if restored:
+        # A function may have changed the role.
+        _inline(_opening(role, (), (), read_only=False), parts, values)
+        parts.extend(f"set local {render.checked(name)} to default;" for name in restored)
+    _inline(_opening(role, settings, defaults, read_only), parts, values)
     for bound in statements:
         _inline(bound, parts, values)
     return "".join(parts), values
@@ -153,22 +178,32 @@ def _check_values(statements: Sequence[Bound]) -> None:
             raise ValueError(f"{len(bound.values)} values for {len(bound.statement.types)} slots")
 
 
-def open_message(message: Message, search_path: tuple[str, ...]) -> tuple[list[str], list[object]]:
-    """Return the first parts and values of a message: role and settings.
+def opened(message: Message, defaults: Settings) -> Bound:
+    """Return the statement that takes on a message's role and makes its settings.
 
     Raises ``DatabaseError`` as PostgreSQL does for a role that cannot exist: ``none`` would
     mean the login role itself.
     """
-    role, settings = message.role, message.settings
+    role = message.role
     if not role or role == "none":
         headers = (("WWW-Authenticate", "Bearer"),)
         raise DatabaseError(401, "22023", f'role "{role}" does not exist', headers=headers)
-    if search_path:
-        settings = (("search_path", render.search_path(search_path)), *settings)
-    values: list[object] = [role]
-    values.extend([value for _, value in settings])
-    opening = render.opening(tuple([name for name, _ in settings]), message.read_only)
+    return _opening(role, message.settings, defaults, message.read_only)
+
+
+def _opening(role: str, settings: Settings, defaults: Settings, read_only: bool) -> Bound:
+    statement = _opening_statement(tuple([name for name, _ in settings]), defaults, read_only)
+    return Bound(statement, (role, *[value for _, value in settings]))
+
+
+@lru_cache(maxsize=1024)
+def _opening_statement(names: tuple[str, ...], defaults: Settings, read_only: bool) -> Statement:
+    return Statement(render.opening(names, defaults, read_only), ("unknown",) * (1 + len(names)))
+
+
+def _beginning(message: Message) -> list[str]:
+    """Return what comes before any query of the message's transaction."""
     parts = ["begin;"] if message.rollback else []
     if message.isolation is not None:
         parts.append(render.isolation(message.isolation))
-    return [*parts, opening], values
+    return parts

@@ -1,6 +1,6 @@
 """The text of a message: templates with ``%s`` places that psycopg2 fills with quoted values.
 
-No value is ever part of a template, so a template is made once and used for every caller.
+No value of a request is ever part of a template, so a template is made once and used for every caller.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dataapi.database.quoting import quote_identifier
+from dataapi.database.quoting import quote_identifier, quote_literal
 
 _SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
 # The identity just taken on, what a message promises, and the encoding that answers are read in.
@@ -58,42 +58,41 @@ def may_travel(name: str) -> bool:
     return _SETTING.fullmatch(name) is not None and name.lower() not in _OURS
 
 
-@lru_cache(maxsize=1024)
-def opening(names: tuple[str, ...], read_only: bool) -> str:
+def opening(names: tuple[str, ...], defaults: tuple[tuple[str, str], ...], read_only: bool) -> str:
     """Return the statement that takes on a role and makes settings for its transaction alone.
 
-    Its places take the role and then each setting's value.  Raises ``ValueError`` for a name
+    Its slots take the role and then each setting's value.  Raises ``ValueError`` for a name
     that may not travel.
+
+    :param defaults: settings made before, with their values: those of a configuration, never of a request.
     """
-    calls = ["set_config('role',%s,true)", *_setting_calls(names)]
+    calls = [_call("role", "$1")]
+    calls += [_call(checked(name), quote_literal(value)) for name, value in defaults]
+    calls += [_call(checked(name), f"${slot}") for slot, name in enumerate(names, 2)]
     if read_only:
-        calls.append("set_config('transaction_read_only','on',true)")
-    return f"select {','.join(calls)};"
+        calls.append(_call("transaction_read_only", "'on'"))
+    return f"select {','.join(calls)}"
 
 
-@lru_cache(maxsize=256)
-def further(names: tuple[str, ...], defaults: tuple[str, ...], read_only: bool) -> str:
-    """Return the statements that make settings within a transaction that goes on.
-
-    Its places take the role, which a function may have changed, and then the settings' values.  Raises
-    ``ValueError`` for a name that may not travel.
-
-    :param defaults: settings that take their session's value again before.
-    """
-    _setting_calls(defaults)
-    again = "".join(f"set local {name} to default;" for name in defaults)
-    calls = _setting_calls(names)
-    if read_only:
-        calls.append("set_config('transaction_read_only','on',true)")
-    made = f"select {','.join(calls)};" if calls else ""
-    return f"select set_config('role',%s,true);{again}{made}"
+def as_login_role(settings: tuple[tuple[str, str], ...]) -> str:
+    """Return the template of what the daemon's own SQL begins with; it has no places."""
+    calls = [
+        _call("role", "'none'"),
+        *[_call(checked(name), quote_literal(value)) for name, value in settings],
+    ]
+    return f"select {','.join(calls)};".replace("%", "%%")
 
 
-def _setting_calls(names: tuple[str, ...]) -> list[str]:
-    for name in names:
-        if not may_travel(name):
-            raise ValueError(f"Not a setting that may travel with a statement: {name!r}")
-    return [f"set_config('{name}',%s,true)" for name in names]
+def _call(name: str, value: str) -> str:
+    # With its schema, as a search path may name one with a function of the same name.
+    return f"pg_catalog.set_config('{name}',{value},true)"
+
+
+def checked(name: str) -> str:
+    """Return the name of a setting; raises ``ValueError`` for one that may not travel."""
+    if not may_travel(name):
+        raise ValueError(f"Not a setting that may travel with a statement: {name!r}")
+    return name
 
 
 def isolation(level: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psycopg2
@@ -9,7 +10,7 @@ import psycopg2
 from dataapi.database import render
 from dataapi.database.connection import Connection
 from dataapi.database.conversation import Conversation
-from dataapi.database.pooler import PROCESS
+from dataapi.database.defaults import FACTS, Defaults, defaults_of
 from dataapi.database.prepared import Composed, Prepared, compose_inlined
 
 if TYPE_CHECKING:
@@ -19,16 +20,27 @@ if TYPE_CHECKING:
     from dataapi.database.connection import Rows
     from dataapi.database.message import Message
 
-_AS_LOGIN_ROLE = "select set_config('role','none',true);"
 # Deferred constraints are checked as a commit would check them.
 _ROLLBACK = "set constraints all immediate;rollback"
-# Compiling a statement of many small queries takes seconds, running it milliseconds.  Who turned it on for
-# a role or a database has it.
-_WITHOUT_JIT = (
-    "select set_config('jit','off',false) from pg_catalog.pg_settings"
-    " where name='jit' and source in ('default','configuration file')"
+_PREPARED_NAMES = (
+    "select name from pg_catalog.pg_prepared_statements where from_sql and pg_catalog.starts_with(name,$1)"
 )
-_PREPARED_NAMES = "select name from pg_prepared_statements where from_sql"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """How a pool's connections are used.
+
+    :ivar search_path: schemas, set for every message; none leaves it to PostgreSQL.
+    :ivar prepared_statements: whether statements are prepared; None does so where no pooler stands before
+        PostgreSQL, for each connection by itself.
+    :ivar statement_timeout: seconds for each statement of a caller whose role, function or database has no
+        limit of its own; None is no limit, and the daemon's own SQL has none.
+    """
+
+    search_path: tuple[str, ...] = ()
+    prepared_statements: bool | None = None
+    statement_timeout: float | None = None
 
 
 class Session:
@@ -38,29 +50,30 @@ class Session:
     :ivar cancelling: whether a cancel request is on its way, which could hit the next statement.
     """
 
-    __slots__ = ("_prepared", "_search_path", "_uncertain", "cancelling", "connection")
+    __slots__ = ("_as_login_role", "_defaults", "_options", "_prefix", "_prepared", "_uncertain",
+                 "cancelling", "connection")  # fmt: skip
 
-    def __init__(self, reactor: Any, search_path: tuple[str, ...], prepared: Prepared | None) -> None:
+    def __init__(self, reactor: Any, options: SessionOptions, token: str) -> None:
         self.connection = Connection(reactor)
         self.cancelling = False
-        self._search_path = search_path
-        self._prepared = prepared
+        self._options = options
+        self._prefix = f"p{token}_"
+        self._prepared: Prepared | None = None
+        self._defaults = Defaults()
+        self._as_login_role = ""
         self._uncertain = False
 
     async def open(self, parameters: dict[str, str], timeout: float) -> None:
-        """Connect, and set what all messages need; raises ``ConnectionDied``.
-
-        Without prepared statements others may use the connection too, and it stays as it is.
-        """
+        """Connect, and find out what messages need here; raises ``ConnectionDied``."""
         await self.connection.open(parameters, timeout)
-        if self._prepared is None:
-            return
-        text, values = PROCESS, tuple[str, ...]()
-        if self._search_path:
-            text = f"{_WITHOUT_JIT};select set_config('search_path',%s,false);{PROCESS}"
-            values = (render.search_path(self._search_path),)
-        [(process,)] = await self.connection.send(text, values)
-        self.connection.pooled = process != self.connection.get_backend_pid()
+        facts = await self.connection.send(FACTS, ())
+        options = self._options
+        # A pooler makes up process numbers of its own.
+        self.connection.pooled = pooled = facts[0][0] != self.connection.get_backend_pid()
+        self._defaults = defaults_of(facts, options.search_path, options.statement_timeout, pooled=pooled)
+        self._as_login_role = self._defaults.undo + render.as_login_role(self._defaults.own)
+        if options.prepared_statements or (options.prepared_statements is None and not pooled):
+            self._prepared = Prepared(self._prefix)
 
     @property
     def clean(self) -> bool:
@@ -80,9 +93,9 @@ class Session:
 
     async def _run(self, message: Message) -> Rows:
         if self._prepared is None:
-            composed = compose_inlined(message, self._search_path)
-            return await self.connection.send(composed.text, composed.values)
-        composed = self._prepared.compose(message)
+            composed = compose_inlined(message, self._defaults.settings)
+            return await self.connection.send(self._defaults.undo + composed.text, composed.values)
+        composed = self._prepared.compose(message, self._defaults.settings)
         try:
             return await self._send(composed)
         except psycopg2.Error as error:
@@ -93,17 +106,18 @@ class Session:
             await self.connection.send("rollback", ())
         names = await self._prepared_names()
         self._prepared.forget(names)
-        return await self._send(self._prepared.compose(message))
+        return await self._send(self._prepared.compose(message, self._defaults.settings))
 
     def conversation(self, *, anonymous: bool) -> Conversation:
         """Return a transaction of several messages, yet to be begun."""
-        path = () if self._prepared is not None else self._search_path
-        return Conversation(self.connection, path, anonymous=anonymous)
+        return Conversation(self.connection, self._defaults, anonymous=anonymous)
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:
         """Run SQL as the login role; ``$1`` … are the values, quoted into the text."""
         template = render.inlined(text)
-        return await self.connection.send(_AS_LOGIN_ROLE + template.text, template.arrange(tuple(values)))
+        return await self.connection.send(
+            self._as_login_role + template.text, template.arrange(tuple(values))
+        )
 
     async def settle(self) -> None:
         """Find out what is prepared, after a message that prepares has failed."""
@@ -113,13 +127,13 @@ class Session:
 
     async def _send(self, composed: Composed) -> Rows:
         try:
-            return await self.connection.send(composed.text, composed.values)
+            return await self.connection.send(self._defaults.undo + composed.text, composed.values)
         except BaseException:
             self._uncertain = self._uncertain or composed.changes
             raise
 
     async def _prepared_names(self) -> list[str]:
-        return [str(name) for (name,) in await self.connection.send(_AS_LOGIN_ROLE + _PREPARED_NAMES, ())]
+        return [str(name) for (name,) in await self.fetch(_PREPARED_NAMES, (self._prefix,))]
 
 
 def plan_is_gone(sqlstate: str | None, text: str) -> bool:

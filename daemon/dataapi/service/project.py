@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -20,6 +20,7 @@ from dataapi.database.background import Background
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.pooler import pooler_advice, pools_transactions
+from dataapi.database.session import SessionOptions
 from dataapi.graphql.engine import Engine
 from dataapi.graphql.folder import DocumentFolder
 from dataapi.inspection import role_faults
@@ -43,7 +44,8 @@ class ProjectPart:
     def __init__(self, reactor: Any, project: Project) -> None:
         self.ref = project.ref
         self._project = project
-        self._pooler: str | None = None
+        self._listener: Listener | None = None
+        self._lends = False
         self._background = Background()
         self._reactor = reactor
         self._connecting: Deferred[None] | None = None
@@ -52,13 +54,16 @@ class ProjectPart:
             project.db_uri,
             size=project.db_pool,
             acquisition_timeout=project.db_pool_acquisition_timeout,
-            prepared_statements=project.db_prepared_statements,
-            search_path=tuple(dict.fromkeys((*project.db_schemas, *project.db_extra_search_path))),
+            options=session_options(project),
             anonymous_role=project.db_anon_role,
         )
-        listen = partial(Listener, reactor, project.db_uri) if project.db_channel_enabled else None
+        listens = project.db_channel_enabled is not False
         self._watcher = CatalogWatcher(
-            reactor, self._pool.fetch, project.db_schemas, listen, renew=self._pool.renew
+            reactor,
+            self._pool.fetch,
+            project.db_schemas,
+            self._listen if listens else None,
+            renew=self._pool.renew,
         )
         self._gate = gate = Gate(project, time.time)
         self._keys: PublishedKeys | None = None
@@ -95,25 +100,38 @@ class ProjectPart:
                 reason=self.state().reason,
             )
 
+    def _listen(self, channels: Sequence[str], **callbacks: Any) -> Listener:
+        """Make the listener of the catalog's watcher."""
+        self._listener = Listener(self._reactor, self._project.db_uri, channels, **callbacks)
+        return self._listener
+
     async def _connect(self) -> None:
         await self._pool.start()
+        self._pool.on_pooler = lambda: self._background.spawn(self._judge_pooler())
+        # Before there is a catalog, and so before there is an answer.
+        await self._judge_pooler()
         await self._watcher.start()
         for fault in self._role_faults():
             _log.error("{project}: {fault}", project=self.ref, fault=fault)
-        # A pooler may keep that waiting for long, and nothing depends on it.
-        self._background.spawn(self._look_for_a_pooler())
 
     def _role_faults(self) -> list[str]:
         catalog = self._watcher.current
         return role_faults(self._project, catalog) if catalog is not None else []
 
-    async def _look_for_a_pooler(self) -> None:
-        """Say so when the database is reached in a way that the settings are not for."""
-        project = self._project
-        advice = pooler_advice(prepared=project.db_prepared_statements, listening=project.db_channel_enabled)
-        if advice is not None and await pools_transactions(self._reactor, project.db_uri):
-            self._pooler = advice
-            _log.error("{project}: {advice}", project=self.ref, advice=advice)
+    async def _judge_pooler(self) -> None:
+        """Find out whether a pooler keeps prepared statements, where they are wanted all the same."""
+        if self._project.db_prepared_statements and self._pool.pooled:
+            self._lends = await pools_transactions(self._reactor, self._project.db_uri)
+            if self._lends:
+                _log.error("{project}: {fault}", project=self.ref, fault=self._pooler_fault())
+
+    def _pooler_fault(self) -> str | None:
+        """Return which settings cannot work through the pooler before the database, None without one."""
+        project, listener = self._project, self._listener
+        return pooler_advice(
+            prepared=project.db_prepared_statements and self._pool.pooled and self._lends,
+            listening=project.db_channel_enabled and listener is not None and listener.swallowed,
+        )
 
     async def stop(self) -> None:
         """Let statements end and close every connection."""
@@ -150,9 +168,9 @@ class ProjectPart:
                 *(f"{problem.place}: {problem.message}" for problem in self._watcher.problems),
                 *(f"graphql-documents: {problem}" for problem in self._folder.problems),
                 *self._role_faults(),
-                *([self._pooler] if self._pooler else []),
             ),
             reason=reason,
+            fault=self._pooler_fault(),
         )
 
     def snapshot(self) -> Snapshot:
@@ -174,6 +192,11 @@ class ProjectPart:
                 (ref, "plans", "miss"): float(self._engine.misses + self._rest.figures.misses),
             },
         }
+
+
+def session_options(project: Project) -> SessionOptions:
+    """Return how the connections of a project are used."""
+    return SessionOptions(project.search_path, project.db_prepared_statements, project.db_statement_timeout)
 
 
 def pool_snapshot(ref: str, pool: Pool) -> Snapshot:

@@ -16,6 +16,7 @@ class ProjectState:
     :ivar generation: number of the catalog that serves, or None before the first.
     :ivar problems: malformed directives and persisted documents, names that clash, each ``place: message``.
     :ivar reason: why it cannot answer, or None.
+    :ivar fault: which of its settings cannot work with this database, or None.
     """
 
     ref: str
@@ -23,11 +24,12 @@ class ProjectState:
     generation: int | None
     problems: tuple[str, ...] = ()
     reason: str | None = None
+    fault: str | None = None
 
     @property
     def ready(self) -> bool:
-        """Whether requests can be answered: a catalog was loaded and the database can be reached."""
-        return self.database_available and self.generation is not None
+        """Whether requests can be answered: a catalog was loaded, the database can be reached, no fault."""
+        return self.database_available and self.generation is not None and self.fault is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ def state_from_json(document: Mapping[str, Any]) -> State:
             generation=project["generation"],
             problems=tuple(project["problems"]),
             reason=project["reason"],
+            fault=project["fault"],
         )
         for project in document["projects"]
     )

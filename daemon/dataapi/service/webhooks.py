@@ -16,7 +16,7 @@ from dataapi.database.background import Background
 from dataapi.database.backoff import Backoff, Retry
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
-from dataapi.database.pooler import pools_transactions
+from dataapi.database.session import SessionOptions
 from dataapi.errors import ApiError
 from dataapi.metrics import Snapshot
 from dataapi.service.project import pool_snapshot
@@ -82,7 +82,9 @@ class WebhooksPart:
             self._uri,
             size=CONNECTIONS,
             backoff=_BACKOFF,
-            prepared_statements=section.db_uri is not None or settings.projects[0].db_prepared_statements,
+            options=SessionOptions(
+                prepared_statements=None if section.db_uri else settings.projects[0].db_prepared_statements
+            ),
         )
         self._resolver = SystemResolver(reactor)
         # Names that are judged for the management API keep no deliveries waiting.
@@ -116,7 +118,7 @@ class WebhooksPart:
             on_reconnect=dispatcher.reconsider,
             backoff=_BACKOFF,
         )
-        self._listens = section.db_uri is not None or settings.projects[0].db_channel_enabled
+        self._listens = section.db_uri is not None or settings.projects[0].db_channel_enabled is not False
         judging = Vetting(self._judging, self.vetting.allowed)
         receivers = Receivers(reactor, judging, require_https=section.require_https)
         self.api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)
@@ -214,9 +216,9 @@ class WebhooksPart:
 
     async def _listen(self) -> None:
         """Listen where that works; elsewhere the queue is looked at every second."""
-        if self._listens and not await pools_transactions(self._reactor, self._uri):
+        if self._listens:
             await self._listener.start()
-        elif self._listens:
+        if self._listener.swallowed:
             _log.warn(
                 "webhooks are delivered up to a second late: a pooler in transaction mode stands before their"
                 " database; give db-uri of [webhooks] one that leads to PostgreSQL itself"

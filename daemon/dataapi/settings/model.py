@@ -42,7 +42,10 @@ class TransactionEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A ``[project]`` section: one database, its keys and its limits. Secrets are not shown by ``repr``."""
+    """A ``[project]`` section: one database, its keys and its limits. Secrets are not shown by ``repr``.
+
+    Of switches that can be ``auto``, None is that.
+    """
 
     ref: str
     organization: str
@@ -56,8 +59,9 @@ class Project:
     db_max_rows: int | None = None
     db_pre_request: str | None = None
     db_root_spec: str | None = None
-    db_prepared_statements: bool = True
-    db_channel_enabled: bool = True
+    db_prepared_statements: bool | None = None
+    db_channel_enabled: bool | None = None
+    db_statement_timeout: float | None = 30.0
     db_tx_end: TransactionEnd = TransactionEnd.COMMIT
     db_hoisted_tx_settings: tuple[str, ...] = (
         "statement_timeout",
@@ -90,6 +94,11 @@ class Project:
     server_cors_allowed_origins: tuple[str, ...] = ()
     max_body: int = 1_048_576
     max_answer: int = 104_857_600
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The schemas that statements find names in: those of the APIs before the others."""
+        return tuple(dict.fromkeys((*self.db_schemas, *self.db_extra_search_path)))
 
     @property
     def longest_line(self) -> int:

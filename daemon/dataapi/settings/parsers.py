@@ -37,6 +37,7 @@ _WORDS = {
 }
 _WHOLE = re.compile("[0-9]{1,15}")
 _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_LONGEST_LIMIT = 2_000_000
 _REF = re.compile("[a-z]{20}")
 _SLUG = re.compile(r"[\w-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
@@ -59,6 +60,16 @@ def boolean(value: str) -> bool:
         raise Rejected("expected yes or no") from None
 
 
+def automatic(value: str) -> bool | None:
+    """Read yes or no, or auto, which is None."""
+    if value.lower() == "auto":
+        return None
+    try:
+        return boolean(value)
+    except Rejected:
+        raise Rejected("expected yes, no or auto") from None
+
+
 def whole(minimum: int) -> Callable[[str], int]:
     """Return a parser of whole numbers of at least ``minimum``."""
 
@@ -75,6 +86,15 @@ def seconds(value: str) -> float:
     if _DECIMAL.fullmatch(value) is None or not float(value) > 0:
         raise Rejected("expected a positive number of seconds, such as 10 or 0.5")
     return float(value)
+
+
+def time_limit(value: str) -> float | None:
+    """Read a number of seconds; 0 and an empty value are no limit, which is None."""
+    if not value:
+        return None
+    if _DECIMAL.fullmatch(value) is None or float(value) > _LONGEST_LIMIT:
+        raise Rejected(f"expected seconds up to {_LONGEST_LIMIT}, such as 30 or 0.5, or 0 for no limit")
+    return float(value) or None
 
 
 def waits(value: str) -> tuple[float, ...]:
