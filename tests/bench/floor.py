@@ -13,6 +13,7 @@ from bench.cases import Case
 from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
 from dataapi.database import render
+from dataapi.database.defaults import UNDO
 from dataapi.database.prepared import Prepared, opened
 from dataapi.database.quoting import quote_literal
 from dataapi.graphql import transport
@@ -108,7 +109,7 @@ def _script(message: Message, most: int) -> str:
         for name, bound in zip(names, (opened(message, ()), *message.statements), strict=True)
     ]
     values = iter(composed.values)
-    one_message = composed.text.rstrip(";").replace(";", "\\;\n")
+    one_message = (UNDO + composed.text).rstrip(";").replace(";", "\\;\n")
     filled = re.sub(r"%s|%%", lambda place: "%" if place[0] == "%%" else _value(next(values)), one_message)
     lines = [
         "\\if :unprepared",
