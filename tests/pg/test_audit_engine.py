@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from support.service import Service
 
 
-@pytest.fixture(scope="module")
-def api(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve the sample with introspection: two of the audits ask for ``__type``."""
+@pytest.fixture(scope="module", params=["compatible", "strict"])
+def api(server: Server, reactor: Any, request: pytest.FixtureRequest) -> Iterator[Service]:
+    """Serve the sample with introspection, by either rules: two of the audits ask for ``__type``."""
     database = server.create_chinook()
     database.execute("comment on schema public is '@graphql({\"introspection\": true})'")
-    with serving(reactor, database) as service:
+    with serving(reactor, database, graphql_validation=request.param) as service:
         yield service
 
 

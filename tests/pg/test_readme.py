@@ -154,6 +154,15 @@ async def test_groups_and_orders_of_the_examples(demo: Service) -> None:
     ]
 
 
+async def test_the_example_of_variables(demo: Service) -> None:
+    """Declared otherwise than their places, and one not at all; its enum value as a string."""
+    [query] = [block.text for block in documents.blocks(documents.chapter(BEYOND, "Variables"))]
+    variables = {"id": 1, "words": ["The dining car"]}
+    data = (await demo.ask(query, variables, role="service_role", check=False)).data
+    assert data["blogByPk"]
+    assert data["blogPostCollection"]["edges"] == [{"node": {"title": "The dining car"}}]
+
+
 async def test_the_examples_of_the_readme_itself(demo: Service) -> None:
     """The first ones that a newcomer sees: a change by GraphQL, and related rows by REST."""
     [mutation] = _blocks("GraphQL", "graphql")

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from dataapi.graphql.coercion import coercer
+from dataapi.graphql.coercion import coercer, faults
+from dataapi.graphql.messages import shown
 from dataapi.graphql.scalars import BIG_FLOAT, BIG_INT, FLOAT, JSON, OPAQUE, UUID
 from graphql import (
     GraphQLBoolean,
@@ -70,6 +71,7 @@ VALUES = st.recursive(
 def check(type_: Any, value: Any) -> None:
     ours, theirs = coercer(type_)(value), coerce_input_value(value, type_)
     assert (ours is Undefined) == (theirs is Undefined)
+    assert (ours is Undefined) == bool(list(faults(value, type_))), "each refusal has a reason"
     if ours is not Undefined:
         assert json.dumps(ours) == json.dumps(theirs), "the order of members is the type's too"
 
@@ -109,3 +111,46 @@ def test_rows_are_coerced_as_graphql_core_does(rows: list[dict[str, Any]], shuff
 def test_members_that_are_needed_or_unknown_are_noticed(value: Any) -> None:
     check(STRICT, value)
     check(DEFAULTED, value)
+
+
+def _at(value: Any, place: tuple[str | int, ...]) -> Any:
+    for step in place:
+        value = value[step]
+    return value
+
+
+@given(type_=st.sampled_from(TYPES), value=VALUES)
+def test_a_fault_tells_its_place_and_writes_the_value_as_json(type_: Any, value: Any) -> None:
+    for place, message in faults(value, type_):
+        found = _at(value, place)
+        if found is None or isinstance(found, bool):
+            assert "None" not in message
+            assert str(found) not in message
+        assert "{'" not in message
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (1.5, "1.5"),
+        ('it\'s "é"', '"it\'s \\"é\\""'),
+        ([], "[]"),
+        ({}, "{}"),
+        ({"a": [None, False]}, '{"a": [null, false]}'),
+        ({"a": {"b": {"c": 1}, "d": {}}}, '{"a": {"b": {…}, "d": {}}}'),
+        ([1, 2, 3, 4, 5, 6], "[1, 2, 3, 4, 5, …]"),
+        ("x" * 101, '"' + "x" * 100 + '…"'),
+        (int("9" * 200), "9" * 100 + "…"),
+    ],
+)
+def test_a_value_in_a_message_is_json_and_short(value: Any, written: str) -> None:
+    assert shown(value) == written
+
+
+@given(VALUES)
+def test_a_small_value_in_a_message_can_be_read_back(value: Any) -> None:
+    text = shown(value)
+    if "…" not in text:
+        assert json.dumps(json.loads(text)) == json.dumps(value)

@@ -145,6 +145,7 @@ def test_every_kind_of_value_is_read() -> None:
         publishable-keys = one,
           two
         graphql-features = upsert, groupBy
+        graphql-validation = strict
         hosts = API.Example.org, [::1]
         [webhooks]
         retry-waits = 1, 2.5
@@ -169,6 +170,7 @@ def test_every_kind_of_value_is_read() -> None:
     assert (found.server_trace_header, found.server_timing_enabled) == ("traceparent", True)
     assert found.publishable_keys == ("one", "two")
     assert found.graphql_features == {"upsert", "groupBy"}
+    assert found.graphql_validation == "strict"
     assert found.hosts == ("api.example.org", "[::1]")
     assert settings.webhooks.retry_waits == (1.0, 2.5)
     assert settings.webhooks.allow_addresses == ("10.0.0.0/8", "fd00::1")
@@ -365,6 +367,7 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
         ("openapi-mode = on", "expected one of follow-privileges, ignore-privileges, disabled"),
         ("publishable-keys = k, k", "expected each key only once"),
         ("secret-keys = k\npublishable-keys = k", "expected other keys than in publishable-keys"),
+        ("graphql-validation = lax", "expected one of compatible, strict"),
         ("graphql-features = upsert, upset", "expected some of upsert, "),
         ("graphql-documents = /no/such/folder", "expected a folder that exists"),
         ("graphql-documents-only = yes", "no document could run: expected graphql-documents, or no"),

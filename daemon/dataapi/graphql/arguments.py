@@ -32,9 +32,11 @@ from graphql import (
     get_named_type,
 )
 
+from dataapi.graphql.compatibility import client_name
 from dataapi.graphql.identifiers import decode_cursor, decode_node_id
 from dataapi.graphql.scalars import CURSOR
 from dataapi.graphql.sources import Constant, InVariable, Leaf, ListOf, Origin, Path, Variables
+from dataapi.graphql.wrappers import nullable
 
 
 class Absent:
@@ -74,11 +76,6 @@ def _uniform(objects: list[Any]) -> bool:
     return all(item is not None and item.keys() == members for item in objects)
 
 
-def nullable(type_: GraphQLInputType) -> GraphQLInputType:
-    """Return the type without its non-null wrapper."""
-    return type_.of_type if isinstance(type_, GraphQLNonNull) else type_
-
-
 def holds_objects(type_: GraphQLInputType) -> bool:
     """Whether a list type's items are input objects."""
     while isinstance(type_, GraphQLNonNull | GraphQLList):
@@ -93,7 +90,7 @@ def argument_trees(
 
     :param variables: the request's coerced variables.
     :param path: the field's response path, for errors.
-    :raises GraphQLError: a required argument's variable was not provided.
+    :raises GraphQLError: a variable has no value where one is needed.
     """
     reader = _Reader(variables, path)
     given = {node.name.value: node.value for node in field.arguments or ()}
@@ -103,20 +100,33 @@ def argument_trees(
         tree = ABSENT if node is None else reader.literal(node, argument.type)
         if tree is ABSENT and argument.default is not None:
             tree = reader.leaf(Constant(argument.default.value), argument.default.value, field)
-        if tree is None and isinstance(argument.type, GraphQLNonNull):
-            raise GraphQLError(
-                f"Argument '{name}' of type '{argument.type}' must not be null.", node or field
-            )
+        if node is not None:
+            check_present(tree, argument.type, node)
         if tree is not ABSENT:
             trees[name] = tree
     return trees
 
 
+def check_present(tree: Tree, type_: GraphQLInputType, node: ValueNode) -> None:
+    """Refuse a variable without a value where a value is needed.
+
+    Validation does not look at the values of variables, and sees to it that no literal is null there.
+
+    :raises GraphQLError: naming the variable and what is expected.
+    """
+    if not isinstance(type_, GraphQLNonNull) or not (tree is None or tree is ABSENT):
+        return
+    assert isinstance(node, VariableNode), "validation lets no null pass where a value is needed"
+    name, what = client_name(node.name.value), "null" if tree is None else "absent"
+    message = f"Variable '${name}' must not be {what} where a value of type '{type_}' is expected."
+    raise GraphQLError(message, node)
+
+
 def absent_variables(node: ValueNode, variables: Variables) -> tuple[str, ...]:
-    """Return the names of a literal's variables that have no value, each once."""
+    """Return the client's names of a literal's variables that have no value, each once."""
     match node:
         case VariableNode():
-            return () if node.name.value in variables else (node.name.value,)
+            return () if node.name.value in variables else (client_name(node.name.value),)
         case ListValueNode():
             inner = node.values
         case ObjectValueNode():
@@ -160,13 +170,9 @@ class _Reader:
         return self.leaf(Constant(value), value, node)
 
     def _inner(self, node: ValueNode, type_: GraphQLInputType) -> Tree:
-        """Return the tree of an item or a member.
-
-        Validation lets a nullable variable with a default stand for a non-null one, whatever is sent.
-        """
+        """Return the tree of an item or a member."""
         tree = self.literal(node, type_)
-        if tree is None and isinstance(type_, GraphQLNonNull):
-            raise GraphQLError(f"A value of type '{type_}' must not be null.", node)
+        check_present(tree, type_, node)
         return tree
 
     def _leaf_of_items(self, items: list[Leaf | None], node: Node) -> Leaf:

@@ -1,15 +1,18 @@
-"""Variables' values, coerced by functions that are made once for a type.
+"""Variables' values, coerced by functions that are made once for a type, and what is wrong with them.
 
 graphql-core finds out what each type is anew for every value, which for a thousand rows is
-most of the time that a request takes here.  The results are graphql-core's own.
+most of the time that a request takes here.  The results are graphql-core's own; its messages
+speak Python, and clients JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from graphql import (
+    GraphQLEnumType,
+    GraphQLError,
     GraphQLInputObjectType,
     GraphQLInputType,
     GraphQLList,
@@ -17,9 +20,13 @@ from graphql import (
     Undefined,
     coerce_input_value,
     is_required_input_field,
+    specified_scalar_types,
 )
 
+from dataapi.graphql.messages import shown
+
 Coerce = Callable[[Any], Any]
+Place = tuple[str | int, ...]
 
 
 class _Uncoercible(Exception):
@@ -115,3 +122,61 @@ class _Object:
         if coerced is Undefined:
             raise _Uncoercible
         return coerced
+
+
+# ---------------------------------------------------------------- faults
+
+
+def faults(value: Any, type_: GraphQLInputType, place: Place = ()) -> Iterator[tuple[Place, str]]:
+    """Yield what keeps a value from being one of the type: places in it, each with a message.
+
+    None of a value that coerces.
+    """
+    if value is None:
+        if isinstance(type_, GraphQLNonNull):
+            yield place, f"Expected a value of non-null type '{type_}' not to be null."
+    elif isinstance(type_, GraphQLNonNull):
+        yield from faults(value, type_.of_type, place)
+    elif isinstance(type_, GraphQLList):
+        if not isinstance(value, list):
+            yield from faults(value, type_.of_type, place)
+        else:
+            for index, item in enumerate(value):
+                yield from faults(item, type_.of_type, (*place, index))
+    elif isinstance(type_, GraphQLInputObjectType):
+        yield from _faults_of_object(value, type_, place)
+    else:
+        message = _fault_of_leaf(value, type_)
+        if message is not None:
+            yield place, message
+
+
+def _faults_of_object(value: Any, type_: GraphQLInputObjectType, place: Place) -> Iterator[tuple[Place, str]]:
+    if not isinstance(value, dict):
+        yield place, f"Expected value of type '{type_}' to be an object, found: {shown(value)}."
+        return
+    for name, member in type_.fields.items():
+        if name in value:
+            yield from faults(value[name], member.type, (*place, name))
+        elif is_required_input_field(member):
+            yield place, f"Expected value of type '{type_}' to include required field '{name}'."
+    for name in value:
+        if name not in type_.fields:
+            yield place, f"Expected value of type '{type_}' not to include unknown field {shown(name)}."
+
+
+def _fault_of_leaf(value: Any, type_: Any) -> str | None:
+    if isinstance(type_, GraphQLEnumType):
+        if isinstance(value, str):
+            return (
+                None if value in type_.values else f"Value {shown(value)} does not exist in '{type_}' enum."
+            )
+        return f"Enum '{type_}' cannot represent non-string value: {shown(value)}."
+    try:
+        type_.coerce_input_value(value)
+    except GraphQLError as error:
+        if specified_scalar_types.get(type_.name) is not type_:
+            return error.message
+        # What graphql-core's own scalars say ends in the value as Python writes it.
+        return f"{error.message.partition(': ')[0]}: {shown(value)}"
+    return None

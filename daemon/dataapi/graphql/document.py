@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,29 +15,40 @@ from graphql import (
     FieldNode,
     FragmentDefinitionNode,
     GraphQLError,
-    GraphQLNonNull,
+    GraphQLInputType,
+    NonNullTypeNode,
     OperationDefinitionNode,
     OperationType,
     Undefined,
+    VariableDefinitionNode,
     coerce_input_literal,
-    get_variable_values,
     parse,
+    print_ast,
     specified_rules,
     type_from_ast,
     validate,
 )
-from graphql.validation import ProvidedRequiredArgumentsRule
+from graphql.pyutils import print_path_list
+from graphql.validation import (
+    NoUndefinedVariablesRule,
+    NoUnusedVariablesRule,
+    ProvidedRequiredArgumentsRule,
+    VariablesInAllowedPositionRule,
+)
 from graphql.validation.rules import overlapping_fields_can_be_merged
 from graphql.validation.rules.max_introspection_depth_rule import MaxIntrospectionDepthRule
 
 from dataapi.graphql.answer import Stage
 from dataapi.graphql.arguments import ABSENT, Shaper, shaper
-from dataapi.graphql.coercion import Coerce, coercer
+from dataapi.graphql.coercion import Coerce, coercer, faults
+from dataapi.graphql.compatibility import client_name, compatible
 from dataapi.graphql.entries import ByKeyEntry
 from dataapi.graphql.lifting import Lifted, name_of, replace_literals
 from dataapi.graphql.limits import Limits, check_length, check_limits, check_variables
+from dataapi.graphql.messages import without_python
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.together import together
+from dataapi.graphql.wrappers import nullable
 
 COMPARISONS = 20_000
 """How many pairs of fields the validation of one document may compare, less than a tenth of a second.
@@ -70,12 +83,20 @@ class _RequiredArguments(ProvidedRequiredArgumentsRule):
         return super().leave_field(field_node, *args)
 
 
+_DECLARATIONS = (NoUndefinedVariablesRule, NoUnusedVariablesRule, VariablesInAllowedPositionRule)
+"""Rules on how variables are declared, which only ``graphql-validation = strict`` applies."""
+
+
 def _rules(schema: RoleSchema) -> list[type[ASTValidationRule]]:
     """Return the rules that a document of a role is validated by, the same for all of them."""
     known = _RULES.get(schema)
     if known is None:
         required = type("RequiredArguments", (_RequiredArguments,), {"entries": schema.entries})
-        rules = [required if rule is ProvidedRequiredArgumentsRule else rule for rule in specified_rules]
+        rules = [
+            required if rule is ProvidedRequiredArgumentsRule else rule
+            for rule in specified_rules
+            if schema.strict or rule not in _DECLARATIONS
+        ]
         known = _RULES[schema] = [together([*rules, MaxIntrospectionDepthRule])]
     return known
 
@@ -83,18 +104,41 @@ def _rules(schema: RoleSchema) -> list[type[ASTValidationRule]]:
 _RULES: WeakKeyDictionary[RoleSchema, list[type[ASTValidationRule]]] = WeakKeyDictionary()
 
 
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of an operation, ready to take values.
+
+    :ivar name: what the operation calls it.
+    :ivar given: what the client calls it.
+    :ivar default: its default's value, ``ABSENT`` for none.
+    """
+
+    name: str
+    given: str
+    type: GraphQLInputType
+    default: Any
+    shape: Shaper
+    coerce: Coerce
+    node: VariableDefinitionNode
+
+
 class Operation:
-    """One operation of a validated document."""
+    """One operation of a validated document.
+
+    :param declared: the variables as the client declared them.
+    """
 
     def __init__(
         self,
         schema: RoleSchema,
         node: OperationDefinitionNode,
+        declared: Sequence[VariableDefinitionNode],
         fragments: Mapping[str, FragmentDefinitionNode],
         literals: Mapping[int, Any],
     ) -> None:
         self._schema = schema
         self._literals = [(name_of(number), shaper(type_)) for number, type_ in literals.items()]
+        self._needed = [node for node in declared if isinstance(node.type, NonNullTypeNode)]
         self.node = node
         self.fragments = fragments
 
@@ -104,15 +148,17 @@ class Operation:
         return self.node.operation is OperationType.MUTATION
 
     @cached_property
-    def _variables(self) -> list[tuple[str, Any, Any, Shaper, Coerce]]:
-        """Name, type, default, shaper and coercer of each variable."""
+    def _variables(self) -> list[Variable]:
+        """The variables with the types that their values must have; that one is needed is seen before."""
         found = []
-        for definition in self.node.variable_definitions or ():
-            type_: Any = type_from_ast(self._schema.schema, definition.type)
-            default = ABSENT
-            if definition.default_value is not None:
-                default = coerce_input_literal(definition.default_value, type_)
-            found.append((definition.variable.name.value, type_, default, shaper(type_), coercer(type_)))
+        for node in self.node.variable_definitions or ():
+            type_: Any = type_from_ast(self._schema.schema, node.type)
+            default = (
+                ABSENT if node.default_value is None else coerce_input_literal(node.default_value, type_)
+            )
+            name, type_ = node.variable.name.value, nullable(type_)
+            variable = Variable(name, client_name(name), type_, default, shaper(type_), coercer(type_), node)
+            found.append(variable)
         return found
 
     def coerce(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,38 +169,62 @@ class Operation:
         """
         coerced: dict[str, Any] = {}
         try:
-            check_variables((name, type_, raw.get(name)) for name, type_, *_ in self._variables)
+            check_variables(
+                (variable.given, variable.type, raw.get(variable.given)) for variable in self._variables
+            )
         except GraphQLError as error:
             raise Rejected(Stage.VARIABLES, error) from None
+        for node in self._needed:
+            if self._lacks(node, raw):
+                raise self._refusal(raw)
         try:
-            for name, type_, default, _, coerce in self._variables:
-                value = raw.get(name, ABSENT)
-                if value is ABSENT:
-                    if default is not ABSENT:
-                        coerced[name] = default
-                    elif isinstance(type_, GraphQLNonNull):
+            for variable in self._variables:
+                value = raw.get(variable.given, ABSENT)
+                if value is not ABSENT:
+                    value = variable.coerce(value)
+                    if value is Undefined:
                         raise self._refusal(raw)
+                elif variable.default is not ABSENT:
+                    value = variable.default
+                else:
                     continue
-                coerced[name] = coerce(value)
-                if coerced[name] is Undefined:
-                    raise self._refusal(raw)
+                coerced[variable.name] = value
         except RecursionError:
             raise Rejected(Stage.VARIABLES, GraphQLError("Variable values are nested too deeply.")) from None
         return coerced
 
+    @staticmethod
+    def _lacks(node: VariableDefinitionNode, raw: Mapping[str, Any]) -> bool:
+        """Whether a variable that was declared to have a value has none."""
+        name = node.variable.name.value
+        return raw[name] is None if name in raw else node.default_value is None
+
     def _refusal(self, raw: Mapping[str, Any]) -> Rejected:
-        """Return graphql-core's own errors for variables that did not coerce."""
-        definitions = self.node.variable_definitions or ()
-        errors = get_variable_values(
-            self._schema.schema, definitions, dict(raw), max_errors=MOST_ERRORS, hide_suggestions=True
-        )
-        assert isinstance(errors, list), "the same coercion failed before"
+        """Return the errors of variables that did not coerce."""
+        errors = list(islice(self._errors(raw), MOST_ERRORS + 1))
+        if len(errors) > MOST_ERRORS:
+            errors[MOST_ERRORS] = GraphQLError("There are more errors in the variables.")
+        assert errors, "the same coercion failed before"
         return Rejected(Stage.VARIABLES, *errors)
+
+    def _errors(self, raw: Mapping[str, Any]) -> Iterator[GraphQLError]:
+        for node in self._needed:
+            if self._lacks(node, raw):
+                name = node.variable.name.value
+                what = "not to be null" if name in raw else "to be provided"
+                message = f"Expected a value of non-null type '{print_ast(node.type)}' {what}."
+                yield GraphQLError(f"Variable '${name}' has invalid value: {message}", node)
+        for variable in self._variables:
+            name = variable.given
+            for place, message in faults(raw.get(name), variable.type):
+                where = print_path_list(place)
+                yield GraphQLError(f"Variable '${name}' has invalid value{where}: {message}", variable.node)
 
     def shape(self, coerced: Mapping[str, Any]) -> Hashable:
         """Return what of the variables, lifted literals among them, decides how the operation compiles."""
         variables = [
-            shape(coerced[name]) if name in coerced else ABSENT for name, _, _, shape, _ in self._variables
+            variable.shape(coerced[variable.name]) if variable.name in coerced else ABSENT
+            for variable in self._variables
         ]
         return (*variables, *[shape(coerced[name]) for name, shape in self._literals])
 
@@ -173,8 +243,11 @@ class Document:
         self.literal_types: Mapping[int, Any] = {}
         self.merges = False
         node = _parse(text, limits)
+        declared = {name: operation.variable_definitions for name, operation in _operations(node)}
         try:
             check_limits(node, limits)
+            if not schema.strict:
+                node = compatible(node, schema.schema)
             errors = validate(
                 schema.schema,
                 node,
@@ -197,11 +270,8 @@ class Document:
             if isinstance(definition, FragmentDefinitionNode)
         }
         self.operations = {
-            definition.name.value if definition.name else None: Operation(
-                schema, definition, fragments, self.literal_types
-            )
-            for definition in node.definitions
-            if isinstance(definition, OperationDefinitionNode)
+            name: Operation(schema, operation, declared[name] or (), fragments, self.literal_types)
+            for name, operation in _operations(node)
         }
 
     def operation(self, name: str | None) -> Operation:
@@ -224,11 +294,18 @@ class Document:
         return operation
 
 
+def _operations(document: DocumentNode) -> Iterator[tuple[str | None, OperationDefinitionNode]]:
+    for node in document.definitions:
+        if isinstance(node, OperationDefinitionNode):
+            yield (node.name.value if node.name else None), node
+
+
 def _told(error: GraphQLError) -> GraphQLError:
     """Return a validation error in words that say what to do about it."""
-    if error.message != "Validation aborted.":
-        return error
-    return GraphQLError("The document is too complex: it repeats too many fields or nests too deeply.")
+    if error.message == "Validation aborted.":
+        return GraphQLError("The document is too complex: it repeats too many fields or nests too deeply.")
+    message = without_python(error.message)
+    return error if message == error.message else GraphQLError(message, error.nodes)
 
 
 def _parse(text: str, limits: Limits) -> DocumentNode:

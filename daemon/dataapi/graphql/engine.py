@@ -74,7 +74,7 @@ class _RoleState:
 
     def __init__(self, catalog: Catalog, names: Names, role: str, project: Project) -> None:
         self._view = role_view(catalog, names, role, project)
-        self.schema = RoleSchema(self._view)
+        self.schema = RoleSchema(self._view, strict=project.graphql_validation == "strict")
         self._documents: BoundedCache[Hashable, Document] = BoundedCache(
             DOCUMENTS_PER_ROLE, DOCUMENT_CHARACTERS
         )

@@ -25,7 +25,9 @@ from graphql import (
 )
 
 from dataapi.cache import BoundedCache
+from dataapi.graphql.compatibility import client_message
 from dataapi.graphql.document import Operation
+from dataapi.graphql.messages import without_python
 from dataapi.threads import SharedWork
 
 Answers = dict[str, str]
@@ -100,6 +102,8 @@ class Introspection:
             )
         except _TooMuch:
             raise GraphQLError("Too much is asked of introspection at once.") from None
+        for error in result.errors or ():  # a variable without a value that is needed
+            raise GraphQLError(client_message(without_python(error.message)), error.nodes, path=error.path)
         return {name: json.dumps(value) for name, value in (result.data or {}).items()}
 
 

@@ -34,6 +34,8 @@ from graphql import (
     visit,
 )
 
+from dataapi.graphql.compatibility import enum_value
+
 _TOKEN = re.compile(
     r'''
       (?P<block>"""(?:\\"""|(?!""").)*""")
@@ -133,7 +135,8 @@ class _Replacing(Visitor):
         self.types[number] = type_
         return VariableNode(name=NameNode(value=name_of(number)), loc=node.loc)
 
-    enter_int_value = enter_float_value = enter_string_value = _enter
+    # A string that stands for an enum value is one by now, at its place in the text.
+    enter_int_value = enter_float_value = enter_string_value = enter_enum_value = _enter
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,7 @@ def coerce_literals(lifted: Lifted, types: Mapping[int, Any]) -> dict[str, Any] 
         return None  # a literal that is no argument's, such as a description
     values: dict[str, Any] = {}
     for number, literal in enumerate(lifted.literals):
-        value = coerce_input_literal(literal, types[number])
+        value = coerce_input_literal(enum_value(literal, types[number]), types[number])
         if value is Undefined:
             return None
         values[name_of(number)] = value

@@ -10,8 +10,18 @@ import json
 import re
 from typing import Any
 
-from graphql import GraphQLError, GraphQLFloat, GraphQLScalarType
+from graphql import (
+    GraphQLError,
+    GraphQLFloat,
+    GraphQLScalarType,
+    ListValueNode,
+    ObjectValueNode,
+    ValueNode,
+    VariableNode,
+)
+from graphql.utilities import value_from_ast_untyped
 
+from dataapi.graphql.messages import shown
 from dataapi.strict_json import NO_JSON
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
@@ -43,7 +53,13 @@ def _big_float(value: Any) -> str:
 def _float(value: Any) -> float:
     if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
         return float(value)  # JSON has no such numbers: they come in as they go out
-    number: float = GraphQLFloat.coerce_input_value(value)
+    try:
+        number: float = GraphQLFloat.coerce_input_value(value)
+    except GraphQLError:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise GraphQLError(f"Float cannot represent non numeric value: {shown(value)}") from None
+        message = f"Float cannot represent {shown(value)}, which is too large or would lose precision"
+        raise GraphQLError(message) from None
     return number
 
 
@@ -79,8 +95,30 @@ def _text(name: str) -> Any:
     return coerce
 
 
+class _Scalar(GraphQLScalarType):
+    """A scalar whose errors tell the place of a literal."""
+
+    def parse_literal(self, node: ValueNode, variables: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
+        """Return the coerced value of a literal."""
+        if _holds_variable(node):
+            message = f"A literal of type {self.name} cannot hold variables: send all of it as one variable."
+            raise GraphQLError(message, node)
+        try:
+            return self.coerce_input_value(value_from_ast_untyped(node))
+        except GraphQLError as error:
+            raise GraphQLError(error.message, node) from None
+
+
+def _holds_variable(node: ValueNode) -> bool:
+    if isinstance(node, ListValueNode):
+        return any(map(_holds_variable, node.values))
+    if isinstance(node, ObjectValueNode):
+        return any(_holds_variable(member.value) for member in node.fields)
+    return isinstance(node, VariableNode)
+
+
 def _scalar(name: str, description: str, coerce: Any = None) -> GraphQLScalarType:
-    return GraphQLScalarType(name, description=description, coerce_input_value=coerce or _text(name))
+    return _Scalar(name, description=description, coerce_input_value=coerce or _text(name))
 
 
 BIG_INT = _scalar("BigInt", "A 64-bit integer, as a string.", _big_int)

@@ -64,10 +64,14 @@ class LazySchema(GraphQLSchema):
 
 
 class RoleSchema:
-    """Everything that documents of one role are compiled with."""
+    """Everything that documents of one role are compiled with.
 
-    def __init__(self, view: RoleView) -> None:
+    :ivar strict: whether documents are validated by the GraphQL specification's rules alone.
+    """
+
+    def __init__(self, view: RoleView, *, strict: bool = False) -> None:
         self.view = view
+        self.strict = strict
         self.types = TableTypes(view)
         functions = FunctionViews(view)
         self.entries = QueryEntries(self.types, functions)

@@ -11,15 +11,18 @@ from graphql import (
     FieldNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
-    GraphQLError,
+    GraphQLBoolean,
     InlineFragmentNode,
     SelectionNode,
     SelectionSetNode,
     VariableNode,
 )
 
+from dataapi.graphql.arguments import ABSENT, check_present
 from dataapi.graphql.sources import Variables
+from dataapi.graphql.wrappers import required
 
+_CONDITION = required(GraphQLBoolean)
 Fields = dict[str, list[FieldNode]]
 """Fields by response key, in the order in which they stand in the answer."""
 
@@ -82,10 +85,8 @@ class Selector:
         for argument in directive.arguments or ():
             if argument.name.value == "if":
                 if isinstance(argument.value, VariableNode):
-                    value = self.variables[argument.value.name.value]
-                    if value is None:  # a default lets a nullable variable pass validation
-                        message = "Argument 'if' of type 'Boolean!' must not be null."
-                        raise GraphQLError(message, argument.value)
+                    value = self.variables.get(argument.value.name.value, ABSENT)
+                    check_present(value, _CONDITION, argument.value)
                     return bool(value)
                 if isinstance(argument.value, BooleanValueNode):
                     return argument.value.value

@@ -82,6 +82,7 @@ PROJECT = {
     "graphql-max-cost": _POSITIVE,
     "graphql-documents": Key(parsers.folder),
     "graphql-documents-only": _SWITCH,
+    "graphql-validation": Key(parsers.one_of("compatible", "strict")),
     "graphql-non-null-relationships": _SWITCH,
     "graphql-features": _list(parsers.features),
     "client-error-verbosity": Key(parsers.one_of("verbose", "minimal")),

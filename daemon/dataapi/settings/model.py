@@ -86,6 +86,7 @@ class Project:
     graphql_max_cost: int = 5_000_000
     graphql_documents: Path | None = None
     graphql_documents_only: bool = False
+    graphql_validation: str = "compatible"
     graphql_non_null_relationships: bool = False
     graphql_features: frozenset[str] = frozenset()
     client_error_verbosity: str = "verbose"
