@@ -19,6 +19,7 @@ class Part:
         self.ref = ref
         self.events = events
         self.reloading: Deferred[int] = Deferred()
+        self.checks = 0
 
     async def start(self) -> None:
         """Start."""
@@ -31,6 +32,10 @@ class Part:
     async def reload(self) -> int:
         """Reload when told to."""
         return await self.reloading
+
+    async def check(self) -> None:
+        """Be asked for a sign of life."""
+        self.checks += 1
 
     def state(self) -> ProjectState:
         """Be ready."""
@@ -61,6 +66,7 @@ class Webhooks:
     def __init__(self, events: list[str]) -> None:
         self.events = events
         self.drained: Deferred[None] = Deferred()
+        self.checks = 0
 
     async def start(self) -> None:
         """Start."""
@@ -74,6 +80,10 @@ class Webhooks:
     async def stop(self) -> None:
         """Stop."""
         self.events.append("stop webhooks")
+
+    async def check(self) -> None:
+        """Be asked for a sign of life."""
+        self.checks += 1
 
     def state(self) -> WebhooksState:
         """Lack the schema."""

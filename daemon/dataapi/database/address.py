@@ -19,7 +19,9 @@ from psycopg2.extensions import parse_dsn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ATTRIBUTES = "target_session_attrs"
+ATTRIBUTES = "target_session_attrs"
+"""Libpq's parameter for what a server must be, such as a primary."""
+
 # The severity, in the server's language, and two blanks stand before a server's own message alone.
 _SERVERS_WORDS = re.compile(r"failed: \S+:  ")
 _NOT_NOW = "the database system is "
@@ -124,13 +126,18 @@ def _addressed(one: dict[str, str], resolve: Callable[[str], list[str]]) -> list
 
 def _in_passes(found: list[Place]) -> list[Place]:
     """Return the places once more for any server, where a standby is preferred and none might be there."""
-    if len(found) == 1 or found[0].parameters.get(_ATTRIBUTES) != "prefer-standby":
+    if len(found) == 1 or found[0].parameters.get(ATTRIBUTES) != "prefer-standby":
         return found
     return [
-        replace(place, parameters={**place.parameters, _ATTRIBUTES: wanted})
+        replace(place, parameters={**place.parameters, ATTRIBUTES: wanted})
         for wanted in ("standby", "any")
         for place in found
     ]
+
+
+def server_key(place: dict[str, str]) -> tuple[str | None, ...]:
+    """Return what tells the servers at different places apart."""
+    return tuple(place.get(name) for name in ("host", "hostaddr", "port"))
 
 
 def refused_by_server(reason: str) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg2
 from twisted.internet import defer
-from twisted.internet.threads import deferToThreadPool
 
-from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.address import server_key
+from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
+from dataapi.database.libpq import CancelRequest
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IReactorTime
@@ -21,6 +23,11 @@ A request that comes before the server has read the statement is lost, so it is 
 
 ANSWER_TIMEOUT = 5.0
 """Seconds that the server may take to answer a request to cancel."""
+
+MOST_THREADS = 4
+"""Cancel requests that may wait for an answer at once, each in a thread."""
+
+_NO_ANSWER = "requests to cancel are not answered"
 
 
 class Canceller(Protocol):
@@ -57,65 +64,100 @@ async def end_statement(canceller: Canceller, connection: Connection, clock: IRe
 
 
 class ControlConnection:
-    """Ends statements by ``pg_cancel_backend`` over a connection of its own, one request at a time.
+    """Ends statements by ``pg_cancel_backend`` over a connection of its own to each server.
 
     Those of a connection that leads to a pooler it leaves to ``ProtocolCancel``.
     """
 
-    def __init__(self, reactor: Any, parameters: dict[str, str], timeout: float) -> None:
+    def __init__(self, reactor: Any) -> None:
         self._through_pooler = ProtocolCancel(reactor)
         self._reactor = reactor
-        self._parameters = parameters
-        self._timeout = timeout
-        self._lock = defer.DeferredLock()
-        self._control: Connection | None = None
+        self._servers: dict[tuple[str | None, ...], _Server] = {}
 
     async def cancel(self, connection: Connection) -> None:
         """Ask the server to end the statement."""
         if connection.pooled:
             await self._through_pooler.cancel(connection)
         else:
-            await self._ask("select pg_cancel_backend(%s)", connection)
+            await self._server(connection).ask("select pg_cancel_backend(%s)", connection)
 
     async def terminate(self, connection: Connection) -> None:
         """Ask the server to end the connection's process."""
         if connection.pooled:
             await self._through_pooler.terminate(connection)
         else:
-            await self._ask("select pg_terminate_backend(%s)", connection)
+            await self._server(connection).ask("select pg_terminate_backend(%s)", connection)
 
     def close(self) -> None:
-        """Close the control connection."""
-        if self._control is not None:
-            self._control.close()
+        """Close the control connections."""
+        for server in self._servers.values():
+            server.close()
 
-    async def _ask(self, text: str, connection: Connection) -> None:
+    def _server(self, connection: Connection) -> _Server:
+        """Return the server that runs the connection's statement: others have such a process, too."""
+        place = connection.place
+        return self._servers.setdefault(server_key(place), _Server(self._reactor, place))
+
+
+class _Server:
+    """The control connection to one server, for one request at a time."""
+
+    def __init__(self, reactor: Any, place: dict[str, str]) -> None:
+        self._reactor = reactor
+        self._place = place
+        self._lock = defer.DeferredLock()
+        self._control: Connection | None = None
+        self._failures = 0
+
+    async def ask(self, text: str, connection: Connection) -> None:
+        """Send a request about what runs on a connection.
+
+        Raises ``ConnectionDied`` when it is not answered; so do those that waited for their turn meanwhile,
+        instead of waiting in vain one after the other.
+        """
+        failures = self._failures
         await self._lock.acquire()
         try:
+            if self._failures != failures:
+                raise ConnectionDied(_NO_ANSWER)
             # Meanwhile the statement may have ended by itself.
             if connection.busy:
                 await self._send(text, int(connection.get_backend_pid()))
         finally:
             self._lock.release()
 
+    def close(self) -> None:
+        """Close the connection."""
+        if self._control is not None:
+            self._control.close()
+
     async def _send(self, text: str, pid: int) -> None:
         """Send the request, once more when the connection turns out to be dead: twice does no harm."""
         used_before = self._control is not None and not self._control.lost
         try:
-            await self._send_once(text, pid)
-        except ConnectionDied:
-            if not used_before:
+            try:
+                await self._send_once(text, pid)
+            except ServerSilent:
                 raise
-            await self._send_once(text, pid)
+            except ConnectionDied:
+                if not used_before:
+                    raise
+                await self._send_once(text, pid)
+        except ConnectionDied:
+            self._failures += 1
+            raise
 
     async def _send_once(self, text: str, pid: int) -> None:
         if self._control is None or self._control.lost:
             control = Connection(self._reactor)
-            await control.open(self._parameters, self._timeout)
+            await control.open(self._place, ANSWER_TIMEOUT)
             self._control = control
         try:
             await self._control.send(text, (pid,)).addTimeout(ANSWER_TIMEOUT, self._reactor)
-        except (psycopg2.Error, defer.TimeoutError) as error:
+        except defer.TimeoutError:
+            self.close()
+            raise ServerSilent(_NO_ANSWER) from None
+        except psycopg2.Error as error:
             self.close()
             raise ConnectionDied(str(error).strip()) from error
         except defer.CancelledError:
@@ -127,24 +169,42 @@ class ProtocolCancel:
     """Ends statements by libpq's own cancel request, which passes through a pooler.
 
     A pooler shows process numbers of its own making, so ``pg_cancel_backend`` would end nothing, or
-    something else.  libpq waits for the answer, therefore a thread does it.
+    something else.  libpq waits for the answer without a limit, therefore threads do it, a few at a time,
+    which do not keep the process from ending.
     """
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
+        self._asking = 0
 
     async def cancel(self, connection: Connection) -> None:
         """Send the cancel request and wait until the server has taken it."""
         if not connection.busy:
             return
-        pool = self._reactor.getThreadPool()
+        if self._asking == MOST_THREADS:
+            raise ServerSilent(_NO_ANSWER)
+        answered: defer.Deferred[str] = defer.Deferred()
+        request = CancelRequest(connection.pollable())
+        self._asking += 1
+        Thread(target=self._ask, args=(request, answered), daemon=True).start()
         try:
-            await deferToThreadPool(self._reactor, pool, connection.pollable().cancel)
-        except psycopg2.Error as error:
-            raise ConnectionDied(str(error).strip()) from error
+            problem = await answered.addTimeout(ANSWER_TIMEOUT, self._reactor)
+        except defer.TimeoutError:
+            raise ServerSilent(_NO_ANSWER) from None
+        if problem:
+            raise ConnectionDied(problem)
 
     async def terminate(self, connection: Connection) -> None:
         """Do nothing: through a pooler there is nothing stronger than to hang up."""
 
     def close(self) -> None:
         """Do nothing: every request has a connection of its own."""
+
+    def _ask(self, request: CancelRequest, answered: defer.Deferred[str]) -> None:
+        """Send a request, in a thread of its own."""
+        self._reactor.callFromThread(self._answered, answered, request.send())
+
+    def _answered(self, answered: defer.Deferred[str], problem: str) -> None:
+        self._asking -= 1
+        if not answered.called:
+            answered.callback(problem)

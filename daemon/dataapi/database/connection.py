@@ -39,11 +39,16 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 _JSON_TYPES = (114, 3802)
 _LINE_END = re.compile(r"\s*\n\s*")
+_SILENCE = "timeout expired"
 _FATAL = ("FATAL", "PANIC")
 
 
 class ConnectionDied(Exception):
     """The connection is gone, or could not be made."""
+
+
+class ServerSilent(ConnectionDied):
+    """Nothing was heard of any server within the time limit."""
 
 
 class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is untyped
@@ -52,7 +57,8 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
     :ivar on_lost: called once when the connection is gone, unless ``close`` was asked for.
     :ivar on_notify: called with channel and payload of each ``NOTIFY``.
     :ivar lost: whether the connection is gone.
-    :ivar place: libpq's parameters that lead to this server and no other.
+    :ivar answers: how many statements the server has answered.
+    :ivar place: libpq's parameters that lead to this server, whatever it has become.
     :ivar pooled: whether it leads to a pooler, so that its process number is no server's (``Session.open``).
     """
 
@@ -63,6 +69,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self.on_lost: Callable[[], None] | None = None
         self.on_notify: Callable[[str, str], None] | None = None
         self.lost = False
+        self.answers = 0
         self.place: dict[str, str] = {}
         self.pooled = False
         self._descriptor = -1
@@ -90,7 +97,8 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
             if address.refused_by_server(problem):
                 break
         self.close()
-        raise ConnectionDied("; ".join(dict.fromkeys(problems)))
+        silent = all(problem.endswith(_SILENCE) for problem in problems)
+        raise (ServerSilent if silent else ConnectionDied)("; ".join(dict.fromkeys(problems)))
 
     async def _places(self, given: dict[str, str], timeout: float) -> list[address.Place]:
         if not address.has_names(given):
@@ -101,11 +109,12 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
             return await found.addTimeout(timeout, self.reactor)
         except defer.TimeoutError:
             self.close()
-            raise ConnectionDied(f"could not look up the host {given['host']}: timeout expired") from None
+            raise ConnectionDied(f"could not look up the host {given['host']}: {_SILENCE}") from None
 
     async def _attempt(self, parameters: dict[str, str], timeout: float) -> str:
         """Try one place and return why there is no connection to it, "" when there is."""
-        self.place, where = parameters, ""
+        where = ""
+        self.place = {name: value for name, value in parameters.items() if name != address.ATTRIBUTES}
         try:
             self._connection = psycopg2.connect(**parameters, async_=True)  # type: ignore[call-overload]
             where = _where(self._connection.info.host, self._connection.info.port)
@@ -116,7 +125,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
             # psycopg2 leaves out where it was when it does not block.
             return reason if reason.startswith("connection to ") else f"{where}{reason}"
         except defer.TimeoutError:
-            return f"{where}timeout expired"
+            return where + _SILENCE
         return ""
 
     def _opened(self) -> None:
@@ -201,6 +210,16 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self._advance()
         return result
 
+    async def answered(self, seconds: float) -> bool:
+        """Ask the server for a sign of life; tell whether it gave one within so many seconds."""
+        try:
+            await self.send("select 1", ()).addTimeout(seconds, self.reactor)
+        except psycopg2.Error:
+            return True
+        except (ConnectionDied, defer.TimeoutError):
+            return False
+        return True
+
     def ended(self) -> defer.Deferred[None]:
         """Return a Deferred that fires when no statement runs any more, or the connection is gone."""
         ended: defer.Deferred[None] = defer.Deferred()
@@ -274,6 +293,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
             observer(notification.channel, notification.payload)
 
     def _finish(self, error: Exception | None) -> None:
+        self.answers += 1
         cursor, self._cursor = self._cursor, None
         result, self._result = self._result, None
         ended, self._ended = self._ended, []

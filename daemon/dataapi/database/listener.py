@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
+from twisted.internet import defer, task
 from twisted.logger import Logger
 
-from dataapi.database import address
+from dataapi.database import address, liveness
 from dataapi.database.background import Background
 from dataapi.database.backoff import USUAL, Backoff, Retry
 from dataapi.database.connection import Connection, ConnectionDied
@@ -77,13 +78,12 @@ class Listener:
     async def _listen(self, *, again: bool) -> None:
         connection = self._connection = Connection(self._reactor)
         connection.on_notify = self._notified
+        limit = address.connect_timeout(self._parameters)
         try:
-            await connection.open(self._parameters, address.connect_timeout(self._parameters))
-            self.swallowed = await lends_processes(connection)
-            if self.swallowed:
-                raise ConnectionDied("a pooler in transaction mode passes no notifications on")
-            await connection.send(self._text, ())
-        except (ConnectionDied, psycopg2.Error) as error:
+            await connection.open(self._parameters, limit)
+            beginning = defer.Deferred.fromCoroutine(self._begin(connection))
+            await beginning.addTimeout(limit, self._reactor)
+        except (ConnectionDied, psycopg2.Error, defer.TimeoutError) as error:
             connection.close()
             self._lost(str(error))
             return
@@ -91,8 +91,23 @@ class Listener:
         self._retry.succeeded()
         self._listening = True
         self._told = ""
+        self._background.spawn(self._watch(connection))
         if again:
             self._call(self._on_reconnect)
+
+    async def _begin(self, connection: Connection) -> None:
+        self.swallowed = await lends_processes(connection)
+        if self.swallowed:
+            raise ConnectionDied("a pooler in transaction mode passes no notifications on")
+        await connection.send(self._text, ())
+
+    async def _watch(self, connection: Connection) -> None:
+        """Ask now and then whether the server still answers, which may have nothing to notify."""
+        while not connection.lost:
+            await task.deferLater(self._reactor, liveness.EVERY)
+            if not connection.lost and not await connection.answered(liveness.WITHIN) and not connection.lost:
+                connection.close()
+                self._lost("the server does not answer")
 
     def _lost(self, reason: str) -> None:
         self._listening = False

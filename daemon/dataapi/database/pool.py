@@ -23,6 +23,7 @@ from dataapi.database.connection import ConnectionDied
 from dataapi.database.conversations import BATCH, Conversations
 from dataapi.database.figures import Figures
 from dataapi.database.line import Turns, WaitingLine
+from dataapi.database.liveness import Liveness
 from dataapi.database.session import Session, SessionOptions
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ class Pool:
     :param backoff: how long to wait between attempts to reconnect.
     :param token: gives random letters and digits, which set a connection's statements apart from all others.
     :ivar on_pooler: called when connections begin to lead to a pooler.
-    :ivar trouble: why the last attempt to connect failed, None when it did not.
     """
 
     _log = Logger()
@@ -78,7 +78,7 @@ class Pool:
         self._long_line = WaitingLine[None](reactor, acquisition_timeout, failures.timed_out)
         turns = Turns(max(1, size // 2), self._long_line)
         self._conversations = Conversations(turns, self._take, self._release, anonymous_role)
-        self._canceller: Canceller = ControlConnection(reactor, self._parameters, self._connect_timeout)
+        self._canceller: Canceller = ControlConnection(reactor)
         self._sessions: set[Session] = set()
         self._idle: list[Session] = []
         self._outdated: set[Session] = set()
@@ -86,13 +86,16 @@ class Pool:
         self._opening = 0
         self._retry = Retry(reactor, backoff, self._grow)
         self._background = Background()
+        self._liveness = Liveness(
+            reactor, self._background, self._sessions, self._idle, self._release, self._discard
+        )
         self._first_attempt: defer.Deferred[None] | None = None
         self.on_pooler: Callable[[], None] | None = None
         self._stopped = True
         self._drained: defer.Deferred[None] | None = None
         self._connects = 0
         self._cancels = 0
-        self.trouble: str | None = None
+        self._trouble: str | None = None
 
     async def start(self) -> None:
         """Try to connect once; when that fails, go on trying in the background."""
@@ -131,8 +134,21 @@ class Pool:
 
     @property
     def available(self) -> bool:
-        """Whether there is a connection to the database now."""
-        return bool(self._sessions)
+        """Whether there is a connection to the database now, and no reason to think that it is dead."""
+        return bool(self._sessions) and not self._liveness.silent
+
+    async def watch(self) -> None:
+        """Replace connections whose server does not answer, until it is cancelled."""
+        await self._liveness.watch()
+
+    async def check(self) -> None:
+        """Find out at once whether the database answers, for ``available`` and ``trouble`` to tell."""
+        await self._liveness.check()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last attempt to connect failed, or that the database does not answer; None when neither."""
+        return self._trouble or ("it does not answer" if self._liveness.silent else None)
 
     @property
     def pooled(self) -> bool:
@@ -281,7 +297,8 @@ class Pool:
             session.connection.close()
         else:
             self._connects += 1
-            self.trouble = None
+            self._liveness.silent = False
+            self._trouble = None
             self._retry.succeeded()
             session.connection.on_lost = lambda: self._discard(session)
             first_pooled = session.connection.pooled and not self.pooled
@@ -296,7 +313,7 @@ class Pool:
 
     def _failed(self, error: Exception) -> None:
         """Plan the next attempt, and answer those who wait when there is no connection at all."""
-        self.trouble = str(error)
+        self._trouble = str(error)
         if self._stopped or self._retry.pending:
             return
         wait = self._retry.failed()

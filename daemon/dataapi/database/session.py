@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psycopg2
+from twisted.internet import defer
 
 from dataapi.database import render
-from dataapi.database.connection import Connection
+from dataapi.database.connection import Connection, ServerSilent
 from dataapi.database.conversation import Conversation
 from dataapi.database.defaults import FACTS, Defaults, defaults_of
 from dataapi.database.prepared import Composed, Prepared, compose_inlined
@@ -66,7 +67,10 @@ class Session:
     async def open(self, parameters: dict[str, str], timeout: float) -> None:
         """Connect, and find out what messages need here; raises ``ConnectionDied``."""
         await self.connection.open(parameters, timeout)
-        facts = await self.connection.send(FACTS, ())
+        try:
+            facts = await self.connection.send(FACTS, ()).addTimeout(timeout, self.connection.reactor)
+        except defer.TimeoutError:
+            raise ServerSilent("the server does not answer") from None
         options = self._options
         # A pooler makes up process numbers of its own.
         self.connection.pooled = pooled = facts[0][0] != self.connection.get_backend_pid()

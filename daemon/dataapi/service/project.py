@@ -106,6 +106,7 @@ class ProjectPart:
         return self._listener
 
     async def _connect(self) -> None:
+        self._background.spawn(self._pool.watch())
         await self._pool.start()
         self._pool.on_pooler = lambda: self._background.spawn(self._judge_pooler())
         # Before there is a catalog, and so before there is an answer.
@@ -148,6 +149,10 @@ class ProjectPart:
         await self._folder.load()
         self._pool.renew()
         return (await self._watcher.reload()).generation
+
+    async def check(self) -> None:
+        """Find out at once whether the database answers, for ``state`` to tell."""
+        await self._pool.check()
 
     def state(self) -> ProjectState:
         """Tell whether requests can be answered."""

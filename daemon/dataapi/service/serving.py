@@ -34,6 +34,9 @@ class Part(Protocol):
     async def reload(self) -> int:
         """Read the catalog again and return its generation."""
 
+    async def check(self) -> None:
+        """Find out at once whether the database answers, for ``state`` to tell."""
+
     def state(self) -> ProjectState:
         """Tell whether requests can be answered."""
 
@@ -52,6 +55,9 @@ class Beside(Protocol):
 
     async def stop(self) -> None:
         """Close every connection."""
+
+    async def check(self) -> None:
+        """Find out at once whether the database answers, for ``state`` to tell."""
 
     def state(self) -> WebhooksState:
         """Tell how they stand."""
@@ -122,7 +128,11 @@ class Serving:
             await part.stop()
 
     async def state(self) -> State:
-        """Tell whether requests can be answered."""
+        """Tell whether requests can be answered, having asked the databases."""
+        checking = [part.check() for part in self._parts]
+        if self._webhooks:
+            checking.append(self._webhooks.check())
+        await gatherResults([Deferred.fromCoroutine(each) for each in checking])
         projects = tuple(part.state() for part in self._parts)
         webhooks = self._webhooks.state() if self._webhooks else None
         return State(projects, self._starting, self._draining, webhooks=webhooks)

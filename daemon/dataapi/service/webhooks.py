@@ -164,6 +164,10 @@ class WebhooksPart:
         self._judging.stop()
         await self._pool.stop()
 
+    async def check(self) -> None:
+        """Find out at once whether the database answers, for ``state`` to tell."""
+        await self._pool.check()
+
     def state(self) -> WebhooksState:
         """Tell whether webhooks work."""
         return WebhooksState(self._pool.available, self._migrated, self.reason)
@@ -184,6 +188,7 @@ class WebhooksPart:
             return None
 
     async def _connect(self) -> None:
+        self._background.spawn(self._pool.watch())
         await self._pool.start()
         await self._prepare()
 
