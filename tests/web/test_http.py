@@ -452,6 +452,54 @@ def test_a_handler_that_was_cancelled_for_another_reason_is_503() -> None:
     assert (response.status, response.headers["retry-after"]) == (503, "1")
 
 
+@pytest.mark.parametrize("target", ["/rest/v1/blog", "/graphql/v1?query={__typename}"])
+def test_a_request_that_takes_too_long_is_504_in_the_form_of_each_area(target: str) -> None:
+    """Its work is cancelled, and the connection serves on."""
+    cancelled: list[Deferred[Any]] = []
+
+    async def hang(*_: Any) -> Any:
+        await Deferred(cancelled.append)
+
+    web = Web(hang, hang, replace(PROJECT, request_timeout=5.0))
+    connection = Connection(web)
+    connection.send(raw("GET", target))
+    web.clock.advance(4.9)
+    assert not connection.transport.value()
+    web.clock.advance(0.1)
+    answer = connection.take()
+    assert answer.status == 504
+    told = answer.json()["errors"][0] if "graphql" in target else answer.json()
+    assert told["message"] == "The request was not answered within 5 seconds"
+    code = told["extensions"]["code"] if "graphql" in target else told["code"]
+    assert code == "REQUEST_TIMEOUT"
+    assert len(cancelled) == 1
+    assert web.served[0].status == 504
+    assert web.site.in_flight == 0
+    connection.send(raw("GET", "/console-of-none"))
+    assert connection.take().status == 404
+
+
+def test_a_request_that_is_answered_leaves_no_timer() -> None:
+    """However it ends."""
+    web = Web()
+    before = len(web.clock.getDelayedCalls())
+    assert web.graphql(QUERY).status == 200
+    waiting: list[Deferred[Any]] = []
+
+    async def later(*_: Any) -> Any:
+        waiting.append(Deferred())
+        return await waiting[-1]
+
+    web.rest.function = later
+    connection = Connection(web)
+    connection.send(raw("GET", "/rest/v1/blog"))
+    waiting[0].callback(Reply(200, (), b"[]"))
+    assert connection.take().status == 200
+    connection.send(raw("GET", "/rest/v1/blog"))
+    connection.close()
+    assert len([call for call in web.clock.getDelayedCalls() if call.getTime() < 60.0]) <= before
+
+
 def test_draining_closes_idle_connections_and_waits_for_the_others() -> None:
     pending = Pending()
     web = Web(rest=pending)

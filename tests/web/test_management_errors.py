@@ -10,7 +10,8 @@ from dataapi.errors import ApiError, DatabaseUnavailable
 from dataapi.web.app import make_site
 from dataapi.web.messages import Reply, Request
 from dataapi.webhooks.management.refusals import Issue, invalid
-from support.memory_http import NOW, Response, Web
+from support.memory_http import NOW, Connection, Response, Web, raw
+from twisted.internet.defer import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,3 +91,22 @@ def test_without_webhooks_its_paths_lead_nowhere() -> None:
     """A site without the API answers 404 in the API's form."""
     answer = Web().request("GET", TARGET, key=None)
     assert (answer.status, answer.json()["error"]["code"]) == (404, "not_found")
+
+
+def test_a_request_that_takes_too_long_is_a_gateway_timeout() -> None:
+    """Whatever it waits for, it is answered after a minute, in the words of this API."""
+
+    class Hanging(Failing):
+        async def answer(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
+            await Deferred()
+            raise self._error
+
+    web = Web()
+    api = Hanging(AssertionError())
+    web.site = make_site(web.backends, web.clock, web.served.append, webhooks=api, now=lambda: NOW)
+    connection = Connection(web)
+    connection.send(raw("GET", TARGET, key=None))
+    web.clock.advance(60)
+    answer = connection.take()
+    assert answer.status == 504
+    assert answer.json()["error"]["code"] == "gateway_timeout"

@@ -164,6 +164,22 @@ def test_a_client_that_stops_reading_is_given_up_after_a_minute() -> None:
     assert web.site.in_flight == 0
 
 
+def test_a_piece_that_does_not_come_cuts_the_answer_off() -> None:
+    """Each piece has the time of a request; the end is missing, by which the client sees it."""
+    first, second = Deferred[None](), Deferred[None]()
+    source = Source(b"one\n", first, b"two\n", second, b"three\n")
+    web, connection = asked(source)
+    web.clock.advance(59)
+    first.callback(None)
+    web.clock.advance(59)
+    assert not source.closed
+    web.clock.advance(1)
+    assert source.closed
+    assert parts(connection.transport.value())[1] == b"4\r\none\n\r\n4\r\ntwo\n\r\n"
+    assert connection.transport.disconnected or connection.transport.disconnecting
+    assert web.site.in_flight == 0
+
+
 def test_a_client_that_goes_away_ends_the_stream() -> None:
     waiting: Deferred[None] = Deferred()
     source = Source(b"first\n", waiting, b"never\n")

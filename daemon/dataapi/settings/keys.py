@@ -62,6 +62,7 @@ PROJECT = {
     "db-prepared-statements": Key(parsers.automatic),
     "db-channel-enabled": Key(parsers.automatic),
     "db-statement-timeout": Key(parsers.time_limit, empty_means_empty=True),
+    "request-timeout": _SECONDS,
     "db-tx-end": Key(parsers.transaction_end),
     "db-hoisted-tx-settings": _list(parsers.setting_names),
     "db-plan-enabled": _SWITCH,

@@ -62,6 +62,7 @@ class Project:
     db_prepared_statements: bool | None = None
     db_channel_enabled: bool | None = None
     db_statement_timeout: float | None = 30.0
+    request_timeout: float = 60.0
     db_tx_end: TransactionEnd = TransactionEnd.COMMIT
     db_hoisted_tx_settings: tuple[str, ...] = (
         "statement_timeout",

@@ -7,9 +7,11 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
+from dataapi.deadlines import Deadlines
 from dataapi.errors import ApiError
 from dataapi.web import cors, querystring, render, wire
 from dataapi.web.areas import area_of
@@ -25,6 +27,8 @@ _log = Logger(namespace="dataapi.web")
 SERVER = "dataapi"
 
 _LIMIT_OF_NO_PROJECT = 65_536
+_LIMIT_OF_OTHERS = 60.0
+"""Seconds that a request has which no project answers."""
 _CLIENT_CLOSED_REQUEST = 499
 
 
@@ -89,6 +93,7 @@ class Front:
         self._observe = observe
         self._seconds = seconds
         self._ids = ids
+        self._deadlines: dict[float, Deadlines] = {}
 
     def body_limit(self, exchange: Exchange) -> int:
         """Return how many bytes of a body the area or else the project takes."""
@@ -117,10 +122,14 @@ class Front:
         site = exchange.site
         site.in_flight += 1
         exchange.answering = running = self._routes.run(asked.route, decision)
+        deadlines = self._deadlines_of(asked, site.reactor)
 
         def answered(outcome: Reply | Failure) -> Deferred[None] | None:
+            late = deadlines.end(running) and isinstance(outcome, Failure)
             if isinstance(outcome, Reply) and outcome.stream is not None:
-                streaming = Deferred.fromCoroutine(self._stream(exchange, asked, outcome, outcome.stream))
+                streaming = Deferred.fromCoroutine(
+                    self._stream(exchange, asked, outcome, outcome.stream, deadlines)
+                )
                 exchange.answering = None if streaming.called else streaming
                 return streaming
             exchange.answering = None
@@ -129,7 +138,8 @@ class Front:
                 self._tell(asked, _CLIENT_CLOSED_REQUEST, 0)
                 site.settle()
                 return None
-            self._send(exchange, asked, outcome if isinstance(outcome, Reply) else _failed(outcome, asked))
+            reply = outcome if isinstance(outcome, Reply) else _failed(outcome, asked)
+            self._send(exchange, asked, asked.refuse(_timed_out(deadlines.limit)) if late else reply)
             exchange.finish()
             return None
 
@@ -139,16 +149,28 @@ class Front:
                 exchange.channel.abort()
 
         running.addBoth(answered).addErrback(broken)
+        if exchange.answering is running:
+            deadlines.begin(running)
 
-    async def _stream(self, exchange: Exchange, asked: Asked, reply: Reply, stream: Stream) -> None:
-        """Send an answer that is made meanwhile; cut it off when that fails, so that its end is missing."""
+    def _deadlines_of(self, asked: Asked, clock: IReactorTime) -> Deadlines:
+        limit = _LIMIT_OF_OTHERS if asked.backend is None else asked.backend.project.request_timeout
+        return self._deadlines.get(limit) or self._deadlines.setdefault(limit, Deadlines(clock, limit))
+
+    async def _stream(
+        self, exchange: Exchange, asked: Asked, reply: Reply, stream: Stream, deadlines: Deadlines
+    ) -> None:
+        """Send an answer that is made meanwhile; cut it off when that fails, so that its end is missing.
+
+        Each piece has as long to be made as a whole answer has that is made before it is sent.
+        """
         site, status, size = exchange.site, reply.status, 0
         try:
             async with aclosing(stream):
                 if exchange.gone:
                     status = _CLIENT_CLOSED_REQUEST
                     return
-                size = await exchange.send_stream(reply, stream, self._headers(exchange, asked))
+                timely = deadlines.each(stream, lambda: _timed_out(deadlines.limit))
+                size = await exchange.send_stream(reply, timely, self._headers(exchange, asked))
         except CancelledError:
             status = _CLIENT_CLOSED_REQUEST
         except Exception as error:
@@ -246,6 +268,16 @@ def _decide(asked: Asked) -> Call | Reply:
     if backend is None and area.of_project:
         return asked.refuse(ApiError(404, "PGRST125", "No project is served at this host name"))
     return Call(backend, request)
+
+
+def _timed_out(limit: float) -> ApiError:
+    """Return the error for a request whose time is up; what it began is cancelled."""
+    return ApiError(
+        504,
+        "REQUEST_TIMEOUT",
+        f"The request was not answered within {limit:g} seconds",
+        details="Whether a change that it asked for took effect is not known.",
+    )
 
 
 def _failed(failure: Failure, asked: Asked) -> Reply:
