@@ -29,7 +29,8 @@ class Options(usage.Options):
     synopsis = "[options]"
     longdesc = (
         "Serves a PostgreSQL database as GraphQL and REST APIs. "
-        "SIGHUP reads the database's catalog again (the configuration is read at start only); "
+        "SIGHUP, SIGUSR1 and SIGUSR2 read the database's catalog again (the configuration is read at start "
+        "only); "
         "SIGTERM answers the requests in flight and ends, a second one ends at once. "
         "--embedded may stand alone or name a folder."
     )

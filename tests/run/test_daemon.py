@@ -114,14 +114,16 @@ def test_reload_answers_when_the_new_catalog_serves(daemon: Daemon) -> None:
     assert daemon.admin("GET", "/ready").json["projects"][0]["generation"] >= generation
 
 
-def test_hangup_reloads_the_catalog(daemon: Daemon) -> None:
-    """SIGHUP makes the daemon read the catalog again, and it goes on running."""
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_reloading_signal_reads_the_catalog_again(daemon: Daemon, number: signal.Signals) -> None:
+    """SIGHUP and PostgREST's two signals make the daemon read the catalog again, and it goes on running."""
     before = daemon.admin("GET", "/ready").json["projects"][0]["generation"]
-    daemon.process.send_signal(signal.SIGHUP)
+    daemon.process.send_signal(number)
     wait_for(
         lambda: daemon.admin("GET", "/ready").json["projects"][0]["generation"] > before, "a new generation"
     )
-    assert any(line["message"] == "reloaded on SIGHUP" for line in daemon.lines)
+    told = f"reloaded on {number.name}"
+    wait_for(lambda: any(line["message"] == told for line in daemon.lines), "the line of the reload")
 
 
 def test_log_lines_are_json_with_the_requests_id(daemon: Daemon) -> None:

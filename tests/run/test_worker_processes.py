@@ -53,12 +53,16 @@ def test_all_workers_reload(daemon: Daemon) -> None:
     assert daemon.metric(loads) == before + 2
 
 
-def test_hangup_reaches_every_worker(daemon: Daemon) -> None:
-    """SIGHUP to the parent makes every worker read its catalog again."""
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_reloading_signal_reaches_every_worker(daemon: Daemon, number: signal.Signals) -> None:
+    """A signal to the parent makes every worker read its catalog again; to a worker itself it means nothing."""
     loads = 'dataapi_catalog_loads_total{outcome="loaded",project="abcdefghijklmnopqrst"}'
-    before = daemon.metric(loads)
-    daemon.process.send_signal(signal.SIGHUP)
+    before, children = daemon.metric(loads), daemon.children
+    for child in children:
+        os.kill(child, number)
+    daemon.process.send_signal(number)
     wait_for(lambda: daemon.metric(loads) == before + 2, "both reloads")
+    assert daemon.children == children
 
 
 def test_lines_of_workers_carry_their_number_and_the_requests_id(daemon: Daemon) -> None:

@@ -16,7 +16,7 @@ from dataapi.service.root import Root
 from dataapi.service.state import Reloaded, State
 from dataapi.settings import Settings
 from twisted.application.service import Application, IServiceCollection
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.logger import ILogObserver
 
@@ -72,6 +72,7 @@ class Front:
         self.events = events
         self.started: Deferred[None] = Deferred()
         self.stopped: Deferred[None] = Deferred()
+        self.reloaded: Deferred[None] = succeed(None)
 
     async def start(self) -> None:
         """Start when told to."""
@@ -94,6 +95,7 @@ class Front:
     async def reload(self) -> Reloaded:
         """Note it."""
         self.events.append("reload")
+        await self.reloaded
         return Reloaded({}, {})
 
 
@@ -136,7 +138,7 @@ def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture(autouse=True)
 def _signals() -> Iterator[None]:
     """Keep this process's own signal handlers."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, *root.RELOADING)}
     yield
     for number, handler in kept.items():
         signal.signal(number, handler)
@@ -202,17 +204,62 @@ def test_a_part_that_fails_to_stop_does_not_keep_the_others() -> None:
     assert daemon.events[-1] == "cleanup"
 
 
-def test_signals_mean_what_operators_expect() -> None:
-    """SIGHUP reloads between RELOADING and READY; SIGTERM stops."""
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+def test_signals_mean_what_operators_expect(number: signal.Signals) -> None:
+    """Each signal that asks for a reload does it between RELOADING and READY; SIGTERM stops."""
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
     daemon.front.started.callback(None)
     daemon.events.clear()
-    signal.raise_signal(signal.SIGHUP)
+    signal.raise_signal(number)
     assert daemon.events == ["RELOADING=1", "reload", "READY=1"]
     signal.raise_signal(signal.SIGTERM)
     assert daemon.events[3:] == ["reactor stop"]
+
+
+def test_a_signal_during_the_start_reloads_once_it_is_over() -> None:
+    """What the start has read may be older than the change that the signal tells of."""
+    daemon = Daemon()
+    daemon.root.privilegedStartService()
+    signal.raise_signal(signal.SIGUSR1)
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    signal.raise_signal(signal.SIGUSR1)
+    assert "reload" not in daemon.events
+    daemon.front.started.callback(None)
+    assert daemon.events[-4:] == ["READY=1", "RELOADING=1", "reload", "READY=1"]
+
+
+def test_signals_during_a_reload_make_one_more() -> None:
+    """Each signal is followed by a reload that began after it, and a burst of them by one."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.front.started.callback(None)
+    daemon.events.clear()
+    slow = daemon.front.reloaded = Deferred()
+    for number in root.RELOADING:
+        signal.raise_signal(number)
+    assert daemon.events == ["RELOADING=1", "reload"]
+    daemon.front.reloaded = succeed(None)
+    slow.callback(None)
+    assert daemon.events[2:] == ["READY=1", "RELOADING=1", "reload", "READY=1"]
+
+
+def test_a_stop_does_not_wait_for_a_reload() -> None:
+    """A reload under way is given up, without an error, and what serves is stopped."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.front.started.callback(None)
+    daemon.front.reloaded = Deferred()
+    signal.raise_signal(signal.SIGHUP)
+    stopping = daemon.root.stopService()
+    daemon.front.stopped.callback(None)
+    assert stopping.called
+    signal.raise_signal(signal.SIGUSR2)
+    assert daemon.events.count("reload") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from twisted.application.service import Service
@@ -30,6 +31,10 @@ from dataapi.settings import Settings
 from dataapi.web.admin import make_admin_site
 
 _log = Logger(namespace="dataapi.service")
+
+RELOADING = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""The signals that ask for a reload.  PostgREST reads its configuration again on SIGUSR2, which is SIGHUP's
+work here."""
 
 
 class Front(Operated, Protocol):
@@ -63,7 +68,8 @@ class Root(Service):
         self._admin_sockets: tuple[BoundSocket, ...] = ()
         self._admin: list[Acceptor] = []
         self._front: Front | None = None
-        self._starting: Deferred[None] | None = None
+        self._working: Deferred[None] | None = None
+        self._reload_asked: signal.Signals | None = None
         self._stopping = False
         self._watchdog = LoopingCall(notifier.alive)
         self._watchdog.clock = reactor
@@ -77,6 +83,8 @@ class Root(Service):
     def privilegedStartService(self) -> None:  # noqa: N802 - IService
         """Bind every socket; raises ``StartFailed``, on which twistd exits with 1."""
         super().privilegedStartService()
+        for number in RELOADING:
+            self._on_signal(number, partial(self._ask_to_reload, number))
         try:
             self._sockets = bind(self._reactor, self._source.settings.listen)
             self._admin_sockets = bind(self._reactor, self._source.settings.admin_listen)
@@ -93,9 +101,10 @@ class Root(Service):
         self._reactor.callWhenRunning(self._begin)
 
     def _begin(self) -> None:
-        self._handle_signals()
-        self._starting = Deferred.fromCoroutine(self._start())
-        self._starting.addErrback(self._start_failed)
+        # Twisted's handler would end the process by the signal.
+        self._on_signal(signal.SIGTERM, self._terminate)
+        self._working = Deferred.fromCoroutine(self._start())
+        self._working.addErrback(self._start_failed)
 
     async def _start(self) -> None:
         if self._notifier.watchdog is not None:
@@ -109,6 +118,7 @@ class Root(Service):
         _log.info("listening on {listen}", listen=", ".join(settings.listen))
         self._source.announce()
         self._notifier.ready("serving")
+        await self._reload_as_asked(front)
 
     def _start_failed(self, failure: Failure) -> None:
         if self._stopping and failure.check(CancelledError):
@@ -130,8 +140,8 @@ class Root(Service):
 
     async def _stop(self) -> None:
         self._notifier.stopping()
-        if self._starting is not None:
-            self._starting.cancel()
+        if self._working is not None:
+            self._working.cancel()
         for bound in self._sockets:
             await _logged("a socket", bound.close)
         if self._front is not None:
@@ -145,11 +155,6 @@ class Root(Service):
             self._watchdog.stop()
         _log.info("stopped")
 
-    def _handle_signals(self) -> None:
-        """Make SIGTERM an ordinary stop (twistd would end by the signal) and SIGHUP a reload."""
-        self._on_signal(signal.SIGTERM, self._terminate)
-        self._on_signal(signal.SIGHUP, self._hang_up)
-
     def _on_signal(self, number: signal.Signals, action: Callable[[], None]) -> None:
         signal.signal(number, lambda _number, _frame: self._reactor.callFromThread(action))
 
@@ -162,21 +167,25 @@ class Root(Service):
         _log.warn("asked twice to stop: requests in flight are given up")
         _leave(1)
 
-    def _hang_up(self) -> None:
-        if self._front is not None and not self._stopping:
-            Deferred.fromCoroutine(self._reload(self._front))
+    def _ask_to_reload(self, number: signal.Signals) -> None:
+        """Reload, once the start or the reload that is under way is over."""
+        self._reload_asked = number
+        if self._front is not None and self._working is not None and self._working.called:
+            self._working = Deferred.fromCoroutine(self._reload_as_asked(self._front))
 
-    async def _reload(self, front: Front) -> None:
-        self._notifier.reloading()
-        try:
-            outcome = await front.reload()
-        except CancelledError:
-            raise
-        except Exception:
-            _log.failure("the reload failed")
-        else:
-            _log.info("reloaded on SIGHUP", **outcome.as_json())
-        self._notifier.ready("serving")
+    async def _reload_as_asked(self, front: Front) -> None:
+        while self._reload_asked is not None and not self._stopping:
+            number, self._reload_asked = self._reload_asked, None
+            self._notifier.reloading()
+            try:
+                outcome = await front.reload()
+            except CancelledError:
+                return
+            except Exception:
+                _log.failure("the reload failed")
+            else:
+                _log.info("reloaded on {signal}", signal=number.name, **outcome.as_json())
+            self._notifier.ready("serving")
 
 
 async def _logged(what: str, stop: Callable[[], Awaitable[None]]) -> None:

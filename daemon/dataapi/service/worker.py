@@ -1,14 +1,13 @@
 """A worker process: serves sockets that its parent bound, and answers what the parent asks.
 
-Run as ``python -m dataapi.service.worker`` by ``workers.py`` only.  It ends when told to, and
-when its parent is gone.
+Run as ``python -m dataapi.service`` by ``workers.py`` only.  It ends when told to, and when its
+parent is gone.
 """
 
 from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -111,8 +110,6 @@ def main() -> int:
 
     reactor: Any = IReactorCore(installed)
     steady(reactor)
-    # A terminal's Ctrl-C reaches the whole process group; the parent decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     worker = Worker(reactor)
     # mypy reads the module for Windows, where descriptors cannot be chosen.
     attach: Any = StandardIO
@@ -120,11 +117,5 @@ def main() -> int:
     reactor.callWhenRunning(
         signal.signal, signal.SIGTERM, lambda _number, _frame: reactor.callFromThread(worker.stop)
     )
-    # The parent reloads its workers through the pipe.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     reactor.run()
     return worker.status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

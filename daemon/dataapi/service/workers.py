@@ -161,7 +161,7 @@ class Workers:
         self._reactor.spawnProcess(
             worker,
             sys.executable,
-            [sys.executable, "-m", "dataapi.service.worker"],
+            [sys.executable, "-m", "dataapi.service"],
             env=self._environ,
             childFDs={0: "w", 1: "r", 2: "r", ANSWERS: "r", **inherited},
         )
