@@ -42,6 +42,9 @@ _SECRETS = (
 _SHORTEST_SECRET = 6
 """Shorter configured values are not looked for: ``app`` as a password would blank half the log."""
 
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal obeys or hides instead of showing it: controls, line separators, marks of direction."""
+
 _LEGACY = frozenset(
     ("message", "time", "isError", "system", "format", "failure", "why", "logLevel", "printed", "debug")
 )
@@ -139,19 +142,25 @@ def as_json(record: Record) -> str:
         line.setdefault(name, value)
     if record.traceback is not None:
         line["traceback"] = record.traceback
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=repr) + "\n"
+    # Only within strings can there be any of these, and there a JSON escape means the same.
+    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=repr)
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def as_text(record: Record) -> str:
-    """Write a record for a person's eyes: one line, then the traceback indented."""
-    parts = [timestamp(record.time), record.level.upper(), record.logger, record.message.replace("\n", "\\n")]
+    """Write a record for a person's eyes: one line, then the traceback indented, all of it visible."""
+    parts = [timestamp(record.time), record.level.upper(), record.logger, record.message]
     if record.request_id:
         parts.append(f"request_id={record.request_id}")
     parts += [f"{name}={json.dumps(value, default=repr)}" for name, value in record.fields.items()]
-    line = " ".join(parts) + "\n"
+    lines = [" ".join(parts)]
     if record.traceback is not None:
-        line += "".join(f"    {row}\n" for row in record.traceback.splitlines())
-    return line
+        lines += [f"    {row}" for row in record.traceback.splitlines()]
+    return "".join(f"{_visible(line)}\n" for line in lines)
+
+
+def _visible(text: str) -> str:
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 FORMATS: Mapping[str, Callable[[Record], str]] = {"json": as_json, "text": as_text}

@@ -55,7 +55,7 @@ def test_all_workers_reload(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_a_reloading_signal_reaches_every_worker(daemon: Daemon, number: signal.Signals) -> None:
-    """A signal to the parent makes every worker read its catalog again; to a worker itself it means nothing."""
+    """A signal to the parent makes every worker read its catalog again; a worker itself ignores it."""
     loads = 'dataapi_catalog_loads_total{outcome="loaded",project="abcdefghijklmnopqrst"}'
     before, children = daemon.metric(loads), daemon.children
     for child in children:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from typing import Any
 
 import pytest
@@ -86,6 +87,22 @@ def test_text_lines_are_for_eyes() -> None:
     assert as_text(record) == (
         "1970-01-01T00:00:00.500Z ERROR dataapi.x bad\\nnews request_id=r-1 n=1\n    Traceback\n    boom\n"
     )
+
+
+@given(
+    st.sampled_from(["text", "json"]),
+    st.text(st.characters() | st.sampled_from("\x1b\x07\r\n\x7f\x9b\u2028\u202e\ud800")),
+)
+def test_nothing_that_a_line_says_acts_on_a_terminal(form: str, text: str) -> None:
+    """What a client sends is shown: no colours, no lines of its own, no text that runs backwards."""
+    record = Record(0.5, "warn", "dataapi.x", text, text, {"n": text, "l": [text]}, f"Traceback\n{text}")
+    shown = FORMATS[form](record)
+    assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", shown) is None
+    if form == "json":
+        assert shown.count("\n") == 1
+        assert json.loads(shown)["message"] == text
+    else:
+        assert all(line.startswith(("1970", "    ")) for line in shown.splitlines())
 
 
 @pytest.mark.parametrize(
