@@ -232,6 +232,25 @@ async def test_1_6_errors_have_their_status_and_all_four_members(
     assert (answer.status, answer.body) == (status, expected)
     assert answer.headers["proxy-status"] == f"PostgREST; error={expected['code']}"
     assert answer.headers["content-type"] == "application/json; charset=utf-8"
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "taken"),
+    [
+        ("PATCH", "rpc/add", "OPTIONS,GET,HEAD,POST"),
+        ("GET", "rpc/write?a=1", "OPTIONS,POST"),
+        ("PUT", "part?film=eq.5", "OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE"),
+        ("POST", "", "OPTIONS,GET,HEAD"),
+    ],
+)
+async def test_a_wrong_method_is_told_the_right_ones(
+    reference: Service, method: str, target: str, taken: str
+) -> None:
+    """405 says in ``Allow`` what OPTIONS does (RFC 9110 section 15.5.6)."""
+    body = None if method == "GET" else {"film": 5, "actor": 1}
+    answer = await reference.rest(method, target, body)
+    assert (answer.status, answer.headers["allow"]) == (405, taken)
 
 
 async def test_1_6_an_ambiguous_resource_lists_all_that_it_could_be(reference: Service) -> None:

@@ -327,7 +327,7 @@ def test_a_body_in_pieces_is_put_together() -> None:
     [
         (b"nonsense\r\n\r\n", 400, "The request is no valid HTTP"),
         (b"GET /rest/v1/blog HTTP/1.1\r\nno colon\r\n\r\n", 400, "The request is no valid HTTP"),
-        (b"GET /" + b"x" * 40_000, 414, "The request line is longer than 32768 bytes"),
+        (b"GET /" + b"x" * 140_000, 414, "The request target is longer than 131072 bytes"),
         (b"GET / HTTP/1.1\r\nA: " + b"x" * 40_000, 431, "A header of the request is longer than 32768 bytes"),
         (
             b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
@@ -352,8 +352,11 @@ def test_what_is_no_request_is_told_so_and_cut_off(data: bytes, status: int, mes
     assert [served.status for served in web.served] == [status]
 
 
-def test_a_url_of_ten_kilobytes_works() -> None:
-    assert Web().request("GET", f"/rest/v1/blog?id=in.({'1234,' * 2000}1)").status == 200
+def test_a_url_of_128_kilobytes_works_and_a_longer_one_is_414() -> None:
+    target = "/rest/v1/blog?id=in.(" + "1234," * 26_210
+    target += "1" * (131_071 - len(target)) + ")"
+    assert Web().request("GET", target).status == 200
+    assert Web().request("GET", f"{target}&").status == 414
 
 
 def test_a_connection_carries_one_request_after_another() -> None:
@@ -384,7 +387,7 @@ def test_an_idle_connection_is_closed_after_a_minute() -> None:
     assert connection.lost
 
 
-@pytest.mark.parametrize("begun", [b"", b"POST /rest/v1/blog HTTP/1.1\r\nContent-Length: 9000\r\n\r\n"])
+@pytest.mark.parametrize("begun", [b"", raw("POST", "/rest/v1/blog", headers=[("Content-Length", "9000")])])
 def test_a_request_of_which_little_comes_is_given_up(begun: bytes) -> None:
     """Else a byte a minute would be enough to keep a connection for ever."""
     web = Web()
@@ -586,6 +589,18 @@ def test_a_browser_gets_the_console_without_a_key_and_it_loads_nothing_from_else
     assert "<script>" in page
     assert "http://" not in page
     assert "https://" not in page
+
+
+@pytest.mark.parametrize(
+    ("method", "target"), [("PUT", "/graphql/v1"), ("TRACE", "/rest/v1/blog"), ("GET", "/rest/v1/blog")]
+)
+def test_every_405_says_which_methods_are_taken(method: str, target: str) -> None:
+    async def refuse(*_: Any) -> Any:
+        raise ApiError(405, "PT405", "Not so")
+
+    answer = Web(rest=refuse).request(method, target)
+    assert answer.status == 405
+    assert "OPTIONS" in answer.headers["allow"].split(", ")
 
 
 def test_an_error_a_handler_raises_keeps_its_parts() -> None:

@@ -6,51 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from dataapi.web.app import make_site
 from hypothesis import given
 from hypothesis import strategies as st
 from support.memory_http import Connection, Web, raw
+from support.sockets import talk
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.protocol import ClientCreator, Protocol, connectionDone
 from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
-from twisted.python.failure import Failure
 from zope.interface import implementer
-
-
-class Client(Protocol):
-    """Sends all it has at once, and keeps what it gets until the server closes."""
-
-    def __init__(self) -> None:
-        self.received = b""
-        self.ended: Deferred[bytes] = Deferred()
-
-    def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Keep what came."""
-        self.received += data
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802 - twisted's name
-        """Tell what came, or how the connection broke."""
-        if reason.check(type(connectionDone.value)):
-            self.ended.callback(self.received)
-        else:
-            self.ended.errback(reason)
-
-
-async def talk(reactor: Any, web: Web, data: bytes, leave: Deferred[None] | None = None) -> bytes:
-    """Send bytes over a real connection; return what came until it was closed, by us when ``leave`` fires."""
-    site = make_site(web.backends, reactor, web.served.append)
-    port = reactor.listenTCP(0, site, interface="127.0.0.1")
-    try:
-        client = await ClientCreator(reactor, Client).connectTCP("127.0.0.1", port.getHost().port)
-        client.transport.write(data)
-        if leave is not None:
-            await leave
-            client.transport.loseConnection()
-        ended: bytes = await client.ended
-        return ended
-    finally:
-        await port.stopListening()
-        await site.drain(5)
 
 
 async def test_the_refusal_of_a_large_body_reaches_a_client_that_sends_all_of_it_first(reactor: Any) -> None:

@@ -89,6 +89,23 @@ class Gate:
         """
         return self._admit(request, patient=False)
 
+    def check_key(self, request: Request) -> None:
+        """See that a request brings the API key that is asked for, before more is done for it.
+
+        A key whose signing key is to be looked for first is left to ``admitted``.
+
+        :raises GatewayError: 401, the API key is missing or wrong.
+        """
+        if not self._required:
+            return
+        presented = api_key(request)
+        try:
+            keyholder = self._keyholder(presented, patient=True)
+        except TokenError:
+            return
+        if keyholder is None:
+            raise _missing_key() if presented is None else _wrong_key()
+
     def _admit(self, request: Request, *, patient: bool) -> Caller:
         """Do what ``admit`` does, and raise as it does; when patient, ``UnknownKey`` for an API key too."""
         presented = api_key(request)

@@ -20,12 +20,11 @@ from dataapi.rest.request.payload import JSON
 from dataapi.strict_json import NO_JSON
 from dataapi.web import querystring
 from dataapi.web.messages import Reply, Request
+from dataapi.web.target import LONGEST_TARGET
 
 MEDIA_TYPE = "application/vnd.dataapi.batch+json"
 MOST = 100
 """Requests of a batch."""
-LONGEST_TARGET = 32_768
-"""Characters of a request's path with its query string: as many as a request line takes."""
 
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
 _OWN = frozenset({"accept", "accept-profile", "content-profile", "prefer", "range", "range-unit"})

@@ -33,6 +33,8 @@ LONG = 20_000
 LONG_BATCH = 2_000
 """Bytes of a batch beyond which its requests are planned beside the reactor."""
 
+_WRONG_METHOD = 405
+
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -61,6 +63,15 @@ class RestHandler:
             return await self._batch(request, caller, catalog)
         context = self._context(request, caller, catalog)
         request.mark("parse")
+        try:
+            return await self._answer(context)
+        except ApiError as error:
+            if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
+                error.headers += _allow(context)
+            raise
+
+    async def _answer(self, context: Context) -> Reply:
+        request = context.request
         if not context.target and self._project.db_root_spec is None:
             return await self._described(context)
         planned = await self._done(len(request.body) > LONG, lambda: _planned(context))
@@ -169,6 +180,17 @@ def _plan(context: Context) -> Planned | Streamed | Reply:
     if context.reading or context.request.method == "OPTIONS":
         return reading.plan(context)
     return writing.plan(context)
+
+
+def _allow(context: Context) -> tuple[tuple[str, str], ...]:
+    """Return the header that says which methods are taken, as an answer to OPTIONS does."""
+    request = replace(context.request, method="OPTIONS", body=b"")
+    try:
+        options = _plan(replace(context, request=request))
+    except ApiError:
+        return ()
+    assert isinstance(options, Reply)
+    return options.headers
 
 
 def target_of(path: str) -> str:

@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from twisted.web import http
 
+from dataapi.errors import ApiError
 from dataapi.web import wire
 from dataapi.web.messages import Reply, Stream
 from dataapi.web.streaming import chunk, send_stream
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _DISCARDED = 16 * 1024 * 1024
 """Bytes of a refused body that are read and thrown away, so that the client gets to read the refusal."""
+
+_UNCOUNTED = 16_384
+"""Bytes of each body that are not counted: small requests are served while large ones hold all there is."""
 
 
 class Exchange(http.Request):
@@ -31,42 +35,63 @@ class Exchange(http.Request):
     def __init__(self, channel: Channel, queued: object = False) -> None:
         super().__init__(channel, queued, parsePOSTFormSubmission=False)
         self.site = channel.site
-        self.body: bytes | list[bytes] = b""
-        self.received = 0
         self.limit = 0
+        self.received = 0
+        self._held = 0
+        self._body: list[bytes] = []
         self.answering: Deferred[Any] | None = None
 
     def parseCookies(self) -> None:  # noqa: N802 - twisted.web's name
         """Leave cookies to those who ask for them."""
 
     def gotLength(self, length: int | None) -> None:  # noqa: N802 - twisted.web's name
-        """Prepare for a body of this many bytes, or of an unknown number; refuse one beyond the limit."""
-        if length == 0:
-            return
-        self.body = []
-        self.limit = self.site.body_limit(self)
-        if length is not None and length > self.limit:
-            self._refuse_body()
+        """Prepare for a body of this many bytes, or of an unknown number.
+
+        One that came together with the head needs no judgement before it was read.
+        """
+        if length is None or length > self.channel.unread:
+            self.method, self.uri, self.clientproto = self.channel.request_line()
+            self.site.expect(self, length)
+        else:
+            self.limit = length
 
     def handleContentChunk(self, data: bytes) -> None:  # noqa: N802 - twisted.web's name
-        """Keep a piece of the body, or throw it away once the body is refused."""
+        """Keep a piece of the body, or throw it away once the request is refused."""
         self.received += len(data)
         if self.startedWriting:
             if self.received > self.limit + _DISCARDED:
                 self.channel.abort()
-            return
-        if self.received > self.limit:
-            self._refuse_body()
-            return
-        assert isinstance(self.body, list)
-        self.body.append(data)
+        elif self.received > self.limit:
+            self._refuse(too_large(self.limit))
+        elif not self._hold():
+            self._refuse(_too_many())
+        else:
+            self._body.append(data)
 
-    def _refuse_body(self) -> None:
-        self.body = []
+    def _hold(self) -> bool:
+        """Take from what all bodies may hold together, but for a small part of each."""
+        more = self.received - self._held - _UNCOUNTED
+        if more > 0:
+            if not self.site.bodies.take(more):
+                return False
+            self._held += more
+        return True
+
+    def _refuse(self, error: ApiError) -> None:
+        self.method, self.uri, self.clientproto = self.channel.request_line()
+        self.discard_body()
+        self.site.refuse(self, error)
+
+    def discard_body(self) -> None:
+        """Read the body no further than it takes for a refusal to arrive, and close the connection then."""
+        self._forget_body()
         self.requestHeaders.removeHeader(b"expect")  # no "100 Continue" after the refusal
         self.channel.persistent = False
-        self.method, self.uri, self.clientproto = self.channel.request_line()
-        self.site.refuse_body(self)
+
+    def _forget_body(self) -> None:
+        self._body.clear()
+        self.site.bodies.give_back(self._held)
+        self._held = 0
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:  # noqa: N802
         """Answer the request, now that all of it is there."""
@@ -74,9 +99,14 @@ class Exchange(http.Request):
             self.finish()
             return
         self.method, self.uri, self.clientproto = command, path, version
-        if isinstance(self.body, list):
-            self.body = b"".join(self.body)
-        self.site.handle(self)
+        body = b"".join(self._body)
+        self._body.clear()
+        self.site.handle(self, body)
+
+    def finish(self) -> None:
+        """End the exchange, now that its answer is written."""
+        self._forget_body()
+        super().finish()
 
     def send(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
         """Write an answer with further headers; the exchange is over when the request was all read."""
@@ -124,7 +154,23 @@ class Exchange(http.Request):
         return self._disconnected
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: N802 - twisted.web's name
-        """Cancel the work for a client that went away."""
+        """Drop the body of a client that went away, and cancel the work for it."""
+        self._forget_body()
         super().connectionLost(reason)
         if self.answering is not None:
             self.answering.cancel()
+
+
+def too_large(limit: int) -> ApiError:
+    """Return the refusal of a body beyond its limit."""
+    return ApiError(413, "CONTENT_TOO_LARGE", f"The request body is larger than {limit} bytes")
+
+
+def _too_many() -> ApiError:
+    return ApiError(
+        503,
+        "TOO_MANY_BODIES",
+        "The request bodies that are being received are too large together",
+        hint="Send the request again later, or in smaller parts.",
+        headers=(("Retry-After", "1"),),
+    )

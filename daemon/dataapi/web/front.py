@@ -13,10 +13,10 @@ from twisted.python.failure import Failure
 
 from dataapi.deadlines import Deadlines
 from dataapi.errors import ApiError
-from dataapi.web import cors, querystring, render, wire
+from dataapi.web import cors, querystring, render, target, wire
 from dataapi.web.areas import area_of
 from dataapi.web.backend import Backend, Backends
-from dataapi.web.exchange import Exchange
+from dataapi.web.exchange import Exchange, too_large
 from dataapi.web.messages import Reply, Request, Stream
 from dataapi.web.routing import Call, Route, Routes, no_route
 from dataapi.web.streaming import Stalled
@@ -63,6 +63,25 @@ class Asked(NamedTuple):
     backend: Backend | None
     started: float
 
+    @property
+    def most_body(self) -> int:
+        """How many bytes of a body are taken: what both the area and the project take."""
+        area = self.route.area.max_body
+        if self.backend is None or not self.route.area.of_project:
+            return _LIMIT_OF_NO_PROJECT if area is None else area
+        project = self.backend.project.max_body
+        return project if area is None else min(area, project)
+
+    def refusal(self) -> Reply | None:
+        """Return the answer to a request without the API key that its project asks for, None to others."""
+        if self.backend is None or not self.route.area.of_project:
+            return None
+        try:
+            self.backend.gate.check_key(self.request)
+        except ApiError as error:
+            return self.refuse(error)
+        return None
+
     def refuse(self, error: ApiError) -> Reply:
         """Return the answer that tells an error."""
         verbosity = "verbose" if self.backend is None else self.backend.project.client_error_verbosity
@@ -95,26 +114,29 @@ class Front:
         self._ids = ids
         self._deadlines: dict[float, Deadlines] = {}
 
-    def body_limit(self, exchange: Exchange) -> int:
-        """Return how many bytes of a body the area or else the project takes."""
-        raw_path = exchange.channel.request_line()[1].partition(b"?")[0]
-        most = area_of(raw_path.decode("latin-1")).max_body
-        if most is not None:
-            return most
-        backend = self._backends.choose(exchange.getHeader("host"))
-        return _LIMIT_OF_NO_PROJECT if backend is None else backend.project.max_body
+    def expect(self, exchange: Exchange, length: int | None) -> None:
+        """Refuse a request by its head while its body is still to come, or say how much of that is taken.
 
-    def refuse_body(self, exchange: Exchange) -> None:
-        """Answer a request whose body is beyond the limit with 413."""
+        :param length: of the body, None where the head does not tell.
+        """
+        asked, error = self._read(exchange, b"")
+        exchange.limit = asked.most_body
+        decision = asked.refuse(error) if error else _decide(asked, length or 0)
+        if isinstance(decision, Call):
+            decision = asked.refusal() or decision
+        if isinstance(decision, Reply):
+            exchange.discard_body()
+            self._send(exchange, asked, decision)
+
+    def refuse(self, exchange: Exchange, error: ApiError) -> None:
+        """Answer a request of which not all was read with an error."""
         asked, _ = self._read(exchange, b"")
-        error = ApiError(413, "CONTENT_TOO_LARGE", f"The request body is larger than {exchange.limit} bytes")
         self._send(exchange, asked, asked.refuse(error))
 
-    def handle(self, exchange: Exchange) -> None:
+    def handle(self, exchange: Exchange, body: bytes) -> None:
         """Answer a request that was read."""
-        assert isinstance(exchange.body, bytes)
-        asked, error = self._read(exchange, exchange.body)
-        decision = asked.refuse(error) if error else _decide(asked)
+        asked, error = self._read(exchange, body)
+        decision = asked.refuse(error) if error else _decide(asked, len(body))
         if isinstance(decision, Reply):
             self._send(exchange, asked, decision)
             exchange.finish()
@@ -189,18 +211,19 @@ class Front:
     def _read(self, exchange: Exchange, body: bytes) -> tuple[Asked, ApiError | None]:
         """Make a value of what was received, and say what of it cannot be read."""
         started = self._seconds()
-        raw_path, _, raw_query = exchange.uri.partition(b"?")
-        error = None
+        headers = wire.header_texts(exchange.requestHeaders.getAllRawHeaders())
+        error, host, query = None, None, ""
+        raw_path = exchange.uri.partition(b"?")[0]
         try:
+            host, raw_path, raw_query = target.judge(exchange.uri, headers.get("host"), exchange.clientproto)
             route = self._routes.find(raw_path)
             query = querystring.raw_text(raw_query)
         except ApiError as unreadable:
-            error, path, query = unreadable, raw_path.decode("latin-1"), ""
+            error, path = unreadable, raw_path.decode("latin-1")
             route = Route(path, area_of(path), None, {})
-        headers = wire.header_texts(exchange.requestHeaders.getAllRawHeaders())
         request_id = wire.sane_request_id(headers.get("x-request-id")) or self._ids()
         method = exchange.method.decode("ascii")
-        backend = self._backends.choose(headers.get("host"))
+        backend = self._backends.choose(host)
         timed = backend is not None and backend.project.server_timing_enabled
         timing = Timing(self._seconds) if timed else None
         request = Request(request_id, method, route.path, query, headers, body, timing)
@@ -228,10 +251,6 @@ class Front:
         exchange.send(reply, self._headers(exchange, asked))
         self._tell(asked, reply.status, len(reply.body))
 
-    def tell_unreadable(self, status: int, size: int) -> None:
-        """Note that what came over a connection was no request, and was answered so."""
-        self._note(Served("other", "", "-", "-", status, 0.0, size))
-
     def _tell(self, asked: Asked, status: int, size: int) -> None:
         seconds, request = self._seconds() - asked.started, asked.request
         area = asked.route.area.name
@@ -244,8 +263,8 @@ class Front:
             _log.failure("a request could not be noted", request_id=served.request_id)
 
 
-def _decide(asked: Asked) -> Call | Reply:
-    """Return the call that answers a request, or at once its answer."""
+def _decide(asked: Asked, length: int) -> Call | Reply:
+    """Return the call that answers a request with so long a body, or at once its answer."""
     route, request, backend = asked.route, asked.request, asked.backend
     area = route.area
     if request.method == "OPTIONS":
@@ -261,6 +280,8 @@ def _decide(asked: Asked) -> Call | Reply:
         return asked.refuse(ApiError(405, "PGRST117", message, headers=(allow,)))
     if request.method == "OPTIONS" and not area.own_options:
         return Reply(204, (allow,), b"")
+    if length > asked.most_body:
+        return asked.refuse(too_large(asked.most_body))
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         message = f"The Content-Encoding {encoding[:60]} is not supported; send the body as it is"

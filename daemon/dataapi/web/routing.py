@@ -31,6 +31,8 @@ _REMEMBERED = 1024
 _LONGEST_REMEMBERED = 300
 """Bytes of the longest such path, to bound the memory."""
 
+_WRONG_METHOD = 405
+
 Handler = Callable[..., Awaitable[Reply]]
 
 
@@ -72,7 +74,7 @@ def route(app: Klein, rule: str, area: Area) -> Callable[[Handler], Handler]:
             try:
                 return await _begun(await handler(call.backend, call.request, **arguments), call.request)
             except ApiError as error:
-                return area.refuse(error, call.request, call.verbosity)
+                return area.refuse(_allowing(error, area), call.request, call.verbosity)
             except CancelledError:
                 raise
             except Exception:
@@ -83,6 +85,13 @@ def route(app: Klein, rule: str, area: Area) -> Callable[[Handler], Handler]:
         return handler
 
     return declare
+
+
+def _allowing(error: ApiError, area: Area) -> ApiError:
+    """Have the refusal of a method say which ones are taken, as RFC 9110 section 15.5.6 demands."""
+    if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
+        error.headers += (("Allow", ", ".join(area.methods)),)
+    return error
 
 
 async def _begun(reply: Reply, request: Request) -> Reply:

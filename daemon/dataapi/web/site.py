@@ -8,24 +8,35 @@ from email.utils import formatdate
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.protocol import connectionDone
 from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from twisted.web import http
 from twisted.web.resource import Resource
 from twisted.web.server import Site
+from zope.interface import implementer
 
-from dataapi.web import wire
+from dataapi.errors import ApiError
+from dataapi.web import target, wire
 from dataapi.web.exchange import Exchange
+from dataapi.web.limits import MOST_BODIES, Budget
+from dataapi.web.presence import Presence
 
-_LONGEST_LINE = 32_768
+_LONGEST_LINE = target.LONGEST_TARGET + 100
+"""Bytes of a request line: the target with a method and a version."""
+_LONGEST_HEADER = 32_768
 _LONGEST_HEAD = 65_536
+"""Bytes of all headers together."""
 _MOST_HEADERS = 200
 _LONGEST_LENGTH = 30
 """Digits of a ``Content-Length``, leading zeros included."""
 
 _LEAST_TAKEN = 65_536
 """Bytes of an answer that a client must take within the time of an idle connection, to get the rest."""
+
+_LINGERING = 5.0
+"""Seconds that are waited for a client to close a connection after a refusal."""
 
 _LEAST_SENT = 4096
 """Bytes of a request that a client must send within that time, unless it is all there."""
@@ -34,19 +45,17 @@ _LEAST_SENT = 4096
 class Front(Protocol):
     """Answers exchanges."""
 
-    def body_limit(self, exchange: Exchange) -> int:
-        """Return how many bytes of a body are taken for this request."""
+    def expect(self, exchange: Exchange, length: int | None) -> None:
+        """Refuse a request whose body is still to come, or say how much of that is taken."""
 
-    def refuse_body(self, exchange: Exchange) -> None:
-        """Answer a request whose body is beyond the limit, before all of it came."""
-
-    def handle(self, exchange: Exchange) -> None:
+    def handle(self, exchange: Exchange, body: bytes) -> None:
         """Answer a request that was read."""
 
-    def tell_unreadable(self, status: int, size: int) -> None:
-        """Note that what came over a connection was no request, and was answered so."""
+    def refuse(self, exchange: Exchange, error: ApiError) -> None:
+        """Answer a request of which not all was read with an error."""
 
 
+@implementer(IHalfCloseableProtocol)
 class Channel(http.HTTPChannel):
     """One connection."""
 
@@ -62,6 +71,8 @@ class Channel(http.HTTPChannel):
     _unsent = 0
     _came = 0
     _is_progress = True
+    _lingering = False
+    _presence: Presence | None = None
 
     def getHost(self) -> Any:  # noqa: N802 - twisted's name
         """Return the local address, asked of the system once a connection and not for each request."""
@@ -98,6 +109,9 @@ class Channel(http.HTTPChannel):
 
     def timeoutConnection(self) -> None:  # noqa: N802 - twisted's name
         """Close a connection on which nothing comes, unless its client still takes an answer, slowly."""
+        if self._lingering:
+            self.abort()
+            return
         unsent = _unsent(self.transport)
         taken, self._unsent = self._unsent - unsent, unsent
         if unsent and taken >= _LEAST_TAKEN:
@@ -111,13 +125,34 @@ class Channel(http.HTTPChannel):
         super().connectionMade()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802 - twisted's name
-        """Forget the connection."""
+        """Forget the connection, and what was received of requests."""
+        if self._presence is not None:
+            self._presence.stop()
         super().connectionLost(reason)
+        self.requests, self._dataBuffer, self._buffer, self._transferDecoder = [], [], b"", None
         self.site.connections.discard(self)
         self.site.settle()
 
+    def readConnectionLost(self) -> None:  # noqa: N802 - twisted's name
+        """Answer what a client asked before it said that it sends no more; then close."""
+        if self._lingering or not self._handlingRequest:
+            self.loseConnection()
+        elif self._presence is None:
+            if not any(self._dataBuffer):
+                self.persistent = False
+            self._presence = Presence(self.transport, self.callLater, self._awaits_answer, self.abort)
+
+    def writeConnectionLost(self) -> None:  # noqa: N802 - twisted's name
+        """Wait for the client to close too."""
+
+    def _awaits_answer(self) -> bool:
+        [request] = self.requests or [None]
+        return bool(request) and request.clientproto == b"HTTP/1.1" and not request.startedWriting
+
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
         """Take what came; a byte now and then does not keep a request from taking too long."""
+        if self._lingering:
+            return
         before, self._came = self._came, self._came + len(data)
         self._is_progress = before == 0 or before // _LEAST_SENT < self._came // _LEAST_SENT
         super().dataReceived(data)
@@ -134,11 +169,14 @@ class Channel(http.HTTPChannel):
         for somebody who never reads.
         """
         self._came = 0
+        self.MAX_LENGTH = _LONGEST_LINE
         if self._waitingForTransport:
             self._resting = self._handlingRequest = True
             self._dataBuffer = [extra]
         else:
             super().setLineMode(extra)
+            if self._presence is not None and not (self._handlingRequest or self._busyReceiving):
+                self.loseConnection()
 
     def resumeProducing(self) -> None:  # noqa: N802 - twisted's name
         """Go on with the next request, if it waits for its turn."""
@@ -154,6 +192,20 @@ class Channel(http.HTTPChannel):
         super().rawDataReceived(data)
         if self._waitingForTransport and sum(map(len, self._dataBuffer)) > self._optimisticEagerReadSize:
             self._networkProducer.pauseProducing()
+
+    @property
+    def unread(self) -> int:
+        """How many bytes came behind what was read so far."""
+        return len(self._buffer)
+
+    def lineReceived(self, line: bytes) -> None:  # noqa: N802 - twisted's name
+        """Take a line of the head; empty ones before it are skipped, as RFC 9112 section 2.2 advises."""
+        if hasattr(self, "_path"):
+            super().lineReceived(line)
+        elif line:
+            self._receivedHeaderSize = -len(line)  # headers alone count
+            self.MAX_LENGTH = _LONGEST_HEADER
+            super().lineReceived(line)
 
     def headerReceived(self, line: bytes) -> Any:  # noqa: N802 - twisted's name
         """Take a header, unless it is a length of more digits than Python makes a number of."""
@@ -171,29 +223,46 @@ class Channel(http.HTTPChannel):
         """Close the connection without waiting for what is still to be written."""
         self.transport.abortConnection()
 
-    def lineLengthExceeded(self, line: bytes) -> None:  # noqa: ARG002, N802 - twisted's name
+    def lineLengthExceeded(self, line: bytes) -> None:  # noqa: N802 - twisted's name
         """Refuse a request line or a header that is too long."""
         if hasattr(self, "_path"):
-            self._refuse(431, f"A header of the request is longer than {self.MAX_LENGTH} bytes")
+            self._refuse(_too_large(f"A header of the request is longer than {self.MAX_LENGTH} bytes"))
         else:
-            self._refuse(414, f"The request line is longer than {self.MAX_LENGTH} bytes")
+            self._refuse(target.too_long(), line)
 
     def _respondToBadRequestAndDisconnect(self) -> None:  # noqa: N802 - twisted's name
         if self._receivedHeaderCount > self.maxHeaders:
-            self._refuse(431, f"The request has more than {self.maxHeaders} headers")
+            self._refuse(_too_large(f"The request has more than {self.maxHeaders} headers"))
         elif self._receivedHeaderSize > self.totalHeadersSize:
-            self._refuse(431, f"The request's headers are longer than {self.totalHeadersSize} bytes")
+            self._refuse(_too_large(f"The request's headers are longer than {self.totalHeadersSize} bytes"))
         else:
-            self._refuse(400, "The request is no valid HTTP")
+            self._refuse(ApiError(400, "BAD_REQUEST", "The request is no valid HTTP"))
 
-    def _refuse(self, status: int, message: str) -> None:
-        """Tell a client that its request cannot be read, unless it already has an answer, and close."""
-        if not (self.requests and self.requests[-1].startedWriting):
-            body = f'{{"message":"{message}"}}'.encode()
-            headers = (("Content-Type", "application/json; charset=utf-8"), ("Connection", "close"))
-            self.transport.write(wire.head(status, headers, len(body)) + body)
-            self.site.tell_unreadable(status, len(body))
-        self.loseConnection()
+    def _refuse(self, error: ApiError, line: bytes = b"") -> None:
+        """Answer a request that cannot be read, unless it already has an answer, and close.
+
+        :param line: as much of the request line as came, unless that was read.
+        """
+        exchange = self.requests[-1] if self.requests else Exchange(self)
+        if not exchange.startedWriting:
+            if hasattr(self, "_path"):
+                exchange.method, exchange.uri, exchange.clientproto = self.request_line()
+            else:
+                exchange.method, exchange.uri, exchange.clientproto = wire.begun_request_line(line)
+            exchange.discard_body()
+            self.site.refuse(exchange, error)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close, but read on for a while: closing on what was not read can cost the client its answer."""
+        if isinstance(self.transport, Connection):
+            self._lingering = True
+            self._buffer = b""
+            self.transport.unregisterProducer()
+            self.transport.loseWriteConnection()
+            self.setTimeout(_LINGERING)
+        else:
+            self.loseConnection()
 
 
 def _takes_more(transport: Any) -> bool:
@@ -210,10 +279,15 @@ def _unsent(transport: Any) -> int:
     return len(connection.dataBuffer) - connection.offset + connection._tempDataLen
 
 
+def _too_large(message: str) -> ApiError:
+    return ApiError(431, "REQUEST_HEADER_FIELDS_TOO_LARGE", message)
+
+
 class ApiSite(Site):
     """The factory of connections.
 
     :param now: Unix seconds, for the ``Date`` header.
+    :param bodies: bytes that the bodies of all requests may hold together.
     :ivar in_flight: requests that are being answered.
     :ivar draining: no connection is kept open beyond its answer.
     """
@@ -222,12 +296,18 @@ class ApiSite(Site):
     protocol: Any = Channel
     requestFactory: Any = Exchange  # noqa: N815 - twisted's name
 
-    def __init__(self, front: Front, reactor: Any, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        front: Front,
+        reactor: Any,
+        now: Callable[[], float] = time.time,
+        bodies: int = MOST_BODIES,
+    ) -> None:
         super().__init__(Resource(), reactor=reactor, parsePOSTFormSubmission=False)
-        self.body_limit = front.body_limit
-        self.refuse_body = front.refuse_body
+        self.expect = front.expect
         self.handle = front.handle
-        self.tell_unreadable = front.tell_unreadable
+        self.refuse = front.refuse
+        self.bodies = Budget(bodies)
         self.connections: set[Channel] = set()
         self.in_flight = 0
         self.draining = False

@@ -8,12 +8,14 @@ from http import HTTPStatus
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus} | {
     413: "HTTP/1.1 413 Content Too Large\r\n",
+    414: "HTTP/1.1 414 URI Too Long\r\n",
     499: "HTTP/1.1 499 Client Closed Request\r\n",
 }
 
 _BODILESS = frozenset((204, 304))
 _FORBIDDEN = re.compile(r"[\r\n\0]")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+_BEGUN = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([!-~]{1,2000})")
 _KNOWN_NAMES: dict[bytes, str] = {}
 
 
@@ -63,6 +65,12 @@ def _name(name: bytes) -> str:
     if len(_KNOWN_NAMES) < 500 and len(name) <= 100:
         _KNOWN_NAMES[name] = text
     return text
+
+
+def begun_request_line(line: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return what can be read of a request line that is not whole, or none: method, target and version."""
+    found = _BEGUN.match(line)
+    return (found[1], found[2], b"HTTP/1.1") if found else (b"-", b"-", b"HTTP/1.1")
 
 
 def sane_request_id(given: str | None) -> str | None:

@@ -1,0 +1,237 @@
+"""What of a request's head is taken, skipped or refused, over real connections."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from dataapi.errors import ApiError
+from dataapi.web import target
+from dataapi.web.messages import Reply, Request
+from hypothesis import given
+from hypothesis import strategies as st
+from support.memory_http import KEY, PROJECT, Web, raw, typename
+from support.sockets import served, statuses, talk
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
+
+LAST = ("Connection", "close")
+
+
+def head(line: str, *headers: str) -> bytes:
+    """Write a head as it stands, with the API key, that asks for the end of the connection."""
+    return "\r\n".join((line, *headers, "Connection: close", f"apikey: {KEY}", "", "")).encode()
+
+
+def parsed(answer: bytes) -> Any:
+    """Return the JSON of the last answer."""
+    return json.loads(answer.rpartition(b"\r\n\r\n")[2])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        ("Host:",),
+        ("Host: a", "Host: a"),
+        ("Host: a, b",),
+        ("Host: a b",),
+        ("Host: a/b",),
+        ("Host: user@a",),
+        ("Host: a:b",),
+        ("Host: a:99999",),
+        ("Host: [::1",),
+        ("Host: a%zz",),
+        ("Host: é",),
+        ("Host: " + "a" * 301,),
+    ],
+)
+@pytest.mark.parametrize("line", ["GET /rest/v1/blog HTTP/1.1", "GET http://a/rest/v1/blog HTTP/1.1"])
+async def test_a_request_without_one_host_is_400(reactor: Any, line: str, headers: tuple[str, ...]) -> None:
+    """Whoever is between us and the client may have taken another host for the one that is meant."""
+    answer = await talk(reactor, Web(), head(line, *headers))
+    assert statuses(answer) == [400]
+    assert "Host header" in parsed(answer)["message"]
+
+
+@pytest.mark.parametrize(
+    "host", ["a", "a.example.org:8000", "A.example.org.", "[::1]", "[::1]:80", "127.0.0.1:", "a_b%2Dc"]
+)
+async def test_a_host_with_or_without_a_port_is_taken(reactor: Any, host: str) -> None:
+    """As RFC 9110 section 7.2 defines it."""
+    answer = await talk(reactor, Web(), head("GET /rest/v1/blog HTTP/1.1", f"Host: {host}"))
+    assert statuses(answer) == [200]
+
+
+async def test_http_1_0_needs_no_host(reactor: Any) -> None:
+    """It is older than the header."""
+    assert statuses(await talk(reactor, Web(), head("GET /rest/v1/blog HTTP/1.0"))) == [200]
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "query"),
+    [
+        ("GET http://one.example.org/rest/v1/blog?id=eq.1 HTTP/1.1", "/rest/v1/blog", "id=eq.1"),
+        ("GET HTTPS://one.example.org:443/rest/v1/a%20b HTTP/1.1", "/rest/v1/a b", ""),
+    ],
+)
+async def test_an_absolute_target_is_served_by_the_host_it_names(
+    reactor: Any, line: str, path: str, query: str
+) -> None:
+    """As RFC 9112 section 3.2.2 demands of every server; what ``Host`` says does not count then."""
+    first = replace(PROJECT, hosts=("one.example.org",), db_anon_role="of_one")
+    second = replace(PROJECT, hosts=("two.example.org",), db_anon_role="of_two")
+    asked: list[tuple[str, str]] = []
+
+    async def role(request: Request, caller: Any) -> Reply:
+        asked.append((request.path, request.query))
+        return Reply(200, (), caller.role.encode())
+
+    answer = await talk(reactor, Web(typename, role, first, second), head(line, "Host: two.example.org"))
+    assert answer.endswith(b"\r\n\r\nof_one")
+    assert asked == [(path, query)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GET rest/v1/blog HTTP/1.1",
+        "GET ftp://a/rest/v1/blog HTTP/1.1",
+        "GET http:///rest/v1/blog HTTP/1.1",
+        "GET http://user@a/rest/v1/blog HTTP/1.1",
+        "CONNECT a:443 HTTP/1.1",
+    ],
+)
+async def test_a_target_that_is_no_place_here_is_400(reactor: Any, line: str) -> None:
+    """Nothing is guessed of it."""
+    answer = await talk(reactor, Web(), head(line, "Host: a"))
+    assert statuses(answer) == [400]
+    assert parsed(answer)["message"] == "The request target is neither a path nor an http URL"
+
+
+@given(st.binary(max_size=30), st.none() | st.text(max_size=30), st.sampled_from([b"HTTP/1.0", b"HTTP/1.1"]))
+def test_any_target_and_host_are_understood_or_refused(sent: bytes, host: str | None, version: bytes) -> None:
+    """What is understood has a path, and over HTTP/1.1 a host."""
+    try:
+        found = target.judge(sent, host, version)
+    except ApiError:
+        return
+    assert found.path[:1] in (b"/", b"*")
+    assert found.host or version == b"HTTP/1.0"
+
+
+@pytest.mark.parametrize("empty", [b"\r\n", b"\r\n\r\n", b"\r\n" * 40])
+async def test_empty_lines_before_a_request_are_skipped(reactor: Any, empty: bytes) -> None:
+    """Some clients end a body with one, as RFC 9112 section 2.2 knows."""
+    first, second = raw("POST", "/rest/v1/blog", b"[]"), raw("GET", "/rest/v1/blog", headers=[LAST])
+    web = Web()
+    answer = await talk(reactor, web, empty + first + empty + second)
+    assert statuses(answer) == [200, 200]
+    assert [one[0].body for one in web.rest.asked] == [b"[]", b""]
+
+
+FORMS = {
+    "/rest/v1/blog": {"code", "message", "details", "hint"},
+    "/graphql/v1": {"errors"},
+    "/v2/organizations/acme/webhooks/endpoints": {"error"},
+    "/nowhere": {"code", "message", "details", "hint"},
+}
+
+
+@pytest.mark.parametrize("path", FORMS)
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        ("GET {path}?" + "x" * 300_000 + " HTTP/1.1\r\nHost: a\r\n\r\n", 414),
+        ("GET {path} HTTP/1.1\r\nHost: a\r\nA: " + "x" * 300_000 + "\r\n\r\n", 431),
+        ("GET {path} HTTP/1.1\r\nHost: a\r\n" + "A: b\r\n" * 300 + "\r\n", 431),
+        ("GET {path} HTTP/1.1\r\nHost: a\r\n" + ("A: " + "x" * 30_000 + "\r\n") * 5 + "\r\n", 431),
+        ("GET {path} HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n", 400),
+    ],
+)
+async def test_what_is_too_long_or_no_http_is_refused_in_the_form_of_the_api(
+    reactor: Any, path: str, data: str, status: int
+) -> None:
+    """The refusal arrives although more was sent than is read, with the headers that every answer has."""
+    web = Web()
+    answer = await talk(reactor, web, data.replace("{path}", path).encode())
+    assert statuses(answer) == [status]
+    assert set(parsed(answer)) == FORMS[path]
+    assert b"\r\nX-Request-Id: " in answer
+    assert [(one.path, one.status) for one in web.served] == [(path, status)]
+
+
+@pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
+async def test_a_body_that_is_no_http_is_refused_in_the_form_of_the_api(reactor: Any, path: str) -> None:
+    """Whatever of it came before."""
+    data = raw("POST", path, headers=[("Transfer-Encoding", "chunked")]) + b"1\r\n{\r\nzz\r\n"
+    answer = await talk(reactor, Web(), data)
+    assert statuses(answer) == [400]
+    assert set(parsed(answer)) == FORMS[path]
+
+
+async def test_a_request_as_long_as_it_may_be_is_served(reactor: Any) -> None:
+    """Its headers do not count as part of its target, nor the other way round."""
+    long = "/rest/v1/blog?id=in.(" + "1" * (target.LONGEST_TARGET - 22) + ")"
+    headers = [LAST, ("Authorization", "Basic " + "x" * 32_000), ("A", "x" * 32_000)]
+    assert statuses(await talk(reactor, Web(), raw("GET", long, headers=headers))) == [200]
+
+
+class Slow:
+    """A handler that is let go on by the test."""
+
+    def __init__(self) -> None:
+        self.began: Deferred[None] = Deferred()
+        self.ready: Deferred[None] = Deferred()
+        self.cancelled = False
+
+    async def __call__(self, *_: Any) -> Reply:
+        """Wait."""
+        if not self.began.called:
+            self.began.callback(None)
+        try:
+            await self.ready
+        except CancelledError:
+            self.cancelled = True
+            raise
+        return Reply(200, (), b"done")
+
+
+async def test_a_client_that_half_closes_is_answered(reactor: Any) -> None:
+    """It sends no more, as it says, and waits; the connection ends with its last answer."""
+    slow = Slow()
+    async with served(reactor, Web(rest=slow)) as running:
+        client = await running.connect(raw("GET", "/rest/v1/blog") * 3)
+        client.transport.loseWriteConnection()
+        await slow.began
+        await deferLater(reactor, 0.05)
+        slow.ready.callback(None)
+        answer = await client.ended
+    assert statuses(answer) == [200, 200, 200]
+    assert answer.endswith(b"done")
+
+
+async def test_a_client_that_half_closes_is_answered_however_long_it_takes(reactor: Any) -> None:
+    """An interim response, which it skips, shows that it is still there."""
+    slow = Slow()
+    async with served(reactor, Web(rest=slow)) as running:
+        client = await running.connect(raw("GET", "/rest/v1/blog"))
+        client.transport.loseWriteConnection()
+        await client.wait_for(b"HTTP/1.1 100 Continue\r\n\r\n")
+        await deferLater(reactor, 1.2)
+        slow.ready.callback(None)
+        answer = await client.ended
+    assert statuses(answer) == [100, 200]
+    assert b"\r\nConnection: close\r\n" in answer
+    assert not slow.cancelled
+
+
+async def test_a_client_that_half_closes_within_a_request_is_let_go(reactor: Any) -> None:
+    """Nothing of it can be answered."""
+    async with served(reactor, Web()) as running:
+        client = await running.connect(raw("GET", "/rest/v1/blog")[:-2])
+        client.transport.loseWriteConnection()
+        assert await client.ended == b""
+    assert running.site.connections == set()
