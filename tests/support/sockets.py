@@ -47,6 +47,11 @@ class Client(Protocol):
         """Send bytes."""
         self.transport.write(data)
 
+    def abort(self) -> None:
+        """Break the connection off."""
+        self.ended.addErrback(lambda _: self.received)
+        self.transport.abortConnection()
+
     async def wait_for(self, text: bytes) -> None:
         """Wait until this came."""
         if text not in self.received:
@@ -58,7 +63,7 @@ class Client(Protocol):
 class Served:
     """A site that listens on the loopback interface."""
 
-    def __init__(self, reactor: Any, web: Web, **limits: int) -> None:
+    def __init__(self, reactor: Any, web: Web, **limits: Any) -> None:
         self._reactor = reactor
         self.site: Any = make_site(web.backends, reactor, web.served.append, **limits)
         self.port = reactor.listenTCP(0, self.site, interface="127.0.0.1")
@@ -72,7 +77,7 @@ class Served:
 
 
 @asynccontextmanager
-async def served(reactor: Any, web: Web, **limits: int) -> AsyncGenerator[Served, None]:
+async def served(reactor: Any, web: Web, **limits: Any) -> AsyncGenerator[Served, None]:
     """Serve while the block runs.
 
     :param limits: those of the site.

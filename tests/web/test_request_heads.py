@@ -234,4 +234,4 @@ async def test_a_client_that_half_closes_within_a_request_is_let_go(reactor: Any
         client = await running.connect(raw("GET", "/rest/v1/blog")[:-2])
         client.transport.loseWriteConnection()
         assert await client.ended == b""
-    assert running.site.connections == set()
+    assert not running.site.connections

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.web.app import make_site
+from dataapi.web.channel import Channel
 from dataapi.web.messages import Reply
-from dataapi.web.site import Channel
 from support.memory_http import Web, raw
 from twisted.internet import task
 from twisted.internet.defer import Deferred

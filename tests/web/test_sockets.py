@@ -101,5 +101,5 @@ def test_whatever_comes_is_answered_or_waited_for(failures: list[LogEvent], piec
     if not connection.lost:
         connection.close()
     assert web.site.in_flight == 0
-    assert web.site.connections == set()
+    assert not web.site.connections
     assert web.clock.getDelayedCalls() == []

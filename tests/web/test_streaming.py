@@ -246,14 +246,14 @@ async def test_a_large_answer_never_waits_in_memory(reactor: Any) -> None:
 
     source = Measured(*[PIECE] * PIECES)
     web = Web(rest=source)
-    site = make_site(web.backends, reactor, web.served.append)
+    site: Any = make_site(web.backends, reactor, web.served.append)
     build = site.buildProtocol
 
     def remember(address: Any) -> Any:
         channels.append(build(address))
         return channels[-1]
 
-    site.buildProtocol = remember  # type: ignore[method-assign]
+    site.buildProtocol = remember
     port = reactor.listenTCP(0, site, interface="127.0.0.1")
     try:
         client = await ClientCreator(reactor, Paused).connectTCP("127.0.0.1", port.getHost().port)

@@ -28,7 +28,14 @@ def serving(
 
     def site(figures: RequestFigures) -> DrainableSite:
         observe = request_observer(figures, settings.log_level, observer.put)
-        made = make_site(backends, reactor, observe, webhooks=webhooks.api)
+        made = make_site(
+            backends,
+            reactor,
+            observe,
+            webhooks=webhooks.api,
+            max_bodies=settings.max_bodies,
+            max_connections=settings.max_connections,
+        )
         made.noisy = False
         return made
 

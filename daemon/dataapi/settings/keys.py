@@ -42,6 +42,8 @@ SERVICE = {
     "listen": _list(parsers.some_endpoints),
     "admin-listen": _list(parsers.endpoints),
     "workers": Key(parsers.workers),
+    "max-connections": _POSITIVE,
+    "max-bodies": _POSITIVE,
     "log-format": Key(parsers.one_of("json", "text")),
     "log-level": Key(parsers.one_of("crit", "error", "warn", "info", "debug")),
 }

@@ -191,7 +191,12 @@ def _assemble(reading: _Reading, file: Path | None) -> Settings:
     if reading.mistakes:
         raise ConfigurationError(reading.mistakes)
     built = tuple(Project(**values) for values in projects.values())
-    return Settings(projects=built, webhooks=Webhooks(**webhooks), file=file, **service)
+    settings = Settings(projects=built, webhooks=Webhooks(**webhooks), file=file, **service)
+    largest = max(project.max_body for project in built)
+    if largest > settings.max_bodies:
+        wanted = f"expected at least {largest}, the max-body of a project"
+        raise ConfigurationError([Mistake(reading.place, "dataapi", "max-bodies", None, wanted)])
+    return settings
 
 
 def _project(reading: _Reading, section: str) -> dict[str, Any]:

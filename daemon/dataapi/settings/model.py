@@ -94,7 +94,7 @@ class Project:
     server_timing_enabled: bool = False
     server_trace_header: str | None = None
     server_cors_allowed_origins: tuple[str, ...] = ()
-    max_body: int = 1_048_576
+    max_body: int = 10_485_760
     max_answer: int = 104_857_600
 
     @property
@@ -131,6 +131,8 @@ class Settings:
     listen: tuple[str, ...] = ("tcp:8000:interface=127.0.0.1",)
     admin_listen: tuple[str, ...] = ("tcp:8001:interface=127.0.0.1",)
     workers: int = 1
+    max_connections: int = 1000
+    max_bodies: int = 268_435_456
     log_format: str = "json"
     log_level: str = "error"
     webhooks: Webhooks = field(default_factory=Webhooks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,6 +36,8 @@ def make_site(
     webhooks: Management | None = None,
     now: Callable[[], float] = time.time,
     ids: Callable[[], str] | None = None,
+    max_bodies: int = sys.maxsize,
+    max_connections: int = sys.maxsize,
 ) -> ApiSite:
     """Return the factory of the public sockets.
 
@@ -42,10 +45,12 @@ def make_site(
     :param webhooks: answers the management API; without it its paths lead nowhere.
     :param now: Unix seconds, for the ``Date`` header.
     :param ids: makes the id of a request that brings none; by default unique to this process.
+    :param max_bodies: bytes that the bodies of all requests may hold together.
+    :param max_connections: connections on which requests are answered.
     """
     routes = Routes(make_app(webhooks))
     front = Front(routes, Backends(backends), observe, time.perf_counter, ids or _counted_ids())
-    return ApiSite(front, reactor, now)
+    return ApiSite(front, reactor, now, max_bodies=max_bodies, max_connections=max_connections)
 
 
 def _counted_ids() -> Callable[[], str]:

@@ -28,7 +28,8 @@ class Area:
     :ivar refuse: renders an error in the protocol's form.
     :ivar of_project: whether a project answers, so that its host name must be served.
     :ivar own_methods: whether its handlers say which methods each path takes.
-    :ivar max_body: bytes that are read of a body, and refused beyond; None where the project says so.
+    :ivar max_body: bytes that are read of a body, and refused beyond, whatever more the project takes; None
+        where only the project says so.
     """
 
     name: str
@@ -41,7 +42,17 @@ class Area:
     max_body: int | None = None
 
 
-GRAPHQL = Area("graphql", "/graphql/", ("GET", "POST", "HEAD", "OPTIONS"), False, render.graphql)
+_MOST_GRAPHQL = 1_048_576
+"""Bytes of a GraphQL request, which is read at once while everybody else waits."""
+
+GRAPHQL = Area(
+    "graphql",
+    "/graphql/",
+    ("GET", "POST", "HEAD", "OPTIONS"),
+    False,
+    render.graphql,
+    max_body=_MOST_GRAPHQL,
+)
 REST = Area("rest", "/rest/", ("GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "HEAD"), True, render.rest)
 MANAGEMENT = Area(
     "webhooks",

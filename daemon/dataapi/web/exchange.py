@@ -14,7 +14,8 @@ from dataapi.web.messages import Reply, Stream
 from dataapi.web.streaming import chunk, send_stream
 
 if TYPE_CHECKING:
-    from dataapi.web.site import ApiSite, Channel
+    from dataapi.web.channel import Channel
+    from dataapi.web.site import ApiSite
 
 _DISCARDED = 16 * 1024 * 1024
 """Bytes of a refused body that are read and thrown away, so that the client gets to read the refusal."""
@@ -79,11 +80,10 @@ class Exchange(http.Request):
 
     def _refuse(self, error: ApiError) -> None:
         self.method, self.uri, self.clientproto = self.channel.request_line()
-        self.discard_body()
         self.site.refuse(self, error)
 
     def discard_body(self) -> None:
-        """Read the body no further than it takes for a refusal to arrive, and close the connection then."""
+        """Keep nothing of the body, and read it no further than it takes for a refusal to arrive."""
         self._forget_body()
         self.requestHeaders.removeHeader(b"expect")  # no "100 Continue" after the refusal
         self.channel.persistent = False

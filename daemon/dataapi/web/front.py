@@ -125,13 +125,12 @@ class Front:
         if isinstance(decision, Call):
             decision = asked.refusal() or decision
         if isinstance(decision, Reply):
-            exchange.discard_body()
-            self._send(exchange, asked, decision)
+            self._send_early(exchange, asked, decision)
 
     def refuse(self, exchange: Exchange, error: ApiError) -> None:
         """Answer a request of which not all was read with an error."""
         asked, _ = self._read(exchange, b"")
-        self._send(exchange, asked, asked.refuse(error))
+        self._send_early(exchange, asked, asked.refuse(error))
 
     def handle(self, exchange: Exchange, body: bytes) -> None:
         """Answer a request that was read."""
@@ -226,6 +225,8 @@ class Front:
         backend = self._backends.choose(host)
         timed = backend is not None and backend.project.server_timing_enabled
         timing = Timing(self._seconds) if timed else None
+        if exchange.channel.crowded:
+            error = _crowded()
         request = Request(request_id, method, route.path, query, headers, body, timing)
         return Asked(route, request, backend, started), error
 
@@ -246,6 +247,12 @@ class Front:
         if request.timing is not None:
             headers += (("Server-Timing", request.timing.header()),)
         return headers
+
+    def _send_early(self, exchange: Exchange, asked: Asked, reply: Reply) -> None:
+        """Answer a request of which more is to come, the last one on its connection."""
+        exchange.discard_body()
+        self._send(exchange, asked, reply)
+        exchange.channel.end_sending()
 
     def _send(self, exchange: Exchange, asked: Asked, reply: Reply) -> None:
         exchange.send(reply, self._headers(exchange, asked))
@@ -309,6 +316,12 @@ def _failed(failure: Failure, asked: Asked) -> Reply:
     request = asked.request
     _log.failure("{path} failed", failure, path=request.path, request_id=request.id)
     return asked.refuse(render.unknown(request.id))
+
+
+def _crowded() -> ApiError:
+    hint = "Send the request again later, over a connection that stays open for further ones."
+    headers = (("Retry-After", "1"),)
+    return ApiError(503, "TOO_MANY_CONNECTIONS", "There are too many connections", hint=hint, headers=headers)
 
 
 def _traced(request: Request, name: str) -> tuple[tuple[str, str], ...]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-MOST_BODIES = 268_435_456
-MOST_CONNECTIONS = 1000
-
 
 class Budget:
     """Bytes that may be held at a time, by all together.
