@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from psycopg2.extensions import parse_dsn
+from dataapi.database import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,12 +49,11 @@ class Place:
 
 
 def parameters(uri: str) -> dict[str, str]:
-    """Return libpq's parameters for a URI or key-value string, with our defaults.
+    """Return libpq's parameters for a URI or key-value string and the environment, with our defaults.
 
     Raises ``psycopg2.ProgrammingError`` for a string that libpq cannot read.
     """
-    given: dict[str, str] = parse_dsn(uri)
-    return {**_DEFAULTS, **given, "client_encoding": "UTF8"}
+    return {**_DEFAULTS, **environment.given(uri), "client_encoding": "UTF8"}
 
 
 def connect_timeout(given: dict[str, str]) -> float:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import psycopg2
 from psycopg2.extensions import parse_dsn
 
+_SCHEMES = ("postgresql://", "postgres://")
 _HIGHEST_PORT = 65535
 
 
 def is_connection_string(text: str) -> bool:
-    """Tell whether the text is a URI or a ``keyword=value`` string with known keywords and sane ports."""
+    """Tell whether the text is a URI or a ``keyword=value`` string with known keywords and sane ports.
+
+    A URI may leave everything to the environment: ``postgresql://``.
+    """
     if "\0" in text:
         # libpq would read no further.
         return False
@@ -18,6 +22,6 @@ def is_connection_string(text: str) -> bool:
     except (psycopg2.ProgrammingError, UnicodeEncodeError):
         return False
     ports = str(parameters.get("port", "")).split(",")
-    return bool(parameters) and all(
+    return (bool(parameters) or text.startswith(_SCHEMES)) and all(
         not port or (port.isascii() and port.isdigit() and 0 < int(port) <= _HIGHEST_PORT) for port in ports
     )

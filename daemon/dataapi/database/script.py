@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg2
 from twisted.internet.threads import deferToThread
 
+from dataapi.database import environment
 from dataapi.database.failures import refused
 from dataapi.database.oldest import version_refusal
 from dataapi.database.render import inlined
@@ -52,7 +53,7 @@ def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
     :raises ScriptError: when the database refuses a statement, cannot be reached or is too old.
     """
     try:
-        parameters = {"connect_timeout": _CONNECT_TIMEOUT, **psycopg2.extensions.parse_dsn(uri)}
+        parameters: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT, **environment.given(uri)}
         with closing(psycopg2.connect(**parameters)) as connection:
             if refusal := version_refusal(connection.server_version):
                 raise ServerTooOld(refusal)
