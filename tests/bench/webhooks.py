@@ -5,7 +5,8 @@ and a receiver in a process of its own, which answers 200 to everything.
 
 - floor: the same attempts without a queue: HMAC and HTTP POST with the daemon's own client, 16 at a time.
 - deliveries: as many events queued for one endpoint, delivered and recorded by one dispatcher.
-  Of both the median of some rounds, taken in turn, and this process's processor time for each.
+- hosts: as many, queued for endpoints on many hosts of one organization, of which nothing is known at first.
+  Of these the median of some rounds, taken in turn, and this process's processor time for each.
 - latency: events published one at a time to an idle dispatcher, in milliseconds from the call that publishes
   until the receiver has read the request.
 - idle: processor time of this process over some seconds without events.
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +30,14 @@ from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.attempt import Attempt, Sender
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.dispatcher import Dispatcher
+from dataapi.webhooks.model import Scope
 from dataapi.webhooks.resolver import Vetting
 from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import Store
 from dataapi.webhooks.store.queue import Queue
 from support.postgres import Server
-from support.webhooks import KEY, PAUSED, PROJECT, SECRET, add_endpoint, migrated, publish
+from support.webhooks import ACME, KEY, PAUSED, SECRET, add_endpoint, migrated, publish
 from twisted.internet import defer, task
 
 if TYPE_CHECKING:
@@ -48,15 +51,17 @@ SINGLE = 200
 IDLE_SECONDS = 10.0
 ROUNDS = 5
 RULES = Rules(per_host=AT_ONCE)
+MANY = Scope("many")
+HOSTS = 40
 
 _RECEIVER = Path(__file__).with_name("receiver.py")
 
 
-class _NoNames:
-    """Knows no names: the receiver is an address."""
+class _Here:
+    """Finds every name on this machine."""
 
-    async def addresses(self, name: str) -> Any:
-        raise OSError(name)
+    async def addresses(self, _name: str) -> Any:
+        return [ip_address("127.0.0.1")]
 
 
 class Receiver:
@@ -69,11 +74,16 @@ class Receiver:
         self._process = subprocess.Popen(
             [sys.executable, str(_RECEIVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.url = f"http://127.0.0.1:{self._line()}/hook"
+        self._port = self._line()
+        self.url = f"http://127.0.0.1:{self._port}/hook"
 
     def _line(self) -> str:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
+
+    def url_of(self, number: int) -> str:
+        """Return a URL that names another host for each number."""
+        return f"http://{number}.example.com:{self._port}/hook"
 
     def seen(self) -> list[float]:
         """Return when each request since the last call came, by the wall clock."""
@@ -91,7 +101,7 @@ class Receiver:
 
 def make_sender(reactor: Any) -> Sender:
     """Make the daemon's client, allowed to send to this machine."""
-    return Sender(reactor, Vetting(_NoNames(), networks(["127.0.0.0/8"])), time.time)
+    return Sender(reactor, Vetting(_Here(), networks(["127.0.0.0/8"])), time.time)
 
 
 @dataclass(frozen=True)
@@ -147,13 +157,17 @@ class CountedQueue(Queue):
 
 
 async def deliveries(
-    reactor: Any, dispatcher: Dispatcher, queue: CountedQueue, pool: Pool, count: int
+    reactor: Any, dispatcher: Dispatcher, queue: CountedQueue, pool: Pool, organization: str, count: int
 ) -> Rate:
     """Deliver a queue, from the first claim until the last outcome is recorded."""
+    [(endpoints,)] = await pool.fetch(
+        "select count(*) from webhooks.endpoint where organization_slug = $1", (organization,)
+    )
+    count -= count % endpoints
     await pool.fetch(
-        "select webhooks.raise_event($1, $2, $3, '{}', gen_random_uuid()::text, null) "
-        "from generate_series(1, $4)",
-        (PAUSED, PROJECT.organization, PROJECT.project, count),
+        "select webhooks.raise_event($1, $2, null, '{}', gen_random_uuid()::text, null) "
+        "from generate_series(1, $3)",
+        (PAUSED, organization, count // endpoints),
     )
     await pool.fetch("analyze webhooks.due")
     queue.recorded = 0
@@ -192,9 +206,12 @@ async def measure(reactor: Any, server: Server, receiver: Receiver, count: int) 
     await pool.start()
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, url=receiver.url)
+    await store.directory.create_organization(MANY.organization, early_access=True)
+    for number in range(HOSTS):
+        await add_endpoint(store, MANY, url=receiver.url_of(number))
     sender = make_sender(reactor)
     queue = CountedQueue(pool, Cipher([KEY]), store.upkeep)
-    dispatchers = [Dispatcher(reactor, queue, sender, Catalogue().render, RULES) for _ in range(ROUNDS)]
+    dispatchers = [Dispatcher(reactor, queue, sender, Catalogue().render, RULES) for _ in range(2 * ROUNDS)]
     dispatcher = dispatchers[-1]
     listener = Listener(
         reactor,
@@ -206,12 +223,14 @@ async def measure(reactor: Any, server: Server, receiver: Receiver, count: int) 
     body = json.dumps({"id": str(endpoint.id), "type": PAUSED, "payload": {"reason": "inactivity"}}).encode()
     try:
         await floor(sender, receiver, body, 800)
-        floors, rates = [], []
-        for each in dispatchers:
+        floors, rates, spread = [], [], []
+        for many, one in zip(dispatchers[::2], dispatchers[1::2], strict=True):
             floors.append(await floor(sender, receiver, body, count))
-            rates.append(await deliveries(reactor, each, queue, pool, count))
-            if each is not dispatcher:
-                await each.drain(1.0)
+            spread.append(await deliveries(reactor, many, queue, pool, MANY.organization, count))
+            await many.drain(1.0)
+            rates.append(await deliveries(reactor, one, queue, pool, ACME.organization, count))
+            if one is not dispatcher:
+                await one.drain(1.0)
         await listener.start()
         times = await latencies(reactor, store, receiver)
         share = await idle(reactor)
@@ -220,11 +239,12 @@ async def measure(reactor: Any, server: Server, receiver: Receiver, count: int) 
         await listener.stop()
         sender.close()
         await pool.stop()
-    least, rate = _median(floors), _median(rates)
+    least, rate, hosts = _median(floors), _median(rates), _median(spread)
     share_of_floor = rate.per_second / least.per_second
     print(f"floor       {least.per_second:6.0f} /s, {least.processor:4.0f} us each")  # noqa: T201
     print(f"deliveries  {rate.per_second:6.0f} /s, {rate.processor:4.0f} us each")  # noqa: T201
     print(f"            {share_of_floor:.0%} of the floor, {count} queued")  # noqa: T201
+    print(f"hosts       {hosts.per_second:6.0f} /s, {hosts.processor:4.0f} us each")  # noqa: T201
     p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
     print(f"latency     p50 {p50:.1f} ms, p99 {p99:.1f} ms")  # noqa: T201
     print(f"idle        {share:.2%} of a processor")  # noqa: T201

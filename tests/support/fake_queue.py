@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -48,11 +48,11 @@ class FakeQueue:
     claims: int = 0
 
     def add(self, url: str = "https://a.example/", endpoint: UUID | None = None, **named: Any) -> UUID:
-        """Plan an attempt that is due now; return its event."""
+        """Plan an attempt that is due now; return its event.  Each host is an organization's own."""
         event, now = uuid4(), self.clock.seconds()
         values = {
             "claim": Claim(uuid4(), 0), "event_id": event, "endpoint_id": endpoint or uuid4(),
-            "attempt_number": 1, "trigger": Trigger.AUTOMATIC,
+            "organization": url, "attempt_number": 1, "trigger": Trigger.AUTOMATIC,
             "waited": 0.0, "url": url, "signing_secret": "secret 12", "custom_headers": {},
             "event_type": "v1.project.paused", "body": b"{}", **named,
         }  # fmt: skip
@@ -65,7 +65,13 @@ class FakeQueue:
             raise DatabaseUnavailable(503, "PGRST001", "Database client error. Retrying.")
 
     async def claim(
-        self, most: int, lease: float, *, per_endpoint: int = 16, limits: Mapping[UUID, int] | None = None
+        self,
+        most: int,
+        lease: float,
+        *,
+        per_endpoint: int = 16,
+        limits: Mapping[UUID, int] | None = None,
+        full: Collection[str] = (),
     ) -> Claimed:
         """Take what is due."""
         self._check()
@@ -74,7 +80,8 @@ class FakeQueue:
         settled = 0
         for row in sorted(self.rows.values(), key=lambda row: row.claimable):
             endpoint = row.work.endpoint_id
-            limit = (limits or {}).get(endpoint, per_endpoint)
+            usual = 0 if row.work.organization in full else per_endpoint
+            limit = (limits or {}).get(endpoint, usual)
             taken = counts.get(endpoint, 0)
             if row.claimable > now or taken >= limit or len(found) + settled >= most:
                 continue
@@ -122,11 +129,15 @@ class FakeQueue:
             row.work = replace(row.work, claim=replace(row.work.claim, fence=row.work.claim.fence + 1))
         return len(held)
 
-    async def next_due(self, without: Iterable[UUID] = ()) -> float | None:
+    async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
         """Return the seconds until something can be claimed."""
         self._check()
         excluded = set(without)
-        times = [row.claimable for row in self.rows.values() if row.work.endpoint_id not in excluded]
+        times = [
+            row.claimable
+            for row in self.rows.values()
+            if row.work.endpoint_id not in excluded and row.work.organization not in full
+        ]
         return min(times) - self.clock.seconds() if times else None
 
     async def rendered(self, event: UUID, payload: Mapping[str, Any]) -> bytes:

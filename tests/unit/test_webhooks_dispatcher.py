@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 import pytest
 from dataapi.errors import DatabaseError, DatabaseUnavailable
 from dataapi.webhooks.attempt import Attempt
+from dataapi.webhooks.concurrency_limits import MOST_AHEAD
 from dataapi.webhooks.dispatcher import MARGIN, POLL, POLL_DEAF, Dispatcher
-from dataapi.webhooks.lanes import MOST_AHEAD
 from dataapi.webhooks.model import Trigger
 from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.wakeup import CHANGED

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random as _random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -20,14 +20,14 @@ from twisted.logger import Logger
 
 from dataapi.database.background import Background
 from dataapi.errors import ApiError
+from dataapi.webhooks.concurrency_limits import ConcurrencyLimits, Held
 from dataapi.webhooks.courier import Courier, Render, Renders, Sends
-from dataapi.webhooks.lanes import Held, Lanes
 from dataapi.webhooks.outcomes import Outcomes, Records
 from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.schedule import decide
 from dataapi.webhooks.tally import Tally
 from dataapi.webhooks.wakeup import CHANGED, Alarm
-from dataapi.webhooks.work import Claim, Claimed, DueWork, Finished
+from dataapi.webhooks.work import Claim, Claimed, DueWork, ErrorWord, Finished, Outcome
 
 MARGIN = 10.0
 """Seconds that a lease lasts beyond an attempt's time limit."""
@@ -58,14 +58,20 @@ class DueQueue(Records, Renders, Protocol):
     """Where attempts come from and their outcomes go; see ``store.queue.Queue``."""
 
     async def claim(
-        self, most: int, lease: float, *, per_endpoint: int, limits: Mapping[UUID, int]
+        self,
+        most: int,
+        lease: float,
+        *,
+        per_endpoint: int,
+        limits: Mapping[UUID, int],
+        full: Collection[str],
     ) -> Claimed:
         """Take what is due."""
 
     async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
         """Give claims back."""
 
-    async def next_due(self, without: Iterable[UUID] = ()) -> float | None:
+    async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
         """Return the seconds until something is due."""
 
 
@@ -98,11 +104,11 @@ class Dispatcher:
         self._random = random
         self.tally = Tally()
         self._courier = Courier(queue, sender, render, self.tally)
-        self._lanes = Lanes(rules.concurrency, rules.per_host, SLOW * rules.timeout)
+        self._limits = ConcurrencyLimits(rules.concurrency, rules.per_host, SLOW * rules.timeout)
         self._outcomes = Outcomes(clock, queue, self._recorded)
         self._alarm = Alarm(clock, self.look)
         self._background = Background()
-        self._attempts: dict[Claim, Deferred[None]] = {}
+        self._attempts: dict[Claim, Deferred[Outcome | None]] = {}
         self._ended: Deferred[None] | None = None
         self._pumping: Deferred[None] | None = None
         self._wanted = self._looking = self._beginning = self._troubled = False
@@ -114,7 +120,7 @@ class Dispatcher:
     @property
     def in_flight(self) -> int:
         """How many attempts are under way."""
-        return self._lanes.running
+        return self._limits.running
 
     def start(self) -> None:
         """Begin to deliver."""
@@ -131,7 +137,7 @@ class Dispatcher:
     def reconsider(self) -> None:
         """Claim anew what waits: its endpoint may have another url or secret, be disabled, or be gone."""
         self._changes += 1
-        self._outdated += self._lanes.drop(lambda _: True)
+        self._outdated += self._limits.drop(lambda _: True)
         self.look()
 
     def look(self) -> None:
@@ -152,7 +158,7 @@ class Dispatcher:
         if self._pumping is not None:
             await self._wait(self._pumping, TROUBLE)
         self._alarm.cancel()
-        claims = self._outdated + self._lanes.drop(lambda _: True)
+        claims = self._outdated + self._limits.drop(lambda _: True)
         if self._attempts:
             self._ended = Deferred()
             await self._wait(self._ended, seconds)
@@ -190,13 +196,13 @@ class Dispatcher:
         try:
             while self._wanted and not self._stopping:
                 pause = self._claimed_at + PAUSE - self._clock.seconds()
-                if self._lanes.running and pause > 0:
+                if self._limits.running and pause > 0:
                     await deferLater(self._clock, pause)
                 self._wanted = False
                 await self._claim()
                 if self._looking and not self._wanted:
                     await self._look_ahead()
-                self._wanted = self._wanted or (not self._outcomes.stuck and self._lanes.hungry())
+                self._wanted = self._wanted or (not self._outcomes.stuck and self._limits.hungry())
             self._troubled = False
         except CancelledError:
             raise
@@ -225,24 +231,24 @@ class Dispatcher:
             return
         if self._looking:
             outdated, self._outdated = self._outdated, []
-            await self._give_back(outdated + self._lanes.drop(lambda held: now - held.since > PATIENCE))
-        room = self._lanes.room()
+            await self._give_back(outdated + self._limits.drop(lambda held: now - held.since > PATIENCE))
+        room = self._limits.room()
         if room == 0:
             return
-        self._lanes.reckon(now)
-        limits, changes = self._lanes.limits(), self._changes
+        self._limits.reckon(now)
+        limits, full, changes = self._limits.limits(), self._limits.full(), self._changes
         claimed = await self._queue.claim(
-            room, self._lease, per_endpoint=self._lanes.usual_limit, limits=limits
+            room, self._lease, per_endpoint=self._limits.usual_limit, limits=limits, full=full
         )
-        surplus = [work.claim for work in claimed.work if not self._lanes.add(Held(work, now))]
+        surplus = [work.claim for work in claimed.work if not self._limits.add(Held(work, now))]
         counts = Counter(work.endpoint_id for work in claimed.work)
-        self._lanes.claimed(counts, limits, all_of_them=len(claimed.work) + claimed.settled < room)
+        self._limits.claimed(counts, limits, full, all_of_them=len(claimed.work) + claimed.settled < room)
         self._note(claimed)
         in_vain = self._stopping or self._changes != changes
         if in_vain:
-            surplus += self._lanes.drop(lambda _: True)
+            surplus += self._limits.drop(lambda _: True)
         self._begin_all()
-        if self._lanes.waiting and not self._stopping:
+        if self._limits.waiting and not self._stopping:
             self._alarm.within(PATIENCE)
         await self._give_back(surplus, 0.0 if in_vain else SURPLUS_BACK)
 
@@ -266,7 +272,7 @@ class Dispatcher:
             return
         poll = POLL if self._listening() else POLL_DEAF
         self._alarm.within(poll * (0.75 + 0.5 * self._random()))
-        seconds = await self._queue.next_due(self._lanes.saturated())
+        seconds = await self._queue.next_due(self._limits.saturated(), self._limits.full())
         if seconds is not None and not self._stopping:
             # What is due already, and was not claimed, is locked by somebody else or waits for room.
             self._alarm.within(seconds if seconds > 0 else 2 * PAUSE)
@@ -278,9 +284,9 @@ class Dispatcher:
             return
         self._beginning = True
         now = self._clock.seconds()
-        while (held := self._lanes.next()) is not None:
+        while (held := self._limits.next()) is not None:
             if now - held.since > PATIENCE:
-                self._lanes.ended(held.work)
+                self._limits.ended(held.work)
                 self._background.spawn(self._give_back([held.work.claim]))
                 continue
             attempt = Deferred.fromCoroutine(self._attempt(held))
@@ -290,9 +296,13 @@ class Dispatcher:
             attempt.addCallback(self._attempt_ended, held.work, now)
         self._beginning = False
 
-    def _attempt_ended(self, _: None, work: DueWork, began: float) -> None:
+    def _attempt_ended(self, outcome: Outcome | None, work: DueWork, began: float) -> None:
         self._attempts.pop(work.claim, None)
-        more = self._lanes.ended(work, self._clock.seconds() - began)
+        if outcome is None or outcome.error is ErrorWord.INTERNAL:
+            more = self._limits.ended(work)
+        else:
+            seconds, answered = self._clock.seconds() - began, outcome.response_code > 0
+            more = self._limits.ended(work, seconds, answered=answered)
         if self._stopping:
             if self._ended is not None and not self._attempts:
                 ended, self._ended = self._ended, None
@@ -302,8 +312,8 @@ class Dispatcher:
         if more and self._pumping is None:
             self.wake()
 
-    async def _attempt(self, held: Held) -> None:
-        """Make one attempt, and hand its outcome on."""
+    async def _attempt(self, held: Held) -> Outcome | None:
+        """Make one attempt, and hand its outcome on; None when none was made."""
         work = held.work
         outcome = await self._courier.deliver(work, self._clock.seconds() - held.since)
         if outcome is not None:
@@ -312,6 +322,7 @@ class Dispatcher:
             )
             finished = Finished(work.claim, outcome, decision.retry_in)
             self._outcomes.add(finished, held.since + self._lease)
+        return outcome
 
     def _recorded(self, finished: Sequence[Finished], lost: int) -> None:
         """Be there when what was recorded is tried again."""

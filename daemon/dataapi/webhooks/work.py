@@ -26,6 +26,7 @@ class Claim:
 class DueWork:
     """An attempt to be made now, with everything that it takes.
 
+    :ivar organization: the slug of the endpoint's organization.
     :ivar attempt_number: from 1.
     :ivar waited: seconds, by the database's clock, from when the attempt was planned until it was claimed;
         a first one is planned when the event is raised, the test sent or the retry asked for.
@@ -39,6 +40,7 @@ class DueWork:
     claim: Claim
     event_id: UUID
     endpoint_id: UUID
+    organization: str
     attempt_number: int
     trigger: Trigger
     waited: float

@@ -7,7 +7,7 @@ has ended somebody else may claim it and gets another, and what the first one sa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
@@ -51,7 +51,13 @@ class Queue:
         self._open_headers = lru_cache(OPENED_KEPT)(partial(open_headers, cipher))
 
     async def claim(
-        self, most: int, lease: float, *, per_endpoint: int = 16, limits: Mapping[UUID, int] | None = None
+        self,
+        most: int,
+        lease: float,
+        *,
+        per_endpoint: int = 16,
+        limits: Mapping[UUID, int] | None = None,
+        full: Collection[str] = (),
     ) -> Claimed:
         """Take attempts that are due, the endpoints in turn.
 
@@ -62,10 +68,12 @@ class Queue:
         :param lease: seconds after which others may take them.
         :param per_endpoint: how many of one endpoint at most.
         :param limits: how many of some endpoints instead; of one with as many in flight as it may have, 0.
+        :param full: organizations of whose other endpoints nothing is taken.
         """
         limits = limits or {}
         limited = [str(identifier) for identifier in limits]
-        values = (most, lease, per_endpoint, str(self._last_endpoint), limited, list(limits.values()))
+        last, rooms = str(self._last_endpoint), list(limits.values())
+        values = (most, lease, per_endpoint, last, limited, rooms, list(full))
         rows = await self._recording(_SQL["claim"], values)
         settled = rows[0][0]
         work, unreadable = [], []
@@ -98,13 +106,14 @@ class Queue:
         identifiers_, fences = [str(claim.delivery_id) for claim in held], [claim.fence for claim in held]
         return len(await self._database.fetch(_SQL["release"], (identifiers_, fences, seconds)))
 
-    async def next_due(self, without: Iterable[UUID] = ()) -> float | None:
+    async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
         """Return in how many seconds something can be claimed, negative when it can be; None without any.
 
         :param without: endpoints to be left out of account.
+        :param full: organizations whose endpoints all are.
         """
         excluded = [str(identifier) for identifier in without]
-        [(seconds,)] = await self._database.fetch(_SQL["next_due"], (excluded,))
+        [(seconds,)] = await self._database.fetch(_SQL["next_due"], (excluded, list(full)))
         found: float | None = seconds
         return found
 
@@ -137,13 +146,14 @@ class Queue:
         return await self._database.fetch(text, values)
 
     def _work(self, claim: Claim, row: tuple[Any, ...]) -> DueWork:
-        event, endpoint, attempt, trigger, waited, url, secret, headers, *rest = row
+        event, endpoint, organization, attempt, trigger, waited, url, secret, headers, *rest = row
         event_type, body, rendered_from, payload = rest
         endpoint_id = UUID(endpoint)
         return DueWork(
             claim=claim,
             event_id=UUID(event),
             endpoint_id=endpoint_id,
+            organization=organization,
             attempt_number=attempt,
             trigger=Trigger(trigger),
             waited=waited,

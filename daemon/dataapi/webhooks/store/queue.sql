@@ -22,14 +22,17 @@ with recursive walk (endpoint_id, stop, found) as (
         from webhooks.due d
         where d.endpoint_id = walk.endpoint_id and d.claimable_at <= now()
         order by d.claimable_at
-        limit coalesce(($6::integer[])[array_position($5::uuid[], walk.endpoint_id)], $3)
+        limit coalesce(($6::integer[])[array_position($5::uuid[], walk.endpoint_id)], case
+            when $7::text[] <> '{}' and exists (
+                select from webhooks.endpoint e where e.id = walk.endpoint_id and e.organization_slug = any ($7::text[])
+            ) then 0 else $3 end)
         for update skip locked
     ) one
     where walk.found
     limit $1
 ), judged as materialized (
     select p.delivery_id, e.id as endpoint, v.id as event, e.enabled and e.epoch = p.epoch as live,
-           e.url, e.signing_secret, e.custom_headers, v.type, v.body, v.rendered_from, v.payload
+           e.organization_slug, e.url, e.signing_secret, e.custom_headers, v.type, v.body, v.rendered_from, v.payload
     from picked p
     left join webhooks.endpoint e on e.id = p.endpoint_id
     left join webhooks.event v on v.id = p.event_id
@@ -49,7 +52,7 @@ with recursive walk (endpoint_id, stop, found) as (
     returning d.*
 )
 select (select count(*) from settled), c.delivery_id::text, c.fence, c.event_id::text, c.endpoint_id::text,
-       c.attempt_number, c.trigger, extract(epoch from now() - webhooks.uuid_time(c.delivery_id))::float8,
+       j.organization_slug, c.attempt_number, c.trigger, extract(epoch from now() - webhooks.uuid_time(c.delivery_id))::float8,
        j.url, j.signing_secret, j.custom_headers, j.type, j.body, j.rendered_from, j.payload::text
 from (select 1) as always
 left join (claimed c join judged j on j.delivery_id = c.delivery_id) on true
@@ -121,7 +124,10 @@ from walk cross join lateral (
     select d.claimable_at from webhooks.due d
     where d.endpoint_id = walk.endpoint_id order by d.claimable_at limit 1
 ) first
-where walk.endpoint_id <> all ($1::uuid[]);
+where walk.endpoint_id <> all ($1::uuid[])
+    and ($2::text[] = '{}' or not exists (
+        select from webhooks.endpoint e where e.id = walk.endpoint_id and e.organization_slug = any ($2::text[])
+    ));
 
 -- name: rendered
 -- Who renders second gets what the first one made, so that every attempt sends the same bytes.
