@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dataapi.catalog.model import Catalog
+from dataapi.catalog.model import Catalog, Role
 from dataapi.catalog.reflect import reflect
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
 from dataapi.database.script import ScriptError, ServerTooOld, complete, connected
@@ -127,12 +127,15 @@ def _document_faults(project: Project) -> Iterator[str]:
 
 def role_faults(project: Project, catalog: Catalog) -> list[str]:
     """Return what is wrong with the roles that API keys and callers without one get."""
-    roles = [project.db_anon_role, *(["service_role"] if project.secret_keys else [])]
-    return [
-        f"requests run as {role}, and the login role of db-uri may not become that role"
-        for role in dict.fromkeys(filter(None, roles))
-        if role not in catalog.roles
-    ]
+    names = [project.db_anon_role, *(["service_role"] if project.secret_keys else [])]
+    faults = ((name, _role_fault(catalog.roles.get(name))) for name in dict.fromkeys(filter(None, names)))
+    return [f"requests run as {name}, {fault}" for name, fault in faults if fault is not None]
+
+
+def _role_fault(role: Role | None) -> str | None:
+    if role is None:
+        return "and the login role of db-uri may not become that role"
+    return f"which is {role.excess}: they are refused" if role.excess is not None else None
 
 
 def _faults(project: Project, catalog: Catalog) -> Iterator[str]:

@@ -164,6 +164,7 @@ def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:
 
     :raises DatabaseUnavailable: no catalog was loaded yet (PGRST002).
     :raises UnknownRole: the login role may not assume the caller's role, or it does not exist (403, 42501).
+    :raises ApiError: the caller's role is the login role or a superuser (403, 42501).
     """
     if catalog is None:
         raise DatabaseUnavailable(
@@ -172,6 +173,9 @@ def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:
             "Could not query the database for the schema cache. Retrying.",
             headers=(("Retry-After", "1"),),
         )
-    if caller.role not in catalog.roles:
-        raise UnknownRole(403, "42501", f'permission denied to set role "{caller.role}"')
+    role, denied = catalog.roles.get(caller.role), f'permission denied to set role "{caller.role}"'
+    if role is None:
+        raise UnknownRole(403, "42501", denied)
+    if role.excess is not None:
+        raise ApiError(403, "42501", denied, hint=f"Requests never run as {role.excess}.")
     return catalog

@@ -266,6 +266,7 @@ class Role:
     :ivar grantees: oids whose grants it has: itself, PUBLIC (0) and inherited memberships;
         members of ``pg_read_all_data`` and ``pg_write_all_data`` have those roles' oids here too.
     :ivar settings: ``alter role … set``, ``(name, value)``, which ``set role`` alone would not apply.
+    :ivar login: the daemon's login role itself.
     """
 
     oid: int
@@ -273,6 +274,14 @@ class Role:
     superuser: bool
     grantees: frozenset[int]
     settings: tuple[tuple[str, str], ...]
+    login: bool = False
+
+    @property
+    def excess(self) -> str | None:
+        """What makes the role more than requests may run as; None for one that they may."""
+        if self.login:
+            return "the login role of db-uri"
+        return "a superuser" if self.superuser else None
 
 
 @dataclass(frozen=True, slots=True)

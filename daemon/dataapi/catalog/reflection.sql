@@ -391,7 +391,8 @@ roles as (
                array(
                    select setting.value from setting where setting.setrole = r.oid
                    order by setting.setdatabase, setting.position
-               )
+               ),
+               r.rolname = session_user
            ) as item,
            row_number() over (order by r.rolname) as number
     from assumable r

@@ -69,7 +69,7 @@ def build_representation(row: Any) -> tuple[tuple[int, int], QualifiedName]:
 
 def build_role(row: Any) -> Role:
     """Build a role from its row."""
-    oid, name, superuser, memberships, settings = row
+    oid, name, superuser, memberships, settings, login = row
     # The same setting for this database alone comes later and wins.
     return Role(
         oid=int(oid),
@@ -77,6 +77,7 @@ def build_role(row: Any) -> Role:
         superuser=superuser,
         grantees=frozenset({0, int(oid), *map(int, memberships)}),
         settings=tuple({name: value for name, value in _pairs(settings) if may_travel(name)}.items()),
+        login=login,
     )
 
 
