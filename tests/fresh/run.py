@@ -1,0 +1,166 @@
+"""Both commands of the README, on a Debian 12 that has nothing but what the README asks for.
+
+Run by hand, as root, on a machine with debootstrap, curl and a network:
+
+    python3 tests/fresh/run.py FOLDER
+
+makes the system in FOLDER (one that is there is used again, with what an earlier run left in it), takes the
+last commit there, and as an ordinary user runs ``make demo``, the README's first curl, and ``make test``.
+The system shares the network with this machine, so the demo listens where nobody else does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SOURCE = Path(__file__).parents[2]
+PACKAGES = "python3,python3-venv,make"
+USER = "newcomer"
+PROJECT = f"/home/{USER}/dataapi"
+NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
+"""How this machine reaches package registries, beside ``PIP_*`` and ``*_proxy`` in the environment."""
+PATIENCE = 1800.0
+"""Seconds that the first command may take, which installs a lot."""
+
+# A namespace of its own ends whatever the command starts; PostgreSQL needs shared memory.
+ENTER = """
+mount -t proc proc "$0/proc"
+mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm"
+exec chroot "$0" runuser -u "$1" -- env -i --chdir="$2" "${@:3}"
+"""
+
+
+class System:
+    """A minimal Debian in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def make(self, mirror: str | None) -> None:
+        """Install it, with the user and the project."""
+        if not (self._folder / "etc/debian_version").exists():
+            packages = f"--include={PACKAGES}"
+            words = ["debootstrap", "--variant=minbase", packages, "bookworm", str(self._folder)]
+            run([*words, mirror] if mirror else words)
+        if not (self._folder / "home" / USER).exists():
+            run(["chroot", str(self._folder), "useradd", "--create-home", USER])
+        for name in filter(os.path.exists, NETWORK):
+            place = self._folder / name.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(name, place)
+        project = self._folder / PROJECT.lstrip("/")
+        project.mkdir(exist_ok=True)
+        archive = subprocess.run(["git", "archive", "HEAD"], cwd=SOURCE, check=True, stdout=subprocess.PIPE)
+        subprocess.run(["tar", "-x", "-C", project], input=archive.stdout, check=True)
+        run(["chroot", str(self._folder), "chown", "-R", f"{USER}:", PROJECT])
+
+    def command(self, *words: str, environ: Mapping[str, str]) -> list[str]:
+        """Return what runs a command in the project as the user."""
+        variables = [f"{name}={value}" for name, value in {**_network(), **environ}.items()]
+        entered = ["bash", "-euc", ENTER, str(self._folder), USER, PROJECT, *variables, *words]
+        return ["unshare", "--mount", "--pid", "--fork", "--kill-child", *entered]
+
+
+def _network() -> dict[str, str]:
+    passed = {name: value for name, value in os.environ.items() if re.match(r"PIP_|.*_proxy$", name, re.I)}
+    return {"HOME": f"/home/{USER}", "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **passed}
+
+
+def say(what: str) -> None:
+    """Tell whoever watches."""
+    print(what, flush=True)  # noqa: T201 - the user watches
+
+
+def run(words: list[str]) -> None:
+    """Run a command, saying so."""
+    say(f"$ {shlex.join(words)}")
+    subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+
+
+@contextmanager
+def demo(system: System, log: Path) -> Iterator[tuple[str, str]]:
+    """Run ``make demo``; give where it listens and its first key."""
+    port, admin = free_ports(2)
+    environ = {
+        "DATAAPI_DATAAPI_LISTEN": f"tcp:{port}:interface=127.0.0.1",
+        "DATAAPI_DATAAPI_ADMIN_LISTEN": f"tcp:{admin}:interface=127.0.0.1",
+    }
+    say("$ make demo")
+    with log.open("wb") as output:
+        running = subprocess.Popen(
+            system.command("make", "demo", environ=environ),
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        limit = time.monotonic() + PATIENCE
+        while not (key := re.search(r"sb_publishable_[\w-]+", log.read_text())):
+            assert running.poll() is None, log.read_text()
+            assert time.monotonic() < limit, log.read_text()
+            time.sleep(0.5)
+        yield f"127.0.0.1:{port}", key[0]
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports on which nobody listens."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def check_first_curl(address: str, key: str) -> None:
+    """Do what the README says first, and see that the answer is the README's."""
+    readme = (SOURCE / "README.md").read_text("utf-8")
+    pattern = r"^    (curl -s http://127\.0\.0\.1:8000.*?)\n\nanswers\n\n    (.*?)\n"
+    shown = re.search(pattern, readme, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    command = shown[1].replace("127.0.0.1:8000", address).replace("sb_publishable_...", key)
+    say(f"$ {command}")
+    limit = time.monotonic() + PATIENCE
+    while True:
+        # The keys are printed when it is ready; a proxy of this machine has no part in it.
+        answer = subprocess.run(["bash", "-c", f"no_proxy=* {command}"], stdout=subprocess.PIPE, check=False)
+        if answer.returncode == 0:
+            break
+        assert time.monotonic() < limit, "nobody answers"
+        time.sleep(0.5)
+    assert answer.stdout.decode().strip() == shown[2], answer.stdout
+    say(answer.stdout.decode())
+
+
+def main() -> int:
+    """Return the exit status."""
+    parser = argparse.ArgumentParser(description="Run both commands of the README on a bare Debian 12.")
+    parser.add_argument("folder", type=Path, help="where the system is, or is to be")
+    parser.add_argument("--mirror", help="a Debian mirror, if not debootstrap's")
+    arguments = parser.parse_args()
+    system = System(arguments.folder.resolve())
+    system.make(arguments.mirror)
+    with demo(system, arguments.folder.with_suffix(".demo.log")) as (address, key):
+        check_first_curl(address, key)
+    say("$ make test")
+    tests = subprocess.run(system.command("make", "test", environ={}), stdin=subprocess.DEVNULL, check=False)
+    say("passed" if tests.returncode == 0 else f"make test exits with {tests.returncode}")
+    return tests.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
