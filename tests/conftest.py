@@ -116,10 +116,11 @@ def _time_limit_of_blocking_code(request: pytest.FixtureRequest) -> Iterator[Non
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _processes_of_the_run() -> None:
+def _processes_of_the_run() -> Iterator[None]:
     """Let no process outlive the run, even if that is killed."""
-    processes.watch()
-    processes.mark()
+    with processes.watched():
+        processes.mark()
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -113,7 +113,8 @@ def demo(system: System, log: Path) -> Iterator[tuple[str, str]]:
             time.sleep(0.5)
         yield f"127.0.0.1:{port}", key[0]
     finally:
-        running.terminate()
+        # It passes no other signal on.
+        running.kill()
         running.wait()
 
 

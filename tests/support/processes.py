@@ -13,9 +13,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 VARIABLE = "STARTED_BY_TEST"
 RUN = uuid4().hex
@@ -72,15 +76,17 @@ def end(beginning: str) -> None:
         time.sleep(0.05)
 
 
-def watch() -> None:
+@contextmanager
+def watched() -> Iterator[None]:
     """Have this run's processes ended when we end, in whatever way."""
     environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    watcher = subprocess.Popen(
-        # Without site-packages nobody measures its coverage; apart from the terminal, Ctrl-C spares it.
-        [sys.executable, "-I", "-S", __file__, RUN],
-        stdin=subprocess.PIPE, text=True, env=environ, start_new_session=True,
-    )  # fmt: skip
-    _watchers.append(watcher)
+    # Without site-packages nobody measures its coverage; apart from the terminal, Ctrl-C spares it.
+    command = [sys.executable, "-I", "-S", __file__, RUN]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, text=True, env=environ, start_new_session=True
+    ) as watcher:
+        _watchers.append(watcher)
+        yield
 
 
 def remove_at_end(folder: Path) -> None:
