@@ -9,6 +9,8 @@ from dataapi.database.message import Bound, Message, Statement
 from dataapi.errors import ApiError, DatabaseError, DatabaseUnavailable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.clocks import FOR_EVER
+from support.latch import LATCHED, held_up, latched
 from support.messages import message, running, until
 from twisted.internet import defer
 
@@ -209,17 +211,18 @@ async def test_messages_beyond_the_pools_size_wait_their_turn(make_pool: MakePoo
     assert (figures.open, figures.idle, figures.waiting, figures.connects) == (2, 2, 0, 2)
 
 
-async def test_who_waits_too_long_gets_504(make_pool: MakePool) -> None:
+async def test_who_waits_too_long_gets_504(make_pool: MakePool, database: Database) -> None:
     """An exhausted pool answers with PGRST003 after the acquisition timeout, and works again later."""
     pool = make_pool(size=1, acquisition_timeout=0.1)
     await pool.start()
-    slow = running(pool.run(message("select 'slow', pg_sleep(1)")))
-    with pytest.raises(DatabaseUnavailable) as caught:
-        await pool.run(message("select 1"))
-    assert (caught.value.status, caught.value.code) == (504, "PGRST003")
-    assert caught.value.message == "Timed out acquiring connection from connection pool."
-    assert not slow.called
-    assert pool.figures().timeouts == 1
+    with latched(database):
+        slow = running(pool.run(message(f"select 'slow', {LATCHED}")))
+        with pytest.raises(DatabaseUnavailable) as caught:
+            await pool.run(message("select 1"))
+        assert (caught.value.status, caught.value.code) == (504, "PGRST003")
+        assert caught.value.message == "Timed out acquiring connection from connection pool."
+        assert not slow.called
+        assert pool.figures().timeouts == 1
     assert (await slow)[0][0] == "slow"
     assert await pool.run(message("select 1")) == [(1,)]
 
@@ -246,7 +249,7 @@ async def test_many_who_wait_in_vain_do_not_exhaust_the_stack(make_pool: MakePoo
 
 
 async def test_timeouts_of_statements_and_locks_keep_the_connection(
-    make_pool: MakePool, database: Database
+    make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
     """A statement or lock timeout is an error like others, and no dead connection."""
     database.execute("create table t (id int); insert into t values (1); grant all on t to anon")
@@ -255,12 +258,13 @@ async def test_timeouts_of_statements_and_locks_keep_the_connection(
     with pytest.raises(DatabaseError) as caught:
         await pool.run(message("select pg_sleep(10)", settings=(("statement_timeout", "50"),)))
     assert (caught.value.code, caught.value.status) == ("57014", 500)
-    holder = running(pool.run(message("update t set id = 2 returning pg_sleep(0.5)", read_only=False)))
-    with pytest.raises(DatabaseError) as caught:
-        await pool.run(
-            message("update t set id = 3 returning id", settings=(("lock_timeout", "50"),), read_only=False)
-        )
-    assert caught.value.code == "55P03"
+    with latched(database):
+        holder = running(pool.run(message(f"update t set id = 2 returning {LATCHED}", read_only=False)))
+        await until(reactor, lambda: held_up(database) == 1)
+        impatient = (("lock_timeout", "50"),)
+        with pytest.raises(DatabaseError) as caught:
+            await pool.run(message("update t set id = 3 returning id", settings=impatient, read_only=False))
+        assert caught.value.code == "55P03"
     await holder
     assert pool.figures().connects == 2
 
@@ -289,15 +293,16 @@ async def test_connections_are_renewed_and_those_in_use_when_they_are_free(make_
     assert pool.figures().open <= 2
 
 
-async def test_stop_lets_running_statements_finish(make_pool: MakePool) -> None:
+async def test_stop_lets_running_statements_finish(make_pool: MakePool, database: Database) -> None:
     """A statement that ends within the grace time gets its answer; new ones are refused."""
     pool = make_pool(size=2)
     await pool.start()
-    slow = running(pool.run(message("select 'done', pg_sleep(0.2)")))
-    stopping = running(pool.stop(grace=5))
-    with pytest.raises(DatabaseUnavailable) as caught:
-        await pool.run(message("select 1"))
-    assert caught.value.status == 503
+    with latched(database):
+        slow = running(pool.run(message(f"select 'done', {LATCHED}")))
+        stopping = running(pool.stop(grace=FOR_EVER))
+        with pytest.raises(DatabaseUnavailable) as caught:
+            await pool.run(message("select 1"))
+        assert caught.value.status == 503
     assert (await slow)[0][0] == "done"
     await stopping
     assert pool.figures().open == 0
