@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from dataapi.database import keeper
 from dataapi.database.binaries import NoPostgreSQL, find_binaries
 from dataapi.database.embedded import EmbeddedServer, EmbeddedServerError, default_directory
 from dataapi.database.script import ScriptError, run_script
+from support.daemon import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,10 +150,7 @@ task.react(lambda reactor: defer.ensureDeferred(main(reactor)))
     assert killed.returncode == -9
     uri = killed.stdout.strip()
     socket = Path(psycopg2.extensions.parse_dsn(uri)["host"])
-    limit = time.monotonic() + 20
-    while socket.parent.exists() and time.monotonic() < limit:
-        time.sleep(0.05)
-    assert not socket.parent.exists()
+    wait_for(lambda: not socket.parent.exists(), "the end of the server and its folder")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")

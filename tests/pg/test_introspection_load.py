@@ -12,6 +12,7 @@ from dataapi.graphql.answer import GraphQLRequest
 from dataapi.graphql.introspection import Introspection
 from dataapi.web.messages import Request
 from graphql import get_introspection_query
+from support.clocks import FOR_EVER
 from support.service import Service, serving
 from twisted.internet import defer, task
 
@@ -55,7 +56,7 @@ class Watched:
         self.begun += 1
         self.running += 1
         self.most = max(self.most, self.running)
-        self.may_go.wait(10)
+        self.may_go.wait(FOR_EVER)
         self.running -= 1
         return self._execute(introspection, *arguments)
 

@@ -175,7 +175,7 @@ async def test_a_pool_that_is_connecting_can_be_stopped(
     make_pool: MakePool, black_hole: int, reactor: Any
 ) -> None:
     """Stopping while an attempt to connect hangs ends the attempt and those who wait for it."""
-    pool = make_pool(uri=f"postgresql://nobody@127.0.0.1:{black_hole}/none")
+    pool = make_pool(uri=f"postgresql://nobody@127.0.0.1:{black_hole}/none?connect_timeout={FOR_EVER:.0f}")
     starting = running(pool.start())
     waiting = running(pool.run(message("select 1")))
     await task.deferLater(reactor, 0.05)

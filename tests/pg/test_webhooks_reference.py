@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 RESTORED = "v1.project.restored"
 TRANSFERRED = "v1.project.transferred"
-QUICK = Rules(waits=(0.05, 0.05, 0.05, 0.05), timeout=5.0)
+QUICK = Rules(waits=(0.05, 0.05, 0.05, 0.05), timeout=60.0)
 """The schedule, much shortened."""
 REFUSAL = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\noops"
 
@@ -208,7 +208,7 @@ async def test_a_secret_is_changed_without_a_gap(platform: Platform, scope: str)
     secrets = {"old": "the old secret", "new": "whsec_bmV3IG5ldyBuZXcgbmV3"}
     made = await platform.api.create(scope, url=platform.url, signing_secret=secrets["old"])
     platform.receiver.sends(REFUSAL)
-    await platform.deliver(rules=Rules(waits=(0.5,), timeout=5.0))
+    await platform.deliver(rules=Rules(waits=(0.5,), timeout=60.0))
     await platform.publish()
     await platform.received()
     changed = await platform.api.send(
@@ -414,7 +414,7 @@ async def test_a_change_counts_for_what_waits_its_turn(
     platform.receiver.answer = answer
     made = await platform.api.create(url=platform.url, signing_secret="the old secret")
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
-    await platform.deliver(rules=Rules(waits=(), timeout=5.0, per_host=1))
+    await platform.deliver(rules=Rules(waits=(), timeout=60.0, per_host=1))
     platform.api.database.execute(
         "select webhooks.publish(%s, 'acme', %s, '{}', n::text) from generate_series(1, 80) n", (PAUSED, REF)
     )

@@ -46,7 +46,7 @@ def embedded(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
             cwd=folder, env=environment(variables), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
         )  # fmt: skip
     try:
-        wait_for(lambda: process.poll() is not None or status(admin) == 200, "/ready", 60)
+        wait_for(lambda: process.poll() is not None or status(admin) == 200, "/ready")
         assert process.poll() is None, (folder / "output").read_text()
         yield process, admin
     finally:

@@ -80,6 +80,12 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**environ, **(extra or {})}
 
 
+def patched(folder: Path, text: str) -> dict[str, str]:
+    """Return the environment of a daemon that runs some Python before anything else."""
+    (folder / "sitecustomize.py").write_text(text)
+    return {"PYTHONPATH": str(folder)}
+
+
 class Daemon:
     """A daemon in its own folder with its own ports; use it as a context manager.
 

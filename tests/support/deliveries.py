@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
     from support.receiver import Received
 
-QUICK = Rules(waits=(0.1, 0.2, 0.3, 0.4), timeout=5.0)
+QUICK = Rules(waits=(0.1, 0.2, 0.3, 0.4), timeout=60.0)
 """The schedule, much shortened."""
 
 

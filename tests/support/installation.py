@@ -20,7 +20,7 @@ from dataapi.database.script import complete, opened
 from dataapi.webhooks.model import NewEndpoint
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store.endpoints import Endpoints
-from support.daemon import Daemon, environment, wait_for
+from support.daemon import PATIENCE, Daemon, environment, wait_for
 from support.management import event
 from support.recorder import HOOK
 from support.webhooks import ACME, KEY, PAUSED, REF, SECRET, allow_migrations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 WAITS = "0.2, 0.3, 0.4, 0.5"
 """The schedule of attempts, much shortened."""
 TIMEOUT = 1.0
-PATIENT = 20.0
+PATIENT = 60.0
 """Seconds that an attempt may take where a test holds it up."""
 LEASE = TIMEOUT + 10.0
 """Seconds for which nobody takes over from a daemon that died."""
@@ -197,7 +197,7 @@ class Installation:
             cwd=self.folder,
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE,
         )
         return done.returncode == 0
 
@@ -209,7 +209,7 @@ class Installation:
         [(count,)] = self.database.execute("select count(*) from webhooks.due")
         return int(count)
 
-    def wait_settled(self, seconds: float = 30.0) -> None:
+    def wait_settled(self, seconds: float = PATIENCE) -> None:
         """Wait until no attempt is to be made any more."""
         wait_for(lambda: self.due == 0, "the queue to be empty", seconds)
 

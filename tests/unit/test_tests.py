@@ -16,3 +16,11 @@ def test_extensions_are_only_created_where_the_server_has_them() -> None:
             assert f'"{name}"' in text, f"{file} needs {name}"
     for file in TESTS.rglob("*.sql"):
         assert "create extension" not in file.read_text("utf-8"), f"{file} cannot ask"
+
+
+def test_no_assertion_is_about_elapsed_time() -> None:
+    """A loaded machine is slow: what takes long is measured by ``support.effort`` or counted."""
+    measured = re.compile(r"assert \w+\.(monotonic|perf_counter|time|process_time|seconds)\(\) - \w+ <.*")
+    for file in TESTS.rglob("test_*.py"):
+        found = measured.search(file.read_text("utf-8"))
+        assert found is None, f"{file}: {found and found[0]}"

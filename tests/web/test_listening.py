@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from dataapi.service.acceptor import Acceptor
 from dataapi.service.listening import StartFailed, accept, bind
+from support.daemon import PATIENCE
 from support.ports import free_port
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock, deferLater
@@ -47,7 +48,7 @@ def received(stream: socket.socket) -> bytes:
 
 def greeting(port: int) -> bytes:
     """Connect and return what is said."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as stream:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as stream:
         return received(stream)
 
 
@@ -70,7 +71,7 @@ async def test_many_connections_may_wait(reactor: Any) -> None:
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
 
     def crowd() -> int:
-        waiting = [socket.create_connection(("127.0.0.1", port), timeout=0.5) for _ in range(200)]
+        waiting = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(200)]
         for stream in waiting:
             stream.close()
         return len(waiting)
@@ -98,7 +99,7 @@ async def test_connections_opened_together_are_spread(reactor: Any) -> None:
     port = free_port()
     [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
     opened = await deferToThread(
-        lambda: [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(16)]
+        lambda: [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(16)]
     )
     counters = [Counter(), Counter()]
     accepting = [accept(reactor, bound.handed, counter) for counter in counters]
@@ -198,7 +199,7 @@ async def test_tls_endpoints_speak_tls(reactor: Any, tmp_path: Path) -> None:
 
     def greeted() -> bytes:
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=10) as stream,
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as stream,
             context.wrap_socket(stream, server_hostname="localhost") as secure,
         ):
             return received(secure)

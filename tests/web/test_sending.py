@@ -102,7 +102,7 @@ class SlowReader(Reader):
         super().dataReceived(data)
         transport: Any = self.transport
         transport.pauseProducing()
-        self._reactor.callLater(0.003, transport.resumeProducing)
+        self._reactor.callLater(0.006, transport.resumeProducing)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def hasty(reactor: Any) -> Iterator[tuple[Web, Any]]:
     """Serve on a site that gives up idle connections soon."""
     web = Web(rest=large)
     site: Any = make_site(web.backends, reactor, web.served.append)
-    site.timeOut = 0.4
+    site.timeOut = 1.5
     port = reactor.listenTCP(0, site, interface="127.0.0.1")
     yield web, port
     port.stopListening()
@@ -151,7 +151,7 @@ async def test_who_reads_slowly_gets_all_of_a_large_answer(hasty: tuple[Web, Any
         assert not client.ended.called, f"cut off after {len(client.received)} bytes"
         await task.deferLater(reactor, 0.05)
     assert client.received.endswith(HUGE)
-    assert time.monotonic() - began > 1
+    assert time.monotonic() - began > 2
     await client.ended
 
 
@@ -166,11 +166,9 @@ async def test_who_reads_nothing_is_given_up(
     client.transport.pauseProducing()
     client.transport.write(raw("GET", "/rest/v1/blog?huge", headers=headers))
     site = port.factory
-    began = time.monotonic()
     while not site.connections:
         await task.deferLater(reactor, 0.01)
     while site.connections:
-        assert time.monotonic() - began < 20
         await task.deferLater(reactor, 0.05)
     client.transport.resumeProducing()
     assert len(await client.ended) < len(HUGE)

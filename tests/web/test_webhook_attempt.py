@@ -474,8 +474,13 @@ async def test_a_url_that_the_rules_refuse_now_fails_with_refused_address(world:
 async def test_an_event_that_the_receiver_does_not_read_times_out(world: World) -> None:
     """What is still to be sent is thrown away with the connection."""
     receiver = Receiver(reads=False)
-    port = world.listen(receiver)
-    outcome = await world.sender(timeout=0.3).send(attempt(port, body=b"x" * 20_000_000))
+    port, clock = world.listen(receiver), Clock()
+    sender = world.sender(clock=clock, timeout=20.0)
+    result = Deferred.fromCoroutine(sender.send(attempt(port, body=b"x" * 20_000_000)))
+    while not receiver.connections:
+        await pause()
+    clock.advance(20)
+    outcome = await result
     assert (outcome.error, outcome.response_code) == (ErrorWord.TIMEOUT, 0)
     transport: Any = receiver.connections[0].transport
     transport.resumeProducing()
