@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
-from dataapi.graphql.compatibility import client_message, client_name, compatible
-from graphql import DocumentNode, GraphQLError, build_schema, parse, print_ast, specified_rules, validate
+from dataapi.graphql.compatibility import Places, client_message, client_name, compatible
+from graphql import (
+    DocumentNode,
+    GraphQLError,
+    OperationDefinitionNode,
+    build_schema,
+    parse,
+    print_ast,
+    specified_rules,
+    validate,
+)
 from graphql.validation import VariablesInAllowedPositionRule
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,9 +38,32 @@ SCHEMA = build_schema("""
 """)
 
 
+def _with_declarations(
+    node: OperationDefinitionNode, places: Places, written: dict[str | None, Any]
+) -> OperationDefinitionNode:
+    name = node.name.value if node.name else None
+    return replace(node, variable_definitions=places.declarations(name, written[name]))
+
+
+def declared(document: DocumentNode) -> DocumentNode:
+    """Return a document adapted, with the declarations that its operations' variables are judged by."""
+    written = {
+        node.name.value if node.name else None: node.variable_definitions or ()
+        for node in document.definitions
+        if isinstance(node, OperationDefinitionNode)
+    }
+    made, places = compatible(document, SCHEMA)
+    return DocumentNode(
+        definitions=tuple(
+            _with_declarations(node, places, written) if isinstance(node, OperationDefinitionNode) else node
+            for node in made.definitions
+        )
+    )
+
+
 def adapted(text: str) -> str:
     """Return a document's text, adapted, in one line."""
-    return " ".join(print_ast(compatible(parse(text), SCHEMA)).split())
+    return " ".join(print_ast(declared(parse(text))).split())
 
 
 @pytest.mark.parametrize(
@@ -53,7 +88,7 @@ def adapted(text: str) -> str:
         ),
         (
             "query ($a: Int) { rows @skip(if: $a) { ... @include(if: $b) { rows(first: $a) { name } } } }",
-            "query ($a: Boolean, $a:1: Int, $b: Boolean) { rows @skip(if: $a) { ... @include(if: $b) { "
+            "query ($a: Boolean, $b: Boolean, $a:1: Int) { rows @skip(if: $a) { ... @include(if: $b) { "
             "rows(first: $a:1) { name } } } }",
         ),
         (
@@ -93,8 +128,8 @@ def test_variables_are_declared_by_their_places(written: str, expected: str) -> 
 def test_a_document_that_declares_its_places_types_stays_as_it_is(text: str) -> None:
     """Its selections are the very same nodes."""
     document = parse(text)
-    made = compatible(document, SCHEMA)
-    assert print_ast(made) == print_ast(document)
+    made, _ = compatible(document, SCHEMA)
+    assert adapted(text) == " ".join(print_ast(document).split())
     assert made.definitions[0].selection_set is document.definitions[0].selection_set  # type: ignore[attr-defined]
 
 
@@ -112,8 +147,7 @@ def test_a_document_that_declares_its_places_types_stays_as_it_is(text: str) -> 
 )
 def test_what_the_schema_lacks_is_left_for_validation(text: str) -> None:
     """Unknown fields, arguments, directives and types change nothing and fail nothing."""
-    made = compatible(parse(text), SCHEMA)
-    assert isinstance(made, DocumentNode)
+    made, _ = compatible(parse(text), SCHEMA)
     assert text.startswith("fragment") or validate(SCHEMA, made)
 
 
@@ -146,16 +180,16 @@ def literal(value: object) -> str:
 
 
 @given(
-    declared=st.dictionaries(NAMES, TYPES),
+    types=st.dictionaries(NAMES, TYPES),
     filters=st.lists(FILTERS | NAMES, min_size=1, max_size=3),
     fragment=FILTERS,
     spread=st.booleans(),
 )  # fmt: skip
 def test_whatever_is_declared_the_rules_accept_what_comes_out(
-    declared: dict[str, str], filters: list[object], fragment: object, spread: bool
+    types: dict[str, str], filters: list[object], fragment: object, spread: bool
 ) -> None:
     """All of the specification's rules but for the one on nullability, which values are judged by."""
-    variables = ", ".join(f"{name}: {type_}" for name, type_ in declared.items())
+    variables = ", ".join(f"{name}: {type_}" for name, type_ in types.items())
     rows = " ".join(
         f"r{number}: rows(filter: {literal(value)}, first: $a) {{ name {'...f' if spread else ''} }}"
         for number, value in enumerate(filters)
@@ -163,4 +197,22 @@ def test_whatever_is_declared_the_rules_accept_what_comes_out(
     text = f"query {f'({variables})' if variables else ''} {{ {rows} }} "
     text += f"fragment f on Row {{ rows(filter: {literal(fragment)}) {{ nodeId }} }}"
     rules = [rule for rule in specified_rules if rule is not VariablesInAllowedPositionRule]
-    assert validate(SCHEMA, compatible(parse(text), SCHEMA), rules) == []
+    assert validate(SCHEMA, declared(parse(text)), rules) == []
+
+
+def test_many_operations_that_share_many_variables_are_adapted_at_once() -> None:
+    """What each declares is found out when it runs: a declaration for each pair would take seconds."""
+    number = 400
+    operations = " ".join(f"query q{n} {{ ...f0 }}" for n in range(number))
+    fragments = " ".join(
+        f"fragment f{n} on Query {{ ...f{n + 1} rows(first: $v{n}) {{ name }} }}" for n in range(number)
+    )
+    text = f"{operations} {fragments} fragment f{number} on Query {{ __typename }}"
+    made, places = compatible(parse(text), SCHEMA)
+    assert not any(getattr(node, "variable_definitions", ()) for node in made.definitions)
+    assert len(places.declarations("q7", ())) == number
+
+
+def test_a_variable_that_is_declared_twice_is_refused() -> None:
+    with pytest.raises(GraphQLError, match=r"only one variable named '\$a'"):
+        compatible(parse("query ($a: Int, $a: x) { rows(first: $a) { name } }"), SCHEMA)

@@ -10,7 +10,7 @@ left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from graphql import (
     GraphQLArgument,
     GraphQLCompositeType,
     GraphQLEnumType,
+    GraphQLError,
     GraphQLInputObjectType,
     GraphQLInputType,
     GraphQLList,
@@ -34,6 +35,7 @@ from graphql import (
     ListValueNode,
     NamedTypeNode,
     NameNode,
+    ObjectFieldNode,
     ObjectValueNode,
     OperationDefinitionNode,
     SelectionNode,
@@ -68,11 +70,15 @@ def client_message(message: str) -> str:
     return _VARIABLE.sub(r"\1", message)
 
 
-def compatible(document: DocumentNode, schema: GraphQLSchema) -> DocumentNode:
-    """Return the document with its variables declared by their places; see the module.
+def compatible(document: DocumentNode, schema: GraphQLSchema) -> tuple[DocumentNode, Places]:
+    """Return the document as the validation rules accept it, and the places of its variables; see the module.
+
+    Its operations declare no variables, so the rules on how they are declared do not apply.
 
     Where a place is unknown, because the schema lacks its field or argument, nothing is changed: validation
     reports that.
+
+    :raises GraphQLError: an operation declares a variable twice.
     """
     return _Document(schema).adapted(document.definitions)
 
@@ -103,7 +109,29 @@ class _Uses:
     """
 
     variables: dict[str, _Use] = field(default_factory=dict)
-    fragments: set[str] = field(default_factory=set)
+    fragments: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the variables of a document's operations are used."""
+
+    _operations: Mapping[str | None, _Uses]
+    _fragments: Mapping[str, _Uses]
+
+    def declarations(
+        self, operation: str | None, written: Iterable[VariableDefinitionNode]
+    ) -> tuple[VariableDefinitionNode, ...]:
+        """Return a declaration for each variable of an operation, with the default that the client wrote.
+
+        Made when they are asked for: hundreds of operations may share fragments with hundreds of variables.
+        """
+        uses = self._operations[operation]
+        variables = dict(uses.variables)
+        for name in _reached(uses.fragments, self._fragments):
+            variables.update(self._fragments[name].variables)
+        known = {node.variable.name.value: node for node in written}
+        return tuple(_declaration(name, use, known.get(client_name(name))) for name, use in variables.items())
 
 
 class _Document:
@@ -111,49 +139,30 @@ class _Document:
 
     def __init__(self, schema: GraphQLSchema) -> None:
         self._schema = schema
-        self._types: dict[str, list[str]] = {}
+        self._types: dict[str, dict[str, int]] = {}
         self._uses = _Uses()
 
-    def adapted(self, definitions: tuple[DefinitionNode, ...]) -> DocumentNode:
+    def adapted(self, definitions: Iterable[DefinitionNode]) -> tuple[DocumentNode, Places]:
+        operations: dict[str | None, _Uses] = {}
         fragments: dict[str, tuple[FragmentDefinitionNode, _Uses]] = {}
-        operations: list[tuple[OperationDefinitionNode, _Uses]] = []
-        others: list[DefinitionNode] = []
+        nodes: list[DefinitionNode] = []
+        spread: dict[str, None] = {}
         for node in definitions:
             if isinstance(node, FragmentDefinitionNode):
                 if node.name.value not in fragments:  # of several with one name the first one counts
                     fragments[node.name.value] = self._definition(node, node.type_condition)
             elif isinstance(node, OperationDefinitionNode):
-                operations.append(self._definition(node, None))
+                _check_names(node.variable_definitions or ())
+                operation, uses = self._definition(_changed(node, variable_definitions=()), None)
+                operations[node.name.value if node.name else None] = uses
+                spread.update(uses.fragments)
+                nodes.append(operation)
             else:
-                others.append(node)
-        needed: dict[str, FragmentDefinitionNode] = {}
-        declared: list[DefinitionNode] = []
-        for operation, uses in operations:
-            reached = _reached(uses.fragments, fragments)
-            needed.update((name, node) for name, (node, _) in reached.items())
-            variables = dict(uses.variables)
-            for _, inner in reached.values():
-                variables.update(inner.variables)
-            declarations = tuple(self._declarations(operation.variable_definitions or (), variables))
-            declared.append(replace(operation, variable_definitions=declarations))
-        return DocumentNode(definitions=(*declared, *needed.values(), *others))
-
-    def _declarations(
-        self, written: tuple[VariableDefinitionNode, ...], variables: Mapping[str, _Use]
-    ) -> Iterator[VariableDefinitionNode]:
-        """Yield a declaration for each variable, with the default that the client's own one has."""
-        uses: dict[str, list[tuple[str, _Use]]] = {}
-        for name, use in variables.items():
-            uses.setdefault(client_name(name), []).append((name, use))
-        for node in written:  # a name that is declared twice stays so, for validation to report
-            for name, use in uses.get(node.variable.name.value, ()):
-                default = node.default_value
-                value = None if default is None else self._value(default, use.type)
-                yield _declaration(name, use.type, node, value)
-        known = {node.variable.name.value for node in written}
-        for name, use in variables.items():
-            if client_name(name) not in known:
-                yield _declaration(name, use.type, use.node, None)
+                nodes.append(node)
+        uses_of = {name: uses for name, (_, uses) in fragments.items()}
+        needed = _reached(spread, uses_of)
+        nodes += [node for name, (node, _) in fragments.items() if name in needed]
+        return DocumentNode(definitions=tuple(nodes)), Places(operations, uses_of)
 
     def _definition(self, node: _Definition, condition: NamedTypeNode | None) -> tuple[_Definition, _Uses]:
         """Return an operation or fragment adapted, and what it uses."""
@@ -194,7 +203,7 @@ class _Document:
                 node, directives=directives, selection_set=self._selection_set(node.selection_set, target)
             )
         if isinstance(node, FragmentSpreadNode):
-            self._uses.fragments.add(node.name.value)
+            self._uses.fragments[node.name.value] = None
         return _changed(node, directives=directives)
 
     def _directives(self, nodes: tuple[DirectiveNode, ...] | None) -> tuple[DirectiveNode, ...] | None:
@@ -211,71 +220,84 @@ class _Document:
     ) -> tuple[ArgumentNode, ...]:
         def adapted(node: ArgumentNode) -> ArgumentNode:
             argument = arguments.get(node.name.value)
-            return node if argument is None else _changed(node, value=self._value(node.value, argument.type))
+            return (
+                node
+                if argument is None
+                else _changed(node, value=_value(node.value, argument.type, self._variable))
+            )
 
         return _each(nodes, adapted)
 
     # ------------------------------------------------------------ values
 
-    def _value(self, node: ValueNode, type_: GraphQLInputType) -> ValueNode:
-        type_ = nullable(type_)
-        if isinstance(node, VariableNode):
-            return self._variable(node, type_)
-        if isinstance(type_, GraphQLList):
-            item = type_.of_type
-            if not isinstance(node, ListValueNode):
-                return self._value(node, item)
-            return _changed(node, values=_each(node.values, lambda inner: self._value(inner, item)))
-        if isinstance(type_, GraphQLInputObjectType) and isinstance(node, ObjectValueNode):
-            fields = type_.fields
-            return _changed(
-                node,
-                fields=_each(
-                    node.fields,
-                    lambda member: (
-                        _changed(member, value=self._value(member.value, fields[member.name.value].type))
-                        if member.name.value in fields
-                        else member
-                    ),
-                ),
-            )
-        return enum_value(node, type_)
-
     def _variable(self, node: VariableNode, type_: GraphQLInputType) -> VariableNode:
-        name, kind = node.name.value, str(type_)
-        types = self._types.setdefault(name, [])
-        if kind not in types:
-            types.append(kind)
-        number = types.index(kind)
+        name = node.name.value
+        types = self._types.setdefault(name, {})
+        number = types.setdefault(str(type_), len(types))
         if number:
             node = _named(f"{name}{_SEPARATOR}{number}", node)
         self._uses.variables.setdefault(node.name.value, _Use(type_, node))
         return node
 
 
-def _reached(
-    names: Iterable[str], fragments: Mapping[str, tuple[FragmentDefinitionNode, _Uses]]
-) -> dict[str, tuple[FragmentDefinitionNode, _Uses]]:
-    """Return the fragments that these spreads lead to, directly or by way of others."""
-    reached: dict[str, tuple[FragmentDefinitionNode, _Uses]] = {}
+def _value(
+    node: ValueNode,
+    type_: GraphQLInputType,
+    variable: Callable[[VariableNode, GraphQLInputType], VariableNode],
+) -> ValueNode:
+    """Return a literal as it is at a place of that type.
+
+    :param variable: makes the variable at a place of a nullable type.
+    """
+    type_ = nullable(type_)
+    if isinstance(node, VariableNode):
+        return variable(node, type_)
+    if isinstance(type_, GraphQLList):
+        item = type_.of_type
+        if not isinstance(node, ListValueNode):
+            return _value(node, item, variable)
+        return _changed(node, values=_each(node.values, lambda inner: _value(inner, item, variable)))
+    if not isinstance(type_, GraphQLInputObjectType) or not isinstance(node, ObjectValueNode):
+        return enum_value(node, type_)
+    fields = type_.fields
+
+    def member(inner: ObjectFieldNode) -> ObjectFieldNode:
+        known = fields.get(inner.name.value)
+        return inner if known is None else _changed(inner, value=_value(inner.value, known.type, variable))
+
+    return _changed(node, fields=_each(node.fields, member))
+
+
+def _check_names(nodes: Iterable[VariableDefinitionNode]) -> None:
+    known: dict[str, VariableDefinitionNode] = {}
+    for node in nodes:
+        other = known.setdefault(node.variable.name.value, node)
+        if other is not node:
+            name = node.variable.name.value
+            raise GraphQLError(f"There can be only one variable named '${name}'.", [other, node])
+
+
+def _reached(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, None]:
+    """Return the names of the fragments that these spreads lead to, directly or by way of others."""
+    reached: dict[str, None] = {}
     pending = list(names)
     while pending:
         name = pending.pop()
         if name in fragments and name not in reached:
-            reached[name] = fragments[name]
-            pending += fragments[name][1].fragments
-    return {name: fragments[name] for name in fragments if name in reached}
+            reached[name] = None
+            pending += fragments[name].fragments
+    return reached
 
 
-def _declaration(
-    name: str,
-    type_: GraphQLInputType,
-    place: VariableDefinitionNode | VariableNode,
-    default: Any,
-) -> VariableDefinitionNode:
+def _declaration(name: str, use: _Use, written: VariableDefinitionNode | None) -> VariableDefinitionNode:
+    """Return a variable's declaration by its use, at the place and with the default of the client's own."""
+    default: Any = None
+    if written is not None and written.default_value is not None:
+        default = _value(written.default_value, use.type, lambda node, _type: node)
+    place = use.node if written is None else written
     return VariableDefinitionNode(
         variable=_named(name, place),
-        type=parse_type(str(type_), no_location=True),
+        type=parse_type(str(use.type), no_location=True),
         default_value=default,
         directives=(),
         loc=place.loc,

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from graphql import (
     ASTValidationRule,
+    ConstValueNode,
     DocumentNode,
     FieldNode,
     FragmentDefinitionNode,
@@ -27,6 +28,7 @@ from graphql import (
     specified_rules,
     type_from_ast,
     validate,
+    validate_input_literal,
 )
 from graphql.pyutils import print_path_list
 from graphql.validation import (
@@ -41,7 +43,7 @@ from graphql.validation.rules.max_introspection_depth_rule import MaxIntrospecti
 from dataapi.graphql.answer import Stage
 from dataapi.graphql.arguments import ABSENT, Shaper, shaper
 from dataapi.graphql.coercion import Coerce, coercer, faults
-from dataapi.graphql.compatibility import client_name, compatible
+from dataapi.graphql.compatibility import Places, client_name, compatible
 from dataapi.graphql.entries import ByKeyEntry
 from dataapi.graphql.lifting import Lifted, name_of, replace_literals
 from dataapi.graphql.limits import Limits, check_length, check_limits, check_variables
@@ -125,7 +127,8 @@ class Variable:
 class Operation:
     """One operation of a validated document.
 
-    :param declared: the variables as the client declared them.
+    :param declared: its variables as the client declared them.
+    :param places: where its variables are used, None when they are judged as they are declared.
     """
 
     def __init__(
@@ -133,11 +136,14 @@ class Operation:
         schema: RoleSchema,
         node: OperationDefinitionNode,
         declared: Sequence[VariableDefinitionNode],
+        places: Places | None,
         fragments: Mapping[str, FragmentDefinitionNode],
         literals: Mapping[int, Any],
     ) -> None:
         self._schema = schema
         self._literals = [(name_of(number), shaper(type_)) for number, type_ in literals.items()]
+        self._declared = declared
+        self._places = places
         self._needed = [node for node in declared if isinstance(node.type, NonNullTypeNode)]
         self.node = node
         self.fragments = fragments
@@ -148,14 +154,22 @@ class Operation:
         return self.node.operation is OperationType.MUTATION
 
     @cached_property
+    def declarations(self) -> Sequence[VariableDefinitionNode]:
+        """The declarations that its variables are judged by."""
+        if self._places is None:
+            return self._declared
+        return self._places.declarations(_name(self.node), self._declared)
+
+    @cached_property
     def _variables(self) -> list[Variable]:
-        """The variables with the types that their values must have; that one is needed is seen before."""
+        """The variables with the types that their values must have; that one is needed is seen before.
+
+        :raises Rejected: a default is none of the type of the variable's place.
+        """
         found = []
-        for node in self.node.variable_definitions or ():
+        for node in self.declarations:
             type_: Any = type_from_ast(self._schema.schema, node.type)
-            default = (
-                ABSENT if node.default_value is None else coerce_input_literal(node.default_value, type_)
-            )
+            default = ABSENT if node.default_value is None else _default(node.default_value, type_)
             name, type_ = node.variable.name.value, nullable(type_)
             variable = Variable(name, client_name(name), type_, default, shaper(type_), coercer(type_), node)
             found.append(variable)
@@ -243,11 +257,12 @@ class Document:
         self.literal_types: Mapping[int, Any] = {}
         self.merges = False
         node = _parse(text, limits)
-        declared = {name: operation.variable_definitions for name, operation in _operations(node)}
+        declared = {_name(operation): operation.variable_definitions for operation in _operations(node)}
+        places: Places | None = None
         try:
             check_limits(node, limits)
             if not schema.strict:
-                node = compatible(node, schema.schema)
+                node, places = compatible(node, schema.schema)
             errors = validate(
                 schema.schema,
                 node,
@@ -270,8 +285,8 @@ class Document:
             if isinstance(definition, FragmentDefinitionNode)
         }
         self.operations = {
-            name: Operation(schema, operation, declared[name] or (), fragments, self.literal_types)
-            for name, operation in _operations(node)
+            name: Operation(schema, operation, declared[name] or (), places, fragments, self.literal_types)
+            for name, operation in ((_name(operation), operation) for operation in _operations(node))
         }
 
     def operation(self, name: str | None) -> Operation:
@@ -294,10 +309,25 @@ class Document:
         return operation
 
 
-def _operations(document: DocumentNode) -> Iterator[tuple[str | None, OperationDefinitionNode]]:
-    for node in document.definitions:
-        if isinstance(node, OperationDefinitionNode):
-            yield (node.name.value if node.name else None), node
+def _operations(document: DocumentNode) -> list[OperationDefinitionNode]:
+    return [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
+
+
+def _name(operation: OperationDefinitionNode) -> str | None:
+    return operation.name.value if operation.name else None
+
+
+def _default(node: ConstValueNode, type_: GraphQLInputType) -> Any:
+    """Return the value of a variable's default.
+
+    :raises Rejected: it is none of the type.
+    """
+    value = coerce_input_literal(node, type_)
+    if value is Undefined:
+        errors: list[GraphQLError] = []
+        validate_input_literal(node, type_, lambda error, _place: errors.append(error), hide_suggestions=True)
+        raise Rejected(Stage.VALIDATION, *map(_told, errors[:MOST_ERRORS]))
+    return value
 
 
 def _told(error: GraphQLError) -> GraphQLError:

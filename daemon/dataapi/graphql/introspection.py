@@ -70,7 +70,7 @@ class Introspection:
 
         :raises GraphQLError: too much is asked.
         """
-        definitions = _own_variables(operation.node)
+        definitions = _own_variables(operation)
         names = {definition.variable.name.value for definition in definitions}
         own = {name: value for name, value in variables.items() if name in names}
         key = json.dumps([text, own], sort_keys=True)
@@ -111,14 +111,14 @@ class _TooMuch(BaseException):
     """Ends an execution at once: graphql-core makes a field's error of every ``Exception``."""
 
 
-def _own_variables(operation: OperationDefinitionNode) -> tuple[VariableDefinitionNode, ...]:
+def _own_variables(operation: Operation) -> tuple[VariableDefinitionNode, ...]:
     """Return the variables that introspection fields and directives can take.
 
     Those of other types are for other fields; their types may even be hidden from introspection.
     """
     return tuple(
         definition
-        for definition in operation.variable_definitions or ()
+        for definition in operation.declarations
         if _name_of(definition.type) in ("Boolean", "String")
     )
 
