@@ -8,9 +8,13 @@ NO_JSON = (ValueError, RecursionError)
 """What reading raises: for a text that is none, and for one that is nested more deeply than Python reads."""
 
 
+class NoValue(ValueError):
+    """A word that is no JSON value; the text says so."""
+
+
 def no_constant(name: str) -> NoReturn:
     """Refuse ``NaN``, ``Infinity`` and ``-Infinity``, as the ``parse_constant`` of a reader.
 
-    :raises ValueError: always.
+    :raises NoValue: always.
     """
-    raise ValueError(f"{name} is no JSON value")
+    raise NoValue(f"{name} is no JSON value")

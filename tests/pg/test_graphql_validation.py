@@ -441,6 +441,25 @@ async def test_errors_of_variables_speak_json(api: Service, used: str, value: An
         assert word not in refused.text
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("{", "Expecting property name enclosed in double quotes at line 1 column 2"),
+        ("[NaN]", "NaN is no JSON value"),
+        ("[" * 100_000, "it is nested too deeply"),
+    ],
+)
+async def test_a_string_that_is_no_json_is_refused(api: Service, value: str, reason: str) -> None:
+    query = "query($v: JSON) { itemCollection(filter: {doc: {contains: $v}}) { __typename } }"
+    refused = await api.ask(query, {"v": value})
+    assert refused.error.endswith(f": Invalid input for JSON type. The string is no JSON: {reason}")
+
+
+async def test_json_may_hold_longer_numbers_than_python_reads(api: Service) -> None:
+    query = "query($v: JSON) { itemCollection(filter: {doc: {contains: $v}}) { edges { node { name } } } }"
+    assert rows(await api.data(query, {"v": f'{{"a": {"9" * 5000}}}'})) == []
+
+
 async def test_a_bound_number_of_errors_is_told(api: Service) -> None:
     query = "query($v: [Int]) { itemCollection(filter: {name: {in: $v}}) { __typename } }"
     errors = (await api.ask(query, {"v": list(range(1000))})).errors

@@ -47,7 +47,7 @@ from dataapi.graphql.compatibility import Places, client_name, compatible
 from dataapi.graphql.entries import ByKeyEntry
 from dataapi.graphql.lifting import Lifted, name_of, replace_literals
 from dataapi.graphql.limits import Limits, check_length, check_limits, check_variables
-from dataapi.graphql.messages import without_python
+from dataapi.graphql.messages import shown, without_python
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.together import together
 from dataapi.graphql.wrappers import nullable
@@ -304,7 +304,7 @@ class Document:
         operation = self.operations.get(name)
         if operation is None:
             raise Rejected(
-                Stage.VALIDATION, GraphQLError(f"Operation not found: no operation is named {name!r}.")
+                Stage.VALIDATION, GraphQLError(f"Operation not found: no operation is named {shown(name)}.")
             )
         return operation
 

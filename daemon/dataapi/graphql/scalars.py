@@ -22,7 +22,7 @@ from graphql import (
 from graphql.utilities import value_from_ast_untyped
 
 from dataapi.graphql.messages import shown
-from dataapi.strict_json import NO_JSON
+from dataapi.strict_json import NoValue, no_constant
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(
@@ -38,7 +38,7 @@ def _big_int(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise GraphQLError("Invalid input for BigInt type. An integer in a string is expected.")
     if value not in _INT64:
-        raise GraphQLError(f"Invalid input for BigInt type. {value} does not fit into 64 bits.")
+        raise GraphQLError(f"Invalid input for BigInt type. {shown(value)} does not fit into 64 bits.")
     return value
 
 
@@ -73,10 +73,20 @@ def _json(value: Any) -> str:
     if not isinstance(value, str):
         raise GraphQLError("Invalid input for JSON type. A string that holds serialized JSON is expected.")
     try:
-        json.loads(value)
-    except NO_JSON as error:
-        raise GraphQLError(f"Invalid input for JSON type. The string is no JSON: {error}") from None
-    return value
+        _reader.decode(value)
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at line {error.lineno} column {error.colno}"
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except NoValue as error:
+        reason = str(error)
+    else:
+        return value
+    raise GraphQLError(f"Invalid input for JSON type. The string is no JSON: {reason}")
+
+
+# PostgreSQL has the last word on numbers; Python reads none of more than some thousand digits.
+_reader = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=no_constant)
 
 
 def _opaque(value: Any) -> str:

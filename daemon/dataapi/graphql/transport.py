@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from dataapi.errors import ApiError
 from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
 from dataapi.headers import CALLER
-from dataapi.strict_json import no_constant
+from dataapi.strict_json import NoValue, no_constant
 from dataapi.web import querystring
 from dataapi.web.messages import Reply, Request
 
@@ -212,8 +212,10 @@ def _json(text: str, name: str) -> Any:
         _refuse(f"{name} is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}")
     except RecursionError:
         _refuse(f"{name} is nested too deeply")
-    except ValueError as error:
+    except NoValue as error:
         _refuse(f"{name} is not valid JSON: {error}")
+    except ValueError:  # Python reads integers of some thousand digits at most
+        _refuse(f"{name} holds a number of too many digits")
 
 
 def _check_text(found: Any, place: str) -> None:
