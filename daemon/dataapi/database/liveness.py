@@ -98,6 +98,9 @@ class Liveness:
             return False
         if alive:
             self._release(session)
+            if self._idle and self._idle[-1] is session:
+                # It was asked and not used: those in use go on before it.
+                self._idle.insert(0, self._idle.pop())
         else:
             self._replace(session)
         return self._found(alive)

@@ -16,6 +16,7 @@ from twisted.internet import defer
 from twisted.logger import Logger
 
 from dataapi.database import address, failures
+from dataapi.database.ageing import Ageing
 from dataapi.database.background import Background
 from dataapi.database.backoff import USUAL, Backoff, Retry
 from dataapi.database.cancel import Canceller, ControlConnection, end_statement
@@ -89,6 +90,7 @@ class Pool:
         self._liveness = Liveness(
             reactor, self._background, self._sessions, self._idle, self._release, self._discard
         )
+        self._ageing = Ageing(reactor, options, self._sessions, self._idle, self._discard, self._replace)
         self._first_attempt: defer.Deferred[None] | None = None
         self.on_pooler: Callable[[], None] | None = None
         self._stopped = True
@@ -138,7 +140,8 @@ class Pool:
         return bool(self._sessions) and not self._liveness.silent
 
     async def watch(self) -> None:
-        """Replace connections whose server does not answer, until it is cancelled."""
+        """Replace connections that are old or whose server does not answer, until it is cancelled."""
+        self._background.spawn(self._ageing.watch())
         await self._liveness.watch()
 
     async def check(self) -> None:
@@ -327,6 +330,16 @@ class Pool:
         first, self._first_attempt = self._first_attempt, None
         if first is not None:
             first.callback(None)
+
+    def _replace(self, session: Session) -> None:
+        """Close a connection as soon as it is free and there is another one, for which there must be room."""
+        if len(self._sessions) == 1 < self._size:
+            if not self._opening and not self._retry.pending:
+                self._background.spawn(self._open())
+        elif session in self._idle:
+            self._discard(session)
+        else:
+            self._outdated.add(session)
 
     def _discard(self, session: Session) -> None:
         """Close a connection and let another take its place."""

@@ -37,11 +37,15 @@ class SessionOptions:
         PostgreSQL, for each connection by itself.
     :ivar statement_timeout: seconds for each statement of a caller whose role, function or database has no
         limit of its own; None is no limit, and the daemon's own SQL has none.
+    :ivar idle_time: seconds after which a connection that is not used is closed; None keeps it.
+    :ivar lifetime: seconds after which a connection is replaced; None keeps it.
     """
 
     search_path: tuple[str, ...] = ()
     prepared_statements: bool | None = None
     statement_timeout: float | None = None
+    idle_time: float | None = None
+    lifetime: float | None = None
 
 
 class Session:
@@ -49,14 +53,18 @@ class Session:
 
     :ivar connection: the connection.
     :ivar cancelling: whether a cancel request is on its way, which could hit the next statement.
+    :ivar opened: when the connection was made, by the reactor's clock.
+    :ivar uses: how often it was used.
     """
 
     __slots__ = ("_as_login_role", "_defaults", "_options", "_prefix", "_prepared", "_uncertain",
-                 "cancelling", "connection")  # fmt: skip
+                 "cancelling", "connection", "opened", "uses")  # fmt: skip
 
     def __init__(self, reactor: Any, options: SessionOptions, token: str) -> None:
         self.connection = Connection(reactor)
         self.cancelling = False
+        self.opened = 0.0
+        self.uses = 0
         self._options = options
         self._prefix = f"p{token}_"
         self._prepared: Prepared | None = None
@@ -71,6 +79,7 @@ class Session:
             facts = await self.connection.send(FACTS, ()).addTimeout(timeout, self.connection.reactor)
         except defer.TimeoutError:
             raise ServerSilent("the server does not answer") from None
+        self.opened = self.connection.reactor.seconds()
         options = self._options
         # A pooler makes up process numbers of its own.
         self.connection.pooled = pooled = facts[0][0] != self.connection.get_backend_pid()
@@ -90,6 +99,7 @@ class Session:
         One that is to be rolled back takes a second one.  When it fails the connection is left
         inside its transaction, so the pool closes it.
         """
+        self.uses += 1
         rows = await self._run(message)
         if message.rollback:
             await self.connection.send(_ROLLBACK, ())
@@ -114,10 +124,12 @@ class Session:
 
     def conversation(self, *, anonymous: bool) -> Conversation:
         """Return a transaction of several messages, yet to be begun."""
+        self.uses += 1
         return Conversation(self.connection, self._defaults, anonymous=anonymous)
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:
         """Run SQL as the login role; ``$1`` … are the values, quoted into the text."""
+        self.uses += 1
         template = render.inlined(text)
         return await self.connection.send(
             self._as_login_role + template.text, template.arrange(tuple(values))

@@ -201,7 +201,13 @@ class ProjectPart:
 
 def session_options(project: Project) -> SessionOptions:
     """Return how the connections of a project are used."""
-    return SessionOptions(project.search_path, project.db_prepared_statements, project.db_statement_timeout)
+    return SessionOptions(
+        search_path=project.search_path,
+        prepared_statements=project.db_prepared_statements,
+        statement_timeout=project.db_statement_timeout,
+        idle_time=project.db_pool_max_idletime,
+        lifetime=project.db_pool_max_lifetime,
+    )
 
 
 def pool_snapshot(ref: str, pool: Pool) -> Snapshot:

@@ -76,14 +76,17 @@ class WebhooksPart:
     def __init__(self, reactor: Any, settings: Settings) -> None:
         self._reactor = reactor
         self.settings = section = settings.webhooks
-        self._uri = section.db_uri or settings.projects[0].db_uri
+        project = settings.projects[0]
+        self._uri = section.db_uri or project.db_uri
         self._pool = Pool(
             reactor,
             self._uri,
             size=CONNECTIONS,
             backoff=_BACKOFF,
             options=SessionOptions(
-                prepared_statements=None if section.db_uri else settings.projects[0].db_prepared_statements
+                prepared_statements=None if section.db_uri else project.db_prepared_statements,
+                idle_time=project.db_pool_max_idletime,
+                lifetime=project.db_pool_max_lifetime,
             ),
         )
         self._resolver = SystemResolver(reactor)
@@ -118,7 +121,7 @@ class WebhooksPart:
             on_reconnect=dispatcher.reconsider,
             backoff=_BACKOFF,
         )
-        self._listens = section.db_uri is not None or settings.projects[0].db_channel_enabled is not False
+        self._listens = section.db_uri is not None or project.db_channel_enabled is not False
         judging = Vetting(self._judging, self.vetting.allowed)
         receivers = Receivers(reactor, judging, require_https=section.require_https)
         self.api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)

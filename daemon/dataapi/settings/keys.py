@@ -35,6 +35,7 @@ def _list(parse: Callable[[str], Any], *, secret: bool = False) -> Key:
 
 _POSITIVE = Key(parsers.whole(1))
 _SECONDS = Key(parsers.seconds)
+_TIME_LIMIT = Key(parsers.time_limit, empty_means_empty=True)
 _SWITCH = Key(parsers.boolean)
 _TEXT = Key(parsers.text)
 
@@ -58,12 +59,14 @@ PROJECT = {
     "db-anon-role": Key(parsers.text, empty_means_empty=True),
     "db-pool": _POSITIVE,
     "db-pool-acquisition-timeout": _SECONDS,
+    "db-pool-max-idletime": _TIME_LIMIT,
+    "db-pool-max-lifetime": _TIME_LIMIT,
     "db-max-rows": _POSITIVE,
     "db-pre-request": _TEXT,
     "db-root-spec": _TEXT,
     "db-prepared-statements": Key(parsers.automatic),
     "db-channel-enabled": Key(parsers.automatic),
-    "db-statement-timeout": Key(parsers.time_limit, empty_means_empty=True),
+    "db-statement-timeout": _TIME_LIMIT,
     "request-timeout": _SECONDS,
     "db-tx-end": Key(parsers.transaction_end),
     "db-hoisted-tx-settings": _list(parsers.setting_names),

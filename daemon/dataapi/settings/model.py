@@ -56,6 +56,8 @@ class Project:
     db_anon_role: str = "anon"
     db_pool: int = 10
     db_pool_acquisition_timeout: float = 10.0
+    db_pool_max_idletime: float | None = 30.0
+    db_pool_max_lifetime: float | None = 1800.0
     db_max_rows: int | None = None
     db_pre_request: str | None = None
     db_root_spec: str | None = None

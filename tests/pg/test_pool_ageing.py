@@ -1,0 +1,94 @@
+"""``db-pool-max-idletime`` and ``db-pool-max-lifetime``, and that no request notices them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.database.message import Bound, Message, Statement
+from support.messages import message, running, until
+from twisted.internet import defer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataapi.database.pool import Pool
+    from support.postgres import Database
+
+    MakePool = Callable[..., Pool]
+
+PROCESS = Bound(Statement("select pg_backend_pid()", ()))
+
+
+async def busy(pool: Pool, count: int) -> None:
+    """Have so many connections in use at once."""
+    await defer.gatherResults([running(pool.run(message("select pg_sleep(0.1)"))) for _ in range(count)])
+
+
+async def test_connections_beyond_need_are_closed(
+    make_pool: MakePool, database: Database, reactor: Any
+) -> None:
+    """One stays, and further ones are made again when they are needed."""
+    pool = make_pool(size=4, idle_time=0.3)
+    await pool.start()
+    watching = running(pool.watch())
+    try:
+        for _ in range(2):
+            await busy(pool, 4)
+            assert pool.figures().open == 4
+            await until(reactor, lambda: pool.figures().open == 1)
+        held = "select count(*) from pg_stat_activity where usename = 'authenticator' and datname = %s"
+        await until(reactor, lambda: database.execute(held, (database.name,)) == [(1,)])
+        assert await pool.run(message("select 1")) == [(1,)]
+    finally:
+        watching.cancel()
+        with pytest.raises(defer.CancelledError):
+            await watching
+
+
+@pytest.mark.parametrize("size", [1, 3])
+async def test_old_connections_are_replaced_while_requests_run(
+    make_pool: MakePool, reactor: Any, size: int
+) -> None:
+    """Each of their statements is prepared again, and none of them fails."""
+    pool = make_pool(size=size, lifetime=0.3)
+    await pool.start()
+    watching = running(pool.watch())
+    processes: set[int] = set()
+
+    async def client() -> None:
+        while len(processes) < 3 * size:
+            [(process,)] = await pool.run(Message("anon", (), (PROCESS,)))
+            processes.add(process)
+
+    try:
+        await defer.gatherResults([running(client()) for _ in range(2 * size)])
+        await until(reactor, lambda: pool.figures().connects > 3 * size)
+        assert pool.figures().open <= max(2, size)
+    finally:
+        watching.cancel()
+        with pytest.raises(defer.CancelledError):
+            await watching
+
+
+async def test_an_old_connection_stays_while_no_other_can_be_made(
+    make_pool: MakePool, database: Database, reactor: Any
+) -> None:
+    """A full server is no reason to give up what works."""
+    database.execute("create role narrow login connection limit 1; grant anon to narrow")
+    try:
+        pool = make_pool(uri=database.uri.replace("authenticator", "narrow"), size=2, lifetime=0.1)
+        await pool.start()
+        watching = running(pool.watch())
+        await until(reactor, lambda: pool.trouble is not None)
+        assert await pool.run(message("select 1")) == [(1,)]
+        assert pool.figures().connects == 1
+        watching.cancel()
+        with pytest.raises(defer.CancelledError):
+            await watching
+        await pool.stop()
+    finally:
+        await until(
+            reactor, lambda: not database.execute("select 1 from pg_stat_activity where usename = 'narrow'")
+        )
+        database.execute("drop role narrow")
