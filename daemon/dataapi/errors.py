@@ -52,7 +52,10 @@ class DatabaseError(ApiError):
     """PostgreSQL refused or failed the statement; ``code`` is its SQLSTATE.
 
     :ivar serializable_retry: whether running the same transaction again may succeed.
+    :ivar at_value: whether it arose where PostgreSQL read a value that was sent.
     """
+
+    at_value = False
 
     @property
     def serializable_retry(self) -> bool:

@@ -242,12 +242,14 @@ async def test_names_are_not_suggested(api: Service) -> None:
     assert "Did you mean" not in answer.text
 
 
-async def test_a_database_error_has_message_and_code_alone(api: Service) -> None:
+async def test_a_database_error_has_message_code_and_root_field_alone(api: Service) -> None:
     """PostgreSQL's details and hints may show what the role may not see."""
     answer = await api.ask("{ brokenCollection { edges { node { ratio } } } }")
     assert answer.status == 200
     assert answer.body == {
-        "errors": [{"message": "division by zero", "extensions": {"code": "22012"}}],
+        "errors": [
+            {"message": "division by zero", "path": ["brokenCollection"], "extensions": {"code": "22012"}}
+        ],
         "data": None,
     }
     answer = await api.ask("{ accountByPk(id: 1) { failing } }", role="authenticated")
@@ -257,6 +259,71 @@ async def test_a_database_error_has_message_and_code_alone(api: Service) -> None
     assert (
         await api.ask("{ accountByPk(id: 1) { big } }", role="authenticated")
     ).error == "bigint out of range"
+
+
+async def test_the_path_of_a_database_error_is_there_where_it_is_known(api: Service) -> None:
+    """Of several fields PostgreSQL does not say which one failed; one that needs no database did not."""
+    broken = "x: brokenCollection { edges { node { ratio } } }"
+    assert (await api.ask(f"{{ a: __typename {broken} }}")).errors[0]["path"] == ["x"]
+    assert "path" not in (await api.ask(f"{{ {broken} accountCollection {{ __typename }} }}")).errors[0]
+
+
+async def test_errors_within_lists_have_an_index(api: Service) -> None:
+    """They depend on no row: the first one's place stands for all."""
+    answer = await api.ask(
+        "{ c: accountCollection { edges { node { accountCollection(first: 1, last: 1) { __typename } } } } }"
+    )
+    assert answer.errors[0]["path"] == ["c", "edges", 0, "node", "accountCollection"]
+    answer = await api.ask(
+        "query($n: Int) { accountCollection { edges { n: node { a: accountCollection(first: $n) {"
+        " edges { cursor } } } } } }",
+        {"n": -1},
+    )
+    assert answer.errors[0]["path"] == ["accountCollection", "edges", 0, "n", "a"]
+
+
+async def test_an_error_of_a_nullable_field_leaves_its_siblings(api: Service) -> None:
+    """The others come with data, whether the mistake is in the document or in a value of the request."""
+    good = base64.b64encode(b'["public", "account", 2]').decode()
+    query = """query($id: ID!, $n: Int = 1) {
+        first: accountByPk(id: 1) { id } node(nodeId: $id) { nodeId
+            ... on account { accountCollection(first: $n) { edges { cursor } } } } __typename }"""
+    assert (await api.data(query, {"id": good}))["node"]["nodeId"] == good
+    others = {"first": {"id": 1}, "node": None, "__typename": "Query"}
+    for values, path in (({"id": "?"}, ["node"]), ({"id": good, "n": -1}, ["node", "accountCollection"])):
+        answer = await api.ask(query, values)
+        assert answer.status == 200
+        assert answer.body["data"] == others
+        assert [error["path"] for error in answer.errors] == [path]
+        assert answer.errors[0]["locations"]
+        assert len(answer.messages) == 1
+    # Another text of the same shape, with the values as literals.
+    for gap in (2 * " ", 9 * " "):
+        text = f'{{ first: accountByPk(id: 1) {{ id }}{gap}node(nodeId: "?") {{ nodeId }} __typename }}'
+        answer = await api.ask(text)
+        assert answer.body["data"] == others
+        assert answer.errors[0]["locations"][0]["column"] == text.index("node(") + 1
+    answer = await api.ask('{ a: node(nodeId: "?") { nodeId } b: node(nodeId: "!") { nodeId } __typename }')
+    assert answer.body["data"] == {"a": None, "b": None, "__typename": "Query"}
+    assert [error["path"] for error in answer.errors] == [["a"], ["b"]]
+    assert answer.messages == ()
+
+
+async def test_nothing_is_there_where_nothing_else_was_asked_for(api: Service) -> None:
+    answer = await api.ask('{ a: node(nodeId: "?") { nodeId } b: node(nodeId: "!") { nodeId } }')
+    assert answer.body["data"] is None
+    assert [error["path"] for error in answer.errors] == [["a"], ["b"]]
+    assert answer.messages == ()
+
+
+async def test_an_error_of_a_field_that_is_never_null_leaves_no_data(api: Service) -> None:
+    """As the GraphQL specification has it for the error of a non-null field."""
+    answer = await api.ask(
+        "query($n: Int) { accountCollection(first: $n) { edges { cursor } } accountByPk(id: 1) { id } }",
+        {"n": -1},
+    )
+    assert answer.body["data"] is None
+    assert answer.messages == ()
 
 
 async def test_a_failed_operation_leaves_nothing_behind(api: Service) -> None:

@@ -106,7 +106,11 @@ async def test_violations_have_their_sqlstate_and_message(
     before = api.database.execute("select count(*) from author, counter")
     answer = await api.ask(f"mutation {{ {mutation} {{ affectedCount }} }}")
     assert answer.status == 200
-    assert answer.body == {"data": None, "errors": [{"message": message, "extensions": {"code": code}}]}
+    field = mutation.partition("(")[0]
+    assert answer.body == {
+        "data": None,
+        "errors": [{"message": message, "path": [field], "extensions": {"code": code}}],
+    }
     assert api.database.execute("select count(*) from author, counter") == before
     assert api.database.execute("select (select count(*) from book) + (select count(*) from ranged)") == [
         (0,)
@@ -162,7 +166,7 @@ async def test_nothing_of_hidden_rows_or_columns_is_in_an_error(api: Service) ->
     ):
         for role in ("anon", "authenticated"):
             answer = await api.ask(f"mutation {{ {mutation} {{ affectedCount }} }}", role=role)
-            assert set(answer.errors[0]) == {"message", "extensions"}
+            assert set(answer.errors[0]) == {"message", "path", "extensions"}
             assert set(answer.errors[0]["extensions"]) == {"code"}
             for hidden in ("secret of", "someone else", "Failing row", "already exists", "Key ("):
                 assert hidden not in answer.text
@@ -174,7 +178,7 @@ async def test_what_a_function_raises_is_for_the_client(api: Service) -> None:
         answer = await api.ask(f'mutation {{ raise_with(state: "{state}", text: "no, {state}") }}')
         assert answer.body == {
             "data": None,
-            "errors": [{"message": f"no, {state}", "extensions": {"code": state}}],
+            "errors": [{"message": f"no, {state}", "path": ["raise_with"], "extensions": {"code": state}}],
         }
 
 
@@ -216,7 +220,11 @@ async def test_a_statement_that_takes_too_long_is_ended(api: Service) -> None:
     )
     answer = await api.ask("mutation { dawdle }", role="authenticated")
     assert answer.errors == [
-        {"message": "canceling statement due to statement timeout", "extensions": {"code": "57014"}}
+        {
+            "message": "canceling statement due to statement timeout",
+            "path": ["dawdle"],
+            "extensions": {"code": "57014"},
+        }
     ]
     await api.execute(f"alter role authenticated in database {api.database.name} reset statement_timeout")
 
@@ -229,7 +237,11 @@ async def test_a_lock_that_takes_too_long_is_given_up(api: Service) -> None:
             role="authenticated",
         )
     assert answer.errors == [
-        {"message": "canceling statement due to lock timeout", "extensions": {"code": "55P03"}}
+        {
+            "message": "canceling statement due to lock timeout",
+            "path": ["updatecounterCollection"],
+            "extensions": {"code": "55P03"},
+        }
     ]
     await api.execute(f"alter role authenticated in database {api.database.name} reset lock_timeout")
 
@@ -247,7 +259,9 @@ async def test_a_transaction_that_lost_to_another_is_run_again(own: Service, sta
 
 async def test_trying_again_ends(own: Service) -> None:
     answer = await own.ask('mutation { fail_until(wanted: 1000, state: "40001") }')
-    assert answer.errors == [{"message": "try again", "extensions": {"code": "40001"}}]
+    assert answer.errors == [
+        {"message": "try again", "path": ["fail_until"], "extensions": {"code": "40001"}}
+    ]
     assert len(answer.messages) == 4
     assert own.database.execute("select count(*) from tries") == [(0,)]
 

@@ -91,7 +91,13 @@ async def test_at_most_is_one_unless_given(api: Service) -> None:
     answer = await api.ask('mutation { updateauthorCollection(set: {note: "all"}) { affectedCount } }')
     assert answer.body == {
         "data": None,
-        "errors": [{"message": "update impacts too many records", "extensions": {"code": "22000"}}],
+        "errors": [
+            {
+                "message": "update impacts too many records",
+                "path": ["updateauthorCollection"],
+                "extensions": {"code": "22000"},
+            }
+        ],
     }
     assert api.database.execute("select count(*) from author where note = 'all'") == [(0,)]
 

@@ -104,7 +104,7 @@ def test_a_limit_is_checked_in_the_statement_that_changes() -> None:
         'with t1 as (update "public"."thing" as t3 set "na""me" = $1 where t3."id" = $2 returning 1) '
     )
     assert "case when (select count(*) from t1) > $3 then" in text
-    assert "'~dataapi~too many~dataapi~' || (select count(*) from t1)" in text
+    assert "'~dataapi~too many~dataapi~0~dataapi~' || (select count(*) from t1)" in text
     assert sources == ("v", "where", "most")
 
 

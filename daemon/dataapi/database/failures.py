@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dataapi.database.quoting import without_aliases
 from dataapi.database.sqlstate import Diagnostics, to_error
-from dataapi.errors import ApiError, DatabaseUnavailable
+from dataapi.errors import ApiError, DatabaseError, DatabaseUnavailable
 
 if TYPE_CHECKING:
     import psycopg2
@@ -22,7 +22,19 @@ def refused(error: psycopg2.Error, *, anonymous: bool) -> ApiError:
     message, detail, hint = diag.message_primary or str(error), diag.message_detail, diag.message_hint
     if (diag.sqlstate or "").startswith(_NAMES):
         message, hint = without_aliases(message), hint and without_aliases(hint)
-    return to_error(Diagnostics(diag.sqlstate or "XX000", message, detail, hint), anonymous=anonymous)
+    found = to_error(Diagnostics(diag.sqlstate or "XX000", message, detail, hint), anonymous=anonymous)
+    if isinstance(found, DatabaseError):
+        found.at_value = _is_at_value(error)
+    return found
+
+
+def _is_at_value(error: psycopg2.Error) -> bool:
+    """Whether the error points at a literal: only reading it by the input function of its type does so."""
+    position, cursor = error.diag.statement_position, error.cursor
+    if position is None or cursor is None or cursor.query is None:
+        return False
+    before = cursor.query.decode()[int(position) - 1 :][:2]
+    return before.startswith(("'", "E'"))
 
 
 def timed_out() -> ApiError:

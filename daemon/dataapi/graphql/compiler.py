@@ -74,7 +74,7 @@ class Compiler:
         self.schema = schema
         self.variables = variables
         self.selector = Selector(fragments, variables)
-        self._path: list[str] = []
+        self._path: list[str | int] = []
         self._costs: list[Cost] = []
         self._objects = 0
 
@@ -92,6 +92,18 @@ class Compiler:
             self._path.pop()
 
     @contextmanager
+    def in_list(self) -> Iterator[None]:
+        """Give errors within the items of a list the place of the first one.
+
+        They depend on no row, so that every item has them.
+        """
+        self._path.append(0)
+        try:
+            yield
+        finally:
+            self._path.pop()
+
+    @contextmanager
     def costing(
         self, page: PageSize | int, table: Table | None = None, *, disjoint: bool = False
     ) -> Iterator[None]:
@@ -101,7 +113,11 @@ class Compiler:
         :param disjoint: whether the rows of different parents are different ones.
         """
         outer, self._costs = self._costs, []
-        yield
+        try:
+            yield
+        except GraphQLError:
+            self._costs = outer
+            raise
         most = None if table is None else capacity(table)
         self._costs = [*outer, Cost(page, tuple(self._costs), most, disjoint)]
 
@@ -234,9 +250,10 @@ class Compiler:
     ) -> Output:
         match nodes[0].name.value:
             case "edges":
-                return Edges(
-                    self.members(f"{view.name}Edge", nodes, lambda n: self._edge_field(view, order, n))
-                )
+                with self.in_list():
+                    return Edges(
+                        self.members(f"{view.name}Edge", nodes, lambda n: self._edge_field(view, order, n))
+                    )
             case "pageInfo":
                 return self.members("PageInfo", nodes, lambda n: PageFact(Fact(n[0].name.value)))
             case "totalCount":
@@ -263,7 +280,7 @@ class Compiler:
     def _groups(self, view: TableView, nodes: list[FieldNode]) -> Output:
         arguments = self.arguments(nodes[0], f"{view.name}Connection")
         grouping = read_grouping(view, arguments)
-        with self.costing(grouping.page):
+        with self.costing(grouping.page), self.in_list():
             output = self.members(f"{view.name}Group", nodes, lambda n: self._group_field(view, grouping, n))
         return Groups(grouping.keys, grouping.having, limit_of(grouping.page), output)
 

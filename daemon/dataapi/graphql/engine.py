@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from graphql import GraphQLError, GraphQLSchema
@@ -32,8 +34,8 @@ from dataapi.web.messages import Request
 
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 INVALID_TEXT, DATA_EXCEPTION = "22P02", "22000"
-# The message of what a statement raises itself (``query.changes.RAISED``).
-_RAISED = re.compile(f"{RAISED}(.*){RAISED}[0-9]+")
+# The message of what a statement raises itself, and the number of the root field.
+_RAISED = re.compile(f"{RAISED}(.*){RAISED}([0-9]{{1,9}}){RAISED}[0-9]+")
 
 DOCUMENTS_PER_ROLE = 500
 """Documents that are kept parsed and validated for one role."""
@@ -67,6 +69,7 @@ class _Ready:
     plan: Plan
     statements: list[Bound]
     read_only: bool
+    variables: Mapping[str, Any]
 
 
 class _RoleState:
@@ -154,27 +157,43 @@ class Engine:
         role = self._role(catalog, caller.role)
         wanted = Wanted.of(request.extensions)
         told: dict[str, Any] = {}
+        keys: tuple[str | None, ...] = ()
         try:
             text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
             wanted.check(caller)
             ready = await self._ready(role, request, text, told if wanted.cost else None)
             if wanted.explain:
                 told["explain"] = await self._transactions.explain(catalog, http, caller, ready.statements)
+            keys = ready.plan.keys
             data = ready.plan.constant
             if ready.statements:
-                [[data]] = await self._transactions.run(
-                    catalog, http, caller, ready.statements, read_only=ready.read_only
-                )
+                [[data]] = await self._run(catalog, caller, http, ready)
         except Rejected as rejected:
             return Answer(rejected.stage, None, _formatted(rejected.errors), told)
         except GraphQLError as error:
             return Answer(Stage.EXECUTION, "null", _formatted((error,)), told)
         except DatabaseError as error:
-            return Answer(Stage.EXECUTION, "null", (_database_error(error),), told)
+            return Answer(Stage.EXECUTION, "null", (_database_error(error, keys),), told)
         except RecursionError:  # variables that were just read may still nest too deeply to compile
             deep = GraphQLError("The operation's arguments are nested too deeply.")
             return Answer(Stage.VARIABLES, None, _formatted((deep,)), told)
         return Answer(Stage.EXECUTION, data, _formatted(ready.plan.errors), told)
+
+    async def _run(
+        self, catalog: Catalog, caller: Caller, http: Request, ready: _Ready
+    ) -> list[tuple[Any, ...]]:
+        run = partial(self._transactions.run, catalog, http, caller)
+        try:
+            return await run(ready.statements, read_only=ready.read_only)
+        except DatabaseError as error:
+            if not error.code.startswith(INTERNAL) or error.at_value:
+                raise
+            try:
+                for reading in ready.plan.readings(ready.variables):
+                    await run((reading,), read_only=True)
+            except DatabaseError as refused:
+                error.at_value = refused.message == error.message
+            raise
 
     def _role(self, catalog: Catalog, role: str) -> _RoleState:
         if catalog.generation != self._generation or self._names is None:
@@ -196,7 +215,9 @@ class Engine:
         """
         prepared = role.prepared(text, self._limits)
         try:
-            return await self._bound(role, request, prepared, text, told)
+            ready = await self._bound(role, request, prepared, text, told)
+            if not ready.plan.errors or prepared.document.text == text:
+                return ready
         except (GraphQLError, Rejected):
             if prepared.document.text == text:
                 raise
@@ -215,17 +236,37 @@ class Engine:
             raise Rejected(Stage.METHOD, GraphQLError("A mutation must be sent by POST, not by GET."))
         variables = {**operation.coerce(request.variables or {}), **prepared.literals}
         plan = await self._plan(role, operation, variables, text)
+        try:
+            return self._checked(plan, variables, told, read_only=not operation.is_mutation)
+        except GraphQLError:
+            if operation.is_mutation:
+                raise
+        plan = await self._plan(role, operation, variables, text, plan.failures(variables))
+        return self._checked(plan, variables, told, read_only=True)
+
+    def _checked(
+        self, plan: Plan, variables: Mapping[str, Any], told: dict[str, Any] | None, *, read_only: bool
+    ) -> _Ready:
         if told is not None:
             told["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
         check_cost(plan, variables, self._limits.cost)
-        return _Ready(plan, plan.bind(variables), not operation.is_mutation)
+        return _Ready(plan, plan.bind(variables), read_only, variables)
 
     async def _plan(
-        self, role: _RoleState, operation: Operation, variables: Mapping[str, Any], text: str
+        self,
+        role: _RoleState,
+        operation: Operation,
+        variables: Mapping[str, Any],
+        text: str,
+        failed: Mapping[str, GraphQLError] = MappingProxyType({}),
     ) -> Plan:
-        """Return the operation's plan; the text is that of its document."""
+        """Return the operation's plan.
+
+        :param text: that of its document.
+        :param failed: the errors of a query's fields whose values cannot be bound, by response key.
+        """
         key = operation, operation.shape(variables)
-        plan = role.plans.get(key)
+        plan = None if failed else role.plans.get(key)
         if plan is not None:
             self.hits += 1
             return plan
@@ -240,10 +281,10 @@ class Engine:
         if operation.is_mutation:
             plan = plan_mutation(operation, role.schema, variables)
         else:
-            plan = plan_query(operation, role.schema, variables, introspected)
-        # An introspection answer may depend on a variable's value; an operation of a document that is not
-        # kept never comes again.
-        if fields or len(text) > LONGEST_KEPT or plan.length > LONGEST_PLAN:
+            plan = plan_query(operation, role.schema, variables, introspected, failed)
+        # An introspection answer and an error may depend on a variable's value; an operation of a document
+        # that is not kept never comes again.
+        if fields or plan.errors or len(text) > LONGEST_KEPT or plan.length > LONGEST_PLAN:
             return plan.unprepared()
         role.plans.put(key, plan, plan.length)
         return plan
@@ -253,16 +294,23 @@ def _formatted(errors: tuple[GraphQLError, ...]) -> tuple[Mapping[str, Any], ...
     return tuple(dict(error.formatted) for error in errors)
 
 
-def _database_error(error: DatabaseError) -> Mapping[str, Any]:
-    """Return what a client may read of PostgreSQL's error: the message and the SQLSTATE.
+def _database_error(error: DatabaseError, keys: tuple[str | None, ...]) -> Mapping[str, Any]:
+    """Return what a client may read of PostgreSQL's error: the message, the SQLSTATE and the root field.
 
     Details and hints may show values of rows that the role may not see.
 
-    :raises RuntimeError: an internal error of PostgreSQL's, which is for the log alone.
+    :param keys: the response keys of the root fields, None for those that are not the database's.
+    :raises RuntimeError: an internal error of PostgreSQL's, which is for the log alone; one that
+        refuses a value is only what the type's author took no better code for.
     """
-    if error.code.startswith(INTERNAL):
+    if error.code.startswith(INTERNAL) and not error.at_value:
         raise RuntimeError(f"PostgreSQL failed: {error.code}: {error.message}") from error
-    refused = _RAISED.search(error.message) if error.code == INVALID_TEXT else None
+    message, code = error.message, error.code
+    asked = [key for key in keys if key is not None]
+    refused = _RAISED.search(message) if code == INVALID_TEXT else None
     if refused is not None:
-        return {"message": refused[1], "extensions": {"code": DATA_EXCEPTION}}
-    return {"message": error.message, "extensions": {"code": error.code}}
+        message, code = refused[1], DATA_EXCEPTION
+        asked = [key for number, key in enumerate(keys) if key is not None and number == int(refused[2])]
+    # Of several fields PostgreSQL does not say which one it was.
+    place = {"path": asked} if len(asked) == 1 else {}
+    return {"message": message, **place, "extensions": {"code": code}}

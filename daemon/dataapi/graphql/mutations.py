@@ -82,7 +82,8 @@ def _change(
     def response_field(fields: list[FieldNode]) -> Output:
         if fields[0].name.value == "affectedCount":
             return AffectedCount()
-        return Records(compiler.row(view, fields))
+        with compiler.in_list():
+            return Records(compiler.row(view, fields))
 
     limit = None if at_most is None else Bounded("atMost", at_most)
     # An insert may add more rows than the table was ever known to hold.

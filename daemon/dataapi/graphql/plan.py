@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from graphql import FieldNode, GraphQLError
+from graphql import FieldNode, GraphQLError, GraphQLNonNull
 
 from dataapi.database.message import Bound
 from dataapi.graphql.answer import Stage
@@ -21,7 +21,7 @@ from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.sources import Fixed, Variables
 from dataapi.query.algebra import Parameter, Rows
 from dataapi.query.changes import Answer, Step, compile_changes
-from dataapi.query.results import Instant, JsonText, Key, Object, Output, Text
+from dataapi.query.results import Instant, JsonText, Key, Null, Object, Output, Text
 from dataapi.query.sql import Compiled, compile_query
 
 INTROSPECTION = frozenset({"__schema", "__type"})
@@ -34,7 +34,8 @@ class Plan:
     :ivar statements: run in order, the last one giving the data; none when nothing is asked of the database.
     :ivar constant: the data of an operation that needs no database, as JSON text.
     :ivar most: the highest cost that any variables can give.
-    :ivar errors: fields that are left out, each with its error.
+    :ivar errors: of fields that are left out or null.
+    :ivar keys: the response keys of the root fields in order; None for one that needs no database.
     """
 
     statements: tuple[Compiled, ...]
@@ -42,6 +43,7 @@ class Plan:
     costs: tuple[Cost, ...]
     most: float
     errors: tuple[GraphQLError, ...] = ()
+    keys: tuple[str | None, ...] = ()
 
     @property
     def length(self) -> int:
@@ -66,6 +68,27 @@ class Plan:
         """
         return [_bind(compiled, variables) for compiled in self.statements]
 
+    def readings(self, variables: Variables) -> list[Bound]:
+        """Return statements that fail where one of the values cannot be read, and do nothing else."""
+        return [_bind(reading, variables) for each in self.statements for reading in each.readings]
+
+    def failures(self, variables: Variables) -> dict[str, GraphQLError]:
+        """Return what cannot be bound by the response key of its root field.
+
+        :raises GraphQLError: it is not known which one that is.
+        """
+        found: dict[str, GraphQLError] = {}
+        for compiled in self.statements:
+            sources: Any = compiled.sources
+            for source in sources:
+                try:
+                    source.bind(variables)
+                except GraphQLError as error:
+                    if not error.path:
+                        raise
+                    found.setdefault(str(error.path[0]), error)
+        return found
+
 
 def _bind(compiled: Compiled, variables: Variables) -> Bound:
     sources: Any = compiled.sources
@@ -83,36 +106,62 @@ def introspection_fields(
 
 
 def plan_query(
-    operation: Operation, schema: RoleSchema, variables: Variables, introspected: Mapping[str, str]
+    operation: Operation,
+    schema: RoleSchema,
+    variables: Variables,
+    introspected: Mapping[str, str],
+    failed: Mapping[str, GraphQLError],
 ) -> Plan:
     """Compile a query.
 
+    A nullable field that cannot be answered is null, and the data is where nothing else was asked for.
+
     :param introspected: the answers of introspection fields by response key, as JSON text.
-    :raises GraphQLError: arguments that graphql-core's validation cannot judge.
+    :param failed: the errors of fields that are known to have some, by response key.
+    :raises GraphQLError: arguments of a field that is not nullable, which graphql-core's validation
+        cannot judge.
     """
     compiler = Compiler(schema, operation.fragments, variables)
     members: list[tuple[Key, Output]] = []
+    keys: list[str | None] = []
     errors: list[GraphQLError] = []
-    needs_database = False
-    for key, nodes in compiler.selector.fields((operation.node.selection_set,), frozenset({"Query"})).items():
+    fields = compiler.selector.fields((operation.node.selection_set,), frozenset({"Query"}))
+    for key, nodes in fields.items():
         name = nodes[0].name.value
         if name in INTROSPECTION and key not in introspected:
             errors.append(GraphQLError(f'Unknown field "{name}" on type Query', nodes, path=[key]))
             continue
-        with compiler.at(key, nodes[0]):
-            if name in INTROSPECTION:
-                output: Output = JsonText(Parameter(Fixed(introspected[key]), "json"))
-            elif name == "__typename":
-                output = Text("Query")
-            else:
-                needs_database = True
-                output = _entry_output(compiler, name, nodes)
-            members.append((compiler.key(key, nodes[0]), output))
+        asked = None
+        try:
+            if key in failed:
+                raise failed[key]
+            with compiler.at(key, nodes[0]):
+                if name in INTROSPECTION:
+                    output: Output = JsonText(Parameter(Fixed(introspected[key]), "json"))
+                elif name == "__typename":
+                    output = Text("Query")
+                else:
+                    output, asked = _entry_output(compiler, name, nodes), key
+        except GraphQLError as error:
+            if not _is_nullable(schema, name):
+                raise
+            errors.append(error)
+            output = Null()
+        keys.append(asked)
+        members.append((compiler.key(key, nodes[0]), output))
+    if fields and len(errors) == len(fields):
+        return Plan((), "null", (), 0, tuple(errors))
     costs = compiler.costs()
     most = sum(cost.most() for cost in costs)
-    if not needs_database:
+    if not any(keys):
         return Plan((), _constant(members), costs, most, tuple(errors))
-    return Plan((compile_query(Object(tuple(members))),), "", costs, most, tuple(errors))
+    statement = compile_query(Object(tuple(members)))
+    return Plan((statement,), "", costs, most, tuple(errors), tuple(keys))
+
+
+def _is_nullable(schema: RoleSchema, name: str) -> bool:
+    """Whether a field of ``Query`` may be null."""
+    return not isinstance(schema.object_type("Query").fields[name].type, GraphQLNonNull)
 
 
 def plan_mutation(operation: Operation, schema: RoleSchema, variables: Variables) -> Plan:
@@ -122,6 +171,7 @@ def plan_mutation(operation: Operation, schema: RoleSchema, variables: Variables
     """
     compiler = Compiler(schema, operation.fragments, variables)
     steps: list[tuple[Key, Step]] = []
+    keys: list[str | None] = []
     for key, nodes in compiler.selector.fields((operation.node.selection_set,), frozenset({ROOT})).items():
         name = nodes[0].name.value
         with compiler.at(key, nodes[0]):
@@ -129,8 +179,10 @@ def plan_mutation(operation: Operation, schema: RoleSchema, variables: Variables
             # No entry is __typename, the only other field that validation lets through.
             step: Step = Answer(Text(ROOT)) if entry is None else mutation_step(compiler, entry, nodes)
             steps.append((compiler.key(key, nodes[0]), step))
+            keys.append(None if entry is None else key)
     costs = compiler.costs()
-    return Plan(compile_changes(tuple(steps)), "{}", costs, sum(cost.most() for cost in costs))
+    most = sum(cost.most() for cost in costs)
+    return Plan(compile_changes(tuple(steps)), "{}", costs, most, keys=tuple(keys))
 
 
 def _entry_output(compiler: Compiler, name: str, nodes: list[FieldNode]) -> Output:
@@ -156,7 +208,13 @@ def _constant(members: list[tuple[Key, Output]]) -> str:
     parts = []
     for key, output in members:
         name = key.text if isinstance(key, Text) else _fixed(key)
-        value = _quoted(output.text) if isinstance(output, Text) else _fixed(output)
+        match output:
+            case Text(text):
+                value = _quoted(text)
+            case Null():
+                value = "null"
+            case _:
+                value = _fixed(output)
         parts.append(f"{_quoted(name)}: {value}")
     return "{" + ", ".join(parts) + "}"
 

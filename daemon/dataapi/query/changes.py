@@ -37,7 +37,7 @@ class Change:
         that every role may use); empty when rows can't be found again.
     :ivar output: the answer, with ``Records`` and ``AffectedCount`` in it.
     :ivar at_most: refuse to affect more rows than that.
-    :ivar refusal: the message with which it is refused.
+    :ivar refusal: the message with which it is refused; the number of the step follows it.
     """
 
     change: Modification
@@ -111,13 +111,13 @@ def _step_statements(number: int, step: Step) -> tuple[*tuple[Compiled, ...], _P
         return calling, _Pending(writer, "", output_sql(writer, output, None))
     if step.key and not isinstance(step.change, Delete) and not shows_only_itself(step.output):
         return _in_two(number, step)
-    return (_in_one(step),)
+    return (_in_one(number, step),)
 
 
 # ---------------------------------------------------------------- in one statement
 
 
-def _in_one(change: Change) -> _Pending:
+def _in_one(number: int, change: Change) -> _Pending:
     writer = Writer()
     changed = writer.alias()
     row = Row(writer.alias(), derived=True)
@@ -127,7 +127,7 @@ def _in_one(change: Change) -> _Pending:
     prefix = f"with {_changing_queries(writer, change.change, changed, row)} "
     if change.at_most is not None:
         limit = writer.slot(change.at_most)
-        refusal = f"pg_catalog.to_json({raised_sql(change.refusal, count)})"
+        refusal = f"pg_catalog.to_json({_refusal_sql(number, change, count)})"
         answer = f"case when {count} > {limit} then {refusal} else {answer} end"
     return _Pending(writer, prefix, answer)
 
@@ -144,6 +144,11 @@ def _changing_queries(writer: Writer, change: Modification, changed: str, row: R
 def raised_sql(message: str, count: str) -> str:
     """Return SQL that raises a message; it depends on the count, so that planning does not raise it."""
     return f"({quote_literal(RAISED + message + RAISED)} || {count})::int"
+
+
+def _refusal_sql(number: int, change: Change, count: str) -> str:
+    """Return SQL that refuses a change: RAISED, its message, RAISED, the step's number, RAISED, the count."""
+    return raised_sql(f"{change.refusal}{RAISED}{number}", count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +187,10 @@ def _answer_sql(writer: Writer, output: Output, affected: _Affected) -> str:
 
 def _in_two(number: int, change: Change) -> tuple[Compiled, _Pending]:
     keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
-    return _modify_and_keep(change, keys, count), _read_again(change, keys, count)
+    return _modify_and_keep(number, change, keys, count), _read_again(change, keys, count)
 
 
-def _modify_and_keep(change: Change, keys: str, count: str) -> Compiled:
+def _modify_and_keep(number: int, change: Change, keys: str, count: str) -> Compiled:
     """Return the statement that makes the change and keeps the keys and the count of rows as settings."""
     writer = Writer()
     changed, row = writer.alias(), Row(writer.alias(), derived=True)
@@ -195,7 +200,7 @@ def _modify_and_keep(change: Change, keys: str, count: str) -> Compiled:
     counted = "pg_catalog.count(*)"
     if change.at_most is not None:
         limit = writer.slot(change.at_most)
-        refusal = raised_sql(change.refusal, counted)
+        refusal = _refusal_sql(number, change, counted)
         counted = f"case when {counted} > {limit} then {refusal} else {counted} end"
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in change.key)
     listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"

@@ -124,7 +124,9 @@ def _rows_sql(writer: Writer, rows: tuple[tuple[Cell | Default, ...], ...] | Rec
         for place, type_ in enumerate(rows.types)
     )
     types = ", ".join(f'"{place}" {type_.type}' for place, type_ in enumerate(rows.types))
-    return f"select {cells} from pg_catalog.json_to_recordset({writer.slot(rows.values)}) as {alias}({types})"
+    function, record = "pg_catalog.json_to_recordset", f"{alias}({types})"
+    writer.readings.append((f"select pg_catalog.count(*) from {function}($1) as {record}", rows.values))
+    return f"select {cells} from {function}({writer.slot(rows.values)}) as {record}"
 
 
 def _cell_sql(writer: Writer, cell: Cell | Default) -> str:

@@ -23,7 +23,9 @@ def _argument_sql(writer: Writer, argument: CallArgument, unfolded: Row | None) 
     else:
         value = "null" if argument.value is None else writer.slot(argument.value)
     if argument.composite is not None and argument.value is not None:
-        value = f"pg_catalog.json_populate_record(null::{qualified(argument.composite)}, {value})"
+        made = f"pg_catalog.json_populate_record(null::{qualified(argument.composite)}, "
+        writer.readings.append((f"select {made}$1) is null", argument.value))
+        value = f"{made}{value})"
     name = f"{quote_identifier(argument.name)} => " if argument.name else ""
     return f"{'variadic ' if argument.variadic else ''}{name}{value}"
 

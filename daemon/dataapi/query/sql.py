@@ -15,10 +15,14 @@ from dataapi.query.writer import Row, Writer
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A statement and where each of its slots takes its value."""
+    """A statement and where each of its slots takes its value.
+
+    :ivar readings: see ``Writer.readings``.
+    """
 
     statement: Statement
     sources: tuple[Hashable, ...]
+    readings: tuple[Compiled, ...] = ()
 
     def unprepared(self) -> Compiled:
         """Return the same with a statement that is not prepared."""
@@ -27,7 +31,11 @@ class Compiled:
 
 def compiled(text: str, writer: Writer) -> Compiled:
     """Return the statement of a text with the slots that were written into it."""
-    return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources))
+    readings = tuple(
+        Compiled(Statement(reading, (parameter.type,), prepared=False), (parameter.source,))
+        for reading, parameter in writer.readings
+    )
+    return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources), readings)
 
 
 def compile_query(output: Output) -> Compiled:

@@ -36,12 +36,15 @@ def qualified(item: InSchema) -> str:
 class Writer:
     """Numbers the slots and aliases of one statement.
 
+    :ivar readings: statements that do nothing but read a parameter's value, ``$1``, as this one does,
+        which tell whether it is the value that makes this one fail.
     Aliases are counted, not random, so that the same algebra always gives the same text.
     """
 
     def __init__(self) -> None:
         self.sources: list[Hashable] = []
         self.types: list[str] = []
+        self.readings: list[tuple[str, Parameter]] = []
         self._slots: dict[Parameter, str] = {}
         self._aliases = 0
         self._semijoins = 0
