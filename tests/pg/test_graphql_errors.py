@@ -37,7 +37,15 @@ GRAPHQL = {"accept": "application/graphql-response+json"}
 
 @pytest.fixture(scope="module")
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    with serving(reactor, server.create_database(SCHEMA), graphql_max_cost=1000, max_body=100_000) as service:
+    """Serve with limits that are soon met."""
+    limits = {
+        "graphql_max_depth": 20,
+        "graphql_max_aliases": 100,
+        "graphql_max_tokens": 5000,
+        "graphql_max_cost": 1000,
+        "max_body": 100_000,
+    }
+    with serving(reactor, server.create_database(SCHEMA), **limits) as service:
         yield service
 
 
@@ -58,7 +66,7 @@ async def refused(api: Service, query: str, **named: Any) -> str:
 
 
 async def test_depth_is_limited(api: Service) -> None:
-    """``graphql-max-depth`` is 20 by default; fragments count where they are spread."""
+    """``graphql-max-depth`` counts fragments where they are spread."""
     assert (await api.ask(nested(20))).data
     assert await refused(api, nested(21)) == "The operation is 21 fields deep, more than the 20 allowed."
     fragments = " ".join(f"fragment f{n} on account {{ account {{ ...f{n + 1} }} }}" for n in range(20))
@@ -67,7 +75,7 @@ async def test_depth_is_limited(api: Service) -> None:
 
 
 async def test_aliases_are_limited(api: Service) -> None:
-    """``graphql-max-aliases`` is 100 by default, fragments counted at each spread."""
+    """``graphql-max-aliases`` counts fragments at each spread."""
     query = "{ accountByPk(id: 1) { %s } }"
     assert (await api.ask(query % " ".join(f"a{n}: id" for n in range(100)))).data
     message = "The operation has 101 aliases, more than the 100 allowed."
@@ -78,7 +86,6 @@ async def test_aliases_are_limited(api: Service) -> None:
 
 
 async def test_tokens_are_limited(api: Service) -> None:
-    """``graphql-max-tokens`` is 5,000 by default."""
     message = await refused(api, "{ " + "id " * 5_000 + "}")
     assert message == "Syntax Error: Document contains more than 5000 tokens. Parsing aborted."
 

@@ -59,3 +59,34 @@ def collections(*tables: str) -> str:
 async def test_collections_nested_in_pages_of_the_usual_size(api: Service, tables: tuple[str, ...]) -> None:
     answer = await api.data(f"{{ {collections(*tables)} }}")
     assert answer[f"{tables[0]}Collection"]["edges"]
+
+
+async def test_many_rows_written_into_the_document(api: Service) -> None:
+    """Three hundred literal rows of one insert, and a thousand."""
+    for count in (300, 1000):
+        rows = ", ".join(
+            f'{{id: {count + n}, name: "name {n}", email: "mail {n}", born: "2000-01-01"}}'
+            for n in range(count)
+        )
+        answer = await api.data(
+            f"mutation {{ insertIntopersonCollection(objects: [{rows}]) {{ affectedCount }} }}"
+        )
+        assert answer["insertIntopersonCollection"]["affectedCount"] == count
+
+
+async def test_many_aliases(api: Service) -> None:
+    answer = await api.data(f"{{ {' '.join(f'a{n}: personByPk(id: {n}) {{ name }}' for n in range(101))} }}")
+    assert len(answer) == 101
+
+
+@pytest.mark.parametrize("depth", [21, 50])
+async def test_deep_selections(api: Service, depth: int) -> None:
+    inner = "{ person " * (depth - 2) + "{ id }" + " }" * (depth - 2)
+    assert (await api.data(f"{{ personByPk(id: 1) {inner} }}"))["personByPk"]
+
+
+async def test_a_long_list_and_many_conditions(api: Service) -> None:
+    """Ten thousand ids of a filter, and a thousand alternatives."""
+    query = "{ personCollection(filter: {%s}) { edges { node { id } } } }"
+    await api.data(query % f"id: {{in: [{', '.join(map(str, range(10_000)))}]}}")
+    await api.data(query % f"or: [{', '.join(f'{{id: {{eq: {n}}}}}' for n in range(1000))}]")

@@ -40,11 +40,11 @@ def doubling(depth: int) -> str:
 
 async def test_fragments_that_double_are_refused(api: Service) -> None:
     """Eighteen lines would select half a million objects, in megabytes of SQL."""
-    assert "errors" not in (await api.ask(doubling(8))).body
+    assert "errors" not in (await api.ask(doubling(10))).body
     effort = Effort()
     answer = await api.ask(doubling(18))
     assert answer.error == (
-        "The operation selects more than the 1000 objects allowed, counting each fragment wherever it is "
+        "The operation selects more than the 3000 objects allowed, counting each fragment wherever it is "
         "spread."
     )
     assert effort.units < 100
@@ -57,7 +57,7 @@ async def test_the_length_of_a_document_is_limited(api: Service) -> None:
     assert "errors" not in (await api.ask(query % ("x" * longest))).body
     answer = await api.ask(query % ("x" * (longest + 1)))
     assert answer.error == (
-        "The document has 200001 characters, more than the 200000 allowed: send long values as variables."
+        "The document has 1000001 characters, more than the 1000000 allowed: send long values as variables."
     )
 
 
@@ -84,7 +84,7 @@ async def test_input_objects_in_variables_are_limited(
     """Each would become a piece of SQL, which both the daemon and PostgreSQL have to read."""
     answer = await api.ask(query, variables)
     assert answer.error == (
-        f"The variable '{name}' holds too many input objects: 5000 are allowed in one request, not counting "
+        f"The variable '{name}' holds too many input objects: 10000 are allowed in one request, not counting "
         "rows that all name the same members."
     )
     assert "data" not in answer.body

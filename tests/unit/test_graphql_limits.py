@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dataapi.graphql.cost import Cost
-from dataapi.graphql.limits import Limits, check_limits
+from dataapi.graphql.limits import MOST_SELECTIONS, Limits, check_limits
 from dataapi.graphql.sources import Bounded, InVariable, Leaf
 from graphql import GraphQLError, NullValueNode, parse
 from hypothesis import given
@@ -52,6 +52,23 @@ def test_fragments_that_double_are_measured_once_each() -> None:
     text = f"{{ ...f0 }} {doubling} fragment f40 on T {{ x: a }}"
     with pytest.raises(GraphQLError, match=f"has {2**40} aliases"):
         check_limits(parse(text), Limits())
+
+
+def test_fragments_that_nothing_spreads_are_measured_too() -> None:
+    """They are checked like the others."""
+    text = "{ a } fragment f on T { x: a { b } }"
+    check_limits(parse(text), Limits(depth=2, aliases=1))
+    with pytest.raises(GraphQLError, match="The fragment is 2 fields deep, more than the 1 allowed"):
+        check_limits(parse(text), Limits(depth=1))
+    with pytest.raises(GraphQLError, match="The fragment has 1 aliases, more than the 0 allowed"):
+        check_limits(parse(text), Limits(aliases=0))
+
+
+def test_selection_sets_are_limited() -> None:
+    """All fields of one are compared at once."""
+    check_limits(parse("{" + "a " * MOST_SELECTIONS + "}"), Limits())
+    with pytest.raises(GraphQLError, match="names more than the 5000 fields allowed"):
+        check_limits(parse("{ b {" + "a " * (MOST_SELECTIONS + 1) + "} }"), Limits())
 
 
 def page(name: str, maximum: int) -> Bounded:

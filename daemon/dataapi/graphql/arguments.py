@@ -37,6 +37,7 @@ from dataapi.graphql.identifiers import decode_cursor, decode_node_id
 from dataapi.graphql.scalars import CURSOR
 from dataapi.graphql.sources import Constant, InVariable, Leaf, ListOf, Origin, Path, Variables
 from dataapi.graphql.wrappers import nullable
+from dataapi.pauses import pause
 
 
 class Absent:
@@ -148,6 +149,7 @@ class _Reader:
 
     def literal(self, node: ValueNode, type_: GraphQLInputType) -> Tree:
         """Return the tree of a literal, which may hold variables."""
+        pause()
         type_ = nullable(type_)
         if isinstance(node, VariableNode):
             name = node.name.value
@@ -195,6 +197,7 @@ class _Reader:
 
     def value(self, value: Any, type_: GraphQLInputType, place: tuple[str | int, ...], node: Node) -> Tree:
         """Return the tree of a variable's coerced value."""
+        pause()
         type_ = nullable(type_)
         if value is None:
             return None

@@ -19,6 +19,7 @@ from dataapi.graphql.fields import ColumnField
 from dataapi.graphql.sources import Leaf, Variables
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire, encode_value, encoder
+from dataapi.pauses import pause
 from dataapi.query.algebra import Parameter
 from dataapi.query.modifications import Recordset, RecordType
 
@@ -60,13 +61,15 @@ class RowsSource:
         """
         members = [(name, str(place), _json_encoder(wire)) for place, (name, wire) in enumerate(self.fields)]
         try:
-            rows = [
-                {place: None if row[name] is None else encode(row[name]) for name, place, encode in members}
-                for row in self.leaf.origin.value(variables)
-            ]
+            rows = [_record(row, members) for row in self.leaf.origin.value(variables)]
         except GraphQLError as error:
             raise self.leaf.error(error.message) from None
         return json.dumps(rows, ensure_ascii=False)
+
+
+def _record(row: Any, members: list[tuple[str, str, Callable[[Any], Any]]]) -> dict[str, Any]:
+    pause()
+    return {place: None if row[name] is None else encode(row[name]) for name, place, encode in members}
 
 
 @dataclass(frozen=True, slots=True)

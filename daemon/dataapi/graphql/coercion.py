@@ -24,6 +24,7 @@ from graphql import (
 )
 
 from dataapi.graphql.messages import shown
+from dataapi.pauses import pause
 
 Coerce = Callable[[Any], Any]
 Place = tuple[str | int, ...]
@@ -74,7 +75,11 @@ def _list(item: Coerce) -> Coerce:
             return None
         if not isinstance(value, list):
             return [item(value)]  # a lone value is a list of one
-        return [item(inner) for inner in value]
+        items = []
+        for inner in value:
+            pause()
+            items.append(item(inner))
+        return items
 
     return coerce
 

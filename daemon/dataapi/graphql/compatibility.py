@@ -50,6 +50,7 @@ from graphql import (
 )
 
 from dataapi.graphql.wrappers import nullable
+from dataapi.pauses import pause
 
 _SEPARATOR = ":"
 """Ends the client's name in the name of a variable's second type; no document can name such a variable."""
@@ -187,6 +188,7 @@ class _Document:
         )
 
     def _selection(self, node: SelectionNode, parent: GraphQLCompositeType | None) -> SelectionNode:
+        pause()
         directives = self._directives(node.directives)
         if isinstance(node, FieldNode):
             definition = None if parent is None else self._schema.get_field(parent, node.name.value)
@@ -249,6 +251,7 @@ def _value(
 
     :param variable: makes the variable at a place of a nullable type.
     """
+    pause()
     type_ = nullable(type_)
     if isinstance(node, VariableNode):
         return variable(node, type_)
@@ -291,6 +294,7 @@ def _reached(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, 
 
 def _declaration(name: str, use: _Use, written: VariableDefinitionNode | None) -> VariableDefinitionNode:
     """Return a variable's declaration by its use, at the place and with the default of the client's own."""
+    pause()
     default: Any = None
     if written is not None and written.default_value is not None:
         default = _value(written.default_value, use.type, lambda node, _type: node)

@@ -24,6 +24,7 @@ from dataapi.graphql.selection import Fields, Selector
 from dataapi.graphql.sources import Fixed, Leaf, Variables, limit_of
 from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import encode_value
+from dataapi.pauses import pause
 from dataapi.query.algebra import (
     AggregateFunction,
     AggregateOf,
@@ -57,8 +58,8 @@ NODE_INTERFACE = "Node"
 
 COUNT = AggregateOf(AggregateFunction.COUNT)
 
-MOST_OBJECTS = 1_000
-"""Objects that one operation may select, about a tenth of a second to compile.
+MOST_OBJECTS = 3_000
+"""Objects that one operation may select, about half a second to compile.
 
 A few fragments that spread each other twice select millions without an alias, no matter how short
 the document is.
@@ -81,6 +82,7 @@ class Compiler:
     @contextmanager
     def at(self, key: str, node: FieldNode) -> Iterator[None]:
         """Give errors of a field its place in the document and in the answer."""
+        pause()
         self._path.append(key)
         try:
             yield

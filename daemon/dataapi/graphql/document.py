@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,7 +22,6 @@ from graphql import (
     Undefined,
     VariableDefinitionNode,
     coerce_input_literal,
-    parse,
     print_ast,
     specified_rules,
     type_from_ast,
@@ -48,9 +46,11 @@ from dataapi.graphql.entries import ByKeyEntry
 from dataapi.graphql.lifting import Lifted, name_of, replace_literals
 from dataapi.graphql.limits import Limits, check_length, check_limits, check_variables
 from dataapi.graphql.messages import shown, without_python
+from dataapi.graphql.parsing import parse_document
 from dataapi.graphql.schema import RoleSchema
 from dataapi.graphql.together import together
 from dataapi.graphql.wrappers import nullable
+from dataapi.pauses import pause
 
 COMPARISONS = 20_000
 """How many pairs of fields the validation of one document may compare, less than a tenth of a second.
@@ -145,6 +145,7 @@ class Operation:
         self._declared = declared
         self._places = places
         self._needed = [node for node in declared if isinstance(node.type, NonNullTypeNode)]
+        self._known: list[Variable] | None = None
         self.node = node
         self.fragments = fragments
 
@@ -153,26 +154,32 @@ class Operation:
         """Whether the operation changes data."""
         return self.node.operation is OperationType.MUTATION
 
-    @cached_property
+    @property
     def declarations(self) -> Sequence[VariableDefinitionNode]:
         """The declarations that its variables are judged by."""
         if self._places is None:
             return self._declared
         return self._places.declarations(_name(self.node), self._declared)
 
-    @cached_property
+    @property
     def _variables(self) -> list[Variable]:
         """The variables with the types that their values must have; that one is needed is seen before.
 
+        No ``cached_property``, which lets nobody else in while it pauses.
+
         :raises Rejected: a default is none of the type of the variable's place.
         """
+        if self._known is not None:
+            return self._known
         found = []
         for node in self.declarations:
+            pause()
             type_: Any = type_from_ast(self._schema.schema, node.type)
             default = ABSENT if node.default_value is None else _default(node.default_value, type_)
             name, type_ = node.variable.name.value, nullable(type_)
             variable = Variable(name, client_name(name), type_, default, shaper(type_), coercer(type_), node)
             found.append(variable)
+        self._known = found
         return found
 
     def coerce(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,7 +348,7 @@ def _told(error: GraphQLError) -> GraphQLError:
 def _parse(text: str, limits: Limits) -> DocumentNode:
     try:
         check_length(text)
-        return parse(text, max_lexical_tokens=limits.tokens)
+        return parse_document(text, limits.tokens)
     except GraphQLError as error:
         raise Rejected(Stage.PARSE, error) from None
     except RecursionError:

@@ -30,6 +30,7 @@ from dataapi.graphql.schema import RoleSchema, role_view
 from dataapi.graphql.wanted import Wanted
 from dataapi.query.changes import RAISED
 from dataapi.settings import Project
+from dataapi.slices import in_turn
 from dataapi.web.messages import Request
 
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
@@ -87,17 +88,19 @@ class _RoleState:
         )
         self.introspection = Introspection(self._introspected)
 
-    def prepared(self, text: str, limits: Limits) -> Prepared:
+    def known(self, text: str) -> Prepared | None:
+        """Return the document of a text that was prepared before, None where it is not kept."""
+        return self._texts.get(text)
+
+    def prepare(self, text: str, limits: Limits) -> Prepared:
         """Return the document of a text with the values of its literals.
 
         :raises Rejected: the document does not parse, exceeds a limit or is not valid.
         """
-        known = self._texts.get(text)
-        if known is None:
-            known = self._prepare(text, limits)
-            if len(text) <= LONGEST_KEPT:
-                self._texts.put(text, known, len(text))
-        return known
+        prepared = self._prepare(text, limits)
+        if len(text) <= LONGEST_KEPT:
+            self._texts.put(text, prepared, len(text))
+        return prepared
 
     def _prepare(self, text: str, limits: Limits) -> Prepared:
         lifted = lift(text) if len(text) <= LONGEST_KEPT else None
@@ -213,7 +216,9 @@ class Engine:
         An error of a document that shares its compiled form with another text is found again
         in the exact document, so that it tells its place in the client's own text.
         """
-        prepared = role.prepared(text, self._limits)
+        prepared = role.known(text)
+        if prepared is None:
+            prepared = await in_turn(lambda: role.prepare(text, self._limits))
         try:
             ready = await self._bound(role, request, prepared, text, told)
             if not ready.plan.errors or prepared.document.text == text:
@@ -221,7 +226,8 @@ class Engine:
         except (GraphQLError, Rejected):
             if prepared.document.text == text:
                 raise
-        return await self._bound(role, request, role.exact(text, self._limits), text, told)
+        exact = await in_turn(lambda: role.exact(text, self._limits))
+        return await self._bound(role, request, exact, text, told)
 
     async def _bound(
         self,
@@ -234,23 +240,25 @@ class Engine:
         operation = prepared.document.operation(request.operation_name)
         if request.read_only and operation.is_mutation:
             raise Rejected(Stage.METHOD, GraphQLError("A mutation must be sent by POST, not by GET."))
-        variables = {**operation.coerce(request.variables or {}), **prepared.literals}
+        given = await in_turn(lambda: operation.coerce(request.variables or {}))
+        variables = {**given, **prepared.literals}
         plan = await self._plan(role, operation, variables, text)
         try:
-            return self._checked(plan, variables, told, read_only=not operation.is_mutation)
+            return await self._checked(plan, variables, told, read_only=not operation.is_mutation)
         except GraphQLError:
             if operation.is_mutation:
                 raise
         plan = await self._plan(role, operation, variables, text, plan.failures(variables))
-        return self._checked(plan, variables, told, read_only=True)
+        return await self._checked(plan, variables, told, read_only=True)
 
-    def _checked(
+    async def _checked(
         self, plan: Plan, variables: Mapping[str, Any], told: dict[str, Any] | None, *, read_only: bool
     ) -> _Ready:
         if told is not None:
             told["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
         check_cost(plan, variables, self._limits.cost)
-        return _Ready(plan, plan.bind(variables), read_only, variables)
+        statements = await in_turn(lambda: plan.bind(variables))
+        return _Ready(plan, statements, read_only, variables)
 
     async def _plan(
         self,
@@ -279,9 +287,9 @@ class Engine:
                 operation, fields, variables, f"{name.value if name else ''}:{text}"
             )
         if operation.is_mutation:
-            plan = plan_mutation(operation, role.schema, variables)
+            plan = await in_turn(lambda: plan_mutation(operation, role.schema, variables))
         else:
-            plan = plan_query(operation, role.schema, variables, introspected, failed)
+            plan = await in_turn(lambda: plan_query(operation, role.schema, variables, introspected, failed))
         # An introspection answer and an error may depend on a variable's value; an operation of a document
         # that is not kept never comes again.
         if fields or plan.errors or len(text) > LONGEST_KEPT or plan.length > LONGEST_PLAN:

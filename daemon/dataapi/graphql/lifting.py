@@ -23,7 +23,6 @@ from graphql import (
     IntValueNode,
     NameNode,
     StringValueNode,
-    TypeInfo,
     TypeInfoVisitor,
     Undefined,
     ValueNode,
@@ -35,6 +34,7 @@ from graphql import (
 )
 
 from dataapi.graphql.compatibility import enum_value
+from dataapi.graphql.parsing import PausingTypeInfo
 
 _TOKEN = re.compile(
     r'''
@@ -113,7 +113,7 @@ class _Replacing(Visitor):
     :ivar merges: whether some fields with arguments have one response key, so that they may be merged.
     """
 
-    def __init__(self, types: TypeInfo, places: Mapping[int, int]) -> None:
+    def __init__(self, types: PausingTypeInfo, places: Mapping[int, int]) -> None:
         super().__init__()
         self._type_info = types
         self._places = places
@@ -155,7 +155,7 @@ class Replaced:
 
 def replace_literals(document: DocumentNode, schema: GraphQLSchema, lifted: Lifted) -> Replaced:
     """Return a validated document with variables for its literals."""
-    types = TypeInfo(schema)
+    types = PausingTypeInfo(schema)
     visitor = _Replacing(types, lifted.places)
     replaced: DocumentNode = visit(document, TypeInfoVisitor(types, visitor))
     return Replaced(replaced, visitor.types, visitor.merges)

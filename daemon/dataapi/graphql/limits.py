@@ -21,9 +21,11 @@ from graphql import (
     get_named_type,
 )
 
-LONGEST_DOCUMENT = 200_000
-"""Characters of the longest document that is read: its literals are read character by character."""
-MOST_INPUT_OBJECTS = 5_000
+LONGEST_DOCUMENT = 1_000_000
+"""Characters of the longest document that is read."""
+MOST_SELECTIONS = 5_000
+"""Fields and fragments that one selection set may name; validation looks at all of them at once."""
+MOST_INPUT_OBJECTS = 10_000
 """Input objects that one request's variables may hold; each becomes a piece of a statement."""
 
 
@@ -37,9 +39,9 @@ class Limits:
     :ivar cost: rows that an operation may touch.
     """
 
-    depth: int = 20
-    aliases: int = 100
-    tokens: int = 5_000
+    depth: int = 50
+    aliases: int = 1_000
+    tokens: int = 20_000
     cost: int = 5_000_000
 
 
@@ -60,6 +62,10 @@ class _Measure:
         self._open: set[str] = set()
 
     def of(self, selection_set: SelectionSetNode) -> Extent:
+        if len(selection_set.selections) > MOST_SELECTIONS:
+            raise GraphQLError(
+                f"A selection set names more than the {MOST_SELECTIONS} fields allowed.", selection_set
+            )
         depth = aliases = 0
         for selection in selection_set.selections:
             if isinstance(selection, FieldNode):
@@ -88,26 +94,27 @@ class _Measure:
 
 
 def check_limits(document: DocumentNode, limits: Limits) -> None:
-    """Refuse a document with an operation that is too deep or has too many aliases.
+    """Refuse a document with an operation or a fragment that is too deep, too wide or has too many aliases.
 
-    :raises GraphQLError: naming the operation's place, what it has and what is allowed.
+    :raises GraphQLError: naming its place, what it has and what is allowed.
     """
     fragments = {
         node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)
     }
     measure = _Measure(fragments)
     for definition in document.definitions:
-        if not isinstance(definition, OperationDefinitionNode):
+        if not isinstance(definition, OperationDefinitionNode | FragmentDefinitionNode):
             continue
         extent = measure.of(definition.selection_set)
+        what = "operation" if isinstance(definition, OperationDefinitionNode) else "fragment"
         if extent.depth > limits.depth:
             raise GraphQLError(
-                f"The operation is {extent.depth} fields deep, more than the {limits.depth} allowed.",
+                f"The {what} is {extent.depth} fields deep, more than the {limits.depth} allowed.",
                 definition,
             )
         if extent.aliases > limits.aliases:
             raise GraphQLError(
-                f"The operation has {extent.aliases} aliases, more than the {limits.aliases} allowed.",
+                f"The {what} has {extent.aliases} aliases, more than the {limits.aliases} allowed.",
                 definition,
             )
 

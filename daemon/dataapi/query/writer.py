@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from dataapi.database.quoting import ALIAS, quote_identifier
+from dataapi.pauses import pause
 from dataapi.query.algebra import Parameter
 
 MOST_SEMIJOINS = 8
@@ -54,6 +55,7 @@ class Writer:
 
         PostgreSQL infers one type for each slot, so one that leaves its type open is used once.
         """
+        pause()
         slot = self._slots.get(parameter)
         if slot is None or parameter.type == "unknown":
             self.sources.append(parameter.source)
@@ -66,6 +68,7 @@ class Writer:
 
         No column is called so: a bare alias means the whole row only where no column has its name.
         """
+        pause()
         self._aliases += 1
         return quote_identifier(f"{ALIAS}{self._aliases}")
 

@@ -83,9 +83,9 @@ class Project:
     secret_keys: tuple[str, ...] = field(default=(), repr=False)
     openapi_mode: str = "follow-privileges"
     openapi_server_proxy_uri: str | None = None
-    graphql_max_depth: int = 20
-    graphql_max_aliases: int = 100
-    graphql_max_tokens: int = 5_000
+    graphql_max_depth: int = 50
+    graphql_max_aliases: int = 1_000
+    graphql_max_tokens: int = 20_000
     graphql_max_cost: int = 5_000_000
     graphql_documents: Path | None = None
     graphql_documents_only: bool = False

@@ -1,0 +1,137 @@
+"""Long work on the reactor's own time: a few milliseconds of it, then what others wait for, and so on.
+
+What is over soon is done at once.  What turns out to be long begins anew in a thread, which never runs
+beside the reactor: each of the two waits while the other one goes on.  So the work may use all that the
+reactor uses, and nobody waits for more than a slice of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from threading import Lock, Thread
+from typing import Any, Generic, TypeVar
+
+from twisted.internet.defer import DeferredSemaphore
+from twisted.internet.task import Cooperator
+
+from dataapi.pauses import pausing
+
+T = TypeVar("T")
+
+SLICE = 0.005
+"""Seconds that a slice of work takes before the reactor goes on."""
+STEPS_AT_ONCE = 500
+"""Steps of work that is done at once, some milliseconds; the rest is done in slices."""
+WORKS = 8
+"""How many long works are under way at the same time, each of them in a thread that mostly waits."""
+
+
+class _Overrun(BaseException):
+    """Ends work that is not over soon; a ``BaseException``, so that no handler of errors takes it."""
+
+
+class _Abandoned(BaseException):
+    """Ends work whose result nobody waits for any more."""
+
+
+async def in_turn(work: Callable[[], T]) -> T:
+    """Do the work and return its result, at once or in slices.
+
+    :param work: pauses between its steps; may be called twice, so that it must leave nothing half done.
+    """
+    left = STEPS_AT_ONCE
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _Overrun
+
+    try:
+        with pausing(step):
+            return work()
+    except _Overrun:
+        return await in_slices(work)
+
+
+async def in_slices(work: Callable[[], T]) -> T:
+    """Do the work in slices and return its result; who is cancelled abandons it."""
+    await _works.acquire()
+    slices = Slices(work)
+    try:
+        await _turns.cooperate(slices).whenDone()
+        return slices.result()
+    finally:
+        slices.abandon()
+        _works.release()
+
+
+class Slices(Iterator[None], Generic[T]):
+    """Work, a slice of which is done by each ``next``.
+
+    :param clock: gives the seconds that a slice is measured by.
+    """
+
+    def __init__(self, work: Callable[[], T], clock: Callable[[], float] = time.perf_counter) -> None:
+        self._work = work
+        self._clock = clock
+        self._until = 0.0
+        self._abandoned = False
+        self._outcome: list[T] = []
+        self._error: BaseException | None = None
+        self._thread: Thread | None = None
+        # Taken while it is the other one's turn.
+        self._mine, self._callers = Lock(), Lock()
+        self._mine.acquire()
+        self._callers.acquire()
+
+    def __next__(self) -> None:
+        if self._over:
+            raise StopIteration
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="slices", daemon=True)
+            self._thread.start()
+        self._until = self._clock() + SLICE
+        self._mine.release()
+        self._callers.acquire()
+        if self._over:
+            raise StopIteration
+
+    @property
+    def _over(self) -> bool:
+        never_begun = self._abandoned and self._thread is None
+        return never_begun or bool(self._outcome) or self._error is not None
+
+    def result(self) -> T:
+        """Return what the work returned, or raise what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._outcome[0]
+
+    def abandon(self) -> None:
+        """End the work where it pauses, unless it is over."""
+        self._abandoned = True
+        for _ in self:
+            pass
+
+    def _run(self) -> None:
+        self._mine.acquire()
+        try:
+            with pausing(self._pause):
+                self._outcome.append(self._work())
+        except BaseException as error:  # ``result`` raises it
+            self._error = error
+        self._callers.release()
+
+    def _pause(self) -> None:
+        if self._clock() >= self._until:
+            self._callers.release()
+            self._mine.acquire()
+        if self._abandoned:
+            raise _Abandoned
+
+
+_works = DeferredSemaphore(WORKS)
+# One slice each time that the reactor has done what was waiting, in turn for all works.
+_turns: Any = Cooperator(lambda: lambda: True)
