@@ -159,6 +159,55 @@ async def test_enums_are_shown_that_nothing_refers_to(server: Server, reactor: A
         await with_enums.stop()
 
 
+def undescribed(name: str, type_: Any) -> Iterator[str]:
+    """Yield what a reader of the schema would have to guess; a table's own columns speak for themselves."""
+    if is_enum_type(type_) and name != "mood":
+        yield from (f"{name}.{value}" for value, each in type_.values.items() if not each.description)
+    around = name.endswith(("Connection", "Edge"))
+    if (around or name.endswith(("Filter", "OrderBy"))) and not type_.description:
+        yield name
+    if around or name in ("Query", "Mutation", "PageInfo", "tAggregate"):
+        for field, each in type_.fields.items():
+            if not each.description:
+                yield f"{name}.{field}"
+            yield from (
+                f"{name}.{field}({word})" for word, given in each.args.items() if not given.description
+            )
+    if name.endswith("Filter"):
+        operators = ("and", "or", "not", "nodeId") if name == "tFilter" else type_.fields
+        yield from (f"{name}.{word}" for word in operators if not type_.fields[word].description)
+
+
+async def test_collections_filters_and_directions_are_described(server: Server, reactor: Any) -> None:
+    """Whoever reads the schema in a tool learns what each entry point, operator and direction means."""
+    sql = """
+        comment on schema public is '@graphql({"introspection": true})';
+        create type mood as enum ('sad');
+        create table t (
+            id int primary key, s text, n int[], m mood, ms mood[], p point, self int references t
+        );
+        comment on table t is
+            '@graphql({"totalCount": {"enabled": true}, "aggregate": {"enabled": true}})';
+        comment on column t.s is '@graphql({"description": "What it says"})';
+        grant all on t to anon;
+    """
+    described = Service(reactor, server.create_database(sql))
+    await described.start()
+    try:
+        shown = build_client_schema(await introspect(described))
+        text = schema_text(described.schema())
+    finally:
+        await described.stop()
+    lacking = [place for name, type_ in shown.type_map.items() for place in undescribed(name, type_)]
+    assert lacking == []
+    rows: Any = shown.type_map["t"]
+    assert rows.fields["tCollection"].description
+    for name in ("tFilter", "tOrderBy", "tInsertInput", "tUpdateInput"):
+        given: Any = shown.type_map[name]
+        assert given.fields["s"].description == "What it says"
+    assert '"""From small to large, then nulls."""\n  AscNullsLast' in text
+
+
 async def test_what_is_shown_is_what_is_served(server: Server, reactor: Any) -> None:
     """With every schema open, introspection shows exactly the role's schema."""
     sql = SCHEMA + """comment on schema public is '@graphql({"introspection": true})'"""

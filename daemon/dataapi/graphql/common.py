@@ -8,6 +8,7 @@ from graphql import (
     GraphQLArgument,
     GraphQLBoolean,
     GraphQLEnumType,
+    GraphQLEnumValue,
     GraphQLField,
     GraphQLID,
     GraphQLInputField,
@@ -28,18 +29,22 @@ from dataapi.query.conditions import Operator
 
 ORDER_BY_DIRECTION = GraphQLEnumType(
     "OrderByDirection",
+    # The values are pairs (descending, nulls first).
     {
-        "AscNullsFirst": (False, True),
-        "AscNullsLast": (False, False),
-        "DescNullsFirst": (True, True),
-        "DescNullsLast": (True, False),
+        "AscNullsFirst": GraphQLEnumValue((False, True), description="From small to large, after nulls."),
+        "AscNullsLast": GraphQLEnumValue((False, False), description="From small to large, then nulls."),
+        "DescNullsFirst": GraphQLEnumValue((True, True), description="From large to small, after nulls."),
+        "DescNullsLast": GraphQLEnumValue((True, False), description="From large to small, then nulls."),
     },
-    description="A direction to order by; its values are pairs (descending, nulls first).",
+    description="A direction to order by.",
     extensions={"shapes": True},
 )
 FILTER_IS = GraphQLEnumType(
     "FilterIs",
-    {"NULL": False, "NOT_NULL": True},
+    {
+        "NULL": GraphQLEnumValue(value=False, description="There is no value."),
+        "NOT_NULL": GraphQLEnumValue(value=True, description="There is a value."),
+    },
     description="Whether a value is there.",
     extensions={"shapes": True},
 )
@@ -51,10 +56,14 @@ NODE = GraphQLInterfaceType(
 PAGE_INFO = GraphQLObjectType(
     "PageInfo",
     {
-        "endCursor": GraphQLField(GraphQLString),
-        "hasNextPage": GraphQLField(GraphQLNonNull(GraphQLBoolean)),
-        "hasPreviousPage": GraphQLField(GraphQLNonNull(GraphQLBoolean)),
-        "startCursor": GraphQLField(GraphQLString),
+        "endCursor": GraphQLField(GraphQLString, description="The position of the last row."),
+        "hasNextPage": GraphQLField(
+            GraphQLNonNull(GraphQLBoolean), description="Whether rows follow the last one."
+        ),
+        "hasPreviousPage": GraphQLField(
+            GraphQLNonNull(GraphQLBoolean), description="Whether rows come before the first one."
+        ),
+        "startCursor": GraphQLField(GraphQLString, description="The position of the first row."),
     },
     description="Where a page stands in its collection.",
 )
@@ -90,10 +99,29 @@ FILTER_OPERATORS: dict[str, tuple[str, ...]] = {
 }
 """Which operators a filter type has, by scalar name (specification and reference/graphql.md 1.3, united)."""
 LIST_OPERATORS = ("containedBy", "contains", "eq", "is", "overlaps")
+_MEANINGS = {
+    "eq": "Equal to this.",
+    "neq": "Different from this.",
+    "gt": "Greater than this.",
+    "gte": "Greater than this or equal to it.",
+    "lt": "Less than this.",
+    "lte": "Less than this or equal to it.",
+    "in": "Equal to one of these.",
+    "is": "Whether there is a value.",
+    "startsWith": "Begins with this text.",
+    "like": "Matches this pattern, in which % stands for any text and _ for one character.",
+    "ilike": "Matches this pattern as `like` does, in upper or lower case.",
+    "regex": "Matches this POSIX regular expression.",
+    "iregex": "Matches this POSIX regular expression, in upper or lower case.",
+    "contains": "Has all of these items.",
+    "containedBy": "Has no other items than these.",
+    "overlaps": "Has at least one of these items.",
+}
+_CONDITIONS = "Conditions on {}; all that are given must hold."
 
 
 def filter_type(name: str, item: Any, operators: tuple[str, ...]) -> GraphQLInputObjectType:
-    """Return a filter type over a scalar or enum."""
+    """Return a filter type over a scalar or enum, None for whatever has a value."""
     fields = {}
     for operator in operators:
         field_type: Any = item
@@ -101,8 +129,9 @@ def filter_type(name: str, item: Any, operators: tuple[str, ...]) -> GraphQLInpu
             field_type = FILTER_IS
         elif operator == "in":
             field_type = GraphQLList(GraphQLNonNull(item))
-        fields[operator] = GraphQLInputField(field_type)
-    return GraphQLInputObjectType(name, fields)
+        fields[operator] = GraphQLInputField(field_type, description=_MEANINGS[operator])
+    value = "a value that cannot be compared" if item is None else f"a value of type {item}"
+    return GraphQLInputObjectType(name, fields, description=_CONDITIONS.format(value))
 
 
 def list_filter_type(name: str, item: Any) -> GraphQLInputObjectType:
@@ -111,9 +140,12 @@ def list_filter_type(name: str, item: Any) -> GraphQLInputObjectType:
     return GraphQLInputObjectType(
         name,
         {
-            operator: GraphQLInputField(FILTER_IS if operator == "is" else items)
+            operator: GraphQLInputField(
+                FILTER_IS if operator == "is" else items, description=_MEANINGS[operator]
+            )
             for operator in LIST_OPERATORS
         },
+        description=_CONDITIONS.format(f"a list of type [{item}]"),
     )
 
 

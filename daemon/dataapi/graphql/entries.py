@@ -137,11 +137,12 @@ class QueryEntries:
         """Make the field of that name, None when the role has none."""
         match self.find(name):
             case CollectionEntry(view):
-                return self._types.collection_field(view, view.directives.description)
+                description = view.directives.description or f"A page of the rows of {view.name}."
+                return self._types.collection_field(view, description)
             case ByKeyEntry(view):
                 return self._by_key_field(view)
             case NodeEntry():
-                arguments = {"nodeId": GraphQLArgument(required(GraphQLID))}
+                arguments = {"nodeId": GraphQLArgument(required(GraphQLID), description="A row's node id.")}
                 return GraphQLField(NODE, arguments, description="The row that a node id names.")
             case HeartbeatEntry():
                 return GraphQLField(required(DATETIME), description="The time in the database.")
@@ -152,11 +153,16 @@ class QueryEntries:
 
     def _by_key_field(self, view: TableView) -> GraphQLField:
         arguments = {
-            field.name: GraphQLArgument(required(self._types.output_type(field.wire)))
+            field.name: GraphQLArgument(
+                required(self._types.output_type(field.wire)),
+                description=field.description or f"The row's {field.name}.",
+            )
             for field in view.by_key
         }
         return GraphQLField(
-            self._types.named(view.name), arguments, description="The row with that primary key."
+            self._types.named(view.name),
+            arguments,
+            description=f"The row of {view.name} with that primary key.",
         )
 
 
@@ -195,17 +201,24 @@ class MutationEntries:
                 return self._insert_field(view)
             case UpdateEntry(view):
                 arguments = {
-                    "set": GraphQLArgument(required(self._types.named(f"{view.name}UpdateInput"))),
+                    "set": GraphQLArgument(
+                        required(self._types.named(f"{view.name}UpdateInput")),
+                        description="The new values of columns; others stay as they are.",
+                    ),
                     **self._which_rows(view),
                 }
                 response = required(self._types.named(f"{view.name}UpdateResponse"))
                 return GraphQLField(
-                    response, arguments, description="Changes the rows that match the filter."
+                    response,
+                    arguments,
+                    description=f"Changes the rows of {view.name} that match the filter.",
                 )
             case DeleteEntry(view):
                 response = required(self._types.named(f"{view.name}DeleteResponse"))
                 return GraphQLField(
-                    response, self._which_rows(view), description="Removes the rows that match the filter."
+                    response,
+                    self._which_rows(view),
+                    description=f"Removes the rows of {view.name} that match the filter.",
                 )
             case FunctionEntry() as entry:
                 return _function_field(self._types, entry)
@@ -213,16 +226,25 @@ class MutationEntries:
                 return None
 
     def _insert_field(self, view: TableView) -> GraphQLField:
-        arguments = {"objects": GraphQLArgument(list_of(self._types.named(f"{view.name}InsertInput")))}
+        arguments = {
+            "objects": GraphQLArgument(
+                list_of(self._types.named(f"{view.name}InsertInput")), description="The rows to add."
+            )
+        }
         on_conflict = self._types.types.get(f"{view.name}OnConflictInput")
         if on_conflict is not None:
-            arguments["onConflict"] = GraphQLArgument(on_conflict)
+            arguments["onConflict"] = GraphQLArgument(
+                on_conflict, description="What to do where a row is there already; by default it is an error."
+            )
         response = self._types.named(f"{view.name}InsertResponse")
-        return GraphQLField(response, arguments, description="Adds rows.")
+        return GraphQLField(response, arguments, description=f"Adds rows to {view.name}.")
 
     def _which_rows(self, view: TableView) -> dict[str, GraphQLArgument]:
         return {
-            "filter": GraphQLArgument(self._types.named(f"{view.name}Filter")),
+            "filter": GraphQLArgument(
+                self._types.named(f"{view.name}Filter"),
+                description="Only rows that meet these conditions; all rows without.",
+            ),
             "atMost": GraphQLArgument(
                 required(GraphQLInt),
                 default=GraphQLDefaultInput(value=1),

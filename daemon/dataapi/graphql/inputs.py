@@ -38,23 +38,29 @@ class InputTypes:
     # ------------------------------------------------------------ filters
 
     def _filter(self, view: TableView) -> GraphQLNamedType:
-        return GraphQLInputObjectType(f"{view.name}Filter", partial(self._filter_fields, view))
+        return GraphQLInputObjectType(
+            f"{view.name}Filter",
+            partial(self._filter_fields, view),
+            description=f"Conditions on a row of {view.name}; all that are given must hold.",
+        )
 
     def _filter_fields(self, view: TableView) -> Fields:
         fields: Fields = {}
         if view.has_node_id:
-            fields["nodeId"] = GraphQLInputField(self._types.named("IDFilter"))
+            fields["nodeId"] = GraphQLInputField(
+                self._types.named("IDFilter"), description="The row's node id."
+            )
         for column in view.columns:
             type_ = self._column_filter(view, column)
             if type_ is not None:
-                fields[column.name] = GraphQLInputField(type_)
+                fields[column.name] = GraphQLInputField(type_, description=column.description)
         if "relationFilters" in view.features:
             fields.update(self._relation_filters(view))
         itself = self._types.named(f"{view.name}Filter")
         # A column of the same name removes the operator (specification, Filtering rules 5).
-        for word in ("and", "or"):
-            fields.setdefault(word, GraphQLInputField(GraphQLList(required(itself))))
-        fields.setdefault("not", GraphQLInputField(itself))
+        for word, meaning in (("and", "All of these hold."), ("or", "At least one of these holds.")):
+            fields.setdefault(word, GraphQLInputField(GraphQLList(required(itself)), description=meaning))
+        fields.setdefault("not", GraphQLInputField(itself, description="This does not hold."))
         return fields
 
     def _column_filter(self, view: TableView, column: ColumnField) -> Any:
@@ -80,10 +86,12 @@ class InputTypes:
         for computed in view.computed:
             type_ = self.filter_of(computed.wire)
             if type_ is not None:
-                fields[computed.input_name] = GraphQLInputField(type_)
+                fields[computed.input_name] = GraphQLInputField(type_, description=computed.description)
         for related in view.related:
-            suffix = "Filter" if related.to_one else "CollectionFilter"
-            fields[related.input_name] = GraphQLInputField(self._types.of_table(related.target, suffix))
+            suffix, rows = ("Filter", "row") if related.to_one else ("CollectionFilter", "rows")
+            fields[related.input_name] = GraphQLInputField(
+                self._types.of_table(related.target, suffix), description=f"Conditions on the related {rows}."
+            )
         return fields
 
     # ------------------------------------------------------------ orders
@@ -91,11 +99,15 @@ class InputTypes:
     def _order_by(self, view: TableView) -> GraphQLNamedType | None:
         if not view.orderable:
             return None
-        return GraphQLInputObjectType(f"{view.name}OrderBy", partial(self._order_fields, view))
+        return GraphQLInputObjectType(
+            f"{view.name}OrderBy",
+            partial(self._order_fields, view),
+            description=f"What rows of {view.name} are ordered by: one column.",
+        )
 
     def _order_fields(self, view: TableView) -> Fields:
         fields = {
-            column.name: GraphQLInputField(ORDER_BY_DIRECTION)
+            column.name: GraphQLInputField(ORDER_BY_DIRECTION, description=column.description)
             for column in view.columns
             if column.wire.orderable
         }

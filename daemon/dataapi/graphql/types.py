@@ -45,6 +45,13 @@ from dataapi.graphql.table_view import TableView
 from dataapi.graphql.wire import Wire
 from dataapi.graphql.wrappers import list_of, required
 
+_AGGREGATES = {
+    "Sum": "Sums of numbers.",
+    "Avg": "Means of numbers.",
+    "Min": "The least values.",
+    "Max": "The greatest values.",
+}
+
 
 class TableTypes:
     """Makes the types of tables and enums of one role's view.
@@ -154,7 +161,7 @@ class TableTypes:
     def _related_field(self, view: TableView, related: RelatedField) -> GraphQLField:
         target = view.target(related)
         if not related.to_one:
-            return self.collection_field(target, related.description)
+            return self.collection_field(target, related.description or f"Rows of {target.name} of this row.")
         type_ = self.named(target.name)
         return GraphQLField(type_ if related.nullable else required(type_), description=related.description)
 
@@ -162,11 +169,16 @@ class TableTypes:
         """Return a field that is a page of a table's rows, with the full collection arguments."""
         arguments = {
             **paging_arguments(),
-            "filter": GraphQLArgument(self.named(f"{view.name}Filter")),
+            "filter": GraphQLArgument(
+                self.named(f"{view.name}Filter"), description="Only rows that meet these conditions."
+            ),
         }
         if view.orderable:
             order: Any = self.named(f"{view.name}OrderBy")
-            arguments["orderBy"] = GraphQLArgument(GraphQLList(required(order)))
+            arguments["orderBy"] = GraphQLArgument(
+                GraphQLList(required(order)),
+                description="What the rows are ordered by, one column each; the key comes last by itself.",
+            )
         return GraphQLField(
             required(self.named(f"{view.name}Connection")), arguments, description=description
         )
@@ -183,8 +195,12 @@ class TableTypes:
     def _connection(self, view: TableView) -> GraphQLNamedType:
         def fields() -> dict[str, GraphQLField]:
             found = {
-                "edges": GraphQLField(list_of(self.named(f"{view.name}Edge"))),
-                "pageInfo": GraphQLField(required(PAGE_INFO)),
+                "edges": GraphQLField(
+                    list_of(self.named(f"{view.name}Edge")), description="The rows of the page."
+                ),
+                "pageInfo": GraphQLField(
+                    required(PAGE_INFO), description="Where the page stands in the collection."
+                ),
             }
             if view.directives.total_count:
                 found["totalCount"] = GraphQLField(
@@ -198,16 +214,22 @@ class TableTypes:
             found.update(self._features.connection_fields(view))
             return found
 
-        return GraphQLObjectType(f"{view.name}Connection", fields)
+        return GraphQLObjectType(
+            f"{view.name}Connection", fields, description=f"A page of a collection of {view.name}."
+        )
 
     def _edge(self, view: TableView) -> GraphQLNamedType:
         def fields() -> dict[str, GraphQLField]:
             return {
-                "cursor": GraphQLField(required(GraphQLString)),
-                "node": GraphQLField(self.named(view.name)),
+                "cursor": GraphQLField(
+                    required(GraphQLString), description="The row's position in the collection."
+                ),
+                "node": GraphQLField(self.named(view.name), description="The row."),
             }
 
-        return GraphQLObjectType(f"{view.name}Edge", fields)
+        return GraphQLObjectType(
+            f"{view.name}Edge", fields, description=f"A row of a collection of {view.name}."
+        )
 
     # ------------------------------------------------------------ aggregates
 
@@ -217,10 +239,10 @@ class TableTypes:
 
         def fields() -> dict[str, GraphQLField]:
             found = {"count": GraphQLField(required(GraphQLInt), description="How many rows match.")}
-            for function in ("Sum", "Avg", "Min", "Max"):
+            for function, meaning in _AGGREGATES.items():
                 result = self.types.get(f"{view.name}{function}AggregateResult")
                 if result is not None:
-                    found[function.lower()] = GraphQLField(result)
+                    found[function.lower()] = GraphQLField(result, description=meaning)
             found.update(self._features.aggregate_fields(view))
             return found
 
