@@ -293,6 +293,27 @@ def test_an_attempt_begins_with_nearly_all_of_its_lease() -> None:
     assert second.claimable - machine.clock.seconds() > USUAL.timeout + MARGIN - 1
 
 
+@pytest.mark.parametrize("held_up", [True, False])
+def test_what_waited_for_too_long_is_given_back_once_the_database_is_there(held_up: bool) -> None:
+    """Not when its lease ends, whoever finds that it waited: the next look, or the end of an attempt."""
+    machine = Machine(Rules(concurrency=1))
+    machine.queue.add("https://first.example/")
+    machine.queue.add("https://second.example/")
+    machine.dispatcher.start()
+    machine.queue.away = True
+    if held_up:
+        machine.clock.rightNow += 3
+    else:
+        machine.pass_time(3)
+    with capturedLogs() as events:
+        machine.sender.end()
+        machine.pass_time(2)
+    assert not [event for event in events if "log_failure" in event]
+    machine.queue.away = False
+    machine.pass_time(3)
+    assert [attempt.url for _, attempt in machine.sender.sent][1:] == ["https://second.example/"]
+
+
 def test_an_attempt_that_takes_all_its_time_is_not_made_by_another_daemon() -> None:
     """The lease outlasts the time limit and the recording of the outcome."""
     machine = Machine()

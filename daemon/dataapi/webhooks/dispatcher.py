@@ -230,8 +230,8 @@ class Dispatcher:
             self._alarm.within(TROUBLE)
             return
         if self._looking:
-            outdated, self._outdated = self._outdated, []
-            await self._give_back(outdated + self._limits.drop(lambda held: now - held.since > PATIENCE))
+            self._outdated += self._limits.drop(lambda held: now - held.since > PATIENCE)
+            await self._give_back_outdated()
         room = self._limits.room()
         if room == 0:
             return
@@ -265,6 +265,12 @@ class Dispatcher:
             if not self._stopping:
                 self._alarm.within(seconds)
 
+    async def _give_back_outdated(self) -> None:
+        """Give back what waited for too long, or was claimed before a change; until it is, it stays noted."""
+        outdated = list(self._outdated)
+        await self._give_back(outdated)
+        del self._outdated[: len(outdated)]
+
     async def _look_ahead(self) -> None:
         """Set the alarm for the next due time, or for the next look."""
         self._looking = False
@@ -287,7 +293,8 @@ class Dispatcher:
         while (held := self._limits.next()) is not None:
             if now - held.since > PATIENCE:
                 self._limits.ended(held.work)
-                self._background.spawn(self._give_back([held.work.claim]))
+                self._outdated.append(held.work.claim)
+                self.look()
                 continue
             attempt = Deferred.fromCoroutine(self._attempt(held))
             if not attempt.called:
