@@ -13,6 +13,7 @@ import pytest
 from dataapi.web.app import make_app
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.loading import installed_catalogue
+from dataapi.webhooks.management.codes import OTHER, ErrorCode, IssueCode
 from dataapi.webhooks.management.openapi import description
 from dataapi.webhooks.management.operations import OPERATIONS, by_path
 from dataapi.webhooks.work import ErrorWord
@@ -96,6 +97,35 @@ def _operations() -> list[Any]:
 def test_the_description_is_valid(catalogue: Catalogue) -> None:
     """It is OpenAPI 3.1, whatever types there are (operation 15)."""
     validate(description(catalogue, "1.0"))
+
+
+def test_every_code_is_described_with_its_meaning() -> None:
+    """The description has those of each operation, docs/webhooks.md all of them, and neither has others."""
+    described = description(installed_catalogue(), "1.0")
+    found = set()
+    for methods in described["paths"].values():
+        for shown in methods.values():
+            for status, answer in shown["responses"].items():
+                if int(status) >= 400:
+                    found |= {(int(status), *one) for one in _codes(described, answer)}
+    everywhere = {(one.status, one.code, one.meaning) for one in ErrorCode}
+    assert found == everywhere - {(404, "not_found", ErrorCode.NOT_FOUND.meaning)}, "which is no operation's"
+    manual = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d{3}) \| `([^`]+)` \| (.*) \|$", manual, re.MULTILINE)
+    assert rows == [(str(one.status), one.code, one.meaning) for one in ErrorCode]
+    [listed] = re.findall(r"^\| Issue \| Meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", manual, re.MULTILINE)
+    assert listed == "".join(f"| `{one}` | {one.meaning} |\n" for one in IssueCode)
+    assert f"code `{OTHER}`" in manual
+
+
+def _codes(described: Any, answer: Any) -> set[tuple[str, str]]:
+    """Return the codes of an answer and what they mean."""
+    if "$ref" in answer:
+        answer = described["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+    found = dict(re.findall(r"^- `([^`]+)`: (.*)$", answer["description"], re.MULTILINE))
+    _, own = answer["content"]["application/json"]["schema"]["allOf"]
+    assert list(found) == own["properties"]["error"]["properties"]["code"]["enum"]
+    return set(found.items())
 
 
 def test_every_error_of_a_delivery_is_described() -> None:

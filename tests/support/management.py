@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -13,6 +14,8 @@ from dataapi.web.app import make_site
 from dataapi.webhooks.addresses import networks
 from dataapi.webhooks.loading import installed_catalogue
 from dataapi.webhooks.management.api import ManagementApi
+from dataapi.webhooks.management.codes import SURROUNDING
+from dataapi.webhooks.management.operations import by_path
 from dataapi.webhooks.management.receivers import Receivers
 from dataapi.webhooks.model import Permission
 from dataapi.webhooks.resolver import Vetting
@@ -180,7 +183,10 @@ class Management:
         received = {
             name.decode().lower(): values[0].decode() for name, values in response.headers.getAllRawHeaders()
         }
-        return Answer(response.code, received, content)
+        answer = Answer(response.code, received, content)
+        if answer.status >= 400 and method != "HEAD":
+            assert answer.refusal in described(method, target), "the description does not have the code"
+        return answer
 
     async def create(self, scope: str = ORGANIZATION, **attributes: Any) -> Any:
         """Create an endpoint and return its record."""
@@ -192,6 +198,15 @@ class Management:
         sent = await self.send("POST", f"{scope}/endpoints/{made['id']}/test")
         found: str = sent.data["attributes"]["delivery_id"]
         return found
+
+
+def described(method: str, target: str) -> set[tuple[int, str]]:
+    """Return the statuses and codes of whatever may be refused, as the description has them."""
+    path = target.partition("?")[0]
+    for template, methods in by_path().items():
+        if method in methods and re.fullmatch(re.sub(r"{\w+}", "[^/]*", template), path):
+            return {(one.status, one.code) for one in methods[method].codes(template)}
+    return {(one.status, one.code) for one in SURROUNDING}
 
 
 def endpoint(**attributes: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from dataapi.errors import ApiError, DatabaseUnavailable
 from dataapi.web.app import make_site
 from dataapi.web.messages import Reply, Request
+from dataapi.webhooks.management.codes import IssueCode
 from dataapi.webhooks.management.refusals import Issue, invalid
 from support.memory_http import NOW, Connection, Response, Web, raw
 from twisted.internet.defer import Deferred
@@ -77,13 +78,15 @@ def test_issues_name_a_member_a_parameter_or_nothing() -> None:
     """``meta`` has the place where there is one (errors)."""
     answer = ask(
         invalid(
-            Issue("a", "first", pointer="/data"), Issue("b", "second", parameter="page"), Issue("c", "third")
+            Issue(IssueCode.TYPE, "first", pointer="/data"),
+            Issue(IssueCode.PARAMETER, "second", parameter="page"),
+            Issue(IssueCode.JSON, "third"),
         )
     )
     assert json.loads(answer.body)["error"]["issues"] == [
-        {"code": "a", "message": "first", "meta": {"pointer": "/data"}},
-        {"code": "b", "message": "second", "meta": {"parameter": "page"}},
-        {"code": "c", "message": "third"},
+        {"code": "type", "message": "first", "meta": {"pointer": "/data"}},
+        {"code": "parameter", "message": "second", "meta": {"parameter": "page"}},
+        {"code": "json", "message": "third"},
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from dataapi.errors import ApiError, GatewayError
 from dataapi.graphql.transport import media_type_of
 from dataapi.web.messages import Reply, Request
+from dataapi.webhooks.management import codes
 from dataapi.webhooks.management.refusals import Issue, ManagementError
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -17,18 +18,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 JSON = "application/json; charset=utf-8"
 
-_MANAGEMENT_CODES = {
-    400: "bad_request",
-    404: "not_found",
-    405: "method_not_allowed",
-    413: "content_too_large",
-    414: "uri_too_long",
-    415: "unsupported_media_type",
-    431: "request_header_fields_too_large",
-    500: "internal_server_error",
-    503: "service_unavailable",
-    504: "gateway_timeout",
-}
+_MANAGEMENT_CODES = {one.status: one.code for one in codes.SURROUNDING}
 
 POSTGREST = "PostgREST"
 """The name beside the code in ``Proxy-Status``: where an answer has no body, as to HEAD, clients of that
@@ -66,7 +56,7 @@ def management(error: ApiError, request: Request, verbosity: str = "verbose") ->
     """
     members: dict[str, Any] = {"code": error.code, "message": error.message, "id": request.id}
     if not isinstance(error, ManagementError):
-        members["code"] = _MANAGEMENT_CODES.get(error.status, "error")
+        members["code"] = _MANAGEMENT_CODES.get(error.status, codes.OTHER)
     elif error.issues:
         members["issues"] = [_issue(issue) for issue in error.issues]
     body = json.dumps({"error": members}, separators=(",", ":")).encode()

@@ -15,6 +15,7 @@ from dataapi.headers import media_type
 from dataapi.strict_json import no_constant
 from dataapi.web.messages import Request
 from dataapi.webhooks.catalogue import pointer
+from dataapi.webhooks.management.codes import IssueCode
 from dataapi.webhooks.management.refusals import Issue, invalid, too_large, wrong_media_type
 
 MOST_BYTES = 65_536
@@ -49,13 +50,13 @@ def document(request: Request) -> Any:
         fits = False
     except ValueError as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "it holds what JSON does not"
-        raise invalid(Issue("json", f"The body is not JSON: {reason}", "")) from None
+        raise invalid(Issue(IssueCode.JSON, f"The body is not JSON: {reason}", "")) from None
     if not fits:
-        raise invalid(Issue("depth", f"The body is nested deeper than {DEEPEST} levels", ""))
+        raise invalid(Issue(IssueCode.DEPTH, f"The body is nested deeper than {DEEPEST} levels", ""))
     # It comes as an escape only: bodies are UTF-8, and JSON has no bare control characters.
     place = _unstorable(found) if b"\\u" in request.body else None
     if place is not None:
-        raise invalid(Issue("characters", "Text may not hold U+0000 or half a surrogate pair", place))
+        raise invalid(Issue(IssueCode.CHARACTERS, "Text may not hold U+0000 or half a surrogate pair", place))
     return found
 
 
@@ -115,12 +116,12 @@ def _issues(error: ValidationError) -> Iterator[Issue]:
     if rule == "required":
         for name in expected:
             if name not in found:
-                yield Issue("required", f"The member {name} is missing", place + pointer(name))
+                yield Issue(IssueCode.REQUIRED, f"The member {name} is missing", place + pointer(name))
     elif rule == "additionalProperties":
         known = error.schema["properties"] if isinstance(error.schema, Mapping) else {}
         for name in found:
             if name not in known:
-                yield Issue("unknown", "There is no such member", place + pointer(name))
+                yield Issue(IssueCode.UNKNOWN, "There is no such member", place + pointer(name))
     else:
         if "propertyNames" in error.absolute_schema_path:
             place += pointer(found)
@@ -128,16 +129,16 @@ def _issues(error: ValidationError) -> Iterator[Issue]:
         yield Issue(code, message, place)
 
 
-def _told(rule: str, expected: Any) -> tuple[str, str]:
+def _told(rule: str, expected: Any) -> tuple[IssueCode, str]:
     """Return code and message of a schema's rule."""
     if rule == "type":
         names = [expected] if isinstance(expected, str) else expected
-        return "type", "Expected " + " or ".join(_TYPES.get(name, f"a {name}") for name in names)
+        return IssueCode.TYPE, "Expected " + " or ".join(_TYPES.get(name, f"a {name}") for name in names)
     if rule == "const":
-        return "value", f"Expected {json.dumps(expected)}"
+        return IssueCode.VALUE, f"Expected {json.dumps(expected)}"
     if rule in _LENGTHS:
-        return "length", _LENGTHS[rule].format(expected)
-    return _OTHERS.get(rule, ("invalid", "The value is not valid"))
+        return IssueCode.LENGTH, _LENGTHS[rule].format(expected)
+    return _OTHERS.get(rule, (IssueCode.INVALID, "The value is not valid"))
 
 
 _TYPES = {"array": "an array", "object": "an object", "null": "null", "integer": "an integer"}
@@ -149,6 +150,6 @@ _LENGTHS = {
     "maxProperties": "Expected at most {} members",
 }
 _OTHERS = {
-    "enum": ("value", "The value is not one of those that are known"),
-    "pattern": ("format", "The text is not of the form that is expected"),
+    "enum": (IssueCode.VALUE, "The value is not one of those that are known"),
+    "pattern": (IssueCode.FORMAT, "The text is not of the form that is expected"),
 }

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from dataapi.webhooks.catalogue import Catalogue, pointer
 from dataapi.webhooks.management import listing, records, refusals
+from dataapi.webhooks.management.codes import IssueCode
 from dataapi.webhooks.management.moments import read_moment
 from dataapi.webhooks.management.refusals import Issue
 from dataapi.webhooks.management.task import Done, Task
@@ -99,5 +100,5 @@ def _moment(member: str, text: Any) -> datetime:
     found = read_moment(text)
     if found is None:
         place = pointer("data", "attributes", member)
-        raise refusals.invalid(Issue("format", "Expected a time such as 2026-01-31T12:00:00Z", place))
+        raise refusals.invalid(Issue(IssueCode.FORMAT, "Expected a time such as 2026-01-31T12:00:00Z", place))
     return found

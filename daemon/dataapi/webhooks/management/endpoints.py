@@ -8,6 +8,7 @@ from typing import Any
 from dataapi.webhooks.catalogue import EVERYTHING, Catalogue, pointer, sample_payload, sample_type
 from dataapi.webhooks.headers import header_issues
 from dataapi.webhooks.management import listing, records, refusals
+from dataapi.webhooks.management.codes import IssueCode
 from dataapi.webhooks.management.receivers import Receivers
 from dataapi.webhooks.management.refusals import Issue
 from dataapi.webhooks.management.task import Done, Task
@@ -105,12 +106,14 @@ class EndpointOperations:
             try:
                 check_secret(given["signing_secret"])
             except SecretRefused as error:
-                issues.append(Issue("format", str(error), pointer("data", "attributes", "signing_secret")))
+                issues.append(
+                    Issue(IssueCode.FORMAT, str(error), pointer("data", "attributes", "signing_secret"))
+                )
         if "custom_headers" in given:
             given["custom_headers"] = given["custom_headers"] or {}
             for issue in header_issues(given["custom_headers"]):
                 place = ("data", "attributes", "custom_headers", *([issue.name] if issue.name else []))
-                issues.append(Issue("header", issue.message, pointer(*place)))
+                issues.append(Issue(IssueCode.HEADER, issue.message, pointer(*place)))
         if issues:
             raise refusals.invalid(*issues)
         if "event_types" in given:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataapi.webhooks.catalogue import Catalogue, pointer
 from dataapi.webhooks.event_types import completed
 from dataapi.webhooks.management import records, refusals
+from dataapi.webhooks.management.codes import IssueCode
 from dataapi.webhooks.management.moments import read_moment
 from dataapi.webhooks.management.refusals import Issue, ManagementError
 from dataapi.webhooks.management.task import Done, Task
@@ -32,7 +33,7 @@ class EventOperations:
         given = task.attributes
         payload = completed(given.get("payload", {}), task.scope.organization, task.scope.project)
         issues = [
-            Issue("payload", found.message, _place(found.pointer))
+            Issue(IssueCode.PAYLOAD, found.message, _place(found.pointer))
             for found in self._catalogue.issues(given["type"], payload)
         ]
         timestamp = None
@@ -40,7 +41,7 @@ class EventOperations:
             timestamp = read_moment(given["timestamp"])
             if timestamp is None:
                 place = pointer("data", "attributes", "timestamp")
-                issues.append(Issue("format", "Expected a time such as 2026-01-31T12:00:00Z", place))
+                issues.append(Issue(IssueCode.FORMAT, "Expected a time such as 2026-01-31T12:00:00Z", place))
         if issues:
             raise refusals.invalid(*issues)
         key = task.document["meta"]["idempotency_key"]
@@ -62,7 +63,7 @@ def _refused(error: CannotPublish) -> ManagementError:
     if error.problem is Problem.NOT_ALLOWED:
         return refusals.access_disabled()
     if error.problem is Problem.RESERVED_NAME:
-        return refusals.invalid(Issue("reserved", str(error), _place(pointer("is_test"))))
+        return refusals.invalid(Issue(IssueCode.RESERVED, str(error), _place(pointer("is_test"))))
     if error.problem is Problem.MALFORMED:
-        return refusals.invalid(Issue("invalid", str(error), pointer("data", "attributes")))
+        return refusals.invalid(Issue(IssueCode.INVALID, str(error), pointer("data", "attributes")))
     return refusals.permission_denied()

@@ -13,6 +13,7 @@ from dataapi.web import querystring
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.event_types import version
 from dataapi.webhooks.management import schemas
+from dataapi.webhooks.management.codes import IssueCode
 from dataapi.webhooks.management.moments import read_moment
 from dataapi.webhooks.management.refusals import Issue, invalid
 from dataapi.webhooks.model import Cursor, DeliveryFilter, DeliveryPage, Status
@@ -118,7 +119,7 @@ def values(parameters: tuple[Parameter, ...], query: str) -> dict[str, Any]:
                 raise ValueError("The parameter is there twice")
             found[name] = known[name].read(text)
         except ValueError as error:
-            issues.append(Issue("parameter", str(error), parameter=name))
+            issues.append(Issue(IssueCode.PARAMETER, str(error), parameter=name))
     if issues:
         raise invalid(*issues)
     return found

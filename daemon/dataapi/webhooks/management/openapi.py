@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.event_types import ORGANIZATION as SLUG
 from dataapi.webhooks.event_types import PROJECT as REF
 from dataapi.webhooks.management import schemas
+from dataapi.webhooks.management.codes import ErrorCode
 from dataapi.webhooks.management.operations import ORGANIZATION, PROJECT, Operation, by_path
 
 Json = dict[str, Any]
 
-_ERRORS = {
-    400: ("BadRequest", "A part of the request is not valid."),
-    401: ("Unauthorized", "There is no token that is known and good now."),
-    403: ("Forbidden", "The token does not allow it, or the organization lacks early access."),
-    404: ("NotFound", "There is none in this scope."),
-    405: ("MethodNotAllowed", "The path does not take the method."),
-    409: ("Conflict", "The scope has as many endpoints as it may have."),
-    413: ("ContentTooLarge", "The body is longer than 64 KiB."),
-    415: ("UnsupportedMediaType", "The body is not JSON."),
-    429: ("TooManyRequests", "The endpoint had too many tests and retries within a minute."),
-    500: ("InternalServerError", "Something failed inside."),
-    503: ("ServiceUnavailable", "The database is away."),
-    504: ("GatewayTimeout", "No connection to the database became free in time."),
+_NAMES = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    413: "ContentTooLarge",
+    414: "UriTooLong",
+    415: "UnsupportedMediaType",
+    429: "TooManyRequests",
+    431: "RequestHeaderFieldsTooLarge",
+    500: "InternalServerError",
+    503: "ServiceUnavailable",
+    504: "GatewayTimeout",
 }
+"""What an answer is called of a status whose codes are the same wherever it comes."""
 _HEADERS: Mapping[int, Mapping[str, tuple[str, Json]]] = {
     401: {"WWW-Authenticate": ("How to authenticate.", {"type": "string"})},
     405: {"Allow": ("The methods that are taken.", {"type": "string"})},
@@ -72,7 +74,10 @@ def description(catalogue: Catalogue, version: str) -> Json:
         },
         "components": {
             "schemas": {**_RECORDS, **_bodies(catalogue)},
-            "responses": {name: _error(status) for status, (name, _) in _ERRORS.items()},
+            "responses": {
+                name: _error(status, [one for one in ErrorCode if one.status == status])
+                for status, name in _NAMES.items()
+            },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -89,7 +94,7 @@ def _operation(operation: Operation, path: str) -> Json:
         "operationId": operation.name + scope,
         "summary": operation.summary,
         "parameters": list(_parameters(operation, path)),
-        "responses": {str(operation.status): _success(operation), **_refusals(operation)},
+        "responses": {str(operation.status): _success(operation), **_refusals(operation.codes(path))},
     }
     if operation.permission is None:
         described["security"] = []
@@ -128,21 +133,21 @@ def _success(operation: Operation) -> Json:
     return answer
 
 
-def _refusals(operation: Operation) -> Json:
-    statuses = {405, *operation.errors}
-    if operation.permission is not None:
-        statuses |= {400, 401, 403, 500, 503, 504}
-    if operation.body is not None:
-        statuses |= {413, 415}
-    return {
-        str(status): {"$ref": f"#/components/responses/{_ERRORS[status][0]}"} for status in sorted(statuses)
-    }
+def _refusals(codes: Sequence[ErrorCode]) -> Json:
+    refused: Json = {}
+    for status in sorted({one.status for one in codes}):
+        if status in _NAMES:
+            refused[str(status)] = {"$ref": f"#/components/responses/{_NAMES[status]}"}
+        else:
+            refused[str(status)] = _error(status, [one for one in codes if one.status == status])
+    return refused
 
 
-def _error(status: int) -> Json:
+def _error(status: int, codes: Sequence[ErrorCode]) -> Json:
+    code = {"properties": {"error": {"properties": {"code": {"enum": [one.code for one in codes]}}}}}
     answer: Json = {
-        "description": _ERRORS[status][1],
-        "content": _json({"$ref": "#/components/schemas/error"}),
+        "description": "\n".join(f"- `{one.code}`: {one.meaning}" for one in codes),
+        "content": _json({"allOf": [{"$ref": "#/components/schemas/error"}, code]}),
     }
     headers = _HEADERS.get(status, {})
     if headers:

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, TimeoutError  # noqa: A004 - Twisted's own
 
 from dataapi.webhooks import urls
-from dataapi.webhooks.management.refusals import bad_url
+from dataapi.webhooks.management import refusals
 from dataapi.webhooks.resolver import AddressRefused, Unresolvable, Vetting
 
 WITHIN = 5.0
@@ -33,11 +33,11 @@ class Receivers:
         try:
             target = urls.parse(url, require_https=self._require_https, allowed=self._vetting.allowed)
         except urls.UrlRefused as refused:
-            raise bad_url("invalid", str(refused)) from None
+            raise refusals.invalid_url(str(refused)) from None
         looking = Deferred.fromCoroutine(self._vetting.addresses(target))
         try:
             await looking.addTimeout(WITHIN, self._reactor)
         except (Unresolvable, TimeoutError):
-            raise bad_url("unresolvable", f"{target.host} has no address") from None
+            raise refusals.unresolvable(f"{target.host} has no address") from None
         except AddressRefused:
-            raise bad_url("reserved_address", f"An address of {target.host} is reserved") from None
+            raise refusals.reserved_address(f"An address of {target.host} is reserved") from None

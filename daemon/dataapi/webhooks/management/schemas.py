@@ -8,6 +8,7 @@ from typing import Any
 from dataapi.webhooks import headers, signature, urls
 from dataapi.webhooks.catalogue import EVERYTHING, Catalogue
 from dataapi.webhooks.event_types import ORGANIZATION, PROJECT
+from dataapi.webhooks.management.codes import IssueCode
 from dataapi.webhooks.work import ErrorWord
 
 Schema = dict[str, Any]
@@ -191,7 +192,7 @@ EVENT_TYPE_RECORD = _object(
 )
 _ISSUE = _object(
     {
-        "code": _TEXT,
+        "code": {"enum": list(IssueCode)},
         "message": _TEXT,
         "meta": _object({"pointer": _TEXT, "parameter": _TEXT}, "pointer", "parameter"),
     },

@@ -1,0 +1,143 @@
+"""Every code by which the management API refuses a request (reference/webhooks.md section 1, "Errors").
+
+Whatever is raised is one of these; ``/v2/openapi.json`` has those of each operation, docs/webhooks.md all.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+
+
+class ErrorCode(Enum):
+    """Why a request is refused: the status, the code that comes with it, and what that means."""
+
+    def __init__(self, status: int, code: str, meaning: str) -> None:
+        self.status = status
+        self.code = code
+        self.meaning = meaning
+
+    BAD_REQUEST = 400, "bad_request", "The request is not valid HTTP, or its target cannot be read."
+    INVALID_SLUG = (
+        400,
+        "bad_request.invalid_slug",
+        "The organization's slug has other characters than letters, digits, hyphens and underscores.",
+    )
+    INVALID_REF = 400, "bad_request.invalid_ref", "The project's reference is not 20 letters from a to z."
+    VALIDATION = (
+        400,
+        "bad_request.validation",
+        "The body or the query string is not what the operation takes; `issues` says where.",
+    )
+    URL_INVALID = (
+        400,
+        "bad_request.endpoint.url.invalid",
+        "The URL cannot be an endpoint's, for its syntax, scheme, host or port.",
+    )
+    URL_RESERVED = 400, "bad_request.endpoint.url.reserved_address", "The URL's host has a reserved address."
+    URL_UNRESOLVABLE = (
+        400,
+        "bad_request.endpoint.url.unresolvable",
+        "The URL's host has no address, or none was found in time.",
+    )
+    TEST_DISABLED = (
+        400,
+        "bad_request.endpoint.test.disabled",
+        "The endpoint is disabled, so it gets no test event.",
+    )
+    TEST_WRONG_TYPE = (
+        400,
+        "bad_request.endpoint.test.wrong_event_type",
+        "The endpoint does not subscribe to the test event's type.",
+    )
+    RETRY_DISABLED = (
+        400,
+        "bad_request.delivery.retry.disabled",
+        "The endpoint is disabled, so nothing is sent to it again.",
+    )
+    UNAUTHORIZED = 401, "unauthorized", "There is no token, or it is unknown, has expired or was revoked."
+    PERMISSION_DENIED = (
+        403,
+        "forbidden.permission_denied",
+        "The token lacks the permission, or belongs to another organization.",
+    )
+    ACCESS_DISABLED = 403, "access_disabled", "The organization is not on the early access allowlist."
+    NOT_FOUND = 404, "not_found", "There is no such path."
+    NO_ENDPOINT = 404, "not_found.endpoint", "The scope has no such endpoint."
+    NO_DELIVERY = 404, "not_found.delivery", "The scope has no such delivery, or does not have it any more."
+    WRONG_METHOD = (
+        405,
+        "method_not_allowed",
+        "The path does not take the method; `Allow` has those that it takes.",
+    )
+    TOO_MANY_ENDPOINTS = 409, "conflict.endpoint.limit", "The scope has as many endpoints as it may have."
+    TOO_LARGE = 413, "content_too_large", "The body is longer than 64 KiB."
+    TARGET_TOO_LONG = 414, "uri_too_long", "The path and query string are too long."
+    WRONG_MEDIA_TYPE = 415, "unsupported_media_type", "The body is not JSON, by its `Content-Type`."
+    TOO_MANY_REQUESTS = (
+        429,
+        "too_many_requests",
+        "The endpoint had too many tests and retries within a minute; `Retry-After` says when to come back.",
+    )
+    HEADERS_TOO_LARGE = 431, "request_header_fields_too_large", "The headers are too long."
+    INTERNAL = 500, "internal_server_error", "Something failed inside; the log says what."
+    UNAVAILABLE = (
+        503,
+        "service_unavailable",
+        "The database is away or lacks the schema, or the service has too much to do.",
+    )
+    TIMEOUT = (
+        504,
+        "gateway_timeout",
+        "The request took too long, or no connection to the database became free in time.",
+    )
+
+
+OTHER = "error"
+"""The code of a status that has none here."""
+
+SURROUNDING = (
+    ErrorCode.BAD_REQUEST,
+    ErrorCode.NOT_FOUND,
+    ErrorCode.WRONG_METHOD,
+    ErrorCode.TOO_LARGE,
+    ErrorCode.TARGET_TOO_LONG,
+    ErrorCode.WRONG_MEDIA_TYPE,
+    ErrorCode.HEADERS_TOO_LARGE,
+    ErrorCode.INTERNAL,
+    ErrorCode.UNAVAILABLE,
+    ErrorCode.TIMEOUT,
+)
+"""What the server around this API may answer in its place, one code for each status."""
+
+
+class IssueCode(StrEnum):
+    """What is wrong with one part of a request.
+
+    :ivar meaning: what the word says.
+    """
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> IssueCode:
+        """Make a member that is the word."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        return member
+
+    CHARACTERS = "characters", "The text holds U+0000 or half a surrogate pair."
+    DEPTH = "depth", "The body is nested too deep."
+    FORMAT = "format", "The text is not of the form that is expected."
+    HEADER = "header", "The custom header cannot be sent."
+    INVALID = "invalid", "The value is not valid."
+    JSON = "json", "The body is not JSON."
+    LENGTH = "length", "The text, list or object is too long or too short."
+    PARAMETER = "parameter", "The query parameter is unknown, there twice, or cannot be read."
+    PAYLOAD = "payload", "The payload is not what the event type's schema says."
+    REQUIRED = "required", "The member is missing."
+    RESERVED = "reserved", "The name is the service's to write."
+    RESERVED_ADDRESS = "reserved_address", "The host has a reserved address."
+    TYPE = "type", "The value is of another type."
+    UNKNOWN = "unknown", "There is no such member."
+    UNRESOLVABLE = "unresolvable", "The host has no address."
+    VALUE = "value", "The value is not one of those that are known."
