@@ -63,6 +63,7 @@ FAMILIES: Mapping[str, Family] = {
     "dataapi_webhooks_lost_outcomes_total": Family("Outcomes that came after the end of their lease."),
     "dataapi_webhooks_first_attempt_seconds": Family("Time from an event to its first attempt."),
     "dataapi_workers": Family("Worker processes that serve."),
+    "dataapi_workers_stuck": Family("Worker processes that do not answer their parent."),
     "dataapi_worker_restarts_total": Family("Worker processes started again after they died."),
 }
 

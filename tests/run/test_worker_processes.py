@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 READY_WORKERS = "dataapi_workers"
+STUCK = "dataapi_workers_stuck"
 RESTARTS = "dataapi_worker_restarts_total"
 ANSWERED = 'dataapi_requests_total{area="graphql",status="2xx"}'
 
@@ -90,6 +92,40 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(daemon: Daemon) -> N
         assert daemon.graphql(QUICK).status == 200
     assert daemon.metric(ANSWERED) == answered + 6
     assert any(line["level"] == "error" and "ended" in line["message"] for line in daemon.lines)
+
+
+def test_a_stopped_worker_is_named_at_once_and_replaced(daemon: Daemon) -> None:
+    """Probes never wait for it; after some time it is killed, and another one serves in its place."""
+    victim, other = daemon.children
+    restarts = daemon.metric(RESTARTS)
+    os.kill(victim, signal.SIGSTOP)
+    try:
+        wait_for(lambda: daemon.admin("GET", "/ready").json["stuck_workers"], "the worker's number")
+        ready = daemon.admin("GET", "/ready")
+        assert (ready.status, ready.json["workers"]) == (200, 1)
+        assert daemon.admin("GET", "/live").status == 200
+        assert daemon.metric(STUCK) == 1
+        wait_for(lambda: daemon.metric(RESTARTS) == restarts + 1, "the restart")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGCONT)
+    wait_for(lambda: daemon.admin("GET", "/ready").json["workers"] == 2, "the new worker")
+    assert daemon.admin("GET", "/ready").json["stuck_workers"] == []
+    assert other in daemon.children
+    assert victim not in daemon.children
+    assert daemon.graphql(QUICK).status == 200
+
+
+def test_a_worker_that_dies_during_the_first_start_is_started_again(served: Database, tmp_path: Path) -> None:
+    """The daemon goes on to start, as it does with one that dies later."""
+    with Daemon(tmp_path, served.uri, "--workers", "2") as daemon:
+        victim = wait_for(lambda: daemon.children, "a worker")[0]
+        os.kill(victim, signal.SIGKILL)
+        daemon.wait_ready()
+        wait_for(lambda: daemon.admin("GET", "/ready").json["workers"] == 2, "both workers")
+        assert victim not in daemon.children
+        assert daemon.metric(RESTARTS) == 1
+        assert daemon.stop() == 0
 
 
 def test_termination_drains_every_worker(served: Database, tmp_path: Path) -> None:

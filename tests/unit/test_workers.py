@@ -9,8 +9,9 @@ from dataapi.metrics import Histogram
 from dataapi.service.listening import Descriptor, StartFailed
 from dataapi.service.pipe import ANSWERS, FIRST_SOCKET, Assignment
 from dataapi.service.serving import GRACE
+from dataapi.service.state import ProjectState, State
 from dataapi.service.worker_process import WorkerProcess
-from dataapi.service.workers import Workers, restart_wait
+from dataapi.service.workers import BEAT, STARTING_BEATS, STUCK_BEATS, Workers, restart_wait
 from dataapi.settings import Settings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +55,11 @@ class Child:
         asked = json.loads(self.received[-1])
         assert asked["ask"] == what
         self.say(id=asked["id"], answer=answer)
+
+    def serve(self, **state: Any) -> None:
+        """Accept requests, and say so when asked."""
+        self.say(event="started")
+        self.answer("state", {**STATE, **state})
 
     def end(self) -> None:
         """Die."""
@@ -103,9 +109,16 @@ def serving() -> Parent:
     """Return a parent whose workers both accept requests."""
     parent = Parent()
     for child in parent.children:
-        child.say(event="started")
+        child.serve()
     assert outcome(parent.started) is None
     return parent
+
+
+def told(parent: Parent) -> State:
+    """Return what is said of the workers, which must be known at once."""
+    state = outcome(Deferred.fromCoroutine(parent.workers.state()))
+    assert isinstance(state, State)
+    return state
 
 
 def outcome(deferred: Deferred[Any]) -> Any:
@@ -135,20 +148,46 @@ def test_the_start_is_over_when_all_workers_serve() -> None:
     assert parent.started.called
 
 
-def test_a_worker_that_cannot_start_fails_the_start() -> None:
-    """A first start that fails is told with the worker's reason, instead of being tried for ever."""
+def test_a_worker_that_says_twice_why_it_cannot_start_fails_the_start() -> None:
+    """A mistake in the configuration is told with the worker's reason, instead of being tried for ever."""
     parent = Parent()
-    parent.children[0].say(event="failed", reason="jwt-secret cannot be read")
+    for child in (0, 2):
+        assert not parent.started.called
+        parent.children[child].say(event="failed", reason="jwt-secret cannot be read")
+        parent.children[child].end()
+        parent.machine.advance(0.1)
     error = outcome(parent.started)
     assert isinstance(error, StartFailed)
     assert str(error) == "jwt-secret cannot be read"
 
 
-def test_a_worker_that_ends_while_starting_fails_the_start() -> None:
-    """A worker that dies before it serves fails the first start, with its number."""
+def test_a_worker_that_dies_while_starting_is_started_again() -> None:
+    """The machine was short of memory, say: the start goes on, with a wait before each further try."""
     parent = Parent()
+    parent.children[0].serve()
     parent.children[1].end()
-    assert "worker 2 ended while starting" in str(outcome(parent.started))
+    assert not parent.started.called
+    parent.machine.advance(0.1)
+    parent.children[2].end()
+    parent.machine.advance(0.1)
+    assert len(parent.children) == 3
+    parent.machine.advance(0.1)
+    parent.children[3].serve()
+    assert outcome(parent.started) is None
+    assert told(parent).workers == 2
+
+
+def test_a_worker_that_dies_again_and_again_while_starting_fails_the_start() -> None:
+    """Nobody would else be told that the daemon cannot start."""
+    parent = Parent()
+    parent.children[0].serve()
+    for _ in range(5):
+        assert not parent.started.called
+        parent.children[-1].end()
+        parent.machine.advance(2)
+    error = outcome(parent.started)
+    assert isinstance(error, StartFailed)
+    assert "worker 2 ended while starting" in str(error)
 
 
 @given(st.integers(1, 10_000))
@@ -181,21 +220,95 @@ def test_a_worker_that_keeps_dying_is_started_ever_more_slowly() -> None:
 def test_readiness_is_that_of_the_workers_that_serve() -> None:
     """One worker is enough to be ready; with none the daemon is not."""
     parent = serving()
+    assert told(parent).workers == 2
     parent.children[0].end()
-    asked = Deferred.fromCoroutine(parent.workers.state())
-    parent.children[1].answer("state", STATE)
-    assert outcome(asked).ready
+    assert told(parent).ready
     parent.children[1].end()
-    assert not outcome(Deferred.fromCoroutine(parent.workers.state())).ready
+    assert not told(parent).ready
 
 
-def test_a_worker_that_hangs_is_not_counted() -> None:
-    """A worker that does not answer within seconds does not hold up the answer of the others."""
+def test_what_is_known_of_workers_is_asked_anew_with_each_beat() -> None:
+    """Whoever wants to know whether the daemon is ready waits for no worker."""
     parent = serving()
-    asked = Deferred.fromCoroutine(parent.workers.state())
-    parent.children[0].answer("state", STATE)
-    parent.machine.advance(5)
-    assert outcome(asked).workers == 1
+    project = ProjectState("p", database_available=False, generation=1, reason="away")
+    parent.machine.advance(BEAT)
+    parent.children[0].answer("state", State((project,)).as_json())
+    assert told(parent).projects == (project,)
+    assert not told(parent).ready
+
+
+def beat(parent: Parent, times: int, *answering: Child) -> None:
+    """Let beats pass which only these answer."""
+    for _ in range(times):
+        parent.machine.advance(BEAT)
+        for child in answering:
+            child.answer("state", STATE)
+
+
+def test_a_worker_that_does_not_answer_is_named_and_not_counted() -> None:
+    """The others are ready; its figures stay in the sum as they were told last, and it is not waited for."""
+    parent = serving()
+    figures = [["dataapi_requests_total", ["rest", "2xx"], 5]]
+    asked = Deferred.fromCoroutine(parent.workers.snapshot())
+    for child in parent.children:
+        child.answer("snapshot", figures)
+    assert outcome(asked)["dataapi_requests_total"] == {("rest", "2xx"): 10}
+    beat(parent, 3, parent.children[0])
+    state = told(parent)
+    assert (state.ready, state.workers, state.stuck) == (True, 1, (2,))
+    asked = Deferred.fromCoroutine(parent.workers.snapshot())
+    parent.children[0].answer("snapshot", figures)
+    snapshot = outcome(asked)
+    assert snapshot["dataapi_requests_total"] == {("rest", "2xx"): 10}
+    assert snapshot["dataapi_workers"] == {(): 1}
+    assert snapshot["dataapi_workers_stuck"] == {(): 1}
+    reloading = Deferred.fromCoroutine(parent.workers.reload())
+    parent.children[0].answer("reload", {"generations": {"p": 4}, "failures": {}})
+    assert outcome(reloading).failures == {"worker 2": "the worker does not answer"}
+
+
+def test_a_worker_that_answers_late_serves_again() -> None:
+    """It was busy, and nothing has to be done about that."""
+    parent = serving()
+    beat(parent, 10, parent.children[0])
+    assert told(parent).stuck == (2,)
+    parent.children[1].answer("state", STATE)
+    assert (told(parent).stuck, told(parent).workers) == ((), 2)
+    beat(parent, 30, *parent.children)
+    assert parent.children[1].signals == []
+
+
+def test_a_worker_that_does_not_answer_for_long_is_killed_and_replaced() -> None:
+    """Connections that it had accepted would else hang for as long as their clients wait."""
+    parent = serving()
+    beat(parent, STUCK_BEATS, parent.children[0])
+    assert parent.children[1].signals == []
+    beat(parent, 1, parent.children[0])
+    assert parent.children[1].signals == ["KILL"]
+    assert parent.children[0].signals == []
+    parent.children[1].end()
+    beat(parent, 1, parent.children[0])
+    parent.children[2].serve()
+    assert (told(parent).stuck, told(parent).workers) == ((), 2)
+
+
+def test_nobody_is_stuck_because_the_machine_slept() -> None:
+    """Beats are counted, not seconds: after hours in which nothing ran, one of them is missed."""
+    parent = serving()
+    parent.machine.advance(BEAT)
+    parent.machine.advance(36_000)
+    assert told(parent).stuck == ()
+    assert [child.signals for child in parent.children] == [[], []]
+
+
+def test_a_worker_that_hangs_while_starting_is_killed_too() -> None:
+    """It has more time, as Python has a lot to read then."""
+    parent = Parent()
+    parent.children[0].serve()
+    beat(parent, STARTING_BEATS, parent.children[0])
+    assert parent.children[1].signals == []
+    beat(parent, 1, parent.children[0])
+    assert parent.children[1].signals == ["KILL"]
 
 
 def test_counts_of_a_dead_worker_stay_in_the_sum() -> None:

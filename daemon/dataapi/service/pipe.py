@@ -85,19 +85,22 @@ class Asker:
         self._pending: dict[int, Deferred[Any]] = {}
         self._last = 0
 
-    async def ask(self, what: str, seconds: float) -> Any:
-        """Ask and return the answer; raises ``WorkerGone`` when none comes within ``seconds``."""
+    async def ask(self, what: str, seconds: float | None = None) -> Any:
+        """Ask and return the answer; raises ``WorkerGone`` when none comes within ``seconds``, if limited."""
         self._last += 1
         number = self._last
         answer: Deferred[Any] = Deferred()
         self._pending[number] = answer
-        expiry = self._reactor.callLater(seconds, self._fail, number, f"no answer within {seconds:g} s")
+        expiry = None
+        if seconds is not None:
+            reason = f"no answer within {seconds:g} s"
+            expiry = self._reactor.callLater(seconds, self._fail, number, reason)
         self._send(encode({"id": number, "ask": what}))
         try:
             return await answer
         finally:
             self._pending.pop(number, None)
-            if expiry.active():
+            if expiry is not None and expiry.active():
                 expiry.cancel()
 
     def received(self, document: Mapping[str, Any]) -> None:

@@ -58,6 +58,7 @@ class State:
     :ivar draining: requests are not accepted any more.
     :ivar workers: how many processes accept requests.
     :ivar webhooks: how webhooks stand, None where there are none.
+    :ivar stuck: the numbers of the worker processes that do not answer.
     """
 
     projects: tuple[ProjectState, ...]
@@ -65,6 +66,7 @@ class State:
     draining: bool = False
     workers: int = 1
     webhooks: WebhooksState | None = None
+    stuck: tuple[int, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -79,6 +81,7 @@ class State:
             "starting": self.starting,
             "draining": self.draining,
             "workers": self.workers,
+            "stuck_workers": list(self.stuck),
             "projects": [
                 {**asdict(project), "problems": list(project.problems), "ready": project.ready}
                 for project in self.projects

@@ -46,6 +46,8 @@ class Worker(LineOnlyReceiver):
 
     def lineReceived(self, line: bytes) -> None:  # noqa: N802 - LineOnlyReceiver
         """Take the assignment, then asks."""
+        if self._stopping and self._serving is None:
+            return  # it could not start
         if self._serving is None:
             starting = Deferred.fromCoroutine(self._start(Assignment.decode(line)))
             starting.addErrback(self._failed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -14,12 +15,15 @@ from twisted.python.failure import Failure
 
 from dataapi.metrics import Snapshot, from_json
 from dataapi.service.listening import StartFailed
-from dataapi.service.pipe import ANSWERS, Asker, Assignment, Lines
+from dataapi.service.pipe import ANSWERS, Asker, Assignment, Lines, WorkerGone
 from dataapi.service.state import Reloaded, State, state_from_json
 
 _log = Logger(namespace="dataapi.workers")
-_ANSWER_WITHIN = 5.0
+_FIGURES_WITHIN = 1.0
 _RELOAD_WITHIN = 120.0
+
+SILENT = 2
+"""Beats in a row that a worker leaves unanswered before it is taken to be stuck."""
 
 
 class WorkerProcess(ProcessProtocol):
@@ -27,6 +31,9 @@ class WorkerProcess(ProcessProtocol):
 
     :ivar started: fires when it accepts requests, or fails with ``StartFailed``.
     :ivar ended: fires with how it ended.
+    :ivar refusal: why it cannot start, as it said itself.
+    :ivar known: the state that it told last, None before the first time.
+    :ivar unanswered: beats in a row that it did not answer.
     """
 
     def __init__(self, reactor: Any, assignment: Assignment, write: Callable[[str], object]) -> None:
@@ -35,6 +42,10 @@ class WorkerProcess(ProcessProtocol):
         self.ended: Deferred[str] = Deferred()
         self.serves = False
         self.last: Snapshot = {}
+        self.refusal: str | None = None
+        self.known: State | None = None
+        self.unanswered = 0
+        self._looking = False
         self._assignment = assignment
         self._asker = Asker(reactor, self._send)
         self._streams = {
@@ -61,13 +72,36 @@ class WorkerProcess(ProcessProtocol):
         self.serves = False
         self.ended.callback(how)
 
-    async def state(self) -> State:
-        """Ask whether it can answer requests; raises ``WorkerGone``."""
-        return state_from_json(await self._asker.ask("state", _ANSWER_WITHIN))
+    def beat(self) -> None:
+        """Ask for its state, or count that the last such ask is not answered yet."""
+        if self._looking:
+            self.unanswered += 1
+        else:
+            self.look()
+
+    def look(self) -> None:
+        """Ask for its state, unless it is being asked already."""
+        if not self._looking:
+            self._looking = True
+            looking = Deferred.fromCoroutine(self._look())
+            looking.addErrback(lambda failure: _log.failure("a worker's state cannot be read", failure))
+
+    async def _look(self) -> None:
+        try:
+            with suppress(WorkerGone):
+                self.known = state_from_json(await self._asker.ask("state"))
+        finally:
+            self._looking = False
+            self.unanswered = 0
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answers its parent."""
+        return self.unanswered < SILENT
 
     async def snapshot(self) -> Snapshot:
-        """Ask for its figures; raises ``WorkerGone``."""
-        self.last = from_json(await self._asker.ask("snapshot", _ANSWER_WITHIN))
+        """Take its figures; raises ``WorkerGone``."""
+        self.last = from_json(await self._asker.ask("snapshot", _FIGURES_WITHIN))
         return self.last
 
     async def reload(self) -> Reloaded:
@@ -93,9 +127,11 @@ class WorkerProcess(ProcessProtocol):
         if event is None:
             self._asker.received(document)
         elif event == "failed":
-            self._not_started(document["reason"])
+            self.refusal = document["reason"]
+            self._not_started(self.refusal)
         elif not self.started.called:
             self.serves = True
+            self.look()
             self.started.callback(None)
 
     def _not_started(self, reason: str) -> None:

@@ -1,19 +1,20 @@
-"""The parent of the workers: starts them, replaces those that die, asks all of them at once."""
+"""The parent of the workers: starts them, replaces those that die or are stuck, asks all of them at once."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
-from twisted.internet.task import deferLater
+from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from dataapi.metrics import Snapshot, counted, merge
-from dataapi.service.listening import Descriptor
+from dataapi.service.listening import Descriptor, StartFailed
 from dataapi.service.pipe import ANSWERS, FIRST_SOCKET, Assignment, WorkerGone
 from dataapi.service.serving import GRACE
 from dataapi.service.state import Reloaded, State, together
@@ -25,6 +26,16 @@ _Reply = TypeVar("_Reply")
 _HEALTHY_AFTER = 60.0
 _LONGEST_WAIT = 30.0
 _KILL_AFTER = GRACE + 5.0
+
+BEAT = 1.0
+"""Seconds between two beats.  They are counted, not seconds: while the machine sleeps, nobody is stuck."""
+STUCK_BEATS = 15
+"""Beats in a row that a worker may leave unanswered."""
+STARTING_BEATS = 60
+"""As many for one that does not serve yet; Python has a lot to read then."""
+_MOST_DEATHS = 5
+"""Deaths in a row of a worker that never served, after which the daemon gives up to start."""
+
 _PARENT_ONLY = (
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -62,17 +73,27 @@ class Workers:
         self._environ = {name: value for name, value in environ.items() if name not in _PARENT_ONLY}
         self._running: dict[int, WorkerProcess] = {}
         self._keeping: dict[int, Deferred[None]] = {}
+        self._first: dict[int, Deferred[None]] = {}
+        self._beating = LoopingCall(self._beat)
+        self._beating.clock = reactor
         self._starting = True
         self._stopping = False
         self._restarts = 0
         self._departed: Snapshot = {}
 
     async def start(self) -> None:
-        """Start every worker and wait until all accept requests; raises ``StartFailed``."""
-        first = [self._spawn(number) for number in range(1, self._settings.workers + 1)]
-        self._keeping = {worker.number: Deferred.fromCoroutine(self._keep(worker)) for worker in first}
+        """Start every worker and wait until all accept requests, or have done so.
+
+        A worker that dies meanwhile is started again.  Raises ``StartFailed`` when one says the same reason
+        twice, or dies again and again.
+        """
+        self._beating.start(BEAT, now=False)
+        numbers = range(1, self._settings.workers + 1)
+        self._first = {number: Deferred() for number in numbers}
+        waiting = gatherResults(list(self._first.values()), consumeErrors=True)
+        self._keeping = {number: Deferred.fromCoroutine(self._keep(number)) for number in numbers}
         try:
-            await gatherResults([worker.started for worker in first], consumeErrors=True)
+            await waiting
         except FirstError as error:
             error.subFailure.raiseException()
         self._starting = False
@@ -90,29 +111,38 @@ class Workers:
             await keeping
         if deadline.active():
             deadline.cancel()
+        if self._beating.running:
+            self._beating.stop()
 
     async def state(self) -> State:
-        """Tell whether the workers can answer requests; one that does not reply counts as absent."""
-        replies = await self._ask(WorkerProcess.state, [one for one in self._running.values() if one.serves])
-        state = together(reply for reply in replies.values() if isinstance(reply, State))
-        return replace(state, starting=self._starting, draining=self._stopping)
+        """Tell whether the workers can answer requests, by what is known of them; nobody is waited for."""
+        serving = [worker for worker in self._running.values() if worker.serves and worker.answers]
+        state = together(worker.known for worker in serving if worker.known is not None)
+        stuck = tuple(sorted(worker.number for worker in self._stuck()))
+        return replace(state, starting=self._starting, draining=self._stopping, stuck=stuck)
 
     async def snapshot(self) -> Snapshot:
-        """Add up the workers' figures, with what workers that are gone had counted when last asked."""
-        serving = [one for one in self._running.values() if one.serves]
-        replies = await self._ask(WorkerProcess.snapshot, serving)
+        """Add up the workers' figures, and what those had counted that are gone or do not answer."""
+        stuck = self._stuck()
+        serving = [worker for worker in self._running.values() if worker.serves]
+        asked = [worker for worker in serving if worker not in stuck]
+        replies = await self._ask(WorkerProcess.snapshot, asked)
         own: Snapshot = {
-            "dataapi_workers": {(): float(len(serving))},
+            "dataapi_workers": {(): float(len(asked))},
+            "dataapi_workers_stuck": {(): float(len(stuck))},
             "dataapi_worker_restarts_total": {(): float(self._restarts)},
         }
-        figures = [reply for reply in replies.values() if not isinstance(reply, WorkerGone)]
-        return merge([own, self._departed, *figures])
+        figures = {number: reply for number, reply in replies.items() if not isinstance(reply, WorkerGone)}
+        counts = [counted(worker.last) for worker in serving if worker.number not in figures]
+        return merge([own, self._departed, *counts, *figures.values()])
 
     async def reload(self) -> Reloaded:
         """Make every worker read its catalogs again; a project's generation is its oldest one."""
-        replies = await self._ask(WorkerProcess.reload, list(self._running.values()))
+        stuck = self._stuck()
+        asked = [worker for worker in self._running.values() if worker not in stuck]
+        replies = await self._ask(WorkerProcess.reload, asked)
         generations: dict[str, int] = {}
-        failures: dict[str, str] = {}
+        failures = {f"worker {worker.number}": "the worker does not answer" for worker in stuck}
         for number, reply in replies.items():
             if isinstance(reply, WorkerGone):
                 failures[f"worker {number}"] = str(reply)
@@ -120,7 +150,20 @@ class Workers:
             failures.update(reply.failures)
             for ref, generation in reply.generations.items():
                 generations[ref] = min(generation, generations.get(ref, generation))
+        for worker in asked:
+            worker.look()
         return Reloaded(generations, failures)
+
+    def _stuck(self) -> list[WorkerProcess]:
+        return [worker for worker in self._running.values() if not worker.answers and worker.serves]
+
+    def _beat(self) -> None:
+        """Ask every worker for a sign of life, and kill one that gives none for long: it will be replaced."""
+        for worker in list(self._running.values()):
+            worker.beat()
+            if worker.unanswered >= (STUCK_BEATS if worker.serves else STARTING_BEATS):
+                _log.error("worker {worker} does not answer and is killed", worker=worker.number)
+                worker.signal("KILL")
 
     async def _ask(
         self, ask: Callable[[WorkerProcess], Coroutine[Any, Any, _Reply]], workers: Sequence[WorkerProcess]
@@ -136,23 +179,33 @@ class Workers:
                 replies[number] = error
         return replies
 
-    async def _keep(self, worker: WorkerProcess) -> None:
-        """Replace a worker whenever it ends, until the daemon stops."""
-        deaths = 0
+    async def _keep(self, number: int) -> None:
+        """Start a worker, and again whenever it ends, until the daemon stops."""
+        deaths, refusal = 0, None
         while True:
             began = self._reactor.seconds()
+            worker = self._spawn(number)
+            worker.started.addCallbacks(partial(self._served, number), partial(_cannot_start, number))
             how = await worker.ended
-            del self._running[worker.number]
+            del self._running[number]
             self._departed = merge([self._departed, counted(worker.last)])
             if self._stopping:
                 return
             deaths = 1 if self._reactor.seconds() - began > _HEALTHY_AFTER else deaths + 1
+            if number in self._first and (deaths >= _MOST_DEATHS or refusal == worker.refusal is not None):
+                reason = worker.refusal or f"worker {number} ended while starting: {how}"
+                self._first.pop(number).errback(StartFailed(reason))
+                return
+            refusal = worker.refusal
             wait = restart_wait(deaths)
-            _log.error("worker {worker} ended: {how}", worker=worker.number, how=how, restart_in=wait)
+            _log.error("worker {worker} ended: {how}", worker=number, how=how, restart_in=wait)
             await deferLater(self._reactor, wait, lambda: None)
             self._restarts += 1
-            worker = self._spawn(worker.number)
-            worker.started.addErrback(_cannot_start, worker.number)
+
+    def _served(self, number: int, _result: None) -> None:
+        first = self._first.pop(number, None)
+        if first is not None:
+            first.callback(None)
 
     def _spawn(self, number: int) -> WorkerProcess:
         assignment = Assignment(number, self._settings, tuple(one.description for one in self._sockets))
@@ -172,5 +225,5 @@ class Workers:
             worker.signal(name)
 
 
-def _cannot_start(failure: Failure, number: int) -> None:
+def _cannot_start(number: int, failure: Failure) -> None:
     _log.error("worker {worker} cannot start: {reason}", worker=number, reason=failure.getErrorMessage())
