@@ -136,7 +136,7 @@ class Service:
         self._pool = Pool(
             reactor,
             database.uri,
-            size=1,
+            size=project.get("db_pool", 1),
             acquisition_timeout=self.project.db_pool_acquisition_timeout,
             options=session_options(self.project),
             anonymous_role=self.project.db_anon_role,
@@ -346,7 +346,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 def serving(reactor: Any, database: Database, **project: Any) -> Iterator[Service]:
     """Serve a database; named arguments are fields of the project's settings.
 
-    The pool has one connection, so that a module's fixture does not open any while a test runs.
+    The pool has one connection or ``db_pool``; one, so that a module's fixture opens none while a test runs.
     """
     service = Service(reactor, database, **project)
     run(service.start())

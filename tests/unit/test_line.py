@@ -118,6 +118,54 @@ def test_turns_that_all_end_at_once_do_not_exhaust_the_stack(clock: task.Clock) 
     turns.fail_all(KeyError)
 
 
+def taking(turns: Turns, caller: str) -> defer.Deferred[None]:
+    """Wait for a turn."""
+    return defer.Deferred.fromCoroutine(turns.take(caller))
+
+
+def test_one_caller_has_no_more_than_half_of_the_turns(clock: task.Clock) -> None:
+    """Others go before it while it has its share; whoever waited longest goes first among the rest."""
+    turns = Turns(4, WaitingLine[None](clock, 10, InVain))
+    greedy = [taking(turns, "greedy") for _ in range(5)]
+    assert [one.called for one in greedy] == [True, True, False, False, False]
+    others = [taking(turns, caller) for caller in ("a", "b", "a")]
+    assert [one.called for one in others] == [True, True, False]
+    turns.give_back("b")
+    assert others[2].called
+    assert not greedy[2].called
+    turns.give_back("greedy")
+    assert [one.called for one in greedy] == [True, True, True, False, False]
+    greedy[3].addErrback(lambda _: None)
+    greedy[3].cancel()
+    turns.give_back("greedy")
+    assert greedy[4].called
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", "c", ""]), st.booleans()), max_size=60), st.integers(1, 7)
+)
+def test_turns_are_never_overdrawn_nor_left_free(steps: list[tuple[str, bool]], places: int) -> None:
+    """Whatever comes and goes, nobody waits who may have a free place, and nobody has more than its share."""
+    turns = Turns(places, WaitingLine[None](task.Clock(), 10, InVain))
+    taken: list[tuple[str, defer.Deferred[None]]] = []
+    for caller, comes in steps:
+        holding = [one for one in taken if one[0] == caller and one[1].called]
+        if comes:
+            taken.append((caller, taking(turns, caller)))
+        elif holding:
+            taken.remove(holding[0])
+            turns.give_back(caller)
+        served = [one for one, place in taken if place.called]
+        share = (places + 1) // 2
+        assert len(served) <= places
+        assert all(served.count(one) <= share for one in served if one)
+        if len(served) < places:
+            assert all(served.count(one) == share and one for one, place in taken if not place.called)
+    turns.fail_all(KeyError)
+    for _, place in taken:
+        place.addErrback(lambda _: None)
+
+
 WHOLE = Backoff(random=lambda: 1.0)
 """Waits as long as they may be."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any, Protocol
 
 from dataapi.access.caller import Caller
@@ -91,9 +93,8 @@ class LongTransactions(Transactions):
         :raises ApiError: what the database refuses, when the first batch is asked for or later.
         """
         settings = (*settings, _WHOLE_RESULT)
-        return self._long.stream(
-            self.message(catalog, request, caller, (statement,), read_only=True, settings=settings)
-        )
+        message = self.message(catalog, request, caller, (statement,), read_only=True, settings=settings)
+        return self._long.stream(replace(message, caller=identity(request, caller)))
 
     @asynccontextmanager
     async def together(
@@ -107,8 +108,26 @@ class LongTransactions(Transactions):
         """
         message = self.message(catalog, request, caller, (), read_only=read_only, settings=settings)
         beginning = self.message(catalog, request, caller, (), read_only=read_only)
-        beginning = replace(beginning, statements=(), isolation=message.isolation)
+        beginning = replace(
+            beginning, statements=(), isolation=message.isolation, caller=identity(request, caller)
+        )
         async with self._long.converse(beginning) as talk:
             role = catalog.roles[caller.role].settings
             yield Together(talk, caller, role, self._before, reading=read_only)
             await talk.end(rollback=message.rollback)
+
+
+def identity(request: Request, caller: Caller) -> str:
+    """Return by what callers that share connections are told apart: users by token, others by address."""
+    user = json.loads(caller.claims).get("sub")
+    return f"{caller.role} {user}" if user else f"{caller.role} at {_address(request)}"
+
+
+def _address(request: Request) -> str:
+    """Return the client's address: that which a proxy of ours names, as its own is not public."""
+    named = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+    try:
+        is_proxy = bool(named) and not ip_address(request.peer).is_global
+    except ValueError:  # no address, as over a unix socket
+        is_proxy = bool(named)
+    return named if is_proxy else request.peer

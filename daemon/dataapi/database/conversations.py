@@ -69,7 +69,7 @@ class Conversations:
 
     @asynccontextmanager
     async def _conversation(self, message: Message) -> AsyncGenerator[Conversation, None]:
-        await self._turns.take()
+        await self._turns.take(message.caller)
         try:
             session = await self._take()
             talk = session.conversation(anonymous=message.role == self._anonymous_role)
@@ -81,4 +81,4 @@ class Conversations:
             finally:
                 self._release(session)
         finally:
-            self._turns.give_back()
+            self._turns.give_back(message.caller)

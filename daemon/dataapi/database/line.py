@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from twisted.internet import defer
@@ -25,18 +25,19 @@ class WaitingLine(Generic[T]):
         self._clock = clock
         self._limit = limit
         self._expired = expired
-        self._waiting: deque[tuple[float, defer.Deferred[T]]] = deque()
+        self._waiting: deque[tuple[float, defer.Deferred[T], str]] = deque()
         self._timer: IDelayedCall | None = None
         self.timeouts = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def join(self) -> defer.Deferred[T]:
+    def join(self, caller: str = "") -> defer.Deferred[T]:
         """Wait; fails with the ``expired`` error after ``limit`` seconds, leaves when cancelled."""
         place = (
             self._clock.seconds() + self._limit,
             defer.Deferred[T](lambda _: self._waiting.remove(place)),
+            caller,
         )
         self._waiting.append(place)
         if self._timer is None:
@@ -47,13 +48,21 @@ class WaitingLine(Generic[T]):
         """Give the item to the one who has waited longest."""
         self._waiting.popleft()[1].callback(item)
 
+    def call(self, may: Callable[[str], bool]) -> tuple[defer.Deferred[T], str] | None:
+        """Take out of the line who has waited longest of those whose caller may have what there is."""
+        for place in self._waiting:
+            if may(place[2]):
+                self._waiting.remove(place)
+                return place[1:]
+        return None
+
     def fail_all(self, make: Callable[[], Exception]) -> None:
         """Send everyone away, each with an error of their own."""
         waiting, self._waiting = self._waiting, deque()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for _, deferred in waiting:
+        for _, deferred, _ in waiting:
             deferred.errback(make())
 
     def _expire(self) -> None:
@@ -67,32 +76,52 @@ class WaitingLine(Generic[T]):
 
 
 class Turns:
-    """So many places, for who takes long; the others wait their turn in a line."""
+    """So many places, for who takes long, and no more than half of them for one caller; the others wait.
+
+    :param line: for those whose turn it is not yet.
+    """
 
     def __init__(self, places: int, line: WaitingLine[None]) -> None:
         self._free = places
+        self._share = (places + 1) // 2
+        self._held: Counter[str] = Counter()
         self._line = line
         self._serving = False
 
-    async def take(self) -> None:
-        """Wait for a place; raises what the line does for who waited in vain."""
-        if self._free and not self._line:
-            self._free -= 1
-        else:
-            await self._line.join()
+    async def take(self, caller: str = "") -> None:
+        """Wait for a place; raises what the line does for who waited in vain.
 
-    def give_back(self) -> None:
+        :param caller: whose share it is of; "" is nobody's.
+        """
+        # Whoever is in the line while a place is free has a caller with its whole share.
+        if self._free and self._may_have(caller):
+            self._give(caller)
+        else:
+            await self._line.join(caller)
+
+    def give_back(self, caller: str = "") -> None:
         """Leave the place to who waited longest; a loop, as that one may fail and give it back at once."""
         self._free += 1
+        self._held[caller] -= 1
+        if not self._held[caller]:
+            del self._held[caller]
         if self._serving:
             return
         self._serving = True
         try:
-            while self._free and self._line:
-                self._free -= 1
-                self._line.serve(None)
+            while self._free and (called := self._line.call(self._may_have)):
+                waiting, next_caller = called
+                self._give(next_caller)
+                waiting.callback(None)
         finally:
             self._serving = False
+
+    def _may_have(self, caller: str) -> bool:
+        return not caller or self._held[caller] < self._share
+
+    def _give(self, caller: str) -> None:
+        self._free -= 1
+        self._held[caller] += 1
 
     def fail_all(self, make: Callable[[], Exception]) -> None:
         """Send everyone away who waits."""

@@ -44,6 +44,7 @@ class Message:
     :ivar isolation: the transaction's isolation level in upper case, such as ``SERIALIZABLE``; None leaves it
         to the login role's ``default_transaction_isolation``.
     :ivar rollback: undo everything once the answer is there, which takes a second round trip.
+    :ivar caller: whose share of the connections a transaction of several messages takes; "" is nobody's.
     """
 
     role: str
@@ -51,4 +52,5 @@ class Message:
     statements: tuple[Bound, ...]
     read_only: bool = True
     rollback: bool = False
+    caller: str = ""
     isolation: str | None = None

@@ -149,6 +149,11 @@ class Exchange(http.Request):
         return len(reply.body) + await send_stream(self.channel, stream, chunked=chunked, clock=clock)
 
     @property
+    def peer(self) -> str:
+        """The address that the connection comes from, "" where it has none."""
+        return str(getattr(self.client, "host", ""))
+
+    @property
     def gone(self) -> bool:
         """Whether the client closed the connection."""
         return self._disconnected

@@ -227,7 +227,7 @@ class Front:
         timing = Timing(self._seconds) if timed else None
         if exchange.channel.crowded:
             error = _crowded()
-        request = Request(request_id, method, route.path, query, headers, body, timing)
+        request = Request(request_id, method, route.path, query, headers, body, timing, exchange.peer)
         return Asked(route, request, backend, started), error
 
     def _headers(self, exchange: Exchange, asked: Asked) -> tuple[tuple[str, str], ...]:

@@ -19,6 +19,7 @@ class Request:
     :ivar path: the decoded path, without the query string.
     :ivar query: the raw query string, without the question mark.
     :ivar headers: names in lower case; repeated headers are joined by ``", "``.
+    :ivar peer: the address that the connection comes from, "" where it has none.
     :ivar timing: takes how long the stages last, None where nobody wants to know.
     """
 
@@ -29,6 +30,7 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
     timing: Timing | None = None
+    peer: str = ""
 
     def mark(self, stage: str) -> None:
         """End a stage of the answer's making, one of ``timing.STAGES``."""
