@@ -207,6 +207,34 @@ async def test_any_filter_finds_what_its_logic_says(service: Service, value: dic
     assert [edge["node"]["id"] for edge in data["rowCollection"]["edges"]] == expected
 
 
+def with_variables(value: Any, at: int, variables: dict[str, Any]) -> str:
+    """Write a filter as GraphQL with variables for what stands so deep in it; equal values share one."""
+    if at == 0:
+        same = (name for name, known in variables.items() if json.dumps(known) == json.dumps(value))
+        name = next(same, f"v{len(variables)}")
+        variables[name] = value
+        return f"${name}"
+    if isinstance(value, dict):
+        members = [f"{name}: {with_variables(inner, at - 1, variables)}" for name, inner in value.items()]
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(with_variables(item, at - 1, variables) for item in value) + "]"
+    return literal(value)
+
+
+@given(filters, st.integers(0, 4))
+@settings(max_examples=30, deadline=None)
+async def test_variables_that_nobody_declares_mean_what_their_values_say(
+    service: Service, value: dict[str, Any], at: int
+) -> None:
+    """At any depth of a filter, one of them at places of several types."""
+    variables: dict[str, Any] = {}
+    written = with_variables(value, at, variables)
+    query = "{ rowCollection(filter: %s) { edges { node { id } } } }"
+    expected = (await service.ask(query % literal(value))).data
+    assert (await service.ask(query % written, variables, check=False)).data == expected
+
+
 async def test_columns_named_like_operators_take_their_place(service: Service) -> None:
     """Filtering rules 5; a column ``nodeId`` does not hide the node id."""
     fields = service.schema().object_type("wordsFilter").fields

@@ -110,13 +110,13 @@ _RULES: WeakKeyDictionary[RoleSchema, list[type[ASTValidationRule]]] = WeakKeyDi
 class Variable:
     """A variable of an operation, ready to take values.
 
-    :ivar name: what the operation calls it.
-    :ivar given: what the client calls it.
+    :ivar name: what the client calls it.
+    :ivar inner_name: what the operation calls it.
     :ivar default: its default's value, ``ABSENT`` for none.
     """
 
     name: str
-    given: str
+    inner_name: str
     type: GraphQLInputType
     default: Any
     shape: Shaper
@@ -177,7 +177,7 @@ class Operation:
             type_: Any = type_from_ast(self._schema.schema, node.type)
             default = ABSENT if node.default_value is None else _default(node.default_value, type_)
             name, type_ = node.variable.name.value, nullable(type_)
-            variable = Variable(name, client_name(name), type_, default, shaper(type_), coercer(type_), node)
+            variable = Variable(client_name(name), name, type_, default, shaper(type_), coercer(type_), node)
             found.append(variable)
         self._known = found
         return found
@@ -191,7 +191,7 @@ class Operation:
         coerced: dict[str, Any] = {}
         try:
             check_variables(
-                (variable.given, variable.type, raw.get(variable.given)) for variable in self._variables
+                (variable.name, variable.type, raw.get(variable.name)) for variable in self._variables
             )
         except GraphQLError as error:
             raise Rejected(Stage.VARIABLES, error) from None
@@ -200,7 +200,7 @@ class Operation:
                 raise self._refusal(raw)
         try:
             for variable in self._variables:
-                value = raw.get(variable.given, ABSENT)
+                value = raw.get(variable.name, ABSENT)
                 if value is not ABSENT:
                     value = variable.coerce(value)
                     if value is Undefined:
@@ -209,7 +209,7 @@ class Operation:
                     value = variable.default
                 else:
                     continue
-                coerced[variable.name] = value
+                coerced[variable.inner_name] = value
         except RecursionError:
             raise Rejected(Stage.VARIABLES, GraphQLError("Variable values are nested too deeply.")) from None
         return coerced
@@ -236,7 +236,7 @@ class Operation:
                 message = f"Expected a value of non-null type '{print_ast(node.type)}' {what}."
                 yield GraphQLError(f"Variable '${name}' has invalid value: {message}", node)
         for variable in self._variables:
-            name = variable.given
+            name = variable.name
             for place, message in faults(raw.get(name), variable.type):
                 where = print_path_list(place)
                 yield GraphQLError(f"Variable '${name}' has invalid value{where}: {message}", variable.node)
@@ -244,7 +244,7 @@ class Operation:
     def shape(self, coerced: Mapping[str, Any]) -> Hashable:
         """Return what of the variables, lifted literals among them, decides how the operation compiles."""
         variables = [
-            variable.shape(coerced[variable.name]) if variable.name in coerced else ABSENT
+            variable.shape(coerced[variable.inner_name]) if variable.inner_name in coerced else ABSENT
             for variable in self._variables
         ]
         return (*variables, *[shape(coerced[name]) for name, shape in self._literals])
