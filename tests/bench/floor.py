@@ -13,7 +13,7 @@ from bench.cases import Case
 from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
 from dataapi.database import render
-from dataapi.database.defaults import UNDO
+from dataapi.database.defaults import NO_DEFAULTS, UNDO
 from dataapi.database.prepared import Prepared, opened
 from dataapi.database.quoting import quote_literal
 from dataapi.graphql import transport
@@ -104,9 +104,10 @@ def _script(message: Message, most: int) -> str:
     prepared.compose(message)
     composed = prepared.compose(message)
     names = re.findall(r"execute (\w+)", composed.text)
+    statements = (opened(message, NO_DEFAULTS)[0], *[bound.statement for bound in message.statements])
     prepares = [
-        render.prepare(name, bound.statement.text, bound.statement.types).replace("%%", "%")
-        for name, bound in zip(names, (opened(message, ()), *message.statements), strict=True)
+        render.prepare(name, statement.text, statement.types).replace("%%", "%")
+        for name, statement in zip(names, statements, strict=True)
     ]
     values = iter(composed.values)
     one_message = (UNDO + composed.text).rstrip(";").replace(";", "\\;\n")

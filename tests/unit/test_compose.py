@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from dataapi.database.defaults import Defaults
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.database.prepared import Prepared, compose_inlined
 from dataapi.errors import DatabaseError
@@ -50,7 +51,7 @@ def test_another_role_has_a_plan_of_its_own() -> None:
 
 def test_without_preparing_the_values_stand_in_the_slots() -> None:
     """What always holds travels too, and slots are cast."""
-    composed = compose_inlined(lookup(), (("search_path", 'app, "100%"'),))
+    composed = compose_inlined(lookup(), Defaults(settings=(("search_path", 'app, "100%"'),)))
     assert composed.text == (
         "select pg_catalog.set_config('role',%s,true),"
         "pg_catalog.set_config('search_path','app, \"100%%\"',true),"
@@ -71,13 +72,13 @@ def test_no_request_changes_the_text(role: str, claims: str, one: str | None, tw
     assert re.fullmatch(r"p2_[a-z0-9_]{0,30}", name)
     assert composed.text.replace(name, "p2_anon") == Prepared().compose(lookup()).text
     assert composed.values == [role, claims, one, two]
-    assert compose_inlined(message, ()).text == compose_inlined(lookup(), ()).text
+    assert compose_inlined(message).text == compose_inlined(lookup()).text
 
 
 @pytest.mark.parametrize("role", ["", "none"])
 def test_no_message_without_a_role(role: str) -> None:
     """A message never runs as the login role."""
-    for compose in (Prepared().compose, lambda message: compose_inlined(message, ())):
+    for compose in (Prepared().compose, compose_inlined):
         with pytest.raises(DatabaseError) as caught:
             compose(lookup(role=role))
         assert caught.value.status == 401
@@ -90,7 +91,7 @@ def test_a_wrong_number_of_values_is_noticed_before_anything_is_remembered() -> 
     with pytest.raises(ValueError, match="1 values for 2 slots"):
         prepared.compose(wrong)
     with pytest.raises(ValueError, match="1 values for 2 slots"):
-        compose_inlined(wrong, ())
+        compose_inlined(wrong)
     assert "prepare p2_anon" in prepared.compose(lookup()).text
 
 

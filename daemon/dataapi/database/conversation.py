@@ -65,13 +65,13 @@ class Conversation:
     async def begin(self, message: Message) -> None:
         """Begin the transaction under the message's role and run its statements."""
         self._role = message.role
-        composed = compose_inlined(_begun(message), self._defaults.settings)
+        composed = compose_inlined(_begun(message), self._defaults)
         await self._send(self._defaults.undo + composed.text, composed.values)
 
     async def go_on(self, step: Step) -> Rows:
         """Run a step's statements under the transaction's role and return the last one's rows."""
         text, values = compose_onward(
-            self._role, step.settings, step.statements, step.restored, self._defaults.settings,
+            self._role, step.settings, step.statements, step.restored, self._defaults,
             read_only=step.read_only,
         )  # fmt: skip
         opening = self._closing() + ("savepoint step;" if step.read_only else "")
@@ -80,7 +80,7 @@ class Conversation:
 
     async def open_cursor(self, message: Message) -> Rows:
         """Begin the transaction with a cursor over the message's last statement; return its first rows."""
-        composed = compose_inlined(_begun(message), self._defaults.settings, cursor=True)
+        composed = compose_inlined(_begun(message), self._defaults, cursor=True)
         text = self._defaults.undo + composed.text + render.fetch(FIRST_FETCH)
         return await self._send(text, composed.values)
 

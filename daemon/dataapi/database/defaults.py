@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dataapi.database import render
@@ -29,9 +30,9 @@ _UNCHOSEN = frozenset({"default", "configuration file", "session"})
 """Sources of settings that nobody chose for this role or database."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Defaults:
-    """What the messages of a connection begin with.
+    """What the messages of a connection begin with; compared by identity, which is faster.
 
     :ivar undo: SQL before a transaction; empty behind a pooler, whose own settings it would undo.
     :ivar settings: made for each transaction before its own ones, ``(name, value)``.
@@ -46,6 +47,11 @@ class Defaults:
         return tuple([(name, value) for name, value in self.settings if name != "statement_timeout"])
 
 
+NO_DEFAULTS = Defaults()
+
+_shared = lru_cache(maxsize=64)(Defaults)
+
+
 def defaults_of(
     facts: Sequence[tuple[int, str, str, str]],
     search_path: tuple[str, ...],
@@ -53,7 +59,7 @@ def defaults_of(
     *,
     pooled: bool,
 ) -> Defaults:
-    """Return the defaults for a connection.
+    """Return the defaults for a connection, the same object for the same ones.
 
     :param facts: the rows of ``FACTS``.
     :param statement_timeout: in seconds; what the login role or the database has of its own wins.
@@ -65,7 +71,7 @@ def defaults_of(
         wanted = _WANTED[name](value, source, statement_timeout)
         if wanted is not None:
             settings.append((name, wanted))
-    return Defaults("" if pooled else UNDO, tuple(settings))
+    return _shared("" if pooled else UNDO, tuple(settings))
 
 
 def _date_style(value: str, _source: str, _limit: float | None) -> str | None:

@@ -9,14 +9,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dataapi.database import render
-from dataapi.database.message import Bound, Statement
+from dataapi.database.defaults import NO_DEFAULTS
+from dataapi.database.message import Statement
 from dataapi.errors import DatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from dataapi.database.defaults import Settings
-    from dataapi.database.message import Message
+    from dataapi.database.defaults import Defaults, Settings
+    from dataapi.database.message import Bound, Message
 
 _Key = tuple[str, Statement]
 _ROLE_LENGTH = 30
@@ -64,33 +65,37 @@ class Prepared:
     _surplus: list[str] = field(default_factory=list)
     _count: int = 0
 
-    def compose(self, message: Message, defaults: Settings = ()) -> Composed:
+    def compose(self, message: Message, defaults: Defaults = NO_DEFAULTS) -> Composed:
         """Return the message's text, preparing what is not yet and deallocating what is too much."""
         _check_values(message.statements)
-        parts, values = _beginning(message), list[object]()
+        opening, values = opened(message, defaults)
+        parts = _beginning(message)
         parts.extend(f"deallocate {name};" for name in self._surplus)
-        changes, reuses = bool(self._surplus), False
+        surplus, count = bool(self._surplus), self._count
         self._surplus.clear()
-        role = message.role
+        role, used = message.role, 1
         # The opening runs as the login role still.
-        steps = [("", opened(message, defaults)), *[(role, bound) for bound in message.statements]]
-        for key_role, bound in steps:
-            if not bound.statement.prepared:
-                _inline(bound, parts, values)
-                continue
-            key = (key_role, bound.statement)
-            entry = self._entries.get(key)
-            if entry is None:
-                parts.append(self._make_room(steps))
-                entry = self._entries[key] = self._new_entry(*key)
-                parts.append(render.prepare(entry.name, bound.statement.text, bound.statement.types))
-                changes = True
+        parts.append(self._execution(("", opening), parts))
+        for bound in message.statements:
+            if bound.statement.prepared:
+                parts.append(self._execution((role, bound.statement), parts))
+                values.extend(bound.values)
+                used += 1
             else:
-                self._entries.move_to_end(key)
-                reuses = True
-            parts.append(entry.execute)
-            values.extend(bound.values)
-        return Composed("".join(parts), values, changes, reuses)
+                _inline(bound.statement, bound.values, parts, values)
+        made = self._count - count
+        return Composed("".join(parts), values, changes=surplus or made > 0, reuses=used > made)
+
+    def _execution(self, key: _Key, parts: list[str]) -> str:
+        """Return what executes a statement, once the parts have what prepares it."""
+        entry = self._entries.get(key)
+        if entry is None:
+            parts.append(self._make_room())
+            entry = self._entries[key] = self._new_entry(*key)
+            parts.append(render.prepare(entry.name, key[1].text, key[1].types))
+        else:
+            self._entries.move_to_end(key)
+        return entry.execute
 
     def forget(self, names: Collection[str]) -> None:
         """Have the next message deallocate everything that the server says is prepared."""
@@ -110,32 +115,26 @@ class Prepared:
         name = f"{self.prefix}{self._count}_{_UNSAFE.sub('_', role.lower())[:_ROLE_LENGTH]}"
         return _Entry(name, render.execute(name, len(statement.types)))
 
-    def _make_room(self, steps: Sequence[tuple[str, Bound]]) -> str:
-        """Return the ``DEALLOCATE`` of the longest unused entry when there is no room for another.
-
-        :param steps: what the message runs, which has to stay.
-        """
+    def _make_room(self) -> str:
+        """Return the ``DEALLOCATE`` of the longest unused entry when there is no room for another."""
         if len(self._entries) < self.capacity:
             return ""
-        key, entry = next(iter(self._entries.items()))
-        if any(role == key[0] and bound.statement is key[1] for role, bound in steps):
-            return ""
-        del self._entries[key]
+        _, entry = self._entries.popitem(last=False)
         return f"deallocate {entry.name};"
 
 
-def compose_inlined(message: Message, defaults: Settings = (), *, cursor: bool = False) -> Composed:
+def compose_inlined(message: Message, defaults: Defaults = NO_DEFAULTS, *, cursor: bool = False) -> Composed:
     """Return the text of a message that prepares nothing and relies on nothing that was prepared.
 
     :param cursor: whether the last statement's rows are for a cursor to give.
     """
     _check_values(message.statements)
     parts, values = _beginning(message), list[object]()
-    _inline(opened(message, defaults), parts, values)
+    _inline(*opened(message, defaults), parts, values)
     for bound in message.statements:
         if cursor and bound is message.statements[-1]:
             parts.append(f"declare {render.CURSOR} no scroll cursor for ")
-        _inline(bound, parts, values)
+        _inline(bound.statement, bound.values, parts, values)
     return Composed("".join(parts), values, changes=False, reuses=False)
 
 
@@ -144,7 +143,7 @@ def compose_onward(
     settings: Settings,
     statements: Sequence[Bound],
     restored: tuple[str, ...],
-    defaults: Settings,
+    defaults: Defaults,
     *,
     read_only: bool,
 ) -> tuple[str, list[object]]:
@@ -157,18 +156,18 @@ def compose_onward(
     values: list[object] = []
     if restored:
         # A function may have changed the role.
-        _inline(_opening(role, (), (), read_only=False), parts, values)
+        _inline(*_opening(role, (), NO_DEFAULTS, read_only=False), parts, values)
         parts.extend(f"set local {render.checked(name)} to default;" for name in restored)
-    _inline(_opening(role, settings, defaults, read_only), parts, values)
+    _inline(*_opening(role, settings, defaults, read_only), parts, values)
     for bound in statements:
-        _inline(bound, parts, values)
+        _inline(bound.statement, bound.values, parts, values)
     return "".join(parts), values
 
 
-def _inline(bound: Bound, parts: list[str], values: list[object]) -> None:
-    template = render.inlined(bound.statement.text, bound.statement.types)
+def _inline(statement: Statement, given: Sequence[object], parts: list[str], values: list[object]) -> None:
+    template = render.inlined(statement.text, statement.types)
     parts.append(template.text + ";")
-    values.extend(template.arrange(bound.values))
+    values.extend(template.arrange(tuple(given)))
 
 
 def _check_values(statements: Sequence[Bound]) -> None:
@@ -178,8 +177,8 @@ def _check_values(statements: Sequence[Bound]) -> None:
             raise ValueError(f"{len(bound.values)} values for {len(bound.statement.types)} slots")
 
 
-def opened(message: Message, defaults: Settings) -> Bound:
-    """Return the statement that takes on a message's role and makes its settings.
+def opened(message: Message, defaults: Defaults) -> tuple[Statement, list[object]]:
+    """Return the statement that takes on a message's role and makes its settings, and its values.
 
     Raises ``DatabaseError`` as PostgreSQL does for a role that cannot exist: ``none`` would
     mean the login role itself.
@@ -191,14 +190,17 @@ def opened(message: Message, defaults: Settings) -> Bound:
     return _opening(role, message.settings, defaults, message.read_only)
 
 
-def _opening(role: str, settings: Settings, defaults: Settings, read_only: bool) -> Bound:
-    statement = _opening_statement(tuple([name for name, _ in settings]), defaults, read_only)
-    return Bound(statement, (role, *[value for _, value in settings]))
+def _opening(
+    role: str, settings: Settings, defaults: Defaults, read_only: bool
+) -> tuple[Statement, list[object]]:
+    values: list[object] = [role]
+    values.extend([value for _, value in settings])
+    return _opening_statement(tuple([name for name, _ in settings]), defaults, read_only), values
 
 
 @lru_cache(maxsize=1024)
-def _opening_statement(names: tuple[str, ...], defaults: Settings, read_only: bool) -> Statement:
-    return Statement(render.opening(names, defaults, read_only), ("unknown",) * (1 + len(names)))
+def _opening_statement(names: tuple[str, ...], defaults: Defaults, read_only: bool) -> Statement:
+    return Statement(render.opening(names, defaults.settings, read_only), ("unknown",) * (1 + len(names)))
 
 
 def _beginning(message: Message) -> list[str]:

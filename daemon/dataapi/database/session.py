@@ -11,7 +11,7 @@ from twisted.internet import defer
 from dataapi.database import render
 from dataapi.database.connection import Connection, ServerSilent
 from dataapi.database.conversation import Conversation
-from dataapi.database.defaults import FACTS, Defaults, defaults_of
+from dataapi.database.defaults import FACTS, NO_DEFAULTS, defaults_of
 from dataapi.database.prepared import Composed, Prepared, compose_inlined
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Session:
         self._options = options
         self._prefix = f"p{token}_"
         self._prepared: Prepared | None = None
-        self._defaults = Defaults()
+        self._defaults = NO_DEFAULTS
         self._as_login_role = ""
         self._uncertain = False
 
@@ -107,9 +107,9 @@ class Session:
 
     async def _run(self, message: Message) -> Rows:
         if self._prepared is None:
-            composed = compose_inlined(message, self._defaults.settings)
+            composed = compose_inlined(message, self._defaults)
             return await self.connection.send(self._defaults.undo + composed.text, composed.values)
-        composed = self._prepared.compose(message, self._defaults.settings)
+        composed = self._prepared.compose(message, self._defaults)
         try:
             return await self._send(composed)
         except psycopg2.Error as error:
@@ -120,7 +120,7 @@ class Session:
             await self.connection.send("rollback", ())
         names = await self._prepared_names()
         self._prepared.forget(names)
-        return await self._send(self._prepared.compose(message, self._defaults.settings))
+        return await self._send(self._prepared.compose(message, self._defaults))
 
     def conversation(self, *, anonymous: bool) -> Conversation:
         """Return a transaction of several messages, yet to be begun."""
