@@ -144,8 +144,9 @@ class Service:
         self._recorder = _Recorder(self._pool)
         self._watcher = CatalogWatcher(reactor, self._pool.fetch, self.project.db_schemas)
         self._folder = folder = DocumentFolder(self.project.graphql_documents)
-        self.engine = Engine(self.project, self._recorder, self._current, lambda: folder.documents)
-        self.handler = rest = RestHandler(self.project, self._recorder, self._current)
+        current, refresh = self._current, self._watcher.refresh
+        self.engine = Engine(self.project, self._recorder, current, lambda: folder.documents, refresh)
+        self.handler = rest = RestHandler(self.project, self._recorder, current, refresh)
         backend = Backend(self.project, Gate(self.project, time.time), self.engine, rest)
         self._site = make_site([backend], reactor, lambda _served: None)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))

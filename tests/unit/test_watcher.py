@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from dataapi.catalog.freshness import FINGERPRINT
 from dataapi.catalog.model import Catalog
-from dataapi.catalog.watcher import DEBOUNCE, EVENT_TRIGGER, CatalogWatcher
+from dataapi.catalog.watcher import DEBOUNCE, EVENT_TRIGGER, FRESH, POLL_EVERY, CatalogWatcher
 from dataapi.errors import DatabaseError, DatabaseUnavailable
 from support.catalog import at_once
 from twisted.internet.defer import CancelledError, Deferred
@@ -33,6 +34,11 @@ class FakeListener:
         self.reconnect = on_reconnect
         self.running = False
 
+    @property
+    def listening(self) -> bool:
+        """Whether it listens now."""
+        return self.running
+
     async def start(self) -> None:
         """Note that it listens."""
         self.running = True
@@ -50,6 +56,8 @@ class Bench:
         self.loads: list[Deferred[list[tuple[str, str]]]] = []
         self.trigger: Exception | None = None
         self.installed = 0
+        self.compared = 0
+        self.fingerprint: str | Deferred[str] = "as first"
         self.listeners: list[FakeListener] = []
         self.watcher = CatalogWatcher(
             self.clock,
@@ -71,6 +79,11 @@ class Bench:
             if self.trigger:
                 raise self.trigger
             return [(True,)]
+        if text == FINGERPRINT:
+            self.compared += 1
+            if isinstance(self.fingerprint, Deferred):
+                return [(await self.fingerprint,)]
+            return [(self.fingerprint,)]
         load: Deferred[list[tuple[str, str]]] = Deferred()
         self.loads.append(load)
         return await load
@@ -331,3 +344,114 @@ def test_a_caller_that_goes_away_does_not_stop_the_reload() -> None:
     bench.answer()
     assert bench.watcher.current is not None
     assert bench.watcher.current.generation == 2
+
+
+def refresh(bench: Bench, known: Catalog) -> list[Catalog]:
+    """Ask whether a catalog is outdated; the list gets the one that serves."""
+    outcome: list[Catalog] = []
+    Deferred.fromCoroutine(bench.watcher.refresh(known)).addCallback(outcome.append)
+    return outcome
+
+
+def started(**options: Any) -> tuple[Bench, Catalog]:
+    """Return a bench whose catalog is loaded, and old enough to be outdated."""
+    bench = Bench(**options)
+    bench.start()
+    bench.answer()
+    bench.clock.advance(FRESH)
+    assert bench.watcher.current is not None
+    return bench, bench.watcher.current
+
+
+def test_an_unknown_name_has_the_catalog_read_again_when_the_database_has_changed() -> None:
+    """All who ask at the same time share one comparison and one load, and get the new catalog."""
+    bench, old = started()
+    bench.compared = 0
+    bench.fingerprint = comparing = Deferred[str]()
+    outcomes = [refresh(bench, old) for _ in range(5)]
+    assert bench.compared == 1
+    bench.fingerprint = "changed"
+    comparing.callback("changed")
+    assert outcomes == [[]] * 5
+    assert len(bench.loads) == 1
+    bench.answer("changed")
+    assert all(outcome == [bench.watcher.current] for outcome in outcomes)
+    assert bench.watcher.current is not None
+    assert bench.watcher.current.generation == old.generation + 1
+
+
+def test_a_flood_of_unknown_names_costs_one_comparison_in_two_seconds() -> None:
+    """Names are mostly misspelt: between comparisons nobody waits, and nothing is loaded."""
+    bench, old = started()
+    bench.compared = 0
+    for _ in range(100):
+        assert refresh(bench, old) == [old]
+        bench.clock.advance(FRESH / 20)
+    assert bench.compared == 5
+    assert bench.loads == []
+
+
+def test_a_catalog_that_was_replaced_meanwhile_needs_no_comparison() -> None:
+    """Who was planned by an older one is given the newer one at once."""
+    bench, old = started()
+    bench.reload()
+    bench.answer("changed")
+    bench.clock.advance(FRESH)
+    bench.compared = 0
+    assert refresh(bench, old) == [bench.watcher.current]
+    assert bench.compared == 0
+
+
+def test_a_database_that_cannot_be_asked_leaves_the_catalog_as_it_is() -> None:
+    """The error is then answered as it was."""
+    bench, old = started()
+    bench.fingerprint = comparing = Deferred[str]()
+    outcome = refresh(bench, old)
+    comparing.errback(AWAY)
+    assert outcome == [old]
+
+
+def test_a_load_that_finds_nothing_new_keeps_what_was_made_of_the_catalog() -> None:
+    """The generation says that it was read; its content is the same object."""
+    bench, old = started()
+    bench.reload()
+    bench.answer()
+    new = bench.watcher.current
+    assert new is not None
+    assert (new.generation, new.tables is old.tables) == (old.generation + 1, True)
+    assert new.is_like(old)
+    bench.reload()
+    bench.answer("changed")
+    assert bench.watcher.current is not None
+    assert not bench.watcher.current.is_like(new)
+
+
+def test_the_catalog_is_polled_while_no_notification_can_arrive() -> None:
+    """On a standby, say; where notifications arrive the database is not asked."""
+    bench, _ = started()
+    polling = Deferred.fromCoroutine(bench.watcher.poll())
+    bench.compared = 0
+    bench.fingerprint = "changed"
+    bench.clock.advance(POLL_EVERY)
+    assert bench.compared == 0
+    bench.listener.running = False
+    bench.clock.advance(POLL_EVERY)
+    # The load that follows reads what it is to be compared by.
+    assert bench.compared == 2
+    bench.answer("changed")
+    bench.clock.advance(POLL_EVERY)
+    assert bench.compared == 3
+    assert bench.loads == []
+    polling.addErrback(lambda failure: failure.trap(CancelledError))
+    polling.cancel()
+
+
+def test_a_standby_is_asked_for_the_event_trigger_again() -> None:
+    """It may have become the primary by the next load."""
+    bench = Bench()
+    bench.trigger = DatabaseError(405, "25006", "cannot execute CREATE SCHEMA in a read-only transaction")
+    bench.start()
+    bench.answer()
+    bench.reload()
+    bench.answer()
+    assert bench.installed == 2

@@ -316,6 +316,7 @@ class Catalog:
         json or text or the other way.
     :ivar media_handlers: in the order of schemas and names.
     :ivar timezones: names that ``set timezone`` knows.
+    :ivar content: tells what was read from any other content, but for time zones; empty where it was made up.
     :ivar read_all, write_all: oids of ``pg_read_all_data`` and ``pg_write_all_data``, 0 before PostgreSQL 14.
     """
 
@@ -337,6 +338,11 @@ class Catalog:
     representations: Mapping[tuple[int, int], QualifiedName] = field(default_factory=dict)
     media_handlers: tuple[MediaHandler, ...] = ()
     timezones: frozenset[str] = frozenset()
+    content: bytes = b""
+
+    def is_like(self, other: Catalog | None) -> bool:
+        """Tell whether what was made of the other catalog is right for this one too."""
+        return self is other or (other is not None and self.content != b"" and self.content == other.content)
 
     def primary_key(self, table: Table) -> tuple[str, ...]:
         """Return the names of the table's key columns, its own or the declared one; empty without either."""

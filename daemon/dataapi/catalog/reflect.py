@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
@@ -27,17 +28,31 @@ async def reflect(
     search_path: Sequence[str],
     generation: int,
     in_thread: InThread = deferToThread,
-    timezones: frozenset[str] = frozenset(),
+    earlier: Catalog | None = None,
 ) -> Catalog:
     """Read what the database holds in the schemas of the search path.
 
     :param in_thread: runs a function off the reactor, like ``deferToThread``.
-    :param timezones: those of an earlier snapshot; without, the server is asked, whom it takes long.
+    :param earlier: a snapshot whose time zones are still those of the server, which takes long to name them;
+        where nothing has changed since, its content comes back under the new generation.
     :raises ApiError: whatever ``fetch`` raises when the database can't be asked.
     """
+    timezones = earlier.timezones if earlier else frozenset()
     rows = await fetch(REFLECTION, (list(search_path), not timezones))
+    content: bytes = await in_thread(_digest, rows)
+    if earlier and earlier.content == content:
+        return replace(earlier, generation=generation)
     catalog: Catalog = await in_thread(_build, rows, tuple(search_path), generation)
-    return replace(catalog, timezones=timezones) if timezones else catalog
+    return replace(catalog, content=content, timezones=timezones or catalog.timezones)
+
+
+def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:
+    """Return what tells one content from another; time zones are none of it."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part, body in rows:
+        if body is not None and part != "timezones":
+            digest.update(part.encode() + b"\0" + (body if isinstance(body, bytes) else body.encode()))
+    return digest.digest()
 
 
 def _build(rows: Iterable[tuple[Any, ...]], search_path: tuple[str, ...], generation: int) -> Catalog:

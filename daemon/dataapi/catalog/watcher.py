@@ -10,19 +10,28 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from dataapi.catalog.freshness import FINGERPRINT
 from dataapi.catalog.model import Catalog, Problem
 from dataapi.catalog.reflect import Fetch, InThread, reflect
 from dataapi.errors import ApiError, DatabaseUnavailable
+from dataapi.single_flight import SingleFlight
 
 CHANNELS = ("pgrst", "dataapi")
 """Channels on which a reload can be asked for, the first one being PostgREST's."""
 
 DEBOUNCE = 0.1
 """Seconds from a notification to the reload, which then answers all that came meanwhile."""
+
+FRESH = 2.0
+"""Seconds for which a catalog that was compared with the database is taken to be like it."""
+
+POLL_EVERY = 10.0
+"""Seconds between comparisons of the catalog with the database while no notification can arrive."""
 
 SHORTEST_WAIT, LONGEST_WAIT = 1.0, 32.0
 """Seconds between attempts while the catalog can't be read; doubled each time."""
@@ -33,12 +42,17 @@ EVENT_TRIGGER_SCHEMA = "dataapi"
 RELOAD_CONFIG = "reload config"
 """Asks for what roles and the database set for sessions, of which the catalog has the roles' part."""
 
+_READ_ONLY = "25006"
 _RELOADS = ("", "reload schema", RELOAD_CONFIG)
 _log = Logger(namespace="dataapi.catalog")
 
 
 class Listening(Protocol):
     """A LISTEN connection, such as ``database.listener.Listener``."""
+
+    @property
+    def listening(self) -> bool:
+        """Whether notifications arrive now."""
 
     def start(self) -> Awaitable[None]:
         """Connect and listen, again and again while the database is away."""
@@ -107,6 +121,9 @@ class CatalogWatcher:
         self._wants_trigger = event_trigger and listen is not None
         self._jitter = jitter
         self._in_thread = in_thread
+        self._fingerprint = ""
+        self._compared = float("-inf")
+        self._comparing = SingleFlight(self._compare)
         self._waiting: list[Deferred[Catalog]] = []
         self._wanted = False
         self._loading = False
@@ -137,6 +154,7 @@ class CatalogWatcher:
         """End the listener, the timers, and a load that runs; who waits for it gets ``CancelledError``."""
         self._stopped = True
         self._cancel_timers()
+        self._comparing.cancel()
         if self._listener:
             await self._listener.stop()
         if self._running:
@@ -158,6 +176,29 @@ class CatalogWatcher:
         self._run()
         return await waiter
 
+    async def refresh(self, known: Catalog) -> Catalog:
+        """Return the catalog that serves, for a request that found a name missing in ``known``.
+
+        It is compared with the database, at most once in ``FRESH`` seconds for all requests together, and
+        read again when it is outdated; in between it is returned at once.  A database that cannot be
+        asked leaves it as it is.
+        """
+        if self.current is known and self._reactor.seconds() - self._compared >= FRESH and not self._stopped:
+            await self._comparing.run()
+        return self.current or known
+
+    @property
+    def polling(self) -> bool:
+        """Whether no notification can arrive that ought to, as on a standby."""
+        return self._listener is not None and not self._listener.listening
+
+    async def poll(self) -> None:
+        """Compare the catalog with the database while no notification can arrive, until it is cancelled."""
+        while True:
+            await deferLater(self._reactor, POLL_EVERY)
+            if self.polling and self.current is not None:
+                await self._comparing.run()
+
     def request_reload(self) -> None:
         """Reload soon, together with whatever else asks for it until then."""
         if not self._stopped and self._soon is None:
@@ -169,6 +210,22 @@ class CatalogWatcher:
         if payload == RELOAD_CONFIG:
             self._renew()
         self.request_reload()
+
+    async def _compare(self) -> None:
+        """Read the catalog again when the database has changed since it was read."""
+        try:
+            if await self._read_fingerprint() != self._fingerprint:
+                await self.reload()
+        except CancelledError:
+            raise
+        except Exception as error:
+            _log.info("The catalog could not be compared: {error}", error=str(error))
+        finally:
+            self._compared = self._reactor.seconds()
+
+    async def _read_fingerprint(self) -> str:
+        [(fingerprint,)] = await self._fetch(FINGERPRINT, ())
+        return str(fingerprint)
 
     def _due(self) -> None:
         self._cancel_timers()
@@ -194,6 +251,7 @@ class CatalogWatcher:
         try:
             # Before the load, so that no change falls between the two.
             await self._install_event_trigger()
+            fingerprint = await self._read_fingerprint()
             catalog = await self._reflect()
         except CancelledError:
             _give_up(waiting)
@@ -203,6 +261,7 @@ class CatalogWatcher:
             for waiter in waiting:
                 waiter.errback(error)
             return
+        self._fingerprint = fingerprint
         self._loaded(catalog)
         for waiter in waiting:
             waiter.callback(catalog)
@@ -212,9 +271,8 @@ class CatalogWatcher:
         in_thread = self._in_thread or partial(
             deferToThreadPool, self._reactor, self._reactor.getThreadPool()
         )
-        timezones = self.current.timezones if self.current else frozenset()
         began = self._reactor.seconds()
-        catalog = await reflect(self._fetch, self._search_path, generation, in_thread, timezones)
+        catalog = await reflect(self._fetch, self._search_path, generation, in_thread, self.current)
         _log.info(
             "Loaded catalog {generation}: {tables} tables, {functions} functions in {seconds:.3f} s.",
             generation=generation,
@@ -228,6 +286,7 @@ class CatalogWatcher:
         self.current = catalog
         self.error = None
         self.loads += 1
+        self._compared = self._reactor.seconds()
         self._wait = SHORTEST_WAIT
         if self._retry is not None:
             self._retry.cancel()
@@ -275,6 +334,8 @@ class CatalogWatcher:
         except DatabaseUnavailable:
             raise
         except ApiError as error:
+            if error.code == _READ_ONLY:
+                return  # a standby, which may be the primary by the next load
             _log.info(
                 "No event trigger, use NOTIFY pgrst, 'reload schema' after changes: {error}",
                 error=error.message,

@@ -14,6 +14,7 @@ from graphql import GraphQLError, GraphQLSchema
 from dataapi.access.caller import Caller
 from dataapi.access.transaction import Runner, Transactions, catalog_for
 from dataapi.cache import BoundedCache
+from dataapi.catalog.freshness import UNKNOWN_NAMES, Refresh, as_it_is
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import Names
 from dataapi.catalog.relationships import Relationships
@@ -129,6 +130,7 @@ class Engine:
 
     :param catalog: returns the snapshot that serves now, None while there is none.
     :param documents: returns the persisted documents, None when no folder has any.
+    :param refresh: makes sure that a catalog is not outdated.
     """
 
     def __init__(
@@ -137,10 +139,12 @@ class Engine:
         runner: Runner,
         catalog: Callable[[], Catalog | None],
         documents: Callable[[], Documents | None] = lambda: None,
+        refresh: Refresh = as_it_is,
     ) -> None:
         self._project = project
         self._catalog = catalog
         self._documents = documents
+        self._refresh = refresh
         self._transactions = Transactions(project, runner)
         self._limits = Limits(
             project.graphql_max_depth,
@@ -148,15 +152,29 @@ class Engine:
             project.graphql_max_tokens,
             project.graphql_max_cost,
         )
-        self._generation = -1
+        self._served: Catalog | None = None
         self._roles: dict[str, _RoleState] = {}
         self._names: Names | None = None
         self.hits = 0
         self.misses = 0
 
     async def answer(self, request: GraphQLRequest, caller: Caller, http: Request) -> Answer:
-        """Answer a request; raises ``ApiError`` when it cannot be answered at all."""
+        """Answer a request; raises ``ApiError`` when it cannot be answered at all.
+
+        An unknown name may be one that nobody told us of: nothing has happened yet, so that the request is
+        answered by a newer catalog where there is one.
+        """
         catalog = catalog_for(self._catalog(), caller)
+        answer = await self._answer(request, caller, http, catalog)
+        if answer.errors and _may_be_outdated(answer):
+            newer = await self._refresh(catalog)
+            if not newer.is_like(catalog):
+                return await self._answer(request, caller, http, catalog_for(newer, caller))
+        return answer
+
+    async def _answer(
+        self, request: GraphQLRequest, caller: Caller, http: Request, catalog: Catalog
+    ) -> Answer:
         role = self._role(catalog, caller.role)
         wanted = Wanted.of(request.extensions)
         told: dict[str, Any] = {}
@@ -199,8 +217,8 @@ class Engine:
             raise
 
     def _role(self, catalog: Catalog, role: str) -> _RoleState:
-        if catalog.generation != self._generation or self._names is None:
-            self._generation = catalog.generation
+        if self._served is None or self._names is None or not self._served.is_like(catalog):
+            self._served = catalog
             self._names = Names(catalog, Relationships(catalog))
             self._roles.clear()
         state = self._roles.get(role)
@@ -296,6 +314,14 @@ class Engine:
             return plan.unprepared()
         role.plans.put(key, plan, plan.length)
         return plan
+
+
+def _may_be_outdated(answer: Answer) -> bool:
+    """Tell whether the catalog may lack what a request names, so that nothing of the request happened."""
+    if answer.stage in (Stage.VALIDATION, Stage.VARIABLES):
+        return True
+    codes = {error.get("extensions", {}).get("code") for error in answer.errors}
+    return answer.data == "null" and not codes.isdisjoint(UNKNOWN_NAMES)
 
 
 def _formatted(errors: tuple[GraphQLError, ...]) -> tuple[Mapping[str, Any], ...]:

@@ -10,6 +10,7 @@ from dataapi.access.caller import Caller
 from dataapi.access.gate import REST_PREFIX
 from dataapi.access.long import LongRunner, LongTransactions
 from dataapi.access.transaction import UnknownRole, catalog_for
+from dataapi.catalog.freshness import UNKNOWN_NAMES, Refresh, as_it_is
 from dataapi.catalog.model import Catalog
 from dataapi.errors import ApiError
 from dataapi.rest import batch, reading, writing
@@ -34,6 +35,7 @@ LONG_BATCH = 2_000
 """Bytes of a batch beyond which its requests are planned beside the reactor."""
 
 _WRONG_METHOD = 405
+_UNKNOWN = UNKNOWN_NAMES | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -43,11 +45,19 @@ class RestHandler:
     """Answers REST requests.
 
     :param catalog: returns the snapshot that serves now, None while there is none.
+    :param refresh: makes sure that a catalog is not outdated.
     :ivar figures: how often plans were there already.
     """
 
-    def __init__(self, project: Project, runner: LongRunner, catalog: Callable[[], Catalog | None]) -> None:
+    def __init__(
+        self,
+        project: Project,
+        runner: LongRunner,
+        catalog: Callable[[], Catalog | None],
+        refresh: Refresh = as_it_is,
+    ) -> None:
         self._project = project
+        self._refresh = refresh
         self._catalog = catalog
         self._transactions = LongTransactions(project, runner)
         self._tables: Tables | None = None
@@ -57,20 +67,35 @@ class RestHandler:
         self.figures = Figures()
 
     async def answer(self, request: Request, caller: Caller) -> Reply:
-        """Answer a request; raises ``ApiError`` for whatever a client may read of a failure."""
+        """Answer a request; raises ``ApiError`` for whatever a client may read of a failure.
+
+        An unknown name may be one that nobody told us of: nothing has happened yet, so that the request is
+        answered by a newer catalog where there is one.
+        """
         catalog = await self._serving(caller)
+        try:
+            return await self._answer(request, caller, catalog)
+        except ApiError as error:
+            if error.code not in _UNKNOWN:
+                raise
+            newer = await self._refresh(catalog)
+            if newer.is_like(catalog):
+                raise
+        return await self._answer(request, caller, await self._serving(caller))
+
+    async def _answer(self, request: Request, caller: Caller, catalog: Catalog) -> Reply:
         if batch.is_batch(request):
             return await self._batch(request, caller, catalog)
         context = self._context(request, caller, catalog)
         request.mark("parse")
         try:
-            return await self._answer(context)
+            return await self._answer_one(context)
         except ApiError as error:
             if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
                 error.headers += _allow(context)
             raise
 
-    async def _answer(self, context: Context) -> Reply:
+    async def _answer_one(self, context: Context) -> Reply:
         request = context.request
         if not context.target and self._project.db_root_spec is None:
             return await self._described(context)
@@ -113,7 +138,7 @@ class RestHandler:
         return Context(request, caller, catalog, role, self._project, target, schema, preferred)
 
     def _role(self, catalog: Catalog, name: str) -> RoleView:
-        if self._tables is None or self._tables.catalog is not catalog:
+        if self._tables is None or not self._tables.catalog.is_like(catalog):
             self._tables = Tables(catalog)
             self._roles.clear()
         view = self._roles.get(name)

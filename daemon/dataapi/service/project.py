@@ -71,8 +71,9 @@ class ProjectPart:
             self._keys = PublishedKeys(project.jwt_secret, fetcher(reactor), gate.use, reactor)
             gate.ask_for_keys(self._keys.look_again)
         self._folder = folder = DocumentFolder(project.graphql_documents)
-        self._engine = engine = Engine(project, self._pool, self._catalog, lambda: folder.documents)
-        self._rest = RestHandler(project, self._pool, self._catalog)
+        refresh = self._watcher.refresh
+        self._engine = engine = Engine(project, self._pool, self._catalog, lambda: folder.documents, refresh)
+        self._rest = RestHandler(project, self._pool, self._catalog, refresh)
         self.backend = Backend(project, self._gate, engine, self._rest)
 
     def _catalog(self) -> Catalog | None:
@@ -111,6 +112,7 @@ class ProjectPart:
         self._pool.on_pooler = lambda: self._background.spawn(self._judge_pooler())
         # Before there is a catalog, and so before there is an answer.
         await self._judge_pooler()
+        self._background.spawn(self._watcher.poll())
         await self._watcher.start()
         for fault in self._role_faults():
             _log.error("{project}: {fault}", project=self.ref, fault=fault)

@@ -1,0 +1,44 @@
+-- A text that changes whenever something changes that reflection.sql reads, but for estimates of rows.
+--
+-- Every change of a catalog row writes the transaction's number into it (xmin), so that number of rows and sum
+-- tell changes of a system table.  Temporary objects are nobody else's, and what PostgreSQL brings along (numbers
+-- below 16384) does not change: both are left out.
+with space as materialized (
+    select n.oid, n.xmin::text::bigint as version
+    from pg_catalog.pg_namespace n
+    where n.nspname !~ '^pg_(toast_)?temp_'
+),
+relation as materialized (
+    select c.oid, c.xmin::text::bigint as version
+    from pg_catalog.pg_class c
+    join space on space.oid = c.relnamespace
+    where c.oid >= 16384
+)
+select pg_catalog.concat_ws(
+    ' ',
+    (select (sum(version), count(*))::text from space),
+    (select (sum(version), count(*))::text from relation),
+    (select (sum(a.xmin::text::bigint), count(*))::text
+     from pg_catalog.pg_attribute a join relation r on r.oid = a.attrelid),
+    (select (sum(d.xmin::text::bigint), count(*))::text
+     from pg_catalog.pg_attrdef d join relation r on r.oid = d.adrelid),
+    (select (sum(i.xmin::text::bigint), count(*))::text
+     from pg_catalog.pg_index i join relation r on r.oid = i.indexrelid),
+    (select (sum(w.xmin::text::bigint), count(*))::text
+     from pg_catalog.pg_rewrite w join relation r on r.oid = w.ev_class),
+    (select (sum(t.xmin::text::bigint), count(*))::text
+     from pg_catalog.pg_type t join space s on s.oid = t.typnamespace where t.oid >= 16384),
+    (select (sum(p.xmin::text::bigint), count(*))::text
+     from pg_catalog.pg_proc p join space s on s.oid = p.pronamespace where p.oid >= 16384),
+    (select (sum(c.xmin::text::bigint), count(*))::text
+     from pg_catalog.pg_constraint c join space s on s.oid = c.connamespace where c.oid >= 16384),
+    (select (sum(xmin::text::bigint), count(*))::text from pg_catalog.pg_inherits),
+    (select (sum(xmin::text::bigint), count(*))::text from pg_catalog.pg_enum),
+    (select (sum(xmin::text::bigint), count(*))::text from pg_catalog.pg_cast where oid >= 16384),
+    (select (sum(xmin::text::bigint), count(*))::text
+     from pg_catalog.pg_description
+     where objoid >= 16384 or classoid = 'pg_catalog.pg_namespace'::pg_catalog.regclass),
+    (select (sum(xmin::text::bigint), count(*))::text from pg_catalog.pg_auth_members),
+    (select (sum(xmin::text::bigint), count(*))::text from pg_catalog.pg_db_role_setting),
+    (select (sum(pg_catalog.hashtext(r::text)), count(*))::text from pg_catalog.pg_roles r)
+)
