@@ -48,6 +48,7 @@ class Installation:
 
     :ivar settings: of the section ``[webhooks]``, for what is started from now on.
     :ivar token: may do everything.
+    :ivar uri: what daemons reach the database by, "" for its own.
     """
 
     folder: Path
@@ -55,6 +56,7 @@ class Installation:
     recorder: Recorder
     settings: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
+    uri: str = ""
     daemons: list[Daemon] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -96,7 +98,7 @@ class Installation:
         folder.mkdir()
         made = Daemon(
             folder,
-            self.database.uri,
+            self.uri or self.database.uri,
             *words,
             settings={"log-level": "info"},
             environ={**self.environ, **(environ or {})},

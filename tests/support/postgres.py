@@ -23,7 +23,7 @@ from support import processes
 from support.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 CHINOOK = Path(__file__).parent.parent / "pg" / "data" / "chinook.sql"
 
@@ -124,8 +124,9 @@ class Server:
     :ivar version: PostgreSQL's major version, such as 15; 0 before ``create``.
     """
 
-    def __init__(self, binaries: Path | None = None) -> None:
+    def __init__(self, binaries: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         self._binaries = binaries or find_binaries()
+        self._settings = {**_SETTINGS, **(settings or {})}
         self._user = unprivileged_user()
         self._directory = Path(tempfile.mkdtemp(prefix="dataapi-pg-")).resolve()
         processes.remove_at_end(self._directory)
@@ -150,12 +151,33 @@ class Server:
         [(number,)] = self.admin.execute("select current_setting('server_version_num')::int / 10000")
         self.version = int(number)
 
+    def has_program(self, name: str) -> bool:
+        """Tell whether the installation has one of PostgreSQL's programs."""
+        return self._program(name).exists()
+
+    def _program(self, name: str) -> Path:
+        # Links to some of the programs lead to all of them.
+        linked = self._binaries / name
+        return linked if linked.exists() else (self._binaries / "initdb").resolve().parent / name
+
+    def follow(self, primary: Server) -> None:
+        """Make the cluster a copy of another one, and a standby that follows it, and start it."""
+        self._make_reachable()
+        self._run("pg_basebackup", "-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres",
+                  "-D", str(self._data), "-R", "-X", "stream", "-c", "fast")  # fmt: skip
+        self.start()
+        self.version = primary.version
+
+    def promote(self) -> None:
+        """Make a standby the primary."""
+        self._ctl("promote")
+
     def start(self) -> None:
         """Start the cluster and wait until it accepts connections; keeps its port once it has one."""
         attempts = 1 if self.port else 5
         for attempt in range(attempts):
             port = self.port or free_port()
-            settings = {**_SETTINGS, "port": str(port), "listen_addresses": "127.0.0.1",
+            settings = {**self._settings, "port": str(port), "listen_addresses": "127.0.0.1",
                         "unix_socket_directories": str(self._directory)}  # fmt: skip
             options = " ".join(f"-c {name}={value}" for name, value in settings.items())
             try:
@@ -285,7 +307,7 @@ class Server:
         # The server keeps its standard output open, so that a pipe would never end: use a file.
         with tempfile.TemporaryFile() as output:
             finished = subprocess.run(
-                [str(self._binaries / program), *arguments],
+                [str(self._program(program)), *arguments],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False,
                 cwd=self._directory, user=self._user, env=self._environ,
                 group=pwd.getpwnam(self._user).pw_gid if self._user else None,

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import psycopg2
 import pytest
-from dataapi.database.address import connect_timeout, has_names, parameters, places, refused_by_server
+from dataapi.database.address import (
+    connect_timeout,
+    has_names,
+    parameters,
+    places,
+    primary_uri,
+    refused_by_server,
+)
 
 ADDRESSES = {"db": ["10.0.0.1"], "two": ["::1", "10.0.0.2"]}
 
@@ -82,6 +89,27 @@ def test_a_preferred_standby_may_be_missing() -> None:
         ("10.0.0.1", "standby"), ("::1", "standby"), ("10.0.0.2", "standby"),
         ("10.0.0.1", "any"), ("::1", "any"), ("10.0.0.2", "any"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("uri", "wanted"),
+    [
+        ("postgresql://u@127.0.0.1,127.0.0.2/x", "primary"),
+        ("postgresql://u@one,two/x?target_session_attrs=prefer-standby", "primary"),
+        ("hostaddr=10.0.0.1,10.0.0.2 target_session_attrs=read-only", "primary"),
+        ("postgresql://u@several-addresses/x", "primary"),
+        ("postgresql://u@one,two/x?target_session_attrs=read-write", "read-write"),
+        ("postgresql://u@127.0.0.1/x", None),
+        ("postgresql://u@127.0.0.1/x?target_session_attrs=standby", "standby"),
+        ("postgresql:///x", None),
+    ],
+)
+def test_the_primary_is_looked_for_where_there_is_a_choice(uri: str, wanted: str | None) -> None:
+    """All else of the URI stays."""
+    chosen, given = parameters(primary_uri(uri)), parameters(uri)
+    assert chosen.pop("target_session_attrs", None) == wanted
+    given.pop("target_session_attrs", None)
+    assert chosen == given
 
 
 @pytest.mark.parametrize(

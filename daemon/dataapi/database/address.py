@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from psycopg2.extensions import libpq_version, make_dsn
+
 from dataapi.database import environment
 
 if TYPE_CHECKING:
@@ -54,6 +56,21 @@ def parameters(uri: str) -> dict[str, str]:
     Raises ``psycopg2.ProgrammingError`` for a string that libpq cannot read.
     """
     return {**_DEFAULTS, **environment.given(uri), "client_encoding": "UTF8"}
+
+
+def primary_uri(uri: str) -> str:
+    """Return the connection string that leads to the primary among the servers that a URI leads to.
+
+    One server is taken as it is: there is nothing to choose.
+    """
+    given = environment.given(uri)
+    hosts, addresses, _ = _lists(given)
+    chooses = len(hosts) > 1 or len(addresses) > 1 or has_names(given)
+    if not chooses or given.get(ATTRIBUTES) in ("read-write", "primary"):
+        return uri
+    # Before its version 14 libpq knows no other word for it.
+    wanted = "primary" if libpq_version() >= 140000 else "read-write"
+    return str(make_dsn(**{**given, ATTRIBUTES: wanted}))
 
 
 def connect_timeout(given: dict[str, str]) -> float:

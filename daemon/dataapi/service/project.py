@@ -16,6 +16,7 @@ from dataapi.access.keys import is_address
 from dataapi.access.published import PublishedKeys
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.database.address import primary_uri
 from dataapi.database.background import Background
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
@@ -26,7 +27,7 @@ from dataapi.graphql.folder import DocumentFolder
 from dataapi.inspection import role_faults
 from dataapi.metrics import Snapshot
 from dataapi.rest.handler import RestHandler
-from dataapi.service.state import ProjectState
+from dataapi.service.state import Changes, ProjectState
 from dataapi.settings import Project
 from dataapi.web.backend import Backend
 
@@ -103,7 +104,9 @@ class ProjectPart:
 
     def _listen(self, channels: Sequence[str], **callbacks: Any) -> Listener:
         """Make the listener of the catalog's watcher."""
-        self._listener = Listener(self._reactor, self._project.db_uri, channels, **callbacks)
+        # A standby does not listen.
+        uri = primary_uri(self._project.db_uri)
+        self._listener = Listener(self._reactor, uri, channels, **callbacks)
         return self._listener
 
     async def _connect(self) -> None:
@@ -178,7 +181,13 @@ class ProjectPart:
             ),
             reason=reason,
             fault=self._pooler_fault(),
+            changes=self._changes(),
         )
+
+    def _changes(self) -> Changes:
+        if self._listener is None:
+            return "on request"
+        return "polled" if self._watcher.polling else "notified"
 
     def snapshot(self) -> Snapshot:
         """Take the figures of pool, catalog and caches."""

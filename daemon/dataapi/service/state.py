@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from dataapi.metrics import Snapshot
+
+Changes = Literal["notified", "polled", "on request"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,8 @@ class ProjectState:
     :ivar problems: malformed directives and persisted documents, names that clash, each ``place: message``.
     :ivar reason: why it cannot answer, or None.
     :ivar fault: which of its settings cannot work with this database, or None.
+    :ivar changes: how it learns that the database changed: by notifications, by looking where none can
+        arrive, as on a standby, or when it is asked to reload.
     """
 
     ref: str
@@ -25,6 +29,7 @@ class ProjectState:
     problems: tuple[str, ...] = ()
     reason: str | None = None
     fault: str | None = None
+    changes: Changes = "on request"
 
     @property
     def ready(self) -> bool:
@@ -100,6 +105,7 @@ def state_from_json(document: Mapping[str, Any]) -> State:
             problems=tuple(project["problems"]),
             reason=project["reason"],
             fault=project["fault"],
+            changes=project["changes"],
         )
         for project in document["projects"]
     )

@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from dataapi.database.address import primary_uri
 from dataapi.database.background import Background
 from dataapi.database.backoff import Backoff, Retry
 from dataapi.database.listener import Listener
@@ -77,7 +78,8 @@ class WebhooksPart:
         self._reactor = reactor
         self.settings = section = settings.webhooks
         project = settings.projects[0]
-        self._uri = section.db_uri or project.db_uri
+        # Of a project that reads from standbys, too, events are written on the primary.
+        self._uri = primary_uri(section.db_uri or project.db_uri)
         self._pool = Pool(
             reactor,
             self._uri,

@@ -1,0 +1,158 @@
+"""The primary is gone and its standby takes over: everything goes on by itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.daemon import KEY, SECRET_KEY, Daemon, wait_for
+from support.installation import PATIENT, Installation
+from support.recorder import HOOK
+from support.replication import Pair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.daemon import Answer
+    from support.postgres import Database
+    from support.recorder import Recorder
+
+SCHEMA = """
+create table note (id int primary key, body text);
+insert into note values (1, 'one');
+grant select on note to anon;
+grant all on note to service_role;
+"""
+NOTES = "{ noteCollection { edges { node { id } } } }"
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Give a primary with its standby."""
+    made = Pair()
+    try:
+        made.create()
+        yield made
+    finally:
+        made.remove()
+
+
+def read(daemon: Daemon, target: str = "note?select=id") -> Answer:
+    """Read over REST."""
+    return daemon.request("GET", f"/rest/v1/{target}", headers={"apikey": KEY})
+
+
+def write(daemon: Daemon, number: int) -> Answer:
+    """Insert a row over REST."""
+    body = json.dumps({"id": number, "body": "x"})
+    return daemon.request("POST", "/rest/v1/note", body, {"apikey": SECRET_KEY})
+
+
+def project(daemon: Daemon) -> Any:
+    """Return what ``/ready`` says of the project."""
+    answer = daemon.try_admin("GET", "/ready")
+    return answer.json["projects"][0] if answer else {}
+
+
+@pytest.mark.time_limit(180)
+def test_everything_goes_on_after_a_failover(pair: Pair, recorder: Recorder, tmp_path: Path) -> None:
+    """Requests, notifications and deliveries: the daemon is told nothing and finds the new primary."""
+    database = pair.primary.create_database(SCHEMA)
+    installation = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
+    installation.endpoint()
+    pair.follow(database)
+    # Whoever operates it names both servers once.
+    installation.uri = pair.uri(database.name, "read-write")
+    try:
+        daemon = installation.daemon()
+        installation.publish(1)
+        wait_for(lambda: len(recorder.at(HOOK)) == 1, "the first delivery")
+        assert write(daemon, 2).status == 201
+        wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
+        installation.wait_settled()
+        pair.follow(database)
+        pair.kill_primary()
+        refused = "Connection refused"
+        wait_for(lambda: refused in str(project(daemon).get("reason")), "the reason")
+        reason = project(daemon)["reason"]
+        assert f'"127.0.0.1", port {pair.primary.port} failed: {refused}' in reason
+        assert read(daemon).status == 503
+        pair.standby.promote()
+        survivor = installation.database = pair.standby.database(database.name)
+        daemon.wait_ready()
+        assert read(daemon).json == [{"id": 1}, {"id": 2}]
+        assert write(daemon, 3).status == 201
+        assert "errors" not in daemon.graphql(NOTES).json
+        wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
+        survivor.execute("create table later (id int); grant select on later to anon")
+        generation = project(daemon)["generation"]
+        survivor.execute("notify pgrst, 'reload schema'")
+        wait_for(lambda: project(daemon)["generation"] > generation, "the reload")
+        assert read(daemon, "later").json == []
+        installation.publish(2)
+        wait_for(lambda: len(recorder.at(HOOK)) == 2, "the delivery")
+        installation.wait_settled()
+    finally:
+        installation.end()
+    assert [one.event["payload"]["number"] for one in recorder.at(HOOK)] == [1, 2]
+    assert daemon.text.count(refused) >= 1
+
+
+@pytest.mark.time_limit(180)
+def test_a_daemon_on_standbys_listens_on_the_primary(pair: Pair, tmp_path: Path) -> None:
+    """Reads come from the standby, and what changes is notified by the primary."""
+    database = pair.primary.create_database(SCHEMA)
+    pair.follow(database)
+    uri = pair.uri(database.name, "standby" if pair.primary.version >= 14 else "any")
+    with Daemon(tmp_path, uri) as daemon:
+        daemon.wait_ready()
+        assert read(daemon).json == [{"id": 1}]
+        assert write(daemon, 2).status == 405
+        assert project(daemon)["changes"] == "notified"
+        generation = project(daemon)["generation"]
+        database.execute("create table later (id int); grant select on later to anon")
+        pair.follow(database)
+        database.execute("notify pgrst, 'reload schema'")
+        wait_for(lambda: project(daemon)["generation"] > generation, "the reload")
+        assert read(daemon, "later").json == []
+
+
+@pytest.mark.time_limit(180)
+def test_a_daemon_on_a_standby_alone_looks_for_changes(pair: Pair, tmp_path: Path) -> None:
+    """It starts, serves reads, says that it polls, and takes part again once the standby is promoted."""
+    database = pair.primary.create_database(SCHEMA)
+    pair.follow(database)
+    uri = pair.standby.database(database.name).uri
+    with Daemon(tmp_path, uri) as daemon:
+        daemon.wait_ready()
+        assert read(daemon).json == [{"id": 1}]
+        assert daemon.graphql(NOTES).json["data"]["noteCollection"]["edges"] == [{"node": {"id": 1}}]
+        assert project(daemon)["changes"] == "polled"
+        generation = project(daemon)["generation"]
+        database.execute("create table later (id int); grant select on later to anon")
+        wait_for(lambda: project(daemon)["generation"] > generation, "the change to be seen")
+        assert read(daemon, "later").json == []
+        pair.kill_primary()
+        pair.standby.promote()
+        wait_for(lambda: write(daemon, 2).status == 201, "writes")
+        wait_for(lambda: project(daemon)["changes"] == "notified", "the listener", 60)
+
+
+@pytest.mark.time_limit(180)
+def test_a_frozen_primary_is_given_up_for_the_promoted_standby(pair: Pair, tmp_path: Path) -> None:
+    """It closes no connection, and still nobody waits for it for ever."""
+    database: Database = pair.primary.create_database(SCHEMA)
+    pair.follow(database)
+    uri = pair.uri(database.name, "read-write") + "&connect_timeout=2"
+    with Daemon(tmp_path, uri, project={"request-timeout": "3"}) as daemon:
+        daemon.wait_ready()
+        with pair.frozen_primary():
+            answer = read(daemon)
+            assert answer.status in (503, 504)
+            assert daemon.admin("GET", "/ready").status == 503
+            pair.standby.promote()
+            daemon.wait_ready()
+            assert write(daemon, 2).status == 201
+            assert read(daemon).json == [{"id": 1}, {"id": 2}]

@@ -1,0 +1,93 @@
+"""A primary and a standby that follows it, each a cluster of the tests' own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from support.daemon import wait_for
+from support.outages import frozen
+from support.postgres import Database, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_REPLICATING = {"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on"}
+
+
+class Pair:
+    """A primary with its standby; ``remove`` at the end.  Skips the test where PostgreSQL cannot make one."""
+
+    def __init__(self) -> None:
+        self.primary = Server(settings=_REPLICATING)
+        self.standby = Server(settings=_REPLICATING)
+        self._gone: set[Server] = set()
+
+    def create(self) -> None:
+        """Make and start both."""
+        if not self.primary.has_program("pg_basebackup"):
+            pytest.skip("this PostgreSQL lacks pg_basebackup")
+        self.primary.create()
+        self.standby.follow(self.primary)
+
+    def remove(self) -> None:
+        """Stop both and delete their folders."""
+        for server in (self.primary, self.standby):
+            if server in self._gone:
+                (server.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+            server.remove()
+
+    def kill_primary(self) -> None:
+        """End the primary as a power failure does."""
+        pids = _processes(self.primary)
+        self._gone.add(self.primary)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not any(_runs(pid) for pid in pids), "the primary's end")
+
+    @contextmanager
+    def frozen_primary(self) -> Iterator[None]:
+        """Let the primary say nothing for the block, without closing a connection."""
+        comes_back = frozen(self.primary)
+        try:
+            yield
+        finally:
+            comes_back()
+
+    def uri(self, name: str, attributes: str = "") -> str:
+        """Return the URI of a database on either server, the primary first.
+
+        :param attributes: ``target_session_attrs``, where that is to be said.
+        """
+        hosts = ",".join(f"127.0.0.1:{server.port}" for server in (self.primary, self.standby))
+        said = f"?target_session_attrs={attributes}" if attributes else ""
+        return f"postgresql://authenticator@{hosts}/{name}{said}"
+
+    def has_followed(self, database: Database) -> bool:
+        """Tell whether all that the primary did until now can be seen on the standby."""
+        [(position,)] = database.execute("select pg_current_wal_lsn()")
+        there = "select pg_last_wal_replay_lsn() >= %s::pg_lsn"
+        return bool(self.standby.admin.execute(there, (position,))[0][0])
+
+    def follow(self, database: Database) -> None:
+        """Wait until the standby has all that the primary did until now."""
+        wait_for(lambda: self.has_followed(database), "the standby")
+
+
+def _processes(server: Server) -> list[int]:
+    pidfile: Path = server.folder / "data" / "postmaster.pid"
+    postmaster = int(pidfile.read_text().split()[0])
+    with open(f"/proc/{postmaster}/task/{postmaster}/children") as listed:
+        return [postmaster, *map(int, listed.read().split())]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
