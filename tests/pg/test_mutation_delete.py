@@ -21,9 +21,25 @@ create function kept() returns trigger language plpgsql as $$
 begin if old.name = 'keep' then return null; end if; return old; end $$;
 create trigger kept before delete on author for each row execute function kept();
 grant all on author, book to anon;
+create table person (id int primary key, boss_id int references person on delete cascade);
+comment on constraint person_boss_id_fkey on person is '@graphql({"foreign_name": "boss"})';
+create table badge (person_id int primary key references person on delete cascade);
+create table note (id int primary key, person_id int references person on delete set null, text text);
+create function everybody(person) returns int language sql as 'select count(*)::int from person';
+create function readers(note) returns int language plpgsql as
+    'begin return (select count(*) from person); end';
+create function team(person) returns setof person language sql as
+    'select * from person where boss_id = $1.id';
+create function chief(person) returns person language sql as 'select * from person where id = $1.boss_id';
+grant all on person, badge, note to anon;
+grant select on person to service_role;
+grant select (text, person_id), delete on note to service_role;
 """
 RESET = """
-truncate author, book;
+truncate author, book, person, badge, note;
+insert into person values (1, null), (2, 1), (3, 1), (4, 2);
+insert into badge values (1);
+insert into note values (1, 1, 'one'), (2, 2, 'two');
 insert into author values (1, 'ann', 's'), (2, 'bob', 's'), (3, 'cid', 's');
 insert into book values (1, 1, 'one', 10), (2, 1, 'two', 20), (3, 2, 'three', 30);
 """
@@ -204,10 +220,91 @@ async def test_records_show_the_rows_as_they_were_with_their_relationships(api: 
     assert response["records"] == [{"author": {"name": "bob"}}]
 
 
-async def test_a_stable_computed_field_sees_the_rows_before_and_a_volatile_one_after(api: Service) -> None:
-    """PostgreSQL's rule: STABLE functions see the statement's snapshot, VOLATILE ones what it did so far."""
-    response = await delete(api, "author", "filter: {id: {eq: 1}}", "records { left_stable left_volatile }")
-    assert response["records"] == [{"left_stable": "3", "left_volatile": "2"}]
+@pytest.mark.parametrize(
+    "arguments", ["filter: {id: {lt: 3}}, atMost: 2", 'filter: {name: {neq: "cid"}}, atMost: 9']
+)
+async def test_computed_fields_see_the_rows_before_whatever_their_volatility(
+    api: Service, arguments: str
+) -> None:
+    """A function is VOLATILE unless it says otherwise, and would see what the statement did so far."""
+    fields = "id left_stable left_volatile"
+    response = await delete(
+        api, "author", arguments, f"affectedCount a: records {{ {fields} }} b: records {{ id }}"
+    )
+    assert response["a"] == [{"id": n, "left_stable": "3", "left_volatile": "3"} for n in (1, 2)]
+    assert response["b"] == [{"id": 1}, {"id": 2}]
+    assert response["affectedCount"] == 2
+    assert await api.ids("author") == [3]
+
+
+async def test_a_delete_of_too_many_rows_is_refused_whatever_it_shows(api: Service) -> None:
+    answer = await api.ask("mutation { deleteFromauthorCollection { records { left_volatile } } }")
+    assert answer.error == "delete impacts too many records"
+    assert await api.ids("author") == [1, 2, 3]
+
+
+async def test_what_a_trigger_keeps_is_not_shown(api: Service) -> None:
+    api.database.execute("update author set name = 'keep' where id = 2")
+    response = await delete(api, "author", "atMost: 2", "affectedCount records { id left_volatile }")
+    assert response == {
+        "affectedCount": 2,
+        "records": [{"id": 1, "left_volatile": "3"}, {"id": 3, "left_volatile": "3"}],
+    }
+
+
+async def test_every_kind_of_relation_is_shown_as_it_was(api: Service) -> None:
+    """To one, to many, one to one, by functions; rows that go with the deleted one know it, too."""
+    response = await delete(
+        api,
+        "person",
+        "filter: {id: {lt: 3}}, atMost: 2",
+        """records {
+            id boss { id } chief { id } badge { person { id } }
+            personCollection { edges { node { id everybody } } } team { edges { node { id } } }
+            noteCollection { edges { node { id person { id } readers } } }
+        }""",
+    )
+    expected = [
+        {
+            "id": 1,
+            "boss": None,
+            "personCollection": [{"id": 2, "everybody": 4}, {"id": 3, "everybody": 4}],
+            "badge": {"person": {"id": 1}},
+            "noteCollection": [{"id": 1, "person": {"id": 1}, "readers": 4}],
+            "team": [{"id": 2}, {"id": 3}],
+            "chief": None,
+        },
+        {
+            "id": 2,
+            "boss": {"id": 1},
+            "personCollection": [{"id": 4, "everybody": 4}],
+            "badge": None,
+            "noteCollection": [{"id": 2, "person": {"id": 2}, "readers": 4}],
+            "team": [{"id": 4}],
+            "chief": {"id": 1},
+        },
+    ]
+    for row in response["records"]:
+        for name in ("personCollection", "noteCollection", "team"):
+            row[name] = nodes(row[name])
+    assert response["records"] == expected
+    assert await api.ids("person") == [], "all the others worked for those"
+    assert await api.rows("note", "id person { id }") == [
+        {"id": 1, "person": None},
+        {"id": 2, "person": None},
+    ]
+
+
+async def test_a_role_that_cannot_read_the_key_sees_relations_as_they_were(api: Service) -> None:
+    """Then rows are told apart by what is shown of them."""
+    answer = await api.data(
+        "mutation { deleteFromnoteCollection(atMost: 2) { records { text person { id everybody } } } }",
+        role="service_role",
+    )
+    assert answer["deleteFromnoteCollection"]["records"] == [
+        {"text": "one", "person": {"id": 1, "everybody": 4}},
+        {"text": "two", "person": {"id": 2, "everybody": 4}},
+    ]
 
 
 async def test_a_trigger_may_keep_rows(api: Service) -> None:

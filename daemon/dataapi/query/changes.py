@@ -4,15 +4,20 @@ A change whose records show only the row itself is one statement: the data-modif
 query and the answer over what it returns.  PostgreSQL runs all parts of one statement on
 one snapshot, so relationships of changed rows would be seen as they were before; then the
 answer is a second statement of the same message, which finds the rows again by their key.
+
+What is deleted is shown as it was before, with what it related to.  VOLATILE functions do not keep to the
+snapshot: where the records call some, they are made before any row is gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dataapi.database.quoting import quote_identifier, quote_literal
 from dataapi.query.algebra import Parameter
 from dataapi.query.comparisons import is_builtin, operator_sql
+from dataapi.query.expressions import condition_sql
 from dataapi.query.forms import build_object, key_sql
 from dataapi.query.kept import keep_rows, shows_only_itself
 from dataapi.query.modifications import Delete, Insert, Update, modify_sql
@@ -122,14 +127,21 @@ def _in_one(number: int, change: Change) -> _Pending:
     changed = writer.alias()
     row = Row(writer.alias(), derived=True)
     count = f"(select pg_catalog.count(*) from {changed})"
-    affected = _Affected(row, f"{changed} as {row.alias}", "", count)
+    affected = _Affected(_listing(writer, row, f"{changed} as {row.alias}"), count)
     answer = _answer_sql(writer, change.output, affected)
+    if writer.volatile and isinstance(change.change, Delete):
+        return _shown_before(number, change, change.change)
     prefix = f"with {_changing_queries(writer, change.change, changed, row)} "
-    if change.at_most is not None:
-        limit = writer.slot(change.at_most)
-        refusal = f"pg_catalog.to_json({_refusal_sql(number, change, count)})"
-        answer = f"case when {count} > {limit} then {refusal} else {answer} end"
-    return _Pending(writer, prefix, answer)
+    return _Pending(writer, prefix, _limited_sql(writer, number, change, count, answer))
+
+
+def _limited_sql(writer: Writer, number: int, change: Change, count: str, answer: str) -> str:
+    """Return the answer, or SQL that refuses to affect too many rows."""
+    if change.at_most is None:
+        return answer
+    limit = writer.slot(change.at_most)
+    refusal = f"pg_catalog.to_json({_refusal_sql(number, change, count)})"
+    return f"case when {count} > {limit} then {refusal} else {answer} end"
 
 
 def _changing_queries(writer: Writer, change: Modification, changed: str, row: Row) -> str:
@@ -153,17 +165,29 @@ def _refusal_sql(number: int, change: Change, count: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Affected:
-    """Where an answer finds the affected rows.
+    """How an answer shows the affected rows.
 
-    :ivar source: the ``from`` item of ``row``.
-    :ivar order: an ``order by`` clause for the records, or empty.
+    :ivar records: makes the SQL of their JSON array.
     :ivar count: SQL of how many there are.
     """
 
-    row: Row
-    source: str
-    order: str
+    records: Callable[[Output], str]
     count: str
+
+
+def _listing(writer: Writer, row: Row, source: str, order: str = "") -> Callable[[Output], str]:
+    """Return what makes the records of rows.
+
+    :param source: the ``from`` item of the row.
+    :param order: an ``order by`` clause, or empty.
+    """
+
+    def records(inner: Output) -> str:
+        picking = Picking(writer, output_sql, None, row, joining=bool(order))
+        listed = f"pg_catalog.json_agg({picking.value_sql(inner)}{order})"
+        return f"(select coalesce({listed}, '[]'::json) from {source}{picking.joins.sql()})"
+
+    return records
 
 
 def _answer_sql(writer: Writer, output: Output, affected: _Affected) -> str:
@@ -173,13 +197,67 @@ def _answer_sql(writer: Writer, output: Output, affected: _Affected) -> str:
                 [(key_sql(writer, key), _answer_sql(writer, value, affected)) for key, value in members]
             )
         case Records(inner):
-            picking = Picking(writer, output_sql, None, affected.row, joining=bool(affected.order))
-            listed = f"pg_catalog.json_agg({picking.value_sql(inner)}{affected.order})"
-            return f"(select coalesce({listed}, '[]'::json) from {affected.source}{picking.joins.sql()})"
+            return affected.records(inner)
         case AffectedCount():
             return affected.count
         case _:
             return output_sql(writer, output, None)
+
+
+# ---------------------------------------------------------------- deletes shown before
+
+
+def _shown_before(number: int, change: Change, delete: Delete) -> _Pending:
+    """Return a delete whose records are made of the matching rows before the first of them is gone."""
+    writer = Writer()
+    before, changed = writer.alias(), writer.alias()
+    row, matching, target = Row(writer.alias(), derived=True), Row(writer.alias()), Row(writer.alias())
+    shown: list[str] = []
+    joins: list[str] = []
+
+    def records(inner: Output) -> str:
+        picking = Picking(writer, output_sql, None, row, joining=False)
+        shown.append(f'pg_catalog.to_json({picking.value_sql(inner)}) as "shown{len(shown)}"')
+        joins.append(picking.joins.sql())
+        gone, known = writer.alias(), writer.alias()
+        listed = f'pg_catalog.json_agg({known}."shown{len(shown) - 1}" order by {known}."place")'
+        source = f'{changed} as {gone} join (select distinct on ("row") * from {before}) as {known}'
+        return f"(select coalesce({listed}, '[]'::json) from {source} using (\"row\"))"
+
+    count = f"(select pg_catalog.count(*) from {changed})"
+    answer = _answer_sql(writer, change.output, _Affected(records, count))
+    identity = _identity(change, row)
+    where = "" if delete.where is None else f" where {condition_sql(writer, delete.where, matching)}"
+    source = f'(select {row.selection_from(matching)}, {identity(matching)} as "row"'
+    source += f" from {qualified(delete.table)} as {matching.alias}{where}) as {row.alias}"
+    columns = ", ".join([f'{row.alias}."row"', 'pg_catalog.row_number() over () as "place"', *shown])
+    # Asked for alone, as a condition on no row, the count is made before any row is looked at.
+    conditions = f"(select pg_catalog.count(*) from {before}) is not null"
+    if delete.where is not None:
+        conditions += f" and {condition_sql(writer, delete.where, target)}"
+    deleting = f"delete from {qualified(delete.table)} as {target.alias} where {conditions}"
+    prefix = (
+        f"with {before} as materialized (select {columns} from {source}{''.join(joins)}), "
+        f'{changed} as ({deleting} returning {identity(target)} as "row") '
+    )
+    return _Pending(writer, prefix, _limited_sql(writer, number, change, count, answer))
+
+
+def _identity(change: Change, row: Row) -> Callable[[Row], str]:
+    """Return what makes the SQL of a text that tells a row from others: of its key, or of all that is shown.
+
+    :param row: what was named of this one is shown.
+    """
+    key = [name for name, _ in change.key]
+    by_key = bool(key) and change.change.table.is_unique(key)
+    names = key if by_key else list(row.columns)
+    whole = row.needs_whole and not by_key
+
+    def identity_sql(of: Row) -> str:
+        parts = [*map(of.column, names), *([of.whole()] if whole else [])]
+        return f"row({', '.join(parts)})::text"
+
+    return identity_sql
 
 
 # ---------------------------------------------------------------- in two statements
@@ -230,5 +308,5 @@ def _read_again(change: Change, keys: str, count: str) -> _Pending:
         f"join {qualified(change.change.table)} as {row.alias} on {' and '.join(matches)}"
     )
     counted = f"pg_catalog.current_setting({quote_literal(count)})::int"
-    affected = _Affected(row, source, f" order by {kept}.place", counted)
+    affected = _Affected(_listing(writer, row, source, f" order by {kept}.place"), counted)
     return _Pending(writer, "", _answer_sql(writer, change.output, affected))

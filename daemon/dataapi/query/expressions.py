@@ -44,7 +44,7 @@ from dataapi.query.conditions import (
     TextSearch,
 )
 from dataapi.query.relations import relation_sql
-from dataapi.query.writer import Row, Writer, qualified
+from dataapi.query.writer import Row, Writer
 
 
 def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
@@ -55,7 +55,7 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
         case CastOf(inner, type_):
             return f"({expression_sql(writer, inner, row)})::{type_}"
         case ComputedOf(function):
-            return f"{qualified(function)}({row.whole()})"
+            return f"{writer.function(function)}({row.whole()})"
         case JsonbOf(inner):
             return f"({expression_sql(writer, inner, row)})::jsonb"
         case FunctionOf(function, inner):

@@ -14,7 +14,7 @@ def call_sql(writer: Writer, call: Call, parent: Row | None, unfolded: Row | Non
     """
     arguments = [parent.whole()] if call.of_row and parent is not None else []
     arguments += [_argument_sql(writer, argument, unfolded) for argument in call.arguments]
-    return f"{qualified(call.function)}({', '.join(arguments)})"
+    return f"{writer.function(call.function)}({', '.join(arguments)})"
 
 
 def _argument_sql(writer: Writer, argument: CallArgument, unfolded: Row | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
+from dataapi.catalog.model import Function, Volatility
 from dataapi.database.quoting import ALIAS, quote_identifier
 from dataapi.pauses import pause
 from dataapi.query.algebra import Parameter
@@ -39,6 +40,7 @@ class Writer:
 
     :ivar readings: statements that do nothing but read a parameter's value, ``$1``, as this one does,
         which tell whether it is the value that makes this one fail.
+    :ivar volatile: whether a function is called that sees what the statement did so far.
     Aliases are counted, not random, so that the same algebra always gives the same text.
     """
 
@@ -46,6 +48,7 @@ class Writer:
         self.sources: list[Hashable] = []
         self.types: list[str] = []
         self.readings: list[tuple[str, Parameter]] = []
+        self.volatile = False
         self._slots: dict[Parameter, str] = {}
         self._aliases = 0
         self._semijoins = 0
@@ -62,6 +65,11 @@ class Writer:
             self.types.append(parameter.type)
             slot = self._slots[parameter] = f"${len(self.sources)}"
         return slot
+
+    def function(self, function: Function) -> str:
+        """Return the name of a function to call."""
+        self.volatile |= function.volatility is Volatility.VOLATILE
+        return qualified(function)
 
     def alias(self) -> str:
         """Return an alias that this statement has not used yet, in quotes.
