@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.webhooks.model import Cursor, DeliveryFilter, Status, Trigger
+from dataapi.webhooks.model import Cursor, DeliveryFilter, Scope, Status, Trigger
 from dataapi.webhooks.secrets import Cipher, new_key
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.queue import FIGURES_READ, PUT_OFF
@@ -16,6 +16,7 @@ from support.webhooks import (
     ACME,
     KEY,
     PAUSED,
+    PROJECT,
     REF,
     SECRET,
     add_endpoint,
@@ -247,6 +248,27 @@ async def test_saturated_endpoints_are_left_out(database: Database, pool: Pool) 
     assert without_dead is not None
     assert first < 0 < without_dead
     assert len(await claim(store, limits={dead.id: 2})) == 2
+
+
+async def test_organizations_that_have_enough_are_left_out(database: Database, pool: Pool) -> None:
+    """reference/webhooks.md 3, fairness: but for their endpoints that have a limit of their own."""
+    store = await migrated(database, pool)
+    await store.directory.create_organization("other", early_access=True)
+    new, busy = [await add_endpoint(store, scope) for scope in (PROJECT, ACME)]
+    await publish(store)
+    assert await claim(store, full=["acme"]) == ()
+    assert await store.queue.next_due([], ["acme"]) is None
+    theirs = await add_endpoint(store, Scope("other"))
+    await publish(store, Scope("other"), "v1.organization.member.added")
+    works = await claim(store, full=["acme", "nobody"], limits={busy.id: 1})
+    assert {(work.endpoint_id, work.organization) for work in works} == {
+        (busy.id, "acme"),
+        (theirs.id, "other"),
+    }
+    due = await store.queue.next_due([], ["other"])
+    assert due is not None
+    assert due < 0
+    assert [work.endpoint_id for work in await claim(store)] == [new.id]
 
 
 async def test_secrets_of_an_unknown_key_put_work_off(database: Database, pool: Pool) -> None:
