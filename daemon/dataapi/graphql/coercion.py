@@ -147,6 +147,7 @@ def faults(value: Any, type_: GraphQLInputType, place: Place = ()) -> Iterator[t
             yield from faults(value, type_.of_type, place)
         else:
             for index, item in enumerate(value):
+                pause()
                 yield from faults(item, type_.of_type, (*place, index))
     elif isinstance(type_, GraphQLInputObjectType):
         yield from _faults_of_object(value, type_, place)
