@@ -14,6 +14,8 @@ T = TypeVar("T")
 class Deadlines:
     """Cancels what takes too long; all have equally long, so that one timer serves them.
 
+    The timer goes on when the last work has ended: the next one may begin at once.  ``rest`` ends it.
+
     :ivar limit: the seconds that each has.
     """
 
@@ -36,10 +38,13 @@ class Deadlines:
             self._late.discard(work)
             return True
         self._ends.pop(work, None)
-        if not self._ends and self._timer is not None:
+        return False
+
+    def rest(self) -> None:
+        """Take note that no work is expected soon."""
+        if self._timer is not None and not self._ends:
             self._timer.cancel()
             self._timer = None
-        return False
 
     async def each(
         self, items: AsyncGenerator[T, None], late: Callable[[], Exception]

@@ -82,6 +82,28 @@ async def test_graphql_answers_by_the_database_as_it_is(restored: Service, chang
     assert "errors" not in answer.body
 
 
+async def asked(service: Service, role: str, graphql: bool) -> Any:
+    """Read a table under a role."""
+    if graphql:
+        return await service.ask("{ noteCollection { edges { node { id } } } }", role=role, check=False)
+    return await service.rest("GET", "note", role=role)
+
+
+@pytest.mark.parametrize("graphql", [False, True])
+async def test_a_role_that_is_new_is_served(restored: Service, graphql: bool) -> None:
+    """Creating one fires no event trigger; it belongs to the whole cluster."""
+    await restored.reload()
+    role = f"newcomer_{graphql}".lower()
+    restored.database.execute(f"create role {role}; grant select on note to {role}")
+    try:
+        assert (await asked(restored, role, graphql)).status in (401, 403)
+        restored.database.execute(f"grant {role} to authenticator")
+        answer = await asked(restored, role, graphql)
+        assert answer.status == 200, answer.body
+    finally:
+        restored.database.execute(f"drop owned by {role}; drop role {role}")
+
+
 async def test_a_column_that_was_dropped_is_an_ordinary_error(restored: Service) -> None:
     """PostgreSQL's error about an outdated statement does not reach the client where the names are right."""
     await restored.reload()

@@ -29,6 +29,7 @@ from support.daemon import (
     patched,
     wait_for,
 )
+from support.outages import frozen
 from support.postgres import Server
 
 if TYPE_CHECKING:
@@ -315,3 +316,20 @@ def test_a_detached_daemon_logs_to_its_file_and_cleans_up(served: Database, tmp_
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert any(line["logger"] == "dataapi.requests" and "worker" in line for line in lines)
     assert lines[-1]["message"] == "stopped"
+
+
+def test_a_frozen_server_is_noticed_and_heals_by_itself(own_server: Server, tmp_path: Path) -> None:
+    """It closes no connection: ``/ready`` says so, requests are answered, and then all is well again."""
+    database = own_server.create_database(SCHEMA)
+    with Daemon(tmp_path, f"{database.uri}?connect_timeout=2", project={"request-timeout": "3"}) as daemon:
+        daemon.wait_ready()
+        comes_back = frozen(own_server)
+        try:
+            assert daemon.graphql(QUICK).status in (503, 504)
+            answer = daemon.admin("GET", "/ready")
+            assert answer.status == 503
+            assert "the database cannot be reached" in answer.json["projects"][0]["reason"]
+        finally:
+            comes_back()
+        daemon.wait_ready()
+        assert daemon.graphql(QUICK).status == 200

@@ -482,25 +482,31 @@ def test_a_request_that_takes_too_long_is_504_in_the_form_of_each_area(target: s
     assert connection.take().status == 404
 
 
-def test_a_request_that_is_answered_leaves_no_timer() -> None:
-    """However it ends."""
+def test_requests_share_one_timer_and_leave_none() -> None:
+    """However they end; a connection that stays open keeps it."""
     web = Web()
-    before = len(web.clock.getDelayedCalls())
-    assert web.graphql(QUERY).status == 200
     waiting: list[Deferred[Any]] = []
 
     async def later(*_: Any) -> Any:
         waiting.append(Deferred())
         return await waiting[-1]
 
+    def timers() -> int:
+        return sum("_expire" in str(call) for call in web.clock.getDelayedCalls())
+
     web.rest.function = later
-    connection = Connection(web)
-    connection.send(raw("GET", "/rest/v1/blog"))
+    connections = [Connection(web) for _ in range(3)]
+    for connection in connections:
+        connection.send(raw("GET", "/rest/v1/blog"))
+    assert timers() == 1
     waiting[0].callback(Reply(200, (), b"[]"))
-    assert connection.take().status == 200
-    connection.send(raw("GET", "/rest/v1/blog"))
-    connection.close()
-    assert len([call for call in web.clock.getDelayedCalls() if call.getTime() < 60.0]) <= before
+    assert connections[0].take().status == 200
+    connections[0].close()
+    waiting[1].errback(ApiError(400, "PGRST100", "No"))
+    connections[1].close()
+    assert timers() == 1
+    connections[2].close()
+    assert timers() == 0
 
 
 def test_draining_closes_idle_connections_and_waits_for_the_others() -> None:

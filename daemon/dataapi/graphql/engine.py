@@ -12,7 +12,7 @@ from typing import Any
 from graphql import GraphQLError, GraphQLSchema
 
 from dataapi.access.caller import Caller
-from dataapi.access.transaction import Runner, Transactions, catalog_for
+from dataapi.access.transaction import Runner, Transactions, UnknownRole, catalog_for
 from dataapi.cache import BoundedCache
 from dataapi.catalog.freshness import UNKNOWN_NAMES, Refresh, as_it_is
 from dataapi.catalog.model import Catalog
@@ -164,13 +164,22 @@ class Engine:
         An unknown name may be one that nobody told us of: nothing has happened yet, so that the request is
         answered by a newer catalog where there is one.
         """
-        catalog = catalog_for(self._catalog(), caller)
+        catalog = await self._serving(caller)
         answer = await self._answer(request, caller, http, catalog)
         if answer.errors and _may_be_outdated(answer):
             newer = await self._refresh(catalog)
             if not newer.is_like(catalog):
                 return await self._answer(request, caller, http, catalog_for(newer, caller))
         return answer
+
+    async def _serving(self, caller: Caller) -> Catalog:
+        """Return the catalog that serves the caller's role, which may be a new one."""
+        catalog = self._catalog()
+        try:
+            return catalog_for(catalog, caller)
+        except UnknownRole:
+            assert catalog is not None
+            return catalog_for(await self._refresh(catalog), caller)
 
     async def _answer(
         self, request: GraphQLRequest, caller: Caller, http: Request, catalog: Catalog

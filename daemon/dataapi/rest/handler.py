@@ -120,11 +120,13 @@ class RestHandler:
 
     async def _serving(self, caller: Caller) -> Catalog:
         """Return the catalog; what is wrong with a role that it does not know, PostgreSQL says itself."""
+        catalog = self._catalog()
         try:
-            return catalog_for(self._catalog(), caller)
+            return catalog_for(catalog, caller)
         except UnknownRole:
             await self._transactions.assume(caller.role)
-            raise
+            assert catalog is not None
+            return catalog_for(await self._refresh(catalog), caller)
 
     def _context(self, request: Request, caller: Caller, catalog: Catalog) -> Context:
         schema = schema_of(request, self._project.db_schemas)

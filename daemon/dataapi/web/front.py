@@ -173,6 +173,11 @@ class Front:
         if exchange.answering is running:
             deadlines.begin(running)
 
+    def rest(self) -> None:
+        """Take note that nobody is connected."""
+        for deadlines in self._deadlines.values():
+            deadlines.rest()
+
     def _deadlines_of(self, asked: Asked, clock: IReactorTime) -> Deadlines:
         limit = _LIMIT_OF_OTHERS if asked.backend is None else asked.backend.project.request_timeout
         return self._deadlines.get(limit) or self._deadlines.setdefault(limit, Deadlines(clock, limit))

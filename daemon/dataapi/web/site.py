@@ -40,6 +40,9 @@ class Front(Protocol):
     def refuse(self, exchange: Exchange, error: ApiError) -> None:
         """Answer a request of which not all was read with an error."""
 
+    def rest(self) -> None:
+        """Take note that nobody is connected."""
+
 
 class _Closing(protocol.Protocol):
     """A connection that nobody has time for."""
@@ -78,6 +81,7 @@ class ApiSite(Site):
         self.expect = front.expect
         self.handle = front.handle
         self.refuse = front.refuse
+        self._rest = front.rest
         self.bodies = Budget(max_bodies)
         self.connections: dict[Channel, None] = {}
         self._max_connections = max_connections
@@ -159,9 +163,11 @@ class ApiSite(Site):
         return drained.addBoth(settled)
 
     def settle(self) -> None:
-        """Tell those who wait for the end, when it is there."""
-        if self._drained and self._is_settled():
-            self._finish_draining()
+        """Rest when nobody is connected and nothing is being answered, and tell those who wait for that."""
+        if self._is_settled():
+            self._rest()
+            if self._drained:
+                self._finish_draining()
 
     def _is_settled(self) -> bool:
         return not self.connections and self.in_flight == 0

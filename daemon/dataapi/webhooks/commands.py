@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 from uuid import UUID, uuid4
 
+from dataapi.database.address import primary_uri
 from dataapi.database.script import ScriptError, complete, opened
 from dataapi.errors import ApiError
 from dataapi.settings import Settings
@@ -39,7 +40,7 @@ class _Failed(Exception):
 
 def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, errors: TextIO) -> int:
     """Run the subcommand that ``add`` found in a command line; return the exit code."""
-    uri = settings.webhooks.db_uri or settings.projects[0].db_uri
+    uri = primary_uri(settings.webhooks.db_uri or settings.projects[0].db_uri)
 
     async def run(database: Any) -> Lines:
         options.applied = await migrate(database)
