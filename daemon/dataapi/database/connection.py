@@ -73,7 +73,9 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self.place: dict[str, str] = {}
         self.pooled = False
         self._descriptor = -1
-        self._reported: list[str | None] = []
+        self._status: Callable[[str], str | None]
+        self._encoding: str | None = None
+        self._login: str | None = None
         self._writing = False
         self._cursor: Any = None
         self._result: defer.Deferred[Rows] | None = None
@@ -137,7 +139,8 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self.reactor.addReader(self)
         for oid in _JSON_TYPES:
             self._connection.string_types[oid] = BYTES
-        self._reported = self._reports()
+        self._status = self._connection.get_parameter_status
+        self._encoding, self._login = self._status("client_encoding"), self._status("session_authorization")
         if self.on_notify is None:
             # A function may listen; what comes then is nobody's.
             self._connection.notifies = deque(maxlen=0)
@@ -174,13 +177,9 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
             self._cursor is None
             and not self.lost
             and bool(self._connection.get_transaction_status() == TRANSACTION_STATUS_IDLE)
-            and self._reports() == self._reported
+            and self._status("client_encoding") == self._encoding
+            and self._status("session_authorization") == self._login
         )
-
-    def _reports(self) -> list[str | None]:
-        """Return what the server has said of the session and no ``reset all`` undoes in time."""
-        status = self._connection.get_parameter_status
-        return [status("client_encoding"), status("session_authorization")]
 
     def send(self, text: str, values: Sequence[object]) -> defer.Deferred[Rows]:
         """Send a message, psycopg2 quoting the values into its ``%s`` places; fires with the last rows.
