@@ -77,7 +77,7 @@ def _clashes(catalog: Catalog, pause: Callable[[], None]) -> Iterator[Problem]:
     for number, table in enumerate(names.tables_by_type.values()):
         if number % _PAUSE_EVERY == 0:
             pause()
-        yield from names.fields(table).clashes
+        yield from names.clashes(table)
     pause()
     yield from name_entry_points(catalog).clashes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
+from functools import lru_cache
 
 from dataapi.catalog.directives import is_graphql_name
 from dataapi.catalog.model import Catalog, Type, TypeKind
@@ -11,6 +12,7 @@ _VECTORS = frozenset({"int2vector", "oidvector"})
 """Arrays by their elements, but not in how they are written."""
 
 
+@lru_cache(maxsize=10_000)
 def pascal_case(name: str) -> str:
     """Inflect ``account_holder`` to ``AccountHolder``; letters that are upper case stay so."""
     raised = (

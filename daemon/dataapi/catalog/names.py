@@ -53,14 +53,14 @@ def function_field(catalog: Catalog, function: Function) -> str:
     return lower_first(inflect(name, inflects(catalog, function.schema)))
 
 
-def column_field(catalog: Catalog, table: Table, column: Column) -> str:
-    """Name the field of a column by the rules alone. May be no valid GraphQL name."""
-    override = catalog.annotations.column(table.oid, column.name).name
-    if override:
-        return override
-    if inflects(catalog, table.schema):
-        return lower_first(pascal_case(column.name))
-    return column.name
+def column_fields(catalog: Catalog, table: Table) -> Iterator[tuple[Column, str]]:
+    """Name the fields of a table's columns by the rules alone. May be no valid GraphQL names."""
+    annotations, inflection = catalog.annotations, inflects(catalog, table.schema)
+    for column in table.columns:
+        name = annotations.column(table.oid, column.name).name
+        if name is None:
+            name = lower_first(pascal_case(column.name)) if inflection else column.name
+        yield column, name
 
 
 def relationship_field(catalog: Catalog, relationship: Relationship) -> str:
@@ -113,7 +113,6 @@ class FieldNames:
     :ivar computed: functions whose only argument is the table's row type.
     :ivar other_inputs: name in input types of relationships and functions, by their field, where it is
         not the same.
-    :ivar clashes: what gave way to what.
     """
 
     columns: Mapping[str, str]
@@ -121,65 +120,20 @@ class FieldNames:
     relationships: tuple[tuple[Relationship, str], ...]
     computed: tuple[tuple[Function, str], ...]
     other_inputs: Mapping[str, str]
-    clashes: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """Something that asks for a field.
+class _Wanted:
+    """What asks for fields of a table's object type, each with the name that the rules give it."""
 
-    :ivar place: what it is, as ``Problem`` names places.
-    :ivar wanted: the name that the rules give it.
-    :ivar others: names to try when it cannot have that one.
-    """
+    columns: list[tuple[Column, str]]
+    relationships: list[tuple[Relationship, str]]
+    functions: list[tuple[Function, str]]
 
-    place: str
-    wanted: str
-    others: tuple[str, ...]
-
-
-def _named(candidates: Sequence[_Candidate]) -> list[str]:
-    """Return a name for each candidate, all different: the last one that wants a name has it."""
-    owners = {each.wanted: each for each in candidates if each.wanted != NODE_ID}
-    taken = {NODE_ID, *owners}
-    names = []
-    for each in candidates:
-        name = each.wanted
-        if owners.get(name) is not each:
-            name = first_free(each.others, each.wanted, taken)
-            taken.add(name)
-        names.append(name)
-    return names
-
-
-def _beside(inputs: Sequence[str], others: Sequence[_Candidate], names: Sequence[str]) -> dict[str, str]:
-    """Return other names for fields whose names columns have in input types.
-
-    :param names: those of all fields of the object type, the last ones being the others'.
-    """
-    taken, renamed = {*inputs, *names}, {}
-    for each, name in zip(others, names[len(inputs) :], strict=True):
-        if name in inputs:
-            renamed[name] = first_free(each.others, name, taken)
-            taken.add(renamed[name])
-    return renamed
-
-
-def _clashes(
-    type_name: str, candidates: Sequence[_Candidate], names: Sequence[str], inputs: Sequence[str]
-) -> Iterator[Problem]:
-    """Yield a problem for each candidate that has another name than it wants."""
-    if all(each.wanted == name for each, name in zip(candidates, names, strict=True)):
-        return
-    owners = {each.wanted: each.place for each in candidates} | {NODE_ID: "the row's node id"}
-    for number, (each, name) in enumerate(zip(candidates, names, strict=True)):
-        if name == each.wanted:
-            continue
-        owner = owners[each.wanted]
-        message = f"the GraphQL field {each.wanted} of {type_name} is {owner}; this one is {name}"
-        if number < len(inputs) and inputs[number] != name:
-            message += f", and still {inputs[number]} in filters, orders, inputs and aggregates"
-        yield Problem(each.place, message, clash=True)
+    @property
+    def everything(self) -> list[tuple[Column | Relationship | Function, str]]:
+        """Return all in the order in which a later one takes a name from an earlier one."""
+        return [*self.columns, *self.relationships, *self.functions]
 
 
 class Names:
@@ -189,6 +143,7 @@ class Names:
         self._catalog = catalog
         self._relationships = relationships
         self._fields: dict[int, FieldNames] = {}
+        self._values: dict[int, bool] = {}
 
     @cached_property
     def tables_by_type(self) -> Mapping[str, int]:
@@ -224,52 +179,109 @@ class Names:
             found = self._fields[table] = self._name_fields(self._catalog.tables[table])
         return found
 
-    def _name_fields(self, table: Table) -> FieldNames:
+    def clashes(self, table: int) -> Iterator[Problem]:
+        """Yield a problem for each field of a table's object type that has another name than it asks for."""
+        wanted = self._wanted(self._catalog.tables[table])
+        everything = wanted.everything
+        if len({NODE_ID, *(name for _, name in everything)}) > len(everything):
+            return
+        owners = {name: self._place(table, thing) for thing, name in everything}
+        owners[NODE_ID] = "the row's node id"
+        type_name = _base_name(self._catalog, self._catalog.tables[table])
+        inputs = self._named(wanted.columns)
+        for number, ((thing, name), chosen) in enumerate(
+            zip(everything, self._named(everything), strict=True)
+        ):
+            if name == chosen:
+                continue
+            message = f"the GraphQL field {name} of {type_name} is {owners[name]}; this one is {chosen}"
+            if number < len(inputs) and inputs[number] != chosen:
+                message += f", and still {inputs[number]} in filters, orders, inputs and aggregates"
+            yield Problem(self._place(table, thing), message, clash=True)
+
+    def _wanted(self, table: Table) -> _Wanted:
+        catalog = self._catalog
         columns = [
-            column
-            for column in table.columns
-            if is_graphql_name(column_field(self._catalog, table, column))
-            and has_value(self._catalog, column.type)
+            (column, name)
+            for column, name in column_fields(catalog, table)
+            if is_graphql_name(name) and self._has_value(column.type)
         ]
-        shown = [
-            each for each in self._relationships.of(table.oid) if each.target in self._catalog.base_names
-        ]
-        related = sorted(shown, key=self._rank)
-        functions = self._computed.get(table.type, [])
-        candidates = [
-            *(self._column(table, column) for column in columns),
-            *map(self._relationship, related),
-            *map(self._function, functions),
-        ]
-        names = _named(candidates)
-        inputs = _named(candidates[: len(columns)])
+        related = [each for each in self._relationships.of(table.oid) if each.target in catalog.base_names]
+        return _Wanted(
+            columns,
+            [(each, relationship_field(catalog, each)) for each in sorted(related, key=self._rank)],
+            [(each, function_field(catalog, each)) for each in self._computed.get(table.type, ())],
+        )
+
+    def _has_value(self, type_: int) -> bool:
+        known = self._values.get(type_)
+        if known is None:
+            known = self._values[type_] = has_value(self._catalog, type_)
+        return known
+
+    def _name_fields(self, table: Table) -> FieldNames:
+        wanted = self._wanted(table)
+        names = self._named(wanted.everything)
+        inputs = self._named(wanted.columns)
+        columns = [column.name for column, _ in wanted.columns]
         others = names[len(columns) :]
-        by_relationship = dict(zip(related, others, strict=False))
+        by_relationship = {each: name for (each, _), name in zip(wanted.relationships, others, strict=False)}
+        functions = others[len(by_relationship) :]
         return FieldNames(
-            columns={column.name: name for column, name in zip(columns, names, strict=False)},
-            inputs={column.name: name for column, name in zip(columns, inputs, strict=True)},
-            relationships=tuple((each, by_relationship[each]) for each in shown),
-            computed=tuple(zip(functions, others[len(related) :], strict=True)),
-            other_inputs=_beside(inputs, candidates[len(columns) :], names),
-            clashes=tuple(_clashes(_base_name(self._catalog, table), candidates, names, inputs)),
+            columns=dict(zip(columns, names, strict=False)),
+            inputs=dict(zip(columns, inputs, strict=True)),
+            relationships=tuple(
+                (each, by_relationship[each])
+                for each in self._relationships.of(table.oid)
+                if each in by_relationship
+            ),
+            computed=tuple((each, name) for (each, _), name in zip(wanted.functions, functions, strict=True)),
+            other_inputs=self._beside(inputs, wanted, names),
         )
 
-    def _column(self, table: Table, column: Column) -> _Candidate:
-        place = f"column {table.schema}.{table.name}.{column.name}"
-        return _Candidate(place, column_field(self._catalog, table, column), (column.name,))
+    def _named(self, wanted: Sequence[tuple[Column | Relationship | Function, str]]) -> list[str]:
+        """Return a name for each, all different: the last one that asks for a name has it."""
+        owners = {name: number for number, (_, name) in enumerate(wanted) if name != NODE_ID}
+        taken = {NODE_ID, *owners}
+        names = []
+        for number, (thing, name) in enumerate(wanted):
+            chosen = name
+            if owners.get(name) != number:
+                chosen = first_free(self._others(thing), name, taken)
+                taken.add(chosen)
+            names.append(chosen)
+        return names
 
-    def _relationship(self, relationship: Relationship) -> _Candidate:
-        key = relationship.foreign_key
-        table = self._catalog.tables[key.table]
-        return _Candidate(
-            f"foreign key {key.name} of table {table.schema}.{table.name}",
-            relationship_field(self._catalog, relationship),
-            (_longer_relationship_field(self._catalog, relationship),),
-        )
+    def _beside(self, inputs: Sequence[str], wanted: _Wanted, names: Sequence[str]) -> dict[str, str]:
+        """Return other names for fields whose names columns have in input types."""
+        taken, renamed = {*inputs, *names}, {}
+        for (thing, _), name in zip(wanted.everything[len(inputs) :], names[len(inputs) :], strict=True):
+            if name in inputs:
+                renamed[name] = first_free(self._others(thing), name, taken)
+                taken.add(renamed[name])
+        return renamed
 
-    def _function(self, function: Function) -> _Candidate:
-        place = f"function {function.schema}.{function.name}"
-        return _Candidate(place, function_field(self._catalog, function), ())
+    def _others(self, thing: Column | Relationship | Function) -> tuple[str, ...]:
+        """Return names to try for what cannot have the one that it asks for."""
+        match thing:
+            case Column(name=name):
+                return (name,)
+            case Relationship():
+                return (_longer_relationship_field(self._catalog, thing),)
+            case Function():
+                return ()
+
+    def _place(self, oid: int, thing: Column | Relationship | Function) -> str:
+        """Return what something of a table is, as ``Problem`` names places."""
+        match thing:
+            case Column(name=name):
+                table = self._catalog.tables[oid]
+                return f"column {table.schema}.{table.name}.{name}"
+            case Relationship(foreign_key=key):
+                table = self._catalog.tables[key.table]
+                return f"foreign key {key.name} of table {table.schema}.{table.name}"
+            case Function(schema=schema, name=name):
+                return f"function {schema}.{name}"
 
     def _rank(self, relationship: Relationship) -> tuple[bool, bool, str, str, int, str]:
         """Return what relationships are sorted by before names are given to them."""
