@@ -110,8 +110,8 @@ async def test_similar_names_are_not_sought_for_ever(api: Service) -> None:
 
 async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Documents and plans that clients make up push each other out; those that stay still serve."""
-    monkeypatch.setattr(engine, "DOCUMENT_CHARACTERS", 10_000)
-    monkeypatch.setattr(engine, "PLAN_CHARACTERS", 10_000)
+    monkeypatch.setattr(engine, "DOCUMENT_BYTES", 200_000)
+    monkeypatch.setattr(engine, "PLAN_BYTES", 50_000)
     await api.reload()
     role = None
     for number in range(1, 60):
@@ -120,8 +120,8 @@ async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: 
         await api.data(f"query($a{number}: Int = 1) {{ {rows} }}")
         [role] = api.engine._roles.values()
     assert role is not None
-    assert 0 < role._texts.weight <= 10_000
-    assert 0 < role.plans.weight <= 10_000
+    assert 0 < role._texts.weight <= 100_000
+    assert 0 < role.plans.weight <= 50_000
 
 
 async def test_what_does_not_come_again_is_not_prepared(api: Service) -> None:

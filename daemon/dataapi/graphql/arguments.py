@@ -34,6 +34,7 @@ from graphql import (
 
 from dataapi.graphql.compatibility import client_name
 from dataapi.graphql.identifiers import decode_cursor, decode_node_id
+from dataapi.graphql.parsing import place_of
 from dataapi.graphql.scalars import CURSOR
 from dataapi.graphql.sources import Constant, InVariable, Leaf, ListOf, Origin, Path, Variables
 from dataapi.graphql.wrappers import nullable
@@ -145,7 +146,7 @@ class _Reader:
         self._path = path
 
     def leaf(self, origin: Origin, sample: Any, node: Node) -> Leaf:
-        return Leaf(origin, sample, node, self._path)
+        return Leaf(origin, sample, place_of(node), self._path)
 
     def literal(self, node: ValueNode, type_: GraphQLInputType) -> Tree:
         """Return the tree of a literal, which may hold variables."""

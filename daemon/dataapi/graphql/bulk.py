@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from graphql import GraphQLError
@@ -29,8 +29,7 @@ def read_rows(view: TableView, objects: ObjectList) -> tuple[list[ColumnField], 
     if not objects.uniform or not view.takes_rows:
         return None
     fields = [field for field in view.insertable if field.name in objects[0]]
-    leaf = replace(objects.leaf, sample=None)  # a plan keeps no rows of the request that it was made for
-    source = RowsSource(leaf, tuple((field.name, field.wire) for field in fields))
+    source = RowsSource(objects.leaf.kept(), tuple((field.name, field.wire) for field in fields))
     types = tuple(_record_type(view, field) for field in fields)
     return fields, Recordset(Parameter(source, 'pg_catalog."json"'), types)
 

@@ -230,7 +230,7 @@ def key_condition(view: TableView, leaf: Leaf) -> Condition:
         raise leaf.error("Invalid value passed to nodeId argument. Error 5")
     return And(
         tuple(
-            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, index), type_), is_builtin(type_))
+            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf.kept(), index), type_), is_builtin(type_))
             for index, (column, type_) in enumerate(_key_columns(view))
         )
     )

@@ -62,6 +62,10 @@ MOST_ERRORS = 20
 overlapping_fields_can_be_merged.MAX_COMPLEXITY_BUDGET = COMPARISONS
 
 
+DOCUMENT, TOKEN, LITERAL = 3_000, 330, 650
+"""About how many bytes a document takes, and what each of its tokens and lifted literals adds."""
+
+
 class Rejected(Exception):
     """A request that is refused before anything runs.
 
@@ -129,6 +133,7 @@ class Operation:
 
     :param declared: its variables as the client declared them.
     :param places: where its variables are used, None when they are judged as they are declared.
+    :ivar key: equal for operations of one role that compile to the same plans; it holds no document.
     """
 
     def __init__(
@@ -139,6 +144,8 @@ class Operation:
         places: Places | None,
         fragments: Mapping[str, FragmentDefinitionNode],
         literals: Mapping[int, Any],
+        *,
+        key: Hashable,
     ) -> None:
         self._schema = schema
         self._literals = [(name_of(number), shaper(type_)) for number, type_ in literals.items()]
@@ -148,6 +155,7 @@ class Operation:
         self._known: list[Variable] | None = None
         self.node = node
         self.fragments = fragments
+        self.key = key
 
     @property
     def is_mutation(self) -> bool:
@@ -256,6 +264,9 @@ class Document:
     :ivar text: the text that it was read from.
     :ivar literal_types: the input types of its lifted literals by their number.
     :ivar merges: whether it is valid only for literals of the same pattern.
+    :ivar is_exact: whether its literals are in it.
+    :ivar key: equal for documents of one role that compile to the same plans.
+    :ivar weight: about how many bytes it takes.
     :raises Rejected: from the constructor, at the parse or validation stage.
     """
 
@@ -263,7 +274,7 @@ class Document:
         self.text = text
         self.literal_types: Mapping[int, Any] = {}
         self.merges = False
-        node = _parse(text, limits)
+        node, tokens = _parse(text, limits)
         declared = {_name(operation): operation.variable_definitions for operation in _operations(node)}
         places: Places | None = None
         try:
@@ -286,13 +297,26 @@ class Document:
         if lifted is not None:
             replaced = replace_literals(node, schema.schema, lifted)
             node, self.literal_types, self.merges = replaced.document, replaced.types, replaced.merges
+        self.is_exact = lifted is None
+        self.key: Hashable = text
+        if lifted is not None:
+            self.key = (lifted.shape, lifted.pattern) if self.merges else lifted.shape
+        self.weight = DOCUMENT + len(text) + TOKEN * tokens + LITERAL * len(self.literal_types)
         fragments = {
             definition.name.value: definition
             for definition in node.definitions
             if isinstance(definition, FragmentDefinitionNode)
         }
         self.operations = {
-            name: Operation(schema, operation, declared[name] or (), places, fragments, self.literal_types)
+            name: Operation(
+                schema,
+                operation,
+                declared[name] or (),
+                places,
+                fragments,
+                self.literal_types,
+                key=(self.is_exact, self.key, name),
+            )
             for name, operation in ((_name(operation), operation) for operation in _operations(node))
         }
 
@@ -345,7 +369,7 @@ def _told(error: GraphQLError) -> GraphQLError:
     return error if message == error.message else GraphQLError(message, error.nodes)
 
 
-def _parse(text: str, limits: Limits) -> DocumentNode:
+def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
     try:
         check_length(text)
         return parse_document(text, limits.tokens)

@@ -39,16 +39,19 @@ INVALID_TEXT, DATA_EXCEPTION = "22P02", "22000"
 # The message of what a statement raises itself, and the number of the root field.
 _RAISED = re.compile(f"{RAISED}(.*){RAISED}([0-9]{{1,9}}){RAISED}[0-9]+")
 
-DOCUMENTS_PER_ROLE = 500
+DOCUMENTS_PER_ROLE = 1_000
 """Documents that are kept parsed and validated for one role."""
-DOCUMENT_CHARACTERS = 500_000
-"""Characters of the documents that are kept for one role; each takes some 300 bytes once it is parsed."""
+DOCUMENT_BYTES = 12_000_000
+"""Bytes that the documents that are kept for one role take.
+
+This and ``PLAN_BYTES`` also bound how long a garbage collection takes, which looks at all that is kept.
+"""
 LONGEST_KEPT = 20_000
 """Characters of the longest document that is kept."""
 PLANS_PER_ROLE = 5_000
 """Plans that are kept for one role."""
-PLAN_CHARACTERS = 4_000_000
-"""Characters of SQL in the plans that are kept for one role; each takes some 30 bytes."""
+PLAN_BYTES = 6_000_000
+"""Bytes that the plans that are kept for one role take."""
 LONGEST_PLAN = 100_000
 """Characters of SQL in the longest plan that is kept, and whose statements are prepared."""
 
@@ -62,6 +65,11 @@ class Prepared:
 
     document: Document
     literals: Mapping[str, Any]
+
+    @property
+    def weight(self) -> int:
+        """Return about how many bytes it takes, with a document that may not be kept otherwise."""
+        return self.document.weight + 2 * len(self.document.text) + 150 * len(self.literals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +89,10 @@ class _RoleState:
         self._view = role_view(catalog, names, role, project)
         self.schema = RoleSchema(self._view, strict=project.graphql_validation == "strict")
         self._documents: BoundedCache[Hashable, Document] = BoundedCache(
-            DOCUMENTS_PER_ROLE, DOCUMENT_CHARACTERS
+            DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2
         )
-        self._texts: BoundedCache[str, Prepared] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_CHARACTERS)
-        self.plans: BoundedCache[tuple[Operation, Hashable], Plan] = BoundedCache(
-            PLANS_PER_ROLE, PLAN_CHARACTERS
-        )
+        self._texts: BoundedCache[str, Prepared] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
+        self.plans: BoundedCache[Hashable, Plan] = BoundedCache(PLANS_PER_ROLE, PLAN_BYTES)
         self.introspection = Introspection(self._introspected)
 
     def known(self, text: str) -> Prepared | None:
@@ -100,7 +106,7 @@ class _RoleState:
         """
         prepared = self._prepare(text, limits)
         if len(text) <= LONGEST_KEPT:
-            self._texts.put(text, prepared, len(text))
+            self._texts.put(text, prepared, prepared.weight)
         return prepared
 
     def _prepare(self, text: str, limits: Limits) -> Prepared:
@@ -110,8 +116,7 @@ class _RoleState:
         document = self._documents.get(lifted.shape) or self._documents.get((lifted.shape, lifted.pattern))
         if document is None:
             document = Document(text, self.schema, limits, lifted)
-            key = (lifted.shape, lifted.pattern) if document.merges else lifted.shape
-            self._documents.put(key, document, len(text))
+            self._documents.put(document.key, document, document.weight)
         literals = coerce_literals(lifted, document.literal_types)
         return self.exact(text, limits) if literals is None else Prepared(document, literals)
 
@@ -240,7 +245,7 @@ class Engine:
     ) -> _Ready:
         """Return what the request runs, and tell its cost where that is wanted.
 
-        An error of a document that shares its compiled form with another text is found again
+        An error of a document that shares its compiled form with other texts is found again
         in the exact document, so that it tells its place in the client's own text.
         """
         prepared = role.known(text)
@@ -248,10 +253,10 @@ class Engine:
             prepared = await in_turn(lambda: role.prepare(text, self._limits))
         try:
             ready = await self._bound(role, request, prepared, text, told)
-            if not ready.plan.errors or prepared.document.text == text:
+            if not ready.plan.errors or prepared.document.is_exact:
                 return ready
         except (GraphQLError, Rejected):
-            if prepared.document.text == text:
+            if prepared.document.is_exact:
                 raise
         exact = await in_turn(lambda: role.exact(text, self._limits))
         return await self._bound(role, request, exact, text, told)
@@ -300,7 +305,7 @@ class Engine:
         :param text: that of its document.
         :param failed: the errors of a query's fields whose values cannot be bound, by response key.
         """
-        key = operation, operation.shape(variables)
+        key = operation.key, operation.shape(variables)
         plan = None if failed else role.plans.get(key)
         if plan is not None:
             self.hits += 1
@@ -321,7 +326,7 @@ class Engine:
         # that is not kept never comes again.
         if fields or plan.errors or len(text) > LONGEST_KEPT or plan.length > LONGEST_PLAN:
             return plan.unprepared()
-        role.plans.put(key, plan, plan.length)
+        role.plans.put(key, plan, plan.weight)
         return plan
 
 

@@ -79,7 +79,7 @@ def _position(order: Order, cursor: Leaf, *, backward: bool) -> After:
     if len(values) != len(order.terms):
         raise cursor.error("orderBy clause incompatible with pagination cursor")
     parameters = tuple(
-        None if value is None else Parameter(CursorPart(cursor, index), type_)
+        None if value is None else Parameter(CursorPart(cursor.kept(), index), type_)
         for index, (value, type_) in enumerate(zip(values, order.types, strict=True))
     )
     terms = tuple(term.reversed() for term in order.terms) if backward else order.terms

@@ -12,6 +12,7 @@ from graphql import (
     DocumentNode,
     GraphQLSyntaxError,
     Lexer,
+    Location,
     Node,
     Source,
     SourceLocation,
@@ -40,14 +41,38 @@ _BLOCK_STRING = re.compile(r'"""(?:[^"\\]++|\\"""|\\|"(?!""))*+')
 _PUNCTUATORS = {kind.value: kind for kind in TokenKind}
 
 
-def parse_document(text: str, tokens: int) -> DocumentNode:
-    """Return the tree of a document.
+def parse_document(text: str, tokens: int) -> tuple[DocumentNode, int]:
+    """Return the tree of a document and how many tokens it has.
 
     :param tokens: how many it may have.
     :raises GraphQLError: the text is no document, or has more tokens.
     """
     lexer = _Lexer(_Source(text))
-    return Parser(lexer.source, lexer=lexer, max_lexical_tokens=tokens).parse_document()
+    parsed = _Parser(lexer.source, lexer=lexer, max_lexical_tokens=tokens).parse_document()
+    return parsed, lexer.count
+
+
+def place_of(node: Node) -> SourceLocation | None:
+    """Return line and column of a node, None for one that is in no text."""
+    return SourceLocation(node.loc.line, node.loc.column) if isinstance(node.loc, _Place) else None
+
+
+class _Place(Location):
+    """Where a node is in the text; without its tokens, which take more memory than the node."""
+
+    __slots__ = ("column", "line")
+
+    def __init__(self, start: Token, end: Token, source: Source) -> None:
+        self.start, self.end, self.source = start.start, end.end, source
+        self.line, self.column = start.line, start.column
+
+
+class _Parser(Parser):
+    """Makes nodes that know their places."""
+
+    def loc(self, start_token: Token) -> _Place:
+        """Return the place of a node that ends with the last token."""
+        return _Place(start_token, self._lexer.last_token, self._lexer.source)
 
 
 class PausingTypeInfo(TypeInfo):
@@ -81,8 +106,12 @@ def _lines(text: str) -> tuple[int, int]:
 class _Lexer(Lexer):
     """Reads tokens and leaves comments out.
 
-    A token knows the next one but not the one before it, so that a tree that is dropped is free at once.
+    A token knows the next one but not the one before it, so that it goes once it has been read.
     """
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.count = 0
 
     def lookahead(self) -> Token:
         """Return the next token and stay where we are."""
@@ -96,6 +125,7 @@ class _Lexer(Lexer):
     def read_next_token(self, start: int) -> Token:
         """Return the token after a position."""
         pause()
+        self.count += 1
         body = self.source.body
         ignored = _IGNORED.match(body, start)
         assert ignored is not None, "nothing matches, too"

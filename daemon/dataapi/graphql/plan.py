@@ -18,12 +18,14 @@ from dataapi.graphql.entries import ByKeyEntry, CollectionEntry, HeartbeatEntry,
 from dataapi.graphql.functions import FunctionEntry
 from dataapi.graphql.mutations import ROOT, mutation_step
 from dataapi.graphql.schema import RoleSchema
-from dataapi.graphql.sources import Fixed, Variables
+from dataapi.graphql.sources import Fixed, Variables, source_weight
 from dataapi.query.algebra import Parameter, Rows
 from dataapi.query.changes import Answer, Step, compile_changes
 from dataapi.query.results import Instant, JsonText, Key, Null, Object, Output, Text
 from dataapi.query.sql import Compiled, compile_query
 
+PLAN = 600
+"""About how many bytes a plan takes beside its statements and their sources."""
 INTROSPECTION = frozenset({"__schema", "__type"})
 
 
@@ -44,6 +46,11 @@ class Plan:
     most: float
     errors: tuple[GraphQLError, ...] = ()
     keys: tuple[str | None, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        """Return about how many bytes the plan takes."""
+        return PLAN + sum(map(_weight, self.statements))
 
     @property
     def length(self) -> int:
@@ -88,6 +95,12 @@ class Plan:
                         raise
                     found.setdefault(str(error.path[0]), error)
         return found
+
+
+def _weight(compiled: Compiled) -> int:
+    sources: Any = compiled.sources
+    own = len(compiled.statement.text) + sum(map(source_weight, sources))
+    return own + sum(map(_weight, compiled.readings))
 
 
 def _bind(compiled: Compiled, variables: Variables) -> Bound:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from graphql import GraphQLError, Node
+from graphql import GraphQLError, SourceLocation
 
 from dataapi.graphql.identifiers import decode_cursor, decode_node_id
 from dataapi.query.algebra import Parameter
@@ -89,26 +89,33 @@ class ListOf:
 class Leaf:
     """A scalar, enum or list of such in an argument.
 
-    Equal leaves always bind the same value: the sample does not count.
+    Equal leaves always bind the same value: the sample does not count.  Plans keep leaves, so these know
+    their place in the document, not the document.
 
     :ivar sample: the value of the request being compiled; the compiled form may depend on it only in
         ways that ``arguments.shaper`` tells apart.
+    :ivar place: where it stands in the document.
     :ivar path: the response path of the field that the argument is of.
     """
 
     origin: Origin
     sample: Any = field(compare=False)
-    node: Node = field(compare=False)
+    place: SourceLocation | None = field(default=None, compare=False)
     path: Path = field(default=(), compare=False)
 
     def error(self, message: str) -> GraphQLError:
         """Return an error at the leaf's place."""
-        return GraphQLError(message, self.node, path=self.path or None)
+        error = GraphQLError(message, path=self.path or None)
+        error.locations = None if self.place is None else [self.place]
+        return error
+
+    def kept(self) -> Leaf:
+        """Return the leaf as a plan keeps it, without the value of the request that it was made for."""
+        return replace(self, sample=None)
 
     def source(self, encode: Encode) -> Source:
         """Return the source that binds the leaf's value."""
-        # A plan is kept; the values of the request that it was made for are not.
-        encoded = Encoded(replace(self, sample=None), encode)
+        encoded = Encoded(self.kept(), encode)
         return Fixed(encoded.bind({})) if isinstance(self.origin, Constant) else encoded
 
 
@@ -170,6 +177,17 @@ class Bounded:
     def bind(self, variables: Variables) -> str | None:
         """Return the count's text."""
         return str(self.count(variables))
+
+
+def source_weight(source: Source) -> int:
+    """Return about how many bytes a source takes."""
+    match source:
+        case Fixed(text):
+            return 130 + len(text or "")
+        case Encoded(leaf=Leaf(origin=ListOf(items))):
+            return 350 + 100 * len(items)
+        case _:
+            return 350
 
 
 def limit_of(page: Bounded | int) -> Parameter | int:
