@@ -77,7 +77,7 @@ def test_a_tree_that_is_dropped_is_free_at_once() -> None:
     gc.disable()
     try:
         tree = parse_document("{ a(b: [1, 2]) { c ... on T { d } } } fragment f on T { e }", ANY)[0]
-        nodes = [weakref.ref(tree), *map(weakref.ref, tree.definitions)]
+        nodes = [weakref.ref(node) for node in (tree, *tree.definitions)]
         assert all(node() is not None for node in nodes)
         del tree
         assert [node() for node in nodes] == [None] * 3
