@@ -12,7 +12,7 @@ from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import DEBOUNCE, EVENT_TRIGGER, FRESH, POLL_EVERY, CatalogWatcher
 from dataapi.errors import DatabaseError, DatabaseUnavailable
 from support.catalog import at_once
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, fail
 from twisted.internet.task import Clock
 from twisted.logger import LogEvent, globalLogPublisher
 
@@ -455,3 +455,21 @@ def test_a_standby_is_asked_for_the_event_trigger_again() -> None:
     bench.reload()
     bench.answer()
     assert bench.installed == 2
+
+
+def test_a_database_whose_system_tables_tell_no_changes_is_read_again() -> None:
+    """One in PostgreSQL's dialect, say, without ``xmin``; what was made of an equal catalog stays."""
+    bench = Bench()
+    bench.fingerprint = fail(DatabaseError(400, "0A000", "System column xmin is not supported"))
+    bench.start()
+    bench.answer()
+    old = bench.watcher.current
+    assert old is not None
+    bench.fingerprint = fail(DatabaseError(400, "0A000", "System column xmin is not supported"))
+    bench.clock.advance(FRESH)
+    outcome = refresh(bench, old)
+    bench.fingerprint = "irrelevant"
+    bench.answer()
+    [new] = outcome
+    assert new.is_like(old)
+    assert new.generation == old.generation + 1

@@ -121,7 +121,7 @@ class CatalogWatcher:
         self._wants_trigger = event_trigger and listen is not None
         self._jitter = jitter
         self._in_thread = in_thread
-        self._fingerprint = ""
+        self._fingerprint: str | None = None
         self._compared = float("-inf")
         self._comparing = SingleFlight(self._compare)
         self._waiting: list[Deferred[Catalog]] = []
@@ -214,7 +214,8 @@ class CatalogWatcher:
     async def _compare(self) -> None:
         """Read the catalog again when the database has changed since it was read."""
         try:
-            if await self._read_fingerprint() != self._fingerprint:
+            fingerprint = await self._read_fingerprint()
+            if fingerprint is None or fingerprint != self._fingerprint:
                 await self.reload()
         except CancelledError:
             raise
@@ -223,8 +224,15 @@ class CatalogWatcher:
         finally:
             self._compared = self._reactor.seconds()
 
-    async def _read_fingerprint(self) -> str:
-        [(fingerprint,)] = await self._fetch(FINGERPRINT, ())
+    async def _read_fingerprint(self) -> str | None:
+        """Return what tells whether the database has changed, None where its system tables do not tell."""
+        try:
+            [(fingerprint,)] = await self._fetch(FINGERPRINT, ())
+        except DatabaseUnavailable:
+            raise
+        except ApiError as error:
+            _log.debug("The catalog has no fingerprint: {code} {error}", code=error.code, error=error.message)
+            return None
         return str(fingerprint)
 
     def _due(self) -> None:
