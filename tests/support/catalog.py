@@ -69,6 +69,8 @@ class MadeUp:
         self._names: dict[str, tuple[str, list[str]]] = {}
         self._document: dict[str, list[Any]] = {
             "server": [["0", "0"]],
+            "roles": [["10", "anon", False, [], [], False]],
+            "acls": [["everybody", [["0", ["EXECUTE"]]]], ["nobody", []]],
             "schemas": [
                 [oid, name, schema_comment if position == 0 else None, None]
                 for position, (name, oid) in enumerate(self._schemas.items())
@@ -147,13 +149,14 @@ class MadeUp:
         self._document["types"].append(found)
 
     def function(
-        self, name: str, *types: int, comment: str | None = None, returns: int = 25, returns_set: bool = False
-    ) -> int:
+        self, name: str, *types: int, comment: str | None = None, returns: int = 25,
+        returns_set: bool = False, acl: str = "everybody",
+    ) -> int:  # fmt: skip
         """Add a function in the first schema that takes those types; return its oid."""
         oid = self._next()
         self._document.setdefault("functions", []).append(
             [oid, self._schemas["public"], name, list(map(str, types)), None, None, None, False,
-             str(returns), returns_set, 0, "s", None, comment, None]
+             str(returns), returns_set, 0, "s", None, comment, acl]
         )  # fmt: skip
         return int(oid)
 

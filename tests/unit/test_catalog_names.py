@@ -211,13 +211,15 @@ def test_a_function_has_the_field_of_a_column_and_of_a_key() -> None:
 
 
 def test_a_function_that_can_be_no_field_takes_no_name() -> None:
-    """One that gives nothing, or several plain values, is no computed field."""
+    """One that gives nothing, or several plain values, is no computed field; nor is one for no role."""
     made = MadeUp()
     account = made.table("account", "id", "note", "log")
     row_type = made.catalog().tables[account].type
     made.row_type("account", account)
     made.function("_note", row_type, returns_set=True)
     made.function("_log", row_type, returns=2278)
+    made.function("log", row_type, acl="nobody")
+    made.function("accountCollection", acl="nobody")
     catalog = made.catalog()
     assert fields(catalog, account).columns == {"id": "id", "note": "note", "log": "log"}
     assert fields(catalog, account).computed == ()

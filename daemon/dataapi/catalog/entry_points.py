@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from dataapi.catalog.directives import is_graphql_name
 from dataapi.catalog.inflection import first_free, has_value, inflects, lower_first, pascal_case
 from dataapi.catalog.model import Argument, Catalog, Function, Problem, Table, TypeKind, Volatility
+from dataapi.catalog.privileges import executable_by_some
 
 COLLECTION, BY_KEY = "Collection", "ByPk"
 """What follows a table's name in its fields of ``Query``."""
@@ -52,9 +53,10 @@ def name_entry_points(catalog: Catalog) -> EntryPoints:
     """Name the entry points of all functions of a catalog."""
     tables = _of_tables(catalog)
     wanted: dict[bool, dict[str, list[Function]]] = {True: defaultdict(list), False: defaultdict(list)}
+    executable = executable_by_some(catalog)
     for function in sorted(catalog.functions, key=lambda each: (each.schema, each.name)):
         name = _wanted(catalog, function)
-        if is_graphql_name(name) and _can_be_called(catalog, function):
+        if is_graphql_name(name) and executable(function) and _can_be_called(catalog, function):
             wanted[function.volatility is Volatility.VOLATILE][name].append(function)
     names: dict[int, str] = {}
     clashes: list[Problem] = []
@@ -104,7 +106,7 @@ def _inflected(catalog: Catalog, function: Function, name: str) -> str:
 
 
 def _can_be_called(catalog: Catalog, function: Function) -> bool:
-    """Whether a role could call the function; one of a row alone is a computed field instead."""
+    """Whether the function can be a field; one of a row alone is a computed field instead."""
     arguments = function.arguments
     if not all(_can_be_given(catalog, function, argument) for argument in arguments):
         return False

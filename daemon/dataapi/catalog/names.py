@@ -7,7 +7,7 @@ name.  These orders outlive a dump and restore.  Each of the others gets a longe
 is lost, and the clash is reported.  Input types and aggregates hold columns alone, so there a column
 gives way to another column only.
 
-Names are the same for every role, whatever it may see.
+Names are the same for every role, whatever it may see; but a function that no role may call asks for none.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from dataapi.catalog.model import (
     Table,
     Type,
 )
+from dataapi.catalog.privileges import executable_by_some
 from dataapi.catalog.relationships import Relationship, Relationships
 
 NODE_ID = "nodeId"
@@ -294,10 +295,11 @@ class Names:
 
     @cached_property
     def _computed(self) -> Mapping[int, list[Function]]:
-        """The functions that can be fields of a row, by its type's oid."""
+        """The functions that can be fields of a row for some role, by its type's oid."""
         found: dict[int, list[Function]] = {}
+        executable = executable_by_some(self._catalog)
         for function in sorted(self._catalog.functions, key=lambda each: (each.schema, each.name)):
-            if len(function.arguments) == 1 and self._gives_field(function):
+            if len(function.arguments) == 1 and executable(function) and self._gives_field(function):
                 found.setdefault(function.arguments[0].type, []).append(function)
         return found
 

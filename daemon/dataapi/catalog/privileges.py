@@ -6,6 +6,7 @@ only what it uses.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dataapi.catalog.formats import MediaHandler
@@ -128,3 +129,12 @@ class Privileges:
     def _held(self, acl: Acl) -> frozenset[str]:
         grantees = self._role.grantees
         return frozenset().union(*(words for grantee, words in acl if grantee in grantees))
+
+
+def executable_by_some(catalog: Catalog) -> Callable[[Function], bool]:
+    """Return what tells of a function whether a role that requests run as may call it."""
+    roles = [role for role in catalog.roles.values() if not role.login]
+    if any(role.superuser for role in roles):
+        return lambda _function: True
+    grantees: frozenset[int] = frozenset().union(*(role.grantees for role in roles))
+    return lambda function: any("EXECUTE" in words and grantee in grantees for grantee, words in function.acl)
