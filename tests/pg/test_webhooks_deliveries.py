@@ -326,14 +326,12 @@ async def test_receivers_that_hang_do_not_delay_another_organization(
         await add_endpoint(store, url=f"http://127.0.0.{2 + number}:{port}/")
     for _ in range(30):
         await publish(store, ACME, JOINED)
-    dispatcher = await deliveries.dispatcher(store, Rules())
+    dispatcher = await deliveries.dispatcher(store, Rules(timeout=600.0))
     await until(reactor, lambda: dispatcher.in_flight == 40)
     await add_endpoint(store, Scope("other"), url=url(world, quick))
     for expected in range(1, 11):
         await publish(store, Scope("other"), JOINED)
         await until(reactor, partial(_has, quick, expected))
-    over = await records(store, status=Status.FAILED)
-    assert over == [], "none of those that hang is given up yet"
     assert len(hanging.received) == 40
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from socket import MSG_PEEK
+import select
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from twisted.internet.defer import Deferred
@@ -94,11 +94,9 @@ class Connection(HTTP11ClientProtocol):
         # TLS is a protocol over the transport that has the socket.
         secure = ISSLTransport.providedBy(transport)
         carrier = transport.transport if secure else transport
-        try:
-            carrier.getHandle().recv(1, MSG_PEEK)
-        except OSError as error:
-            return isinstance(error, BlockingIOError)
-        return False
+        came = select.poll()
+        came.register(carrier.fileno(), select.POLLIN)
+        return not came.poll(0)
 
     def drop(self) -> None:
         """Close at once, whatever is still to be sent or received."""
