@@ -27,26 +27,30 @@ EAGER = Backoff(longest=0.3, random=lambda: 0.0)
 
 
 @pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a server little time, for which nobody here waits in vain."""
-    for name in ("EVERY", "WITHIN", "READY_WITHIN"):
-        monkeypatch.setattr(liveness, name, 0.3)
-    monkeypatch.setattr(cancel, "ANSWER_TIMEOUT", 1.0)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often, and give a server that lives all the time that a busy machine may take."""
+    monkeypatch.setattr(liveness, "EVERY", 0.3)
+    monkeypatch.setattr(liveness, "WITHIN", 30.0)
+    monkeypatch.setattr(liveness, "READY_WITHIN", 30.0)
 
 
 @contextmanager
 def silence(server: Server) -> Iterator[None]:
-    """Freeze the server for the block."""
-    comes_back = frozen(server)
-    try:
-        yield
-    finally:
-        comes_back()
+    """Freeze the server for the block, in which nobody waits for long."""
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(liveness, "WITHIN", 0.3)
+        patching.setattr(liveness, "READY_WITHIN", 0.3)
+        patching.setattr(cancel, "ANSWER_TIMEOUT", 2.0)
+        comes_back = frozen(server)
+        try:
+            yield
+        finally:
+            comes_back()
 
 
 async def started(make_pool: MakePool, database: Database, size: int, **named: Any) -> Pool:
     """Return a pool whose connections are all open and free."""
-    uri = f"{database.uri}?connect_timeout=1"
+    uri = f"{database.uri}?connect_timeout=3"
     pool = make_pool(uri=uri, size=size, backoff=EAGER, **named)
     await pool.start()
     await defer.gatherResults([running(pool.run(message("select pg_sleep(0.05)"))) for _ in range(size)])
@@ -142,21 +146,18 @@ async def test_giving_up_many_statements_holds_up_nothing(
     for session in pool._sessions:
         session.connection.pooled = pooled
     threads = threading.active_count()
-    longest = 0.0
     with silence(server):
         waiting = [running(pool.run(message("select 1"))) for _ in range(8)]
-        before = began = reactor.seconds()
+        began = reactor.seconds()
         for one in waiting:
             one.cancel()
         for success, _ in await defer.DeferredList(waiting, consumeErrors=True):
             assert not success
         while pool.figures().open:
             await task.deferLater(reactor, 0.01)
-            longest, before = max(longest, reactor.seconds() - before), reactor.seconds()
             assert threading.active_count() <= threads + cancel.MOST_THREADS
         # One after the other they would take eight times as long as one.
-        assert reactor.seconds() - began < 6
-        assert longest < 1
+        assert reactor.seconds() - began < 12
     await heals(reactor, pool)
     await until(reactor, lambda: threading.active_count() <= threads)
 
@@ -166,7 +167,7 @@ async def test_a_listener_listens_again(server: Server, database: Database, reac
     heard: list[str] = []
     listener = Listener(
         reactor,
-        f"{database.uri}?connect_timeout=1",
+        f"{database.uri}?connect_timeout=3",
         ["pgrst"],
         on_notification=lambda _, payload: heard.append(payload),
         on_reconnect=lambda: heard.append("again"),

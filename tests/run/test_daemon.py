@@ -321,7 +321,7 @@ def test_a_detached_daemon_logs_to_its_file_and_cleans_up(served: Database, tmp_
 def test_a_frozen_server_is_noticed_and_heals_by_itself(own_server: Server, tmp_path: Path) -> None:
     """It closes no connection: ``/ready`` says so, requests are answered, and then all is well again."""
     database = own_server.create_database(SCHEMA)
-    with Daemon(tmp_path, f"{database.uri}?connect_timeout=2", project={"request-timeout": "3"}) as daemon:
+    with Daemon(tmp_path, f"{database.uri}?connect_timeout=2", project={"request-timeout": "8"}) as daemon:
         daemon.wait_ready()
         comes_back = frozen(own_server)
         try:
@@ -332,4 +332,4 @@ def test_a_frozen_server_is_noticed_and_heals_by_itself(own_server: Server, tmp_
         finally:
             comes_back()
         daemon.wait_ready()
-        assert daemon.graphql(QUICK).status == 200
+        wait_for(lambda: daemon.graphql(QUICK).status == 200, "an answer")

@@ -146,7 +146,7 @@ def test_a_frozen_primary_is_given_up_for_the_promoted_standby(pair: Pair, tmp_p
     database: Database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     uri = pair.uri(database.name, "read-write") + "&connect_timeout=2"
-    with Daemon(tmp_path, uri, project={"request-timeout": "3"}) as daemon:
+    with Daemon(tmp_path, uri, project={"request-timeout": "8"}) as daemon:
         daemon.wait_ready()
         with pair.frozen_primary():
             answer = read(daemon)
