@@ -56,6 +56,11 @@ def project(daemon: Daemon) -> Any:
     return answer.json["projects"][0] if answer else {}
 
 
+def webhooks_reason(daemon: Daemon) -> str:
+    """Return why webhooks do not work, as ``/ready`` says it."""
+    return str(daemon.admin("GET", "/ready").json["webhooks"]["reason"])
+
+
 @pytest.mark.time_limit(180)
 def test_everything_goes_on_after_a_failover(pair: Pair, recorder: Recorder, tmp_path: Path) -> None:
     """Requests, notifications and deliveries: the daemon is told nothing and finds the new primary."""
@@ -78,6 +83,7 @@ def test_everything_goes_on_after_a_failover(pair: Pair, recorder: Recorder, tmp
         wait_for(lambda: refused in str(project(daemon).get("reason")), "the reason")
         reason = project(daemon)["reason"]
         assert f'"127.0.0.1", port {pair.primary.port} failed: {refused}' in reason
+        wait_for(lambda: refused in webhooks_reason(daemon), "the reason of webhooks")
         assert read(daemon).status == 503
         pair.standby.promote()
         survivor = installation.database = pair.standby.database(database.name)

@@ -174,8 +174,11 @@ class WebhooksPart:
         await self._pool.check()
 
     def state(self) -> WebhooksState:
-        """Tell whether webhooks work."""
-        return WebhooksState(self._pool.available, self._migrated, self.reason)
+        """Tell whether webhooks work; operators read more of the reason than clients do."""
+        reason = self.reason
+        if reason is not None and not self._pool.available and self._pool.trouble is not None:
+            reason = f"the database cannot be reached: {self._pool.trouble}"
+        return WebhooksState(self._pool.available, self._migrated, reason)
 
     async def snapshot(self) -> Snapshot:
         """Take the figures of pool and deliveries."""
