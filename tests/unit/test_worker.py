@@ -38,6 +38,10 @@ class Front:
 
     async def state(self) -> State:
         """Serve one project."""
+        return self.known()
+
+    def known(self) -> State:
+        """Serve one project."""
         return State((ProjectState("p", database_available=True, generation=2),))
 
     async def snapshot(self) -> Snapshot:
@@ -131,6 +135,7 @@ def test_asks_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     state = process.ask("state")
     assert state["id"] == 5
     assert state["answer"]["projects"][0]["generation"] == 2
+    assert process.ask("known") == state
     assert process.ask("snapshot") == {"id": 5, "answer": [["dataapi_pool_size", ["p"], 10.0]]}
     assert process.ask("reload") == {"id": 5, "error": "no connection"}
 

@@ -51,15 +51,14 @@ class Child:
         self.protocol.childDataReceived(ANSWERS, json.dumps(document).encode() + b"\n")
 
     def answer(self, what: str, answer: Any) -> None:
-        """Answer the last question, which must have been this one."""
-        asked = json.loads(self.received[-1])
-        assert asked["ask"] == what
-        self.say(id=asked["id"], answer=answer)
+        """Answer the last question of this kind."""
+        asked = [json.loads(line) for line in self.received[1:]]
+        self.say(id=[one["id"] for one in asked if one["ask"] == what][-1], answer=answer)
 
     def serve(self, **state: Any) -> None:
         """Accept requests, and say so when asked."""
         self.say(event="started")
-        self.answer("state", {**STATE, **state})
+        self.answer("known", {**STATE, **state})
 
     def end(self) -> None:
         """Die."""
@@ -232,8 +231,23 @@ def test_what_is_known_of_workers_is_asked_anew_with_each_beat() -> None:
     parent = serving()
     project = ProjectState("p", database_available=False, generation=1, reason="away")
     parent.machine.advance(BEAT)
-    parent.children[0].answer("state", State((project,)).as_json())
+    parent.children[0].answer("known", State((project,)).as_json())
     assert told(parent).projects == (project,)
+    assert not told(parent).ready
+
+
+def test_to_ask_whether_the_daemon_is_ready_has_the_databases_asked() -> None:
+    """Not every beat does; a worker whose database says nothing is not stuck."""
+    parent = serving()
+    beat(parent, 1, *parent.children)
+    assert not any(b'"state"' in line for child in parent.children for line in child.received)
+    assert told(parent).ready
+    beat(parent, STUCK_BEATS + 1, *parent.children)
+    assert told(parent).stuck == ()
+    project = ProjectState("p", database_available=False, generation=1, reason="it does not answer")
+    for child in parent.children:
+        assert sum(b'"state"' in line for line in child.received) == 1
+        child.answer("state", State((project,)).as_json())
     assert not told(parent).ready
 
 
@@ -242,7 +256,7 @@ def beat(parent: Parent, times: int, *answering: Child) -> None:
     for _ in range(times):
         parent.machine.advance(BEAT)
         for child in answering:
-            child.answer("state", STATE)
+            child.answer("known", STATE)
 
 
 def test_a_worker_that_does_not_answer_is_named_and_not_counted() -> None:
@@ -272,7 +286,7 @@ def test_a_worker_that_answers_late_serves_again() -> None:
     parent = serving()
     beat(parent, 10, parent.children[0])
     assert told(parent).stuck == (2,)
-    parent.children[1].answer("state", STATE)
+    parent.children[1].answer("known", STATE)
     assert (told(parent).stuck, told(parent).workers) == ((), 2)
     beat(parent, 30, *parent.children)
     assert parent.children[1].signals == []

@@ -1,7 +1,8 @@
 """What a worker and its parent say to each other: JSON objects, one a line.
 
 The parent's first line carries the settings; then it asks (``{"id": 1, "ask": "state"}``)
-and the worker answers (``{"id": 1, "answer": …}`` or ``{"id": 1, "error": "…"}``).  Once it
+and the worker answers (``{"id": 1, "answer": …}`` or ``{"id": 1, "error": "…"}``).  "known" is
+what it knows of itself, by which it shows that it is not stuck; for "state" it asks the databases.  Once it
 accepts requests the worker says ``{"event": "started"}``, or ``{"event": "failed", "reason": "…"}``.
 """
 

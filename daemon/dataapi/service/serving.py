@@ -133,6 +133,10 @@ class Serving:
         if self._webhooks:
             checking.append(self._webhooks.check())
         await gatherResults([Deferred.fromCoroutine(each) for each in checking])
+        return self.known()
+
+    def known(self) -> State:
+        """Tell whether requests can be answered, as far as is known without asking anybody."""
         projects = tuple(part.state() for part in self._parts)
         webhooks = self._webhooks.state() if self._webhooks else None
         return State(projects, self._starting, self._draining, webhooks=webhooks)

@@ -90,6 +90,8 @@ class Worker(LineOnlyReceiver):
 
     @staticmethod
     async def _answer(front: Serving, what: str) -> Mapping[str, Any]:
+        if what == "known":
+            return {"answer": front.known().as_json()}
         if what == "state":
             return {"answer": (await front.state()).as_json()}
         if what == "snapshot":

@@ -45,7 +45,7 @@ class WorkerProcess(ProcessProtocol):
         self.refusal: str | None = None
         self.known: State | None = None
         self.unanswered = 0
-        self._looking = False
+        self._asking: set[str] = set()
         self._assignment = assignment
         self._asker = Asker(reactor, self._send)
         self._streams = {
@@ -73,25 +73,28 @@ class WorkerProcess(ProcessProtocol):
         self.ended.callback(how)
 
     def beat(self) -> None:
-        """Ask for its state, or count that the last such ask is not answered yet."""
-        if self._looking:
+        """Ask for a sign of life, or count that the last such ask is not answered yet."""
+        if "known" in self._asking:
             self.unanswered += 1
         else:
-            self.look()
+            self._look("known")
 
-    def look(self) -> None:
-        """Ask for its state, unless it is being asked already."""
-        if not self._looking:
-            self._looking = True
-            looking = Deferred.fromCoroutine(self._look())
-            looking.addErrback(lambda failure: _log.failure("a worker's state cannot be read", failure))
+    def check(self) -> None:
+        """Have it ask its databases whether they answer, unless it does so already, for ``known`` to tell."""
+        if "state" not in self._asking:
+            self._look("state")
 
-    async def _look(self) -> None:
+    def _look(self, what: str) -> None:
+        self._asking.add(what)
+        looking = Deferred.fromCoroutine(self._learn(what))
+        looking.addErrback(lambda failure: _log.failure("a worker's state cannot be read", failure))
+
+    async def _learn(self, what: str) -> None:
         try:
             with suppress(WorkerGone):
-                self.known = state_from_json(await self._asker.ask("state"))
+                self.known = state_from_json(await self._asker.ask(what))
         finally:
-            self._looking = False
+            self._asking.discard(what)
             self.unanswered = 0
 
     @property
@@ -131,7 +134,7 @@ class WorkerProcess(ProcessProtocol):
             self._not_started(self.refusal)
         elif not self.started.called:
             self.serves = True
-            self.look()
+            self._look("known")
             self.started.callback(None)
 
     def _not_started(self, reason: str) -> None:

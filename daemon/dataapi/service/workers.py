@@ -115,8 +115,13 @@ class Workers:
             self._beating.stop()
 
     async def state(self) -> State:
-        """Tell whether the workers can answer requests, by what is known of them; nobody is waited for."""
+        """Tell whether the workers can answer requests, by what is known of them; nobody is waited for.
+
+        What their databases say to being asked now, the next one who wants to know is told.
+        """
         serving = [worker for worker in self._running.values() if worker.serves and worker.answers]
+        for worker in serving:
+            worker.check()
         state = together(worker.known for worker in serving if worker.known is not None)
         stuck = tuple(sorted(worker.number for worker in self._stuck()))
         return replace(state, starting=self._starting, draining=self._stopping, stuck=stuck)
@@ -151,7 +156,7 @@ class Workers:
             for ref, generation in reply.generations.items():
                 generations[ref] = min(generation, generations.get(ref, generation))
         for worker in asked:
-            worker.look()
+            worker.check()
         return Reloaded(generations, failures)
 
     def _stuck(self) -> list[WorkerProcess]:
