@@ -46,6 +46,7 @@ class Channel(http.HTTPChannel):
     """One connection.
 
     :ivar crowded: there are too many, so that this one's request is refused.
+    :ivar peer: the address that it comes from, "" where it has none.
     """
 
     MAX_LENGTH = _LONGEST_LINE
@@ -64,6 +65,8 @@ class Channel(http.HTTPChannel):
     _ignores = False
     _presence: Presence | None = None
     crowded = False
+    peer = ""
+    _path: Any = None
 
     def getHost(self) -> Any:  # noqa: N802 - twisted's name
         """Return the local address, asked of the system once a connection and not for each request."""
@@ -112,6 +115,7 @@ class Channel(http.HTTPChannel):
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
         """Note the connection, so that it can be closed at the end."""
+        self.peer = str(getattr(self.getPeer(), "host", ""))
         self.crowded = not self.site.has_room()
         self.site.connections[self] = None
         if self.crowded:
@@ -122,10 +126,6 @@ class Channel(http.HTTPChannel):
     def idle(self) -> bool:
         """Whether no request was begun, and no answer waits for the client to take it."""
         return not (self.requests or self._waitingForTransport)
-
-    def checkPersistence(self, request: Any, version: bytes) -> bool:  # noqa: N802 - twisted's name
-        """Whether the connection stays open behind the answer."""
-        return not self.crowded and super().checkPersistence(request, version)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802 - twisted's name
         """Forget the connection, and what was received of requests."""
@@ -203,12 +203,12 @@ class Channel(http.HTTPChannel):
 
     def lineReceived(self, line: bytes) -> None:  # noqa: N802 - twisted's name
         """Take a line of the head; empty ones before it are skipped, as RFC 9112 section 2.2 advises."""
-        if hasattr(self, "_path"):
-            super().lineReceived(line)
-        elif line:
+        if self._path is None:
+            if not line:
+                return
             self._receivedHeaderSize = -len(line)  # headers alone count
             self.MAX_LENGTH = _LONGEST_HEADER
-            super().lineReceived(line)
+        super().lineReceived(line)
 
     def headerReceived(self, line: bytes) -> Any:  # noqa: N802 - twisted's name
         """Take a header, unless it is a length of more digits than Python makes a number of."""
@@ -228,7 +228,7 @@ class Channel(http.HTTPChannel):
 
     def lineLengthExceeded(self, line: bytes) -> None:  # noqa: N802 - twisted's name
         """Refuse a request line or a header that is too long."""
-        if hasattr(self, "_path"):
+        if self._path is not None:
             self._refuse(_too_large(f"A header of the request is longer than {self.MAX_LENGTH} bytes"))
         else:
             self._refuse(target.too_long(), line)
@@ -248,7 +248,7 @@ class Channel(http.HTTPChannel):
         """
         exchange = self.requests[-1] if self.requests else Exchange(self)
         if not exchange.startedWriting:
-            if hasattr(self, "_path"):
+            if self._path is not None:
                 exchange.method, exchange.uri, exchange.clientproto = self.request_line()
             else:
                 exchange.method, exchange.uri, exchange.clientproto = wire.begun_request_line(line)

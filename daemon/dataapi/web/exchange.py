@@ -15,6 +15,7 @@ from dataapi.web.streaming import chunk, send_stream
 
 if TYPE_CHECKING:
     from dataapi.web.channel import Channel
+    from dataapi.web.front import Asked
     from dataapi.web.site import ApiSite
 
 _DISCARDED = 16 * 1024 * 1024
@@ -27,6 +28,7 @@ _UNCOUNTED = 16_384
 class Exchange(http.Request):
     """A request while it is received and answered; what it asks becomes a frozen ``Request``.
 
+    :ivar asked: what its head asks, where that was judged before the body came.
     :ivar answering: the handler's Deferred, cancelled when the client goes away.
     """
 
@@ -40,6 +42,7 @@ class Exchange(http.Request):
         self.received = 0
         self._held = 0
         self._body: list[bytes] = []
+        self.asked: Asked | None = None
         self.answering: Deferred[Any] | None = None
 
     def parseCookies(self) -> None:  # noqa: N802 - twisted.web's name
@@ -99,13 +102,13 @@ class Exchange(http.Request):
             self.finish()
             return
         self.method, self.uri, self.clientproto = command, path, version
-        body = b"".join(self._body)
-        self._body.clear()
+        body, self._body = b"".join(self._body), []
         self.site.handle(self, body)
 
     def finish(self) -> None:
         """End the exchange, now that its answer is written."""
-        self._forget_body()
+        if self._held:
+            self._forget_body()
         super().finish()
 
     def send(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
@@ -147,11 +150,6 @@ class Exchange(http.Request):
         self.channel.send(head + first)
         clock = self.site.reactor
         return len(reply.body) + await send_stream(self.channel, stream, chunked=chunked, clock=clock)
-
-    @property
-    def peer(self) -> str:
-        """The address that the connection comes from, "" where it has none."""
-        return str(getattr(self.client, "host", ""))
 
     @property
     def gone(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -126,6 +127,8 @@ class Front:
             decision = asked.refusal() or decision
         if isinstance(decision, Reply):
             self._send_early(exchange, asked, decision)
+        else:
+            exchange.asked = asked
 
     def refuse(self, exchange: Exchange, error: ApiError) -> None:
         """Answer a request of which not all was read with an error."""
@@ -134,7 +137,11 @@ class Front:
 
     def handle(self, exchange: Exchange, body: bytes) -> None:
         """Answer a request that was read."""
-        asked, error = self._read(exchange, body)
+        error = None
+        if exchange.asked is None:
+            asked, error = self._read(exchange, body)
+        else:
+            asked = self._with_body(exchange.asked, body)
         decision = asked.refuse(error) if error else _decide(asked, len(body))
         if isinstance(decision, Reply):
             self._send(exchange, asked, decision)
@@ -231,9 +238,16 @@ class Front:
         timed = backend is not None and backend.project.server_timing_enabled
         timing = Timing(self._seconds) if timed else None
         if exchange.channel.crowded:
+            exchange.channel.persistent = False
             error = _crowded()
-        request = Request(request_id, method, route.path, query, headers, body, timing, exchange.peer)
+        request = Request(request_id, method, route.path, query, headers, body, timing, exchange.channel.peer)
         return Asked(route, request, backend, started), error
+
+    def _with_body(self, asked: Asked, body: bytes) -> Asked:
+        """Return what was asked with the body, whose last byte was read now."""
+        started = self._seconds()
+        timing = None if asked.request.timing is None else Timing(self._seconds)
+        return asked._replace(request=replace(asked.request, body=body, timing=timing), started=started)
 
     def _headers(self, exchange: Exchange, asked: Asked) -> tuple[tuple[str, str], ...]:
         """Return what every answer says beside its own headers."""

@@ -60,13 +60,9 @@ def too_long() -> ApiError:
     return ApiError(414, "URI_TOO_LONG", f"The request target is longer than {LONGEST_TARGET} bytes")
 
 
+@lru_cache(maxsize=64)
 def _is_host(value: str) -> bool:
-    return len(value) <= _LONGEST_HOST and _matches(value)
-
-
-@lru_cache(maxsize=256)
-def _matches(value: str) -> bool:
-    found = _HOST.fullmatch(value)
+    found = _HOST.fullmatch(value) if len(value) <= _LONGEST_HOST else None
     return found is not None and int(found["port"] or 0) <= 65_535
 
 
