@@ -181,7 +181,7 @@ async def test_a_functions_settings_hold_for_the_transaction_where_they_are_hois
         answer = await service.rest(method, "rpc/serializably")
         assert answer.body == "serializable"
     answer = await service.rest("POST", "rpc/timeout_now", {})
-    assert answer.body == "0"
+    assert answer.body == "30s"
 
 
 async def test_a_function_sees_the_request_and_the_clients_time_zone(service: Service) -> None:
