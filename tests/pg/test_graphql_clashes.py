@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.service.project import ProjectPart
+from dataapi.settings import Project
 from support.service import Service, nodes, serving
 from twisted.logger import globalLogPublisher
 
@@ -129,3 +131,17 @@ async def test_what_gave_way_is_a_problem_of_the_catalog_and_logged(clashing: Se
         "foreign key blog_owner_id_fkey of table public.blog",
         "function public.blogCollection",
     }
+
+
+async def test_ready_names_them_and_stays_ready(clashing: Service, reactor: Any) -> None:
+    part = ProjectPart(reactor, Project("p" * 20, "acme", clashing.database.uri, jwt_secret="s" * 32))
+    await part.start()
+    try:
+        state = part.state()
+    finally:
+        await part.stop()
+    assert state.ready
+    assert (
+        "column public.blog.count: the GraphQL field count of Blog is function public._count; this one is"
+        " count_2, and still count in filters, orders, inputs and aggregates"
+    ) in state.problems
