@@ -56,6 +56,32 @@ def node_id(*values: object) -> str:
     return base64.b64encode(json.dumps(values).encode()).decode()
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        node_id("public", "account", "x"),
+        node_id("public", "account", 2**31),
+        node_id("public", "account", -(2**31) - 1),
+        node_id("public", "account", 1.5),
+        node_id("public", "account", True),
+        node_id("public", "account", {"a": 1}),
+        node_id("public", "small_keys", 1, 2**63, "c", "d", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "f", ""),
+        node_id("public", "small_keys", 2**15, 1, "c", "d", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "f", ""),
+        node_id("public", "small_keys", 1, 1, "c", "d", "no uuid", "f", ""),
+    ],
+)
+async def test_a_key_value_of_another_type_leaves_the_siblings(api: Service, bad: str) -> None:
+    """It is seen before PostgreSQL sees it, for which one bad value fails all of the query."""
+    query = "query($id: ID!) { a: accountByPk(id: 1) { id } node(nodeId: $id) { nodeId } }"
+    good = node_id("public", "account", 2)
+    for _ in range(2):
+        assert (await api.data(query, {"id": good})) == {"a": {"id": 1}, "node": {"nodeId": good}}
+        answer = await api.ask(query, {"id": bad})
+        assert answer.body["data"] == {"a": {"id": 1}, "node": None}
+        assert answer.error == "Invalid value passed to nodeId argument. Error 6"
+        assert answer.errors[0]["path"] == ["node"]
+
+
 async def test_a_node_id_has_the_references_form(api: Service) -> None:
     """Reference 1.4: ids that clients stored stay valid."""
     rows = await api.rows("account", "nodeId id")

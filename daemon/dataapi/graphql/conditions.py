@@ -228,10 +228,14 @@ def key_condition(view: TableView, leaf: Leaf) -> Condition:
         raise leaf.error("nodeId belongs to a different collection")
     if len(key.values) != len(view.key):
         raise leaf.error("Invalid value passed to nodeId argument. Error 5")
+    parts = [
+        (column, NodeIdPart(leaf.kept(), index, type_))
+        for index, (column, type_) in enumerate(_key_columns(view))
+    ]
     return And(
         tuple(
-            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf.kept(), index), type_), is_builtin(type_))
-            for index, (column, type_) in enumerate(_key_columns(view))
+            Compare(column, Operator.EQ, Parameter(part, part.type), is_builtin(part.type))
+            for column, part in parts
         )
     )
 

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from graphql import GraphQLError
 
+from dataapi.graphql.scalars import UUID_TEXT
 from dataapi.strict_json import NO_JSON
+
+_INTEGER_BITS = {f'pg_catalog."int{size}"': 8 * size for size in (2, 4, 8)}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +85,14 @@ def decode_node_id(text: str) -> NodeKey:
         raise GraphQLError(f"Invalid value passed to nodeId argument. Error {error.step}") from None
     schema, table, *key = (value or "" for value in values)
     return NodeKey(schema, table, tuple(key))
+
+
+def is_key_value(text: str, type_: str) -> bool:
+    """Whether a key's column may have the value; PostgreSQL has the last word on types other than these.
+
+    What it refuses fails the whole statement, with all that is asked for beside the row.
+    """
+    bits = _INTEGER_BITS.get(type_)
+    if bits is not None:
+        return _INTEGER.fullmatch(text) is not None and -(1 << bits - 1) <= int(text) < 1 << bits - 1
+    return type_ != 'pg_catalog."uuid"' or UUID_TEXT.fullmatch(text) is not None

@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|[+-]?Infinity", re.IGNORECASE
 )
-_UUID = re.compile(r"\{?[0-9a-fA-F]{4}(-?[0-9a-fA-F]{4}){7}\}?")
+UUID_TEXT = re.compile(r"\{?[0-9a-fA-F]{4}(-?[0-9a-fA-F]{4}){7}\}?")
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -64,7 +64,7 @@ def _float(value: Any) -> float:
 
 
 def _uuid(value: Any) -> str:
-    if not isinstance(value, str) or not _UUID.fullmatch(value):
+    if not isinstance(value, str) or not UUID_TEXT.fullmatch(value):
         raise GraphQLError("Invalid input for UUID type. 32 hexadecimal digits in a string are expected.")
     return value
 

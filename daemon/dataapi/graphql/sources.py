@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from graphql import GraphQLError, SourceLocation
 
-from dataapi.graphql.identifiers import decode_cursor, decode_node_id
+from dataapi.graphql.identifiers import decode_cursor, decode_node_id, is_key_value
 from dataapi.query.algebra import Parameter
 
 Variables = Mapping[str, Any]
@@ -149,14 +149,21 @@ class CursorPart:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdPart:
-    """One key value of a node id."""
+    """One key value of a node id.
+
+    :ivar type: the slot type of the key's column.
+    """
 
     leaf: Leaf
     index: int
+    type: str
 
     def bind(self, variables: Variables) -> str | None:
-        """Return the value's text."""
-        return decode_node_id(self.leaf.origin.value(variables)).values[self.index]
+        """Return the value's text; raise GraphQLError for one that the column cannot have."""
+        value = decode_node_id(self.leaf.origin.value(variables)).values[self.index]
+        if not is_key_value(value, self.type):
+            raise self.leaf.error("Invalid value passed to nodeId argument. Error 6")
+        return value
 
 
 @dataclass(frozen=True, slots=True)
