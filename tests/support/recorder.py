@@ -48,7 +48,6 @@ class Recorded:
 
     :ivar at: when its last byte was read, by the monotonic clock.
     :ivar behaviour: what was done with it.
-    :ivar reused: whether its connection carried another request before.
     """
 
     path: str
@@ -56,7 +55,6 @@ class Recorded:
     body: bytes
     at: float
     behaviour: Behaviour
-    reused: bool
 
     @property
     def identifier(self) -> str:
@@ -140,10 +138,9 @@ class Recorder:
         talk = asyncio.current_task()
         assert talk is not None
         self._talks.add(talk)
-        reused = False
         try:
-            while await self._exchange(reader, writer, reused=reused):
-                reused = True
+            while await self._exchange(reader, writer):
+                pass
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             # The daemon is gone, or we are closing.
             pass
@@ -153,9 +150,7 @@ class Recorder:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    async def _exchange(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, reused: bool
-    ) -> bool:
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Read a request and treat it; False when the connection is done with."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, *lines = head.rstrip().split("\r\n")
@@ -163,7 +158,7 @@ class Recorder:
         body = await reader.readexactly(int(headers["content-length"]))
         path = line.split(" ")[1]
         behaviour = self.behaviours.setdefault(path, Behaviour.TAKE)
-        self.requests.append(Recorded(path, headers, body, time.monotonic(), behaviour, reused))
+        self.requests.append(Recorded(path, headers, body, time.monotonic(), behaviour))
         while behaviour is Behaviour.HOLD and not reader.at_eof():
             await asyncio.sleep(0.02)
             behaviour = self.behaviours[path]
