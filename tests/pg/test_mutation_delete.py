@@ -31,7 +31,10 @@ create function readers(note) returns int language plpgsql as
 create function team(person) returns setof person language sql as
     'select * from person where boss_id = $1.id';
 create function chief(person) returns person language sql as 'select * from person where id = $1.boss_id';
-grant all on person, badge, note to anon;
+create table oddly ("row" text, place int, identity text, shown0 text);
+comment on table oddly is '@graphql({"primary_key_columns": ["row"]})';
+create function volatile_row(oddly) returns text language sql as 'select $1.row';
+grant all on person, badge, note, oddly to anon;
 grant select on person to service_role;
 grant select (text, person_id), delete on note to service_role;
 """
@@ -39,6 +42,8 @@ RESET = """
 truncate author, book, person, badge, note;
 insert into person values (1, null), (2, 1), (3, 1), (4, 2);
 insert into badge values (1);
+truncate oddly;
+insert into oddly values ('a', 2, null, 'd');
 insert into note values (1, 1, 'one'), (2, 2, 'two');
 insert into author values (1, 'ann', 's'), (2, 'bob', 's'), (3, 'cid', 's');
 insert into book values (1, 1, 'one', 10), (2, 1, 'two', 20), (3, 2, 'three', 30);
@@ -235,6 +240,13 @@ async def test_computed_fields_see_the_rows_before_whatever_their_volatility(
     assert response["b"] == [{"id": 1}, {"id": 2}]
     assert response["affectedCount"] == 2
     assert await api.ids("author") == [3]
+
+
+async def test_columns_of_any_name_are_shown_beside_volatile_functions(api: Service) -> None:
+    response = await delete(api, "oddly", "", "records { row place identity shown0 volatile_row }")
+    assert response["records"] == [
+        {"row": "a", "place": 2, "identity": None, "shown0": "d", "volatile_row": "a"}
+    ]
 
 
 async def test_a_delete_of_too_many_rows_is_refused_whatever_it_shows(api: Service) -> None:

@@ -217,20 +217,20 @@ def _shown_before(number: int, change: Change, delete: Delete) -> _Pending:
 
     def records(inner: Output) -> str:
         picking = Picking(writer, output_sql, None, row, joining=False)
-        shown.append(f'pg_catalog.to_json({picking.value_sql(inner)}) as "shown{len(shown)}"')
+        shown.append(f'pg_catalog.to_json({picking.value_sql(inner)}) as "~shown{len(shown)}"')
         joins.append(picking.joins.sql())
         gone, known = writer.alias(), writer.alias()
-        listed = f'pg_catalog.json_agg({known}."shown{len(shown) - 1}" order by {known}."place")'
-        source = f'{changed} as {gone} join (select distinct on ("row") * from {before}) as {known}'
-        return f"(select coalesce({listed}, '[]'::json) from {source} using (\"row\"))"
+        listed = f'pg_catalog.json_agg({known}."~shown{len(shown) - 1}" order by {known}."~place")'
+        source = f'{changed} as {gone} join (select distinct on ("~identity") * from {before}) as {known}'
+        return f"(select coalesce({listed}, '[]'::json) from {source} using (\"~identity\"))"
 
     count = f"(select pg_catalog.count(*) from {changed})"
     answer = _answer_sql(writer, change.output, _Affected(records, count))
     identity = _identity(change, row)
     where = "" if delete.where is None else f" where {condition_sql(writer, delete.where, matching)}"
-    source = f'(select {row.selection_from(matching)}, {identity(matching)} as "row"'
+    source = f'(select {row.selection_from(matching)}, {identity(matching)} as "~identity"'
     source += f" from {qualified(delete.table)} as {matching.alias}{where}) as {row.alias}"
-    columns = ", ".join([f'{row.alias}."row"', 'pg_catalog.row_number() over () as "place"', *shown])
+    columns = ", ".join([f'{row.alias}."~identity"', 'pg_catalog.row_number() over () as "~place"', *shown])
     # Asked for alone, as a condition on no row, the count is made before any row is looked at.
     conditions = f"(select pg_catalog.count(*) from {before}) is not null"
     if delete.where is not None:
@@ -238,7 +238,7 @@ def _shown_before(number: int, change: Change, delete: Delete) -> _Pending:
     deleting = f"delete from {qualified(delete.table)} as {target.alias} where {conditions}"
     prefix = (
         f"with {before} as materialized (select {columns} from {source}{''.join(joins)}), "
-        f'{changed} as ({deleting} returning {identity(target)} as "row") '
+        f'{changed} as ({deleting} returning {identity(target)} as "~identity") '
     )
     return _Pending(writer, prefix, _limited_sql(writer, number, change, count, answer))
 
