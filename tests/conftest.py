@@ -46,6 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker that changes a test's time limit, and keep standard error as it is uncaptured."""
     config.addinivalue_line("markers", "time_limit(seconds): when this test is thought to hang.")
     config.stash[_STANDARD_ERROR] = os.dup(2)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Of a shell's command in the background, whose daemons under test would ignore Ctrl-C, too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

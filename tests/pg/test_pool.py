@@ -238,7 +238,7 @@ async def test_a_result_may_lead_to_the_next_message_with_one_connection(make_po
 
 async def test_many_who_wait_in_vain_do_not_exhaust_the_stack(make_pool: MakePool) -> None:
     """Thousands of waiting messages that all fail before they are sent are answered one by one."""
-    pool = make_pool(size=1)
+    pool = make_pool(size=1, acquisition_timeout=FOR_EVER)
     await pool.start()
     slow = running(pool.run(message("select pg_sleep(0.1)")))
     bad = [running(pool.run(message("select $1", "\0"))) for _ in range(3000)]

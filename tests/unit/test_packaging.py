@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,17 @@ def test_every_kind_of_data_file_is_listed() -> None:
     }
     kept = {file.suffix for file in SOURCES["dataapi"].rglob("*") if file.is_file()} - {".py", ".pyc"}
     assert kept <= carried
+
+
+def test_the_lowest_versions_that_are_tested_are_those_that_are_allowed() -> None:
+    """``make test-lowest`` runs with what setup.cfg promises, so that its bounds are true."""
+    setup = _setup()
+    extras = setup["options.extras_require"]
+    required = "\n".join([setup["options"]["install_requires"], extras["embedded"], extras["unit"]])
+    bounds = re.findall(r"^([\w-]+)(?:\[.*\])?>=(.*)$", required, re.MULTILINE)
+    lines = (ROOT / "tests" / "lowest.txt").read_text().splitlines()
+    assert lines[1:] == [f"{name}=={version}" for name, version in bounds]
+    assert all(">=" in line for line in setup["options"]["install_requires"].split())
 
 
 @pytest.fixture(scope="module")

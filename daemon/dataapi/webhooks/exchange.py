@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING
 
 from hyperlink import EncodedURL
 from treq.client import HTTPClient
 from treq.content import collect
-from treq.cookies import IndexableCookieJar
 from twisted.internet.defer import Deferred, succeed
 from twisted.web._newclient import Request
 from twisted.web.http_headers import Headers
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
 
 _URL = EncodedURL.from_text("http://receiver/")
 """What treq takes apart for every request; where it goes to is the connection's matter."""
-
-_NO_COOKIES = IndexableCookieJar(DefaultCookiePolicy(allowed_domains=()))
-"""Keeps nothing: what one receiver sets must not reach another's deliveries."""
 
 
 class _Enough(Exception):
@@ -112,7 +107,8 @@ class Exchange:
         sent = Headers({"host": [target.host_header], "accept-encoding": ["identity"]})
         for name, value in headers:
             sent.setRawHeaders(name, [value])
-        client = HTTPClient(_BoundAgent(connection, target, sent, self), _NO_COOKIES, _Body)
+        # A client of its own keeps no cookies: what one receiver sets must not reach another's deliveries.
+        client = HTTPClient(_BoundAgent(connection, target, sent, self), data_to_body_producer=_Body)
         answer = await client.request("POST", _URL, data=body, allow_redirects=False, unbuffered=True)
         try:
             await collect(answer, self._collect)
