@@ -116,6 +116,34 @@ def test_reload_answers_when_the_new_catalog_serves(daemon: Daemon) -> None:
     assert daemon.admin("GET", "/ready").json["projects"][0]["generation"] >= generation
 
 
+def test_what_it_holds_for_clients_is_bounded(served: Database, tmp_path: Path) -> None:
+    """Beyond ``max-bodies`` and ``max-connections`` requests are refused, and the admin listener answers."""
+    limits = {"max-bodies": "100000", "max-connections": "2"}
+    project = {"max-body": "100000"}
+    with (
+        Daemon(tmp_path, served.uri, settings=limits, project=project) as daemon,
+        contextlib.ExitStack() as opened,
+    ):
+        daemon.wait_ready()
+
+        def begin(begun: bytes) -> None:
+            connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE)
+            opened.enter_context(connection).sendall(begun)
+
+        head = f"POST /rest/v1/note HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\nContent-Length: 99000\r\n\r\n"
+        begin(head.encode() + b" " * 98_000)
+        body = " " * 98_000
+        wait_for(
+            lambda: daemon.request("POST", "/rest/v1/note", body, {"apikey": KEY}).status == 503,
+            "a body that is too much",
+        )
+        assert daemon.graphql(QUICK).status == 200
+        begin(head.encode())
+        wait_for(lambda: daemon.graphql(QUICK).status == 503, "a connection that is too many")
+        assert daemon.graphql(QUICK).json["errors"][0]["extensions"]["code"] == "TOO_MANY_CONNECTIONS"
+        assert daemon.admin("GET", "/live").status == 200
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_a_reloading_signal_reads_the_catalog_again(daemon: Daemon, number: signal.Signals) -> None:
     """SIGHUP and PostgREST's two signals make the daemon read the catalog again, and it goes on running."""

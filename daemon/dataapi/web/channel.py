@@ -31,6 +31,9 @@ _LONGEST_LENGTH = 30
 _LEAST_TAKEN = 65_536
 """Bytes of an answer that a client must take within the time of an idle connection, to get the rest."""
 
+_FIRST_WITHIN = 1.0
+"""Seconds for which a new connection is not idle, though nothing was read from it yet."""
+
 _LINGERING = 30
 """Seconds that are waited after a refusal for the client to close, or to send more of its request."""
 
@@ -61,6 +64,8 @@ class Channel(http.HTTPChannel):
     _unsent = 0
     _came = 0
     _is_progress = True
+    _since = 0.0
+    _served = False
     _half_closed = False
     _ignores = False
     _presence: Presence | None = None
@@ -116,6 +121,7 @@ class Channel(http.HTTPChannel):
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
         """Note the connection, so that it can be closed at the end."""
         self.peer = str(getattr(self.getPeer(), "host", ""))
+        self._since = self.site.reactor.seconds()
         self.crowded = not self.site.has_room()
         self.site.connections[self] = None
         if self.crowded:
@@ -124,8 +130,10 @@ class Channel(http.HTTPChannel):
 
     @property
     def idle(self) -> bool:
-        """Whether no request was begun, and no answer waits for the client to take it."""
-        return not (self.requests or self._waitingForTransport)
+        """Whether no request was begun, though there was time, and no answer waits to be taken."""
+        if self.requests or self._waitingForTransport:
+            return False
+        return self._served or self.site.reactor.seconds() - self._since >= _FIRST_WITHIN
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802 - twisted's name
         """Forget the connection, and what was received of requests."""
@@ -172,6 +180,7 @@ class Channel(http.HTTPChannel):
         for somebody who never reads.
         """
         self._came = 0
+        self._served = True
         self.MAX_LENGTH = _LONGEST_LINE
         if self._waitingForTransport:
             self._resting = self._handlingRequest = True
