@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 PROCESS = Bound(Statement("select pg_backend_pid()", ()))
 
 
-async def busy(pool: Pool, count: int) -> None:
+async def busy(pool: Pool, count: int, reactor: Any) -> None:
     """Have so many connections in use at once."""
-    await defer.gatherResults([running(pool.run(message("select pg_sleep(0.1)"))) for _ in range(count)])
+    asked = [running(pool.run(message("select pg_sleep(600)"))) for _ in range(count)]
+    await until(reactor, lambda: pool.figures().in_use == count)
+    for each in asked:
+        each.cancel()
+        with pytest.raises(defer.CancelledError):
+            await each
 
 
 async def test_connections_beyond_need_are_closed(
@@ -34,11 +39,11 @@ async def test_connections_beyond_need_are_closed(
     watching = running(pool.watch())
     try:
         for _ in range(2):
-            await busy(pool, 4)
-            assert pool.figures().open == 4
+            await busy(pool, 4, reactor)
             await until(reactor, lambda: pool.figures().open == 1)
         held = "select count(*) from pg_stat_activity where usename = 'authenticator' and datname = %s"
-        await until(reactor, lambda: database.execute(held, (database.name,)) == [(1,)])
+        # The one that stays, and the one that carried the requests to cancel.
+        await until(reactor, lambda: database.execute(held, (database.name,)) == [(2,)])
         assert await pool.run(message("select 1")) == [(1,)]
     finally:
         watching.cancel()
