@@ -52,7 +52,8 @@ async def in_turn(work: Callable[[], T]) -> T:
         with pausing(step):
             return work()
     except _Overrun:
-        return await in_slices(work)
+        pass  # what it holds goes before the work begins anew
+    return await in_slices(work)
 
 
 async def in_slices(work: Callable[[], T]) -> T:
@@ -77,7 +78,7 @@ class Slices(Iterator[None], Generic[T]):
         self._work = work
         self._clock = clock
         self._until = 0.0
-        self._abandoned = False
+        self._abandoned = self._ended = False
         self._outcome: list[T] = []
         self._error: BaseException | None = None
         self._thread: Thread | None = None
@@ -100,14 +101,18 @@ class Slices(Iterator[None], Generic[T]):
 
     @property
     def _over(self) -> bool:
-        never_begun = self._abandoned and self._thread is None
-        return never_begun or bool(self._outcome) or self._error is not None
+        return self._ended or (self._abandoned and self._thread is None)
 
     def result(self) -> T:
         """Return what the work returned, or raise what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._outcome[0]
+        if self._outcome:
+            return self._outcome[0]
+        error, self._error = self._error, None
+        assert error is not None, "the work is over"
+        try:
+            raise error
+        finally:
+            del error  # which would hold itself, by its traceback, and all that the work held
 
     def abandon(self) -> None:
         """End the work where it pauses, unless it is over."""
@@ -122,6 +127,7 @@ class Slices(Iterator[None], Generic[T]):
                 self._outcome.append(self._work())
         except BaseException as error:  # ``result`` raises it
             self._error = error
+        self._ended = True
         self._callers.release()
 
     def _pause(self) -> None:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import tracemalloc
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi import slices
+from dataapi.access.caller import Caller
+from dataapi.graphql.answer import GraphQLRequest
 from dataapi.graphql.document import Document
 from dataapi.graphql.lifting import coerce_literals, lift
 from dataapi.graphql.limits import Limits
 from dataapi.graphql.plan import Plan, plan_mutation, plan_query
+from dataapi.service.garbage import MANY, Garbage
+from dataapi.web.messages import Request
+from graphql import Node
 from support.service import Service, serving
+from twisted.internet import task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,6 +62,8 @@ DOCUMENTS = {
     "variables": f"query q<N>({each('$v<n>: Int!', 50)}) {FILTER % f'id: {{in: [{each(VARIABLE, 50)}]}}'}",
 }
 TEXTS = 30
+NUMBERS = itertools.count()
+HTTP = Request("id", "POST", "/graphql/v1", "", {}, b"")
 
 
 def measured(make: Callable[[int], Any]) -> tuple[float, list[Any]]:
@@ -103,10 +113,21 @@ def assert_weight(taken: float, weight: int) -> None:
     assert taken / 2 - 1000 < weight < taken * 2 + 1000
 
 
+async def forget(api: Service) -> None:
+    """Change the database, so that the engine drops its schemas and with them all documents."""
+    await api.execute(f"comment on table person is '{next(NUMBERS)}'")
+    await api.ask("{ __typename }", check=False)
+    [role] = api.engine._roles.values()
+    role._texts.drop("{ __typename }")
+    assert len(role._texts) == 0
+    for key in list(role.plans._entries):
+        role.plans.drop(key)
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 async def test_plans_keep_no_document(api: Service, name: str) -> None:
     """Nor does anything else: a document that is forgotten is free, without the garbage collector's help."""
-    await api.reload()
+    await forget(api)
     given = {f"v{number}": number for number in range(50)} if name == "variables" else None
     await api.ask(DOCUMENTS[name].replace("<N>", "x"), given, check=False)
     [role] = api.engine._roles.values()
@@ -123,4 +144,65 @@ async def test_plans_keep_no_document(api: Service, name: str) -> None:
             role._documents.drop(key)
         assert node() is None
     finally:
+        gc.enable()
+
+
+async def test_frozen_documents_are_free_once_they_are_dropped(api: Service, reactor: Any) -> None:
+    """However often the garbage collector freezes what is kept, nothing of it stays for ever."""
+    garbage = Garbage(reactor)
+    garbage.start()
+    try:
+        for number in range(200):
+            await api.ask(DOCUMENTS["short"].replace("<N>", str(number)), check=False)
+            if number % 20 == 0:
+                for _ in range(MANY):
+                    gc.collect(1)
+                await task.deferLater(reactor, 0)
+        [role] = api.engine._roles.values()
+        nodes = [weakref.ref(kept.document.operation(None).node) for kept, _ in role._texts._entries.values()]
+        assert len(nodes) >= 200
+        del role
+        await forget(api)
+        gc.collect()
+        assert [node() for node in nodes if node() is not None] == []
+    finally:
+        garbage.stop()
+        gc.unfreeze()
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["short", "in slices"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ personByPk(id: 5) { name_<N>: name person { email } } }",
+        "{ ...f } fragment f on Query { personByPk(id: 5) { name_<N>: name } }",
+        "{ personByPk(id: 5) { unknown<N> } }",
+        "{ personByPk(id: 5) { name<N>: ",
+    ],
+    ids=["valid", "fragment", "invalid", "broken off"],
+)
+async def test_new_documents_leave_nothing_to_the_garbage_collector(
+    api: Service, monkeypatch: pytest.MonkeyPatch, text: str, *, at_once: bool
+) -> None:
+    """It would find it late: what requests hold when it comes by is old by then."""
+    if not at_once:
+        monkeypatch.setattr(slices, "STEPS_AT_ONCE", 3)
+
+    async def ask(number: int) -> None:
+        request = GraphQLRequest(text.replace("<N>", str(number)), None, None)
+        await api.engine.answer(request, Caller("anon", "{}"), HTTP)
+
+    for number in range(10):
+        await ask(number)
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(10, 20):
+            await ask(number)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert [each for each in gc.garbage if isinstance(each, Node)] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
         gc.enable()

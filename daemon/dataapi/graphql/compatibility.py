@@ -212,6 +212,7 @@ class _Document:
         return _each(nodes, self._directive) if nodes else nodes
 
     def _directive(self, node: DirectiveNode) -> DirectiveNode:
+        pause()
         definition = self._schema.get_directive(node.name.value)
         if definition is None or not node.arguments:
             return node

@@ -52,10 +52,10 @@ from dataapi.graphql.together import together
 from dataapi.graphql.wrappers import nullable
 from dataapi.pauses import pause
 
-COMPARISONS = 20_000
+COMPARISONS = 12_000
 """How many pairs of fields the validation of one document may compare, less than a tenth of a second.
 
-graphql-core's own limit is twenty-five times as high, and nobody else is answered meanwhile.
+graphql-core's own limit is forty times as high, and nobody else is answered meanwhile.
 """
 MOST_ERRORS = 20
 """Errors of one document after which validation stops; each may take a search for similar names."""

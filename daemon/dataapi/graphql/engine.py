@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -234,7 +235,9 @@ class Engine:
         if self._served is None or self._names is None or not self._served.is_like(catalog):
             self._served = catalog
             self._names = Names(catalog, Relationships(catalog))
-            self._roles.clear()
+            if self._roles:
+                self._roles.clear()
+                gc.unfreeze()  # a role's schema has cycles; see ``service.garbage``
         state = self._roles.get(role)
         if state is None:
             state = self._roles[role] = _RoleState(catalog, self._names, role, self._project)

@@ -23,7 +23,6 @@ from graphql import (
     IntValueNode,
     NameNode,
     StringValueNode,
-    TypeInfoVisitor,
     Undefined,
     ValueNode,
     VariableNode,
@@ -34,7 +33,7 @@ from graphql import (
 )
 
 from dataapi.graphql.compatibility import enum_value
-from dataapi.graphql.parsing import PausingTypeInfo
+from dataapi.graphql.parsing import AcyclicTypeInfoVisitor, PausingTypeInfo
 
 _TOKEN = re.compile(
     r'''
@@ -157,7 +156,7 @@ def replace_literals(document: DocumentNode, schema: GraphQLSchema, lifted: Lift
     """Return a validated document with variables for its literals."""
     types = PausingTypeInfo(schema)
     visitor = _Replacing(types, lifted.places)
-    replaced: DocumentNode = visit(document, TypeInfoVisitor(types, visitor))
+    replaced: DocumentNode = visit(document, AcyclicTypeInfoVisitor(types, visitor))
     return Replaced(replaced, visitor.types, visitor.merges)
 
 

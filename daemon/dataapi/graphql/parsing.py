@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
+from typing import Any
 
 from graphql import (
     DocumentNode,
@@ -19,8 +20,10 @@ from graphql import (
     Token,
     TokenKind,
     TypeInfo,
+    TypeInfoVisitor,
 )
 from graphql.language.parser import Parser
+from graphql.language.visitor import EnterLeaveVisitor
 
 from dataapi.pauses import pause
 
@@ -84,8 +87,25 @@ class PausingTypeInfo(TypeInfo):
         super().enter(node)
 
 
-# ``validate`` makes its own, and others of its rules walk with it.
-import_module("graphql.validation.validate").TypeInfo = PausingTypeInfo  # type: ignore[attr-defined]
+class AcyclicTypeInfoVisitor(TypeInfoVisitor):
+    """Leaves nothing to the garbage collector, which would find a tree late.
+
+    Visitors keep by the kind of node what they do with it, and that refers to them.  This one does not, so
+    that it is free after the visit, and makes the one in it forget.
+    """
+
+    def __del__(self) -> None:
+        self.visitor.enter_leave_map.clear()
+
+    def get_enter_leave_for_kind(self, kind: str) -> EnterLeaveVisitor:  # noqa: ARG002 - the base's
+        """Return what is done with nodes of a kind: the same with all."""
+        return EnterLeaveVisitor(self.enter, self.leave)
+
+
+# ``validate`` makes its own, and others of its rules walk with them.
+for _name in ("validate", "validation_context"):
+    _module: Any = import_module(f"graphql.validation.{_name}")
+    _module.TypeInfo, _module.TypeInfoVisitor = PausingTypeInfo, AcyclicTypeInfoVisitor
 
 
 class _Source(Source):

@@ -8,6 +8,7 @@ from typing import Any
 from dataapi.logs import LineObserver
 from dataapi.metrics import RequestFigures
 from dataapi.requestlog import request_observer
+from dataapi.service.garbage import Garbage
 from dataapi.service.listening import Descriptor
 from dataapi.service.project import ProjectPart
 from dataapi.service.root import Front
@@ -39,7 +40,7 @@ def serving(
         made.noisy = False
         return made
 
-    return Serving(reactor, projects, sockets, site, webhooks)
+    return Serving(reactor, projects, sockets, site, webhooks, Garbage(reactor))
 
 
 def front(

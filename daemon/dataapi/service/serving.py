@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -12,6 +11,7 @@ from twisted.logger import Logger
 from dataapi.errors import ApiError
 from dataapi.metrics import RequestFigures, Snapshot, merge
 from dataapi.service.acceptor import Acceptor
+from dataapi.service.garbage import Garbage
 from dataapi.service.listening import Descriptor, accept
 from dataapi.service.state import ProjectState, Reloaded, State, WebhooksState
 
@@ -80,6 +80,7 @@ class Serving:
 
     :param make_site: makes the factory of the sockets; gets what counts requests.
     :param webhooks: started and stopped together with the projects.
+    :param garbage: started once everything is there that stays.
     """
 
     def __init__(
@@ -89,7 +90,9 @@ class Serving:
         sockets: Sequence[Descriptor],
         make_site: Callable[[RequestFigures], DrainableSite],
         webhooks: Beside | None = None,
+        garbage: Garbage | None = None,
     ) -> None:
+        self._garbage = garbage
         self._reactor = reactor
         self._webhooks = webhooks
         self._parts = parts
@@ -106,10 +109,8 @@ class Serving:
         if self._webhooks:
             starting.append(Deferred.fromCoroutine(self._webhooks.start()))
         await gatherResults(starting)
-        # What was made until now stays; left to the collector, walking it again and again would
-        # hold up requests for tens of milliseconds on a large schema.
-        gc.collect()
-        gc.freeze()
+        if self._garbage:
+            self._garbage.start()
         self._accepting = [accept(self._reactor, bound, self._site) for bound in self._sockets]
         self._starting = False
 
@@ -126,6 +127,8 @@ class Serving:
             await self._webhooks.stop()
         for part in self._parts:
             await part.stop()
+        if self._garbage:
+            self._garbage.stop()
 
     async def state(self) -> State:
         """Tell whether requests can be answered, having asked the databases."""
