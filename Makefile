@@ -18,7 +18,7 @@ test: develop
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --numprocesses=2 --dist=worksteal
+	$(BIN)/coverage run -m pytest --numprocesses=2 --dist=worksteal --durations=15
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
