@@ -112,7 +112,7 @@ async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: 
     """Documents and plans that clients make up push each other out; those that stay still serve."""
     monkeypatch.setattr(engine, "DOCUMENT_BYTES", 200_000)
     monkeypatch.setattr(engine, "PLAN_BYTES", 50_000)
-    await api.reload()
+    api.engine._roles.clear()  # a reload that finds no change keeps them
     role = None
     for number in range(1, 60):
         listed = " ".join(f"{{id: {{eq: $a{number}}}}}" for _ in range(number))
