@@ -228,9 +228,10 @@ class Pool:
     def _release(self, session: Session) -> None:
         if session.connection.lost:
             return
-        if self._stopped or (session.clean and session in self._outdated):
+        clean = session.clean
+        if self._stopped or (clean and session in self._outdated):
             self._discard(session)
-        elif session.clean:
+        elif clean:
             self._idle.append(session)
             if self._line:
                 self._hand_over()

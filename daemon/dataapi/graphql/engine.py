@@ -6,7 +6,6 @@ import gc
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -35,6 +34,8 @@ from dataapi.settings import Project
 from dataapi.slices import in_turn
 from dataapi.web.messages import Request
 
+SHORT = 4_000
+"""Characters of a document with its request's body, whose values are read at once and not in slices."""
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 INVALID_TEXT, DATA_EXCEPTION = "22P02", "22000"
 # The message of what a statement raises itself, and the number of the root field.
@@ -170,7 +171,12 @@ class Engine:
         An unknown name may be one that nobody told us of: nothing has happened yet, so that the request is
         answered by a newer catalog where there is one.
         """
-        catalog = await self._serving(caller)
+        catalog = self._catalog()
+        try:
+            catalog = catalog_for(catalog, caller)
+        except UnknownRole:
+            assert catalog is not None
+            catalog = catalog_for(await self._refresh(catalog), caller)  # the role may be a new one
         answer = await self._answer(request, caller, http, catalog)
         if answer.errors and _may_be_outdated(answer):
             newer = await self._refresh(catalog)
@@ -178,58 +184,50 @@ class Engine:
                 return await self._answer(request, caller, http, catalog_for(newer, caller))
         return answer
 
-    async def _serving(self, caller: Caller) -> Catalog:
-        """Return the catalog that serves the caller's role, which may be a new one."""
-        catalog = self._catalog()
-        try:
-            return catalog_for(catalog, caller)
-        except UnknownRole:
-            assert catalog is not None
-            return catalog_for(await self._refresh(catalog), caller)
-
     async def _answer(
         self, request: GraphQLRequest, caller: Caller, http: Request, catalog: Catalog
     ) -> Answer:
         role = self._role(catalog, caller.role)
         wanted = Wanted.of(request.extensions)
         told: dict[str, Any] = {}
-        keys: tuple[str | None, ...] = ()
+        ready: _Ready | None = None
         try:
             text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
             wanted.check(caller)
-            ready = await self._ready(role, request, text, told if wanted.cost else None)
+            if not wanted.cost and len(text) + len(http.body) <= SHORT:
+                ready = self._known(role, request, text)
+            if ready is None:
+                ready = await self._ready(role, request, text, told if wanted.cost else None)
             if wanted.explain:
                 told["explain"] = await self._transactions.explain(catalog, http, caller, ready.statements)
-            keys = ready.plan.keys
             data = ready.plan.constant
             if ready.statements:
-                [[data]] = await self._run(catalog, caller, http, ready)
+                run = self._transactions.run
+                [[data]] = await run(catalog, http, caller, ready.statements, read_only=ready.read_only)
         except Rejected as rejected:
             return Answer(rejected.stage, None, _formatted(rejected.errors), told)
         except GraphQLError as error:
             return Answer(Stage.EXECUTION, "null", _formatted((error,)), told)
         except DatabaseError as error:
+            if ready is not None and error.code.startswith(INTERNAL) and not error.at_value:
+                error.at_value = await self._refuses_value(error, catalog, caller, http, ready)
+            keys = () if ready is None else ready.plan.keys
             return Answer(Stage.EXECUTION, "null", (_database_error(error, keys),), told)
         except RecursionError:  # variables that were just read may still nest too deeply to compile
             deep = GraphQLError("The operation's arguments are nested too deeply.")
             return Answer(Stage.VARIABLES, None, _formatted((deep,)), told)
         return Answer(Stage.EXECUTION, data, _formatted(ready.plan.errors), told)
 
-    async def _run(
-        self, catalog: Catalog, caller: Caller, http: Request, ready: _Ready
-    ) -> list[tuple[Any, ...]]:
-        run = partial(self._transactions.run, catalog, http, caller)
+    async def _refuses_value(
+        self, error: DatabaseError, catalog: Catalog, caller: Caller, http: Request, ready: _Ready
+    ) -> bool:
+        """Tell whether PostgreSQL fails in the same way when it does no more than read one of the values."""
         try:
-            return await run(ready.statements, read_only=ready.read_only)
-        except DatabaseError as error:
-            if not error.code.startswith(INTERNAL) or error.at_value:
-                raise
-            try:
-                for reading in ready.plan.readings(ready.variables):
-                    await run((reading,), read_only=True)
-            except DatabaseError as refused:
-                error.at_value = refused.message == error.message
-            raise
+            for reading in ready.plan.readings(ready.variables):
+                await self._transactions.run(catalog, http, caller, (reading,), read_only=True)
+        except DatabaseError as refused:
+            return refused.message == error.message
+        return False
 
     def _role(self, catalog: Catalog, role: str) -> _RoleState:
         if self._served is None or self._names is None or not self._served.is_like(catalog):
@@ -242,6 +240,24 @@ class Engine:
         if state is None:
             state = self._roles[role] = _RoleState(catalog, self._names, role, self._project)
         return state
+
+    def _known(self, role: _RoleState, request: GraphQLRequest, text: str) -> _Ready | None:
+        """Return what a request runs whose document and plan are kept; None where more is to be done."""
+        prepared = role.known(text)
+        if prepared is None:
+            return None
+        try:
+            operation = prepared.document.operation(request.operation_name)
+            variables = {**operation.coerce(request.variables or {}), **prepared.literals}
+            plan = role.plans.get((operation.key, operation.shape(variables)))
+            if plan is None or (request.read_only and operation.is_mutation):
+                return None
+            check_cost(plan, variables, self._limits.cost)
+            statements = plan.bind(variables)
+        except (GraphQLError, Rejected):
+            return None
+        self.hits += 1
+        return _Ready(plan, statements, not operation.is_mutation, variables)
 
     async def _ready(
         self, role: _RoleState, request: GraphQLRequest, text: str, told: dict[str, Any] | None

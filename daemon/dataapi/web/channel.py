@@ -221,10 +221,11 @@ class Channel(http.HTTPChannel):
 
     def headerReceived(self, line: bytes) -> Any:  # noqa: N802 - twisted's name
         """Take a header, unless it is a length of more digits than Python makes a number of."""
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length" and len(value.strip()) > _LONGEST_LENGTH:
-            self._respondToBadRequestAndDisconnect()
-            return False
+        if len(line) > _LONGEST_LENGTH and line[:14].lower() == b"content-length":
+            name, _, value = line.partition(b":")
+            if len(name) == 14 and len(value.strip()) > _LONGEST_LENGTH:
+                self._respondToBadRequestAndDisconnect()
+                return False
         return super().headerReceived(line)
 
     def request_line(self) -> tuple[bytes, bytes, bytes]:
