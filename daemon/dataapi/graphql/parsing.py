@@ -40,7 +40,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(r'[^"\\\r\n\ud800-\udfff]*+')
-_BLOCK_STRING = re.compile(r'"""(?:[^"\\]++|\\"""|\\|"(?!""))*+')
+# Not possessive: before Python 3.11.5 a group that fails halfway leaves the match a character too long.
+_BLOCK_STRING = re.compile(r'"""(?:[^"\\]++|\\"""|\\|"(?!""))*')
 _PUNCTUATORS = {kind.value: kind for kind in TokenKind}
 
 
@@ -191,7 +192,8 @@ class _Lexer(Lexer):
 
     def read_block_string(self, start: int) -> Token:
         """Return the block string that begins at a position."""
-        match = _BLOCK_STRING.match(self.source.body, start)
+        longest = start + LONGEST_BLOCK_STRING + len('"""')
+        match = _BLOCK_STRING.match(self.source.body, start, longest)
         if match is not None and match.end() - start > LONGEST_BLOCK_STRING:
             message = (
                 f"The block string has more than the {LONGEST_BLOCK_STRING} characters allowed: "
