@@ -65,14 +65,12 @@ def features(server: Server, reactor: Any) -> Iterator[Service]:
 def clients(server: Server, reactor: Any) -> Iterator[Service]:
     """Serve what client libraries work with in the tests, from a database of this module's own.
 
-    Plans may be asked for, and a client may have its transaction rolled back.  Who waits for the connection
-    waits for a second, so that no timer of it outlives a test for longer.
+    Plans may be asked for, and a client may have its transaction rolled back.
     """
     database = server.create_database((_DATA / "rest_clients.sql").read_text("utf-8"))
     project: dict[str, Any] = {
         "db_schemas": ("public", "backstage"),
         "db_plan_enabled": True,
-        "db_pool_acquisition_timeout": 1.0,
         "db_tx_end": TransactionEnd.COMMIT_ALLOW_OVERRIDE,
     }
     with serving(reactor, database, **project) as service:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.time_limit(180)  # the first run of a machine installs 
 def own(clients: Service, reactor: Any) -> Iterator[Service]:
     """Serve the database with a pool of this test's own, as cancelling a statement costs a connection."""
     exposed = clients.project.db_schemas
-    with serving(reactor, clients.database, db_schemas=exposed, db_pool_acquisition_timeout=1.0) as service:
+    with serving(reactor, clients.database, db_schemas=exposed) as service:
         yield service
 
 

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-_EVERY = 1.0
+_EVERY = 0.25
 """Seconds between two looks; answers that come within the first ones are not preceded by anything."""
 
 _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
