@@ -106,7 +106,7 @@ def all_of(conditions: list[Condition]) -> Condition | None:
 
 
 def _any_of(conditions: list[Condition]) -> Condition | None:
-    """Return the alternatives as one condition, None for none."""
+    """Return the alternatives as one condition, None when there are no alternatives."""
     if not conditions:
         return None
     return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))

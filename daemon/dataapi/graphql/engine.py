@@ -98,7 +98,7 @@ class _RoleState:
         self.introspection = Introspection(self._introspected)
 
     def known(self, text: str) -> Prepared | None:
-        """Return the document of a text that was prepared before, None where it is not kept."""
+        """Return the cached document of a text, None when there is none."""
         return self._texts.get(text)
 
     def prepare(self, text: str, limits: Limits) -> Prepared:
@@ -242,7 +242,7 @@ class Engine:
         return state
 
     def _known(self, role: _RoleState, request: GraphQLRequest, text: str) -> _Ready | None:
-        """Return what a request runs whose document and plan are kept; None where more is to be done."""
+        """Return what a request runs when its document and plan are cached, else None."""
         prepared = role.known(text)
         if prepared is None:
             return None

@@ -165,7 +165,7 @@ class Connections:
         return await self._connect(target, tried[-1], None)
 
     def _kept(self, key: Key) -> Connection | None:
-        """Return a connection that was kept and is still good."""
+        """Return an idle connection that is still open, None when there is none."""
         while idle := self._by_key.get(key):
             connection = idle[-1]
             self._take(connection)

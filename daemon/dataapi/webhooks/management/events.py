@@ -59,7 +59,7 @@ def _place(found: str) -> str:
 
 
 def _refused(error: CannotPublish) -> ManagementError:
-    """Return what is told of what the store alone judges, and of a scope that changed since the admission."""
+    """Return the error for an event that the store refuses, or whose scope changed since authorization."""
     if error.problem is Problem.NOT_ALLOWED:
         return refusals.access_disabled()
     if error.problem is Problem.RESERVED_NAME:
