@@ -1,6 +1,6 @@
-"""Where event catalogues are found: those shipped here and those that an operator adds.
+"""The plugins: shipped event catalogues, and those that operators add.
 
-Every folder ``dataapi/plugins`` on ``sys.path`` that is no package itself is part of this one.
+Every folder ``dataapi/plugins`` on ``sys.path`` without an ``__init__.py`` is part of this package.
 """
 
 from twisted.plugin import pluginPackagePaths

@@ -1,4 +1,4 @@
-"""The events of projects and organizations (reference/webhooks.md section 2)."""
+"""The events of projects and organizations (docs/reference/webhooks.md, Event types)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _ACTOR = {"user_id": "5b2c9a4e-9f0d-4a53-8f0e-3f6a4f1f7c11"}
 def _project(
     name: str, description: str, members: Mapping[str, Any] | None = None, **example: object
 ) -> EventType:
-    shown = {"organization_slug": "acme", "project_ref": _REF, "actor": _ACTOR, **example}
-    return EventType(f"v1.project.{name}", description, project_schema(members), shown)
+    payload = {"organization_slug": "acme", "project_ref": _REF, "actor": _ACTOR, **example}
+    return EventType(f"v1.project.{name}", description, project_schema(members), payload)
 
 
 def _organization(name: str, description: str) -> EventType:
-    shown = {"organization_slug": "acme", "project_ref": None, "actor": _ACTOR}
-    return EventType(f"v1.organization.{name}", description, organization_schema(), shown)
+    payload = {"organization_slug": "acme", "project_ref": None, "actor": _ACTOR}
+    return EventType(f"v1.organization.{name}", description, organization_schema(), payload)
 
 
 def _object(members: Mapping[str, Any], *also: str) -> dict[str, Any]:

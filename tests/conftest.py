@@ -14,6 +14,7 @@ import pytest_twisted
 from hypothesis import settings
 from support import processes
 from support.postgres import Database, Server
+from support.receiver import World
 from twisted.internet import defer, task
 from twisted.logger import LogEvent, globalLogPublisher
 
@@ -176,6 +177,14 @@ def _kept(config: pytest.Config, name: str) -> Path:
     """Return a directory that outlives the run, for npm packages."""
     assert config.cache is not None
     return config.cache.mkdir(name)
+
+
+@pytest.fixture
+def world(reactor: Any) -> Iterator[World]:
+    """Yield what makes receivers of webhooks and senders, and ends them."""
+    made = World(reactor)
+    yield made
+    made.end()
 
 
 @pytest.fixture

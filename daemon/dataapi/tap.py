@@ -14,13 +14,14 @@ from twisted.python import usage
 from twisted.python.logfile import LogFile
 
 from dataapi.database.embedded import EmbeddedServer, default_directory
-from dataapi.logs import StandardHandler, line_observer, to_descriptor
-from dataapi.service.assemble import front
-from dataapi.service.listening import Descriptor
-from dataapi.service.notify import Notifier
-from dataapi.service.root import Front, Root
-from dataapi.service.source import EMBEDDED_URI, Configured, Demo, Embedded, Source
-from dataapi.settings import ConfigurationError, Settings, load, load_service
+from dataapi.service.configuration import ConfigurationError, load, load_service
+from dataapi.service.process import assemble
+from dataapi.service.root_service import Notifier, RequestServer, RootService
+from dataapi.service.settings_source import EMBEDDED_URI, Configured, DemoSource, Embedded, SettingsSource
+from dataapi.service.sockets import Descriptor
+from dataapi.service.workers import Workers
+from dataapi.settings import Settings
+from dataapi.telemetry.logs import StandardHandler, line_observer, to_descriptor
 
 
 class Options(usage.Options):
@@ -81,7 +82,7 @@ class Options(usage.Options):
 
 
 def _with_embedded_value(words: Sequence[str]) -> list[str]:
-    """Give a bare ``--embedded`` an empty value: getopt knows no optional ones."""
+    """Give a bare ``--embedded`` an empty value, because getopt has no optional values."""
     joined: list[str] = []
     rest = list(words)
     while rest:
@@ -104,16 +105,18 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
     observer = line_observer(source.settings, _log_writer(twistd))
     logging.getLogger().addHandler(StandardHandler(observer))
 
-    def build(settings: Settings, sockets: Sequence[Descriptor]) -> Front:
+    def build(settings: Settings, sockets: Sequence[Descriptor]) -> RequestServer:
         observer.learn(settings)
-        return front(reactor, settings, sockets, observer, os.environ)
+        if settings.workers == 1:
+            return assemble(reactor, settings, sockets, observer)
+        return Workers(reactor, settings, sockets, observer.write, os.environ)
 
     keeps_twisteds = twistd.get("logger") or twistd.get("syslog")
     notifier = Notifier.from_environment(os.environ)
-    return Root(reactor, source, build, notifier, None if keeps_twisteds else observer)
+    return RootService(reactor, source, build, notifier, None if keeps_twisteds else observer)
 
 
-def _configured(options: Options) -> Source:
+def _configured(options: Options) -> SettingsSource:
     """Read the configuration; raises ``ConfigurationError``."""
     path = None if options["config"] is None else Path(options["config"])
     settings = load(path, os.environ, overrides=options.overrides)
@@ -122,15 +125,15 @@ def _configured(options: Options) -> Source:
     return Embedded(settings, EmbeddedServer(options.directory or default_directory(os.environ)))
 
 
-def _demo(options: Options) -> Source:
+def _demo(options: Options) -> SettingsSource:
     """Make the demo's source; of a configuration it takes ``[dataapi]`` from the environment alone."""
     defaults = Settings(projects=(), log_format="text", log_level="warn")
     settings = load_service(os.environ, overrides=options.overrides, defaults=defaults)
-    return Demo(settings, options.directory, to_descriptor(1))
+    return DemoSource(settings, options.directory, to_descriptor(1))
 
 
 def _log_writer(twistd: Mapping[str, Any]) -> Callable[[str], object]:
-    """Write where twistd's own log would go: standard output, or the file that it is told of."""
+    """Return a writer to where twistd would log: standard output, or the file of ``--logfile``."""
     file = twistd.get("logfile")
     if twistd.get("nodaemon") and file in (None, "", "-"):
         return to_descriptor(1)

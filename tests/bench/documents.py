@@ -21,13 +21,13 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "daemon")]
 
-from dataapi.access.caller import Caller  # noqa: E402 - the path comes first
-from dataapi.graphql.answer import GraphQLRequest  # noqa: E402
+from dataapi.auth.caller import Caller  # noqa: E402 - the path comes first
 from dataapi.graphql.engine import Engine  # noqa: E402
 from dataapi.graphql.limits import Limits  # noqa: E402
-from dataapi.service.garbage import Garbage  # noqa: E402
+from dataapi.graphql.transport import GraphQLRequest  # noqa: E402
+from dataapi.http.messages import Request  # noqa: E402
+from dataapi.service.process import ShortCollections  # noqa: E402
 from dataapi.settings import Project  # noqa: E402
-from dataapi.web.messages import Request  # noqa: E402
 from support.catalog import load_catalog  # noqa: E402
 from support.long_documents import TABLES, documents  # noqa: E402
 from support.postgres import Server  # noqa: E402
@@ -66,7 +66,7 @@ class Collections:
         self.longest[generation] = max(self.longest[generation], (time.process_time() - self._began) * 1000)
 
 
-class Turns:
+class Slots:
     """Watches how long the reactor takes from one turn to the next."""
 
     def __init__(self, reactor: Any) -> None:
@@ -124,7 +124,7 @@ async def short_documents(engine: Engine, reactor: Any, count: int) -> None:
 
 async def long_documents(engine: Engine, reactor: Any) -> None:
     """Measure the longest stall for each of the long documents."""
-    turns = Turns(reactor)
+    turns = Slots(reactor)
     for name, text in documents(Limits().tokens).items():
         began = time.process_time()
         stalled = await turns.longest_while(ask(engine, text))
@@ -151,7 +151,7 @@ def main(words: list[str]) -> int:
         engine: Any = Engine(project, Nothing(), lambda: catalog)
 
         async def measure(reactor: Any) -> None:
-            garbage = Garbage(reactor)
+            garbage = ShortCollections(reactor)
             garbage.start()
             await short_documents(engine, reactor, options.documents)
             await long_documents(engine, reactor)

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2.extensions
 from bench.cases import Case
-from dataapi.access.caller import Caller
-from dataapi.access.gate import REST_PREFIX
-from dataapi.database import render
-from dataapi.database.defaults import NO_DEFAULTS, UNDO
+from dataapi.auth.caller import REST_PREFIX, Caller
+from dataapi.database import sql_text
+from dataapi.database.message import NO_DEFAULTS, UNDO
 from dataapi.database.prepared import Prepared, opened
-from dataapi.database.quoting import quote_literal
+from dataapi.database.sql_text import quote_literal
 from dataapi.graphql import transport
 from dataapi.graphql.engine import Engine
+from dataapi.http.messages import Request
 from dataapi.rest import handler as rest_handler
 from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project
-from dataapi.web.messages import Request
 from support.catalog import load_catalog
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class _Recorder:
         """Refuse: no case is sent while it is made."""
         raise NotImplementedError
 
-    converse = stream
+    open_transaction = stream
 
 
 def messages_per_second(
@@ -106,7 +105,7 @@ def _script(message: Message, most: int) -> str:
     names = re.findall(r"execute (\w+)", composed.text)
     statements = (opened(message, NO_DEFAULTS)[0], *[bound.statement for bound in message.statements])
     prepares = [
-        render.prepare(name, statement.text, statement.types).replace("%%", "%")
+        sql_text.prepare(name, statement.text, statement.types).replace("%%", "%")
         for name, statement in zip(names, statements, strict=True)
     ]
     values = iter(composed.values)

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
-from dataapi.webhooks.addresses import networks
-from dataapi.webhooks.attempt import Attempt, Sender
+from dataapi.settings import Webhooks
 from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.dispatcher import Dispatcher
+from dataapi.webhooks.delivery.attempt import Attempt, Sender
+from dataapi.webhooks.delivery.destinations import networks
+from dataapi.webhooks.delivery.dispatcher import Dispatcher
+from dataapi.webhooks.delivery.resolver import AddressCheck
 from dataapi.webhooks.model import Scope
-from dataapi.webhooks.resolver import Vetting
-from dataapi.webhooks.rules import Rules
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import Store
 from dataapi.webhooks.store.queue import Queue
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from dataapi.webhooks.work import Finished
+    from dataapi.webhooks.model import FinishedAttempt
 
 AT_ONCE = 16
 SINGLE = 200
 IDLE_SECONDS = 10.0
 ROUNDS = 5
-RULES = Rules(per_host=AT_ONCE)
+RULES = Webhooks(concurrency_per_host=AT_ONCE)
 MANY = Scope("many")
 HOSTS = 40
 
@@ -101,7 +101,7 @@ class Receiver:
 
 def make_sender(reactor: Any) -> Sender:
     """Make the daemon's client, allowed to send to this machine."""
-    return Sender(reactor, Vetting(_Here(), networks(["127.0.0.0/8"])), time.time)
+    return Sender(reactor, AddressCheck(_Here(), networks(["127.0.0.0/8"])), time.time)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class CountedQueue(Queue):
 
     recorded = 0
 
-    async def finish(self, finished: Sequence[Finished]) -> frozenset[UUID]:
+    async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
         """Record and count."""
         taken = await super().finish(finished)
         self.recorded += len(taken)

@@ -4,7 +4,7 @@ Run by hand, as root, on a machine with debootstrap, curl and a network:
 
     python3 tests/fresh/run.py FOLDER
 
-makes the system in FOLDER (one that is there is used again, with what an earlier run left in it), takes the
+makes the system in FOLDER (one that is there is used again, with what an earlier run installed), takes the
 last commit there, and as an ordinary user runs ``make demo``, the README's first curl, and ``make test``.
 The system shares the network with this machine, so the demo listens where nobody else does.
 """
@@ -64,6 +64,9 @@ class System:
             shutil.copyfile(name, place)
         project = self._folder / PROJECT.lstrip("/")
         project.mkdir(exist_ok=True)
+        for path in project.iterdir():
+            if path.name != ".venv":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=SOURCE, check=True, stdout=subprocess.PIPE)
         subprocess.run(["tar", "-x", "-C", project], input=archive.stdout, check=True)
         run(["chroot", str(self._folder), "chown", "-R", f"{USER}:", PROJECT])

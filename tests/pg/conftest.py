@@ -11,6 +11,7 @@ import pytest_twisted
 from dataapi.database.pool import Pool
 from dataapi.database.session import SessionOptions
 from dataapi.settings import TransactionEnd
+from support.deliveries import Deliveries
 from support.service import Service, serving
 from twisted.internet import defer
 
@@ -52,6 +53,14 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
     return created
 
 
+@pytest.fixture
+def deliveries(reactor: Any, database: Database, pool: Pool) -> Iterator[Deliveries]:
+    """Give what makes dispatchers on this test's database."""
+    made = Deliveries(reactor, database, pool)
+    yield made
+    made.end()
+
+
 @pytest.fixture(scope="module")
 def features(server: Server, reactor: Any) -> Iterator[Service]:
     """Serve the REST features' schema from a database of this module's own; aggregates are allowed."""
@@ -79,7 +88,7 @@ def clients(server: Server, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def reference_database(server: Server) -> Database:
-    """Give a database of what reference/rest.md names, which no test changes."""
+    """Give a database of what docs/reference/rest.md names, which no test changes."""
     return server.create_database(FEATURES, (_DATA / "rest_reference.sql").read_text("utf-8"))
 
 
@@ -109,6 +118,8 @@ def either(request: pytest.FixtureRequest, service: Service, reactor: Any) -> It
 
 @pytest.fixture
 def api(request: pytest.FixtureRequest, service: Service) -> Service:
-    """Give the module's service with its rows as they are at first (``RESET``)."""
-    service.database.execute(request.module.RESET)
+    """Give the module's service, its rows as they are at first if the module says how (``RESET``)."""
+    reset: str | None = getattr(request.module, "RESET", None)
+    if reset is not None:
+        service.database.execute(reset)
     return service

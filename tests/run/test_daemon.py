@@ -76,7 +76,9 @@ def test_it_is_live_and_ready_and_says_of_what(daemon: Daemon) -> None:
     assert project["problems"] == []
 
 
-def test_a_role_that_requests_cannot_have_is_told_at_the_start(served: Database, tmp_path: Path) -> None:
+def test_a_role_that_requests_cannot_assume_is_reported_at_the_start(
+    served: Database, tmp_path: Path
+) -> None:
     """Each request would be refused for it, so the log and ``/ready`` say what to put right."""
     told = "requests run as nobody_here, and the login role of db-uri may not become that role"
     with Daemon(tmp_path, served.uri, project={"db-anon-role": "nobody_here"}) as daemon:
@@ -194,7 +196,7 @@ def test_a_taken_port_ends_the_start_loudly(served: Database, tmp_path: Path) ->
     assert 'File "' not in daemon.text
 
 
-def test_a_taken_port_is_told_to_whoever_starts_a_detached_daemon(served: Database, tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_when_a_detached_daemon_starts(served: Database, tmp_path: Path) -> None:
     """Without ``-n`` the command itself fails, although the daemon would run detached."""
     daemon = Daemon(tmp_path, served.uri)
     with socket.socket() as taker:
@@ -302,7 +304,7 @@ def test_a_second_signal_does_not_wait(served: Database, tmp_path: Path) -> None
 
 def test_idle_connections_do_not_hold_up_the_end(served: Database, tmp_path: Path) -> None:
     """A connection that is kept alive without a request is closed at once when the daemon stops."""
-    patient = patched(tmp_path, f"import dataapi.service.serving as it; it.GRACE = {FOR_EVER}")
+    patient = patched(tmp_path, f"import dataapi.service.process as it; it.GRACE = {FOR_EVER}")
     with Daemon(tmp_path, served.uri, environ=patient) as daemon:
         daemon.wait_ready()
         kept = HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE)

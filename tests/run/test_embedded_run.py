@@ -73,7 +73,7 @@ def catalog_is_read(kept: Path) -> bool:
         "DATAAPI_PROJECT_REQUIRE_API_KEY": "no",
     }
     finished = subprocess.run(
-        [sys.executable, "-m", "dataapi.command", "check-config"],
+        [sys.executable, "-m", "dataapi.cli.main", "check-config"],
         cwd=kept, env=environment(variables), capture_output=True, text=True, check=True, timeout=PATIENCE,
     )  # fmt: skip
     return finished.stderr == ""

@@ -117,12 +117,29 @@ def test_a_daemon_on_standbys_listens_on_the_primary(pair: Pair, tmp_path: Path)
         assert read(daemon).json == [{"id": 1}]
         assert write(daemon, 2).status == 405
         assert project(daemon)["changes"] == "notified"
-        generation = project(daemon)["generation"]
-        database.execute("create table later (id int); grant select on later to anon")
+        # No request asks for what is unknown, which would have the catalog looked at, too.
+        database.execute("comment on table note is 'What came to mind'")
         pair.follow(database)
         database.execute("notify pgrst, 'reload schema'")
+        wait_for(lambda: b"What came to mind" in read(daemon, "").body, "the reload")
+
+
+@pytest.mark.time_limit(180)
+def test_a_notification_may_overtake_the_change_on_its_way_to_the_standby(pair: Pair, tmp_path: Path) -> None:
+    """The catalog is looked at again, as nothing says when the change has come."""
+    database = pair.primary.create_database(SCHEMA)
+    pair.follow(database)
+    with Daemon(
+        tmp_path, pair.uri(database.name, "standby" if pair.primary.version >= 14 else "any")
+    ) as daemon:
+        daemon.wait_ready()
+        generation = project(daemon)["generation"]
+        pair.standby.admin.execute("select pg_wal_replay_pause()")
+        database.execute("comment on table note is 'What came to mind'")
+        database.execute("notify pgrst, 'reload schema'")
         wait_for(lambda: project(daemon)["generation"] > generation, "the reload")
-        assert read(daemon, "later").json == []
+        pair.standby.admin.execute("select pg_wal_replay_resume()")
+        wait_for(lambda: b"What came to mind" in read(daemon, "").body, "the change")
 
 
 @pytest.mark.time_limit(180)

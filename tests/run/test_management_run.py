@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.command import run
-from dataapi.webhooks.signature import verify
+from dataapi.cli.main import run
+from dataapi.webhooks.delivery.headers import verify
 from support.daemon import Answer, Daemon, wait_for
 from support.webhooks import KEY, REF, SECRET, allow_migrations
 

@@ -124,7 +124,7 @@ def story(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield gone
 
 
-def test_the_way_leads_to_a_verified_delivery(story: Story) -> None:
+def test_the_steps_lead_to_a_verified_delivery(story: Story) -> None:
     """From the empty database on: the event was delivered once, and the receiver verified it."""
     [delivery] = story.said[-1]["data"]
     assert story.receiver is not None

@@ -27,7 +27,7 @@ WITH_KEY = {"apikey": KEY}
 
 @pytest.fixture(scope="module")
 def database(server: Server) -> Database:
-    """Give the specification's example."""
+    """Give the leaderboard."""
     return server.create_database(SCHEMA)
 
 
@@ -39,7 +39,7 @@ def daemon(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield running
 
 
-def test_the_specifications_route(daemon: Daemon) -> None:
+def test_rows_are_read_in_order_by_the_columns_that_are_asked_for(daemon: Daemon) -> None:
     """``select`` lists columns or ``*``, ``order`` names a column and its direction; rows come as JSON."""
     answer = daemon.request(
         "GET", "/rest/v1/leaderboard?select=player,score&order=score.desc", None, WITH_KEY

@@ -63,7 +63,7 @@ def test_the_watchdog_is_patted(served: Database, tmp_path: Path, manager: socke
             heard(manager, "WATCHDOG=1")
 
 
-def test_readiness_is_told_although_the_database_is_away(tmp_path: Path, manager: socket.socket) -> None:
+def test_readiness_is_reported_while_the_database_is_away(tmp_path: Path, manager: socket.socket) -> None:
     """Without its database the daemon is up all the same: it answers 503 until the database comes."""
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
     with Daemon(tmp_path, "postgresql://nobody@127.0.0.1:1/none", environ=environ) as daemon:

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.webhooks.dispatcher import PATIENCE as QUEUE_PATIENCE
+from dataapi.webhooks.delivery.dispatcher import RELEASE_AFTER
 from support.daemon import PATIENCE, patched, wait_for
 from support.installation import LEASE, PATIENT, TIMEOUT, Installation, kill
 from support.outages import crashed, frozen, stopped
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.time_limit(300 + 2 * OUTAGE)
 
 
 def test_daemons_killed_between_attempts_make_five_in_all(installation: Installation) -> None:
-    """Specification, Limits: five automatic attempts, however many daemons it takes to make them."""
+    """Five automatic attempts, however many daemons it takes to make them."""
     installation.endpoint()
     installation.settings = {"timeout": str(PATIENT), "retry-waits": ", ".join([str(LONG)] * 4)}
     installation.recorder.behave(Behaviour.REFUSE)
@@ -180,7 +180,7 @@ def test_a_paused_daemon_does_not_begin_what_another_took_over(installation: Ins
     wait_for(lambda: installation.leases == claimed, "nothing to be left but what the paused one claimed")
     installation.pass_time(PATIENT + 10)
     installation.wait_settled()
-    wait_for(lambda: time.monotonic() - began > QUEUE_PATIENCE, "claimed work to be too old")
+    wait_for(lambda: time.monotonic() - began > RELEASE_AFTER, "claimed work to be too old")
     paused.process.send_signal(signal.SIGCONT)
     wait_for(lambda: paused.metric("dataapi_webhooks_in_flight") == 0, "the end of the attempt")
     assert paused.stop() == 0
@@ -259,8 +259,8 @@ def test_a_daemon_stops_though_postgresql_says_nothing(
 # Receivers -----------------------------------------------------------------------------------------------
 
 
-def test_a_receiver_that_hangs_for_ever_holds_up_none_of_a_thousand(installation: Installation) -> None:
-    """reference/webhooks.md 3, fairness: a cap per host."""
+def test_a_receiver_that_hangs_for_ever_delays_none_of_a_thousand(installation: Installation) -> None:
+    """A cap per host."""
     installation.settings = {"timeout": "100", "concurrency-per-host": "2"}
     installation.recorder.behave(Behaviour.HANG, "/dead")
     installation.endpoint("/dead", "127.0.0.9")
@@ -280,7 +280,7 @@ def test_a_receiver_that_hangs_for_ever_holds_up_none_of_a_thousand(installation
 
 
 def test_a_redirect_is_a_failure_and_never_followed(installation: Installation) -> None:
-    """reference/webhooks.md 3: a 3xx is a failure like any other."""
+    """A 3xx is a failure like any other."""
     installation.settings = {"retry-waits": "0.1, 0.1, 0.1, 0.1"}
     installation.endpoint()
     installation.recorder.behave(Behaviour.REDIRECT)

@@ -7,14 +7,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dataapi.database.listener import Listener
-from dataapi.webhooks.addresses import networks
-from dataapi.webhooks.attempt import Sender
+from dataapi.settings import Webhooks
 from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.dispatcher import Dispatcher
+from dataapi.webhooks.delivery.attempt import Sender
+from dataapi.webhooks.delivery.destinations import networks
+from dataapi.webhooks.delivery.dispatcher import CHANNELS, Dispatcher
+from dataapi.webhooks.delivery.resolver import AddressCheck
 from dataapi.webhooks.model import Cursor, Delivery, DeliveryFilter
-from dataapi.webhooks.resolver import Vetting
-from dataapi.webhooks.rules import Rules
-from dataapi.webhooks.wakeup import CHANNELS
 from support.receiver import Names
 from support.service import run
 from support.webhooks import ACME, migrated
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
     from support.receiver import Received
 
-QUICK = Rules(waits=(0.1, 0.2, 0.3, 0.4), timeout=60.0)
+QUICK = Webhooks(retry_waits=(0.1, 0.2, 0.3, 0.4), timeout=60.0)
 """The schedule, much shortened."""
 
 
@@ -47,15 +46,15 @@ class Deliveries:
     async def dispatcher(
         self,
         store: Store,
-        rules: Rules = QUICK,
+        rules: Webhooks = QUICK,
         render: Any = None,
         *,
         queue: Any = None,
         listen: bool = True,
     ) -> Dispatcher:
         """Start a dispatcher that hears of new work and may send to this machine."""
-        vetting = Vetting(Names(["127.0.0.1"]), networks(["127.0.0.0/8"]))
-        sender = Sender(self._reactor, vetting, time.time, timeout=rules.timeout)
+        address_check = AddressCheck(Names(["127.0.0.1"]), networks(["127.0.0.0/8"]))
+        sender = Sender(self._reactor, address_check, time.time, timeout=rules.timeout)
         dispatcher = Dispatcher(
             self._reactor,
             queue or store.queue,

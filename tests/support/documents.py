@@ -53,6 +53,23 @@ def read(name: str) -> str:
     return (ROOT / name).read_text("utf-8")
 
 
+def names() -> list[str]:
+    """Return the paths of all documents below the project's root."""
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    return sorted(str(path.relative_to(ROOT)) for path in found)
+
+
+def headings(text: str) -> set[str]:
+    """Return the headings of a document."""
+    return {heading[2] for heading in _HEADING.finditer(text)}
+
+
+def anchors(text: str) -> set[str]:
+    """Return what a link may name in a document: GitHub's anchors of its headings, and its own."""
+    made = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings(text)}
+    return made | set(re.findall(r'<a id="([^"]+)"></a>', text))
+
+
 def blocks(text: str) -> list[Block]:
     """Return the code blocks of a document in their order."""
     return [

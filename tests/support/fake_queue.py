@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from dataapi.errors import DatabaseUnavailable
-from dataapi.webhooks.attempt import Attempt
-from dataapi.webhooks.model import Trigger
-from dataapi.webhooks.work import Claim, Claimed, DueWork, Finished, Outcome
+from dataapi.http.errors import DatabaseUnavailable
+from dataapi.webhooks.delivery.attempt import Attempt
+from dataapi.webhooks.model import AttemptOutcome, Claim, ClaimResult, DueWork, FinishedAttempt, Trigger
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 START = datetime(2026, 2, 3, tzinfo=UTC)
-OK = Outcome(True, START, 5, 200)
-REFUSED = Outcome(False, START, 5, 500)
+OK = AttemptOutcome(True, START, 5, 200)
+REFUSED = AttemptOutcome(False, START, 5, 500)
 
 
 @dataclass
@@ -42,7 +41,7 @@ class FakeQueue:
     clock: Clock
     rows: dict[UUID, Row] = field(default_factory=dict)
     disabled: set[UUID] = field(default_factory=set)
-    done: list[tuple[DueWork, Finished]] = field(default_factory=list)
+    done: list[tuple[DueWork, FinishedAttempt]] = field(default_factory=list)
     bodies: dict[UUID, bytes] = field(default_factory=dict)
     away: bool = False
     claims: int = 0
@@ -72,7 +71,7 @@ class FakeQueue:
         per_endpoint: int = 16,
         limits: Mapping[UUID, int] | None = None,
         full: Collection[str] = (),
-    ) -> Claimed:
+    ) -> ClaimResult:
         """Take what is due."""
         self._check()
         self.claims += 1
@@ -97,13 +96,13 @@ class FakeQueue:
                 body=self.bodies.get(row.work.event_id, row.work.body),
             )
             found.append(row.work)
-        return Claimed(tuple(found), settled)
+        return ClaimResult(tuple(found), settled)
 
     def _held(self, claim: Claim) -> Row | None:
         row = self.rows.get(claim.delivery_id)
         return row if row is not None and row.leased and row.work.claim == claim else None
 
-    async def finish(self, finished: Sequence[Finished]) -> frozenset[UUID]:
+    async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
         """Record outcomes and plan what follows."""
         self._check()
         taken = set()
@@ -157,20 +156,20 @@ class FakeSender:
         self._clock = clock
         self.answer = answer
         self.sent: list[tuple[float, Attempt]] = []
-        self.open: list[tuple[Attempt, Deferred[Outcome]]] = []
+        self.open: list[tuple[Attempt, Deferred[AttemptOutcome]]] = []
 
-    async def send(self, attempt: Attempt) -> Outcome:
+    async def send(self, attempt: Attempt) -> AttemptOutcome:
         """Begin an attempt."""
         self.sent.append((self._clock.seconds(), attempt))
         outcome = self.answer(attempt)
         if outcome is not None:
-            found: Outcome = outcome
+            found: AttemptOutcome = outcome
             return found
-        waiting: Deferred[Outcome] = Deferred()
+        waiting: Deferred[AttemptOutcome] = Deferred()
         self.open.append((attempt, waiting))
         return await waiting
 
-    def end(self, outcome: Outcome = OK, count: int = 1) -> None:
+    def end(self, outcome: AttemptOutcome = OK, count: int = 1) -> None:
         """End the oldest attempts."""
         for _ in range(count):
             _, waiting = self.open.pop(0)

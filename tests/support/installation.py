@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import psycopg2
-from dataapi.command import run
+from dataapi.cli.main import run
 from dataapi.database.script import complete, opened
 from dataapi.webhooks.model import NewEndpoint
 from dataapi.webhooks.secrets import Cipher

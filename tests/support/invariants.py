@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from support.known import Published, Target
 
 MOST = 5
-"""Automatic attempts (specification, Limits)."""
+"""Automatic attempts."""
 NEAR = 3.0
 """Seconds between a fault and a request that it may have to do with; claimed work waits that long."""
 

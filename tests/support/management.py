@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from dataapi.database.pool import Pool
 from dataapi.web.app import make_site
-from dataapi.webhooks.addresses import networks
-from dataapi.webhooks.loading import installed_catalogue
+from dataapi.webhooks.delivery.destinations import networks
+from dataapi.webhooks.delivery.resolver import AddressCheck
 from dataapi.webhooks.management.api import ManagementApi
-from dataapi.webhooks.management.codes import SURROUNDING
+from dataapi.webhooks.management.errors import SURROUNDING
+from dataapi.webhooks.management.handlers import EndpointUrlCheck
 from dataapi.webhooks.management.operations import by_path
-from dataapi.webhooks.management.receivers import Receivers
 from dataapi.webhooks.model import Permission
-from dataapi.webhooks.resolver import Vetting
+from dataapi.webhooks.plugins import installed_catalogue
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import Store, make_store
-from dataapi.webhooks.tokens import new_token
+from dataapi.webhooks.store.directory import new_token
 from support.service import run
 from support.webhooks import ACME, KEY, REF, SECRET, migrated
 from treq.client import HTTPClient
@@ -31,7 +31,7 @@ from twisted.web.client import Agent, HTTPConnectionPool
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dataapi.webhooks.addresses import Address
+    from dataapi.webhooks.delivery.destinations import Address
     from support.postgres import Database
 
 OTHER = "globex"
@@ -75,7 +75,7 @@ class Answer:
 
     @property
     def refusal(self) -> tuple[int, str]:
-        """Status and code of an error, after a look at its form (reference/webhooks.md 1, errors)."""
+        """Status and code of an error, after a look at its form."""
         error = self.body["error"]
         assert set(self.body) == {"error"}
         assert {"code", "message", "id"} <= set(error) <= {"code", "message", "id", "issues"}
@@ -115,7 +115,7 @@ class Management:
         self.pool = Pool(reactor, database.uri, size=1)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
         self.catalogue = installed_catalogue()
-        self.vetting = Vetting(Names(), networks(["127.0.0.0/8"]))
+        self.address_check = AddressCheck(Names(), networks(["127.0.0.0/8"]))
         self.reason: str | None = None
         self.store: Store
         self.token = ""
@@ -134,7 +134,7 @@ class Management:
         await directory.create_organization(CLOSED)
         await directory.create_project(CLOSED_REF, CLOSED)
         self.token = await self.new_token()
-        receivers = Receivers(self._reactor, self.vetting, require_https=require_https)
+        receivers = EndpointUrlCheck(self._reactor, self.address_check, require_https=require_https)
         api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)
         self._site = make_site([], self._reactor, lambda _served: None, webhooks=api)
         self._port = self._reactor.listenTCP(0, self._site, interface="127.0.0.1")

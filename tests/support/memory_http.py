@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dataapi.access.caller import Caller
-from dataapi.access.gate import Gate
-from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
+from dataapi.auth.authenticator import Authenticator
+from dataapi.auth.caller import Caller
+from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, Stage
+from dataapi.http.messages import Reply, Request
 from dataapi.settings import Project
+from dataapi.telemetry.logs import AnsweredRequest
 from dataapi.web.app import make_site
-from dataapi.web.backend import Backend
-from dataapi.web.front import Served
-from dataapi.web.messages import Reply, Request
+from dataapi.web.routing import Backend
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
@@ -34,13 +34,13 @@ PROJECT = Project(
     max_body=10_000,
 )
 
-Engine = Callable[[GraphQLRequest, Caller, Request], Awaitable[Answer]]
+Engine = Callable[[GraphQLRequest, Caller, Request], Awaitable[GraphQLResponse]]
 Rest = Callable[[Request, Caller], Awaitable[Reply]]
 
 
-async def typename(_request: GraphQLRequest, _caller: Caller, _http: Request) -> Answer:
+async def typename(_request: GraphQLRequest, _caller: Caller, _http: Request) -> GraphQLResponse:
     """Answer whatever is asked with the type of the root."""
-    return Answer(Stage.EXECUTION, '{"__typename":"Query"}')
+    return GraphQLResponse(Stage.EXECUTION, '{"__typename":"Query"}')
 
 
 async def empty_list(_request: Request, _caller: Caller) -> Reply:
@@ -124,11 +124,11 @@ class Web:
         self, engine: Engine = typename, rest: Rest = empty_list, *projects: Project, seconds: float = NOW
     ) -> None:
         self.clock = Clock()
-        self.served: list[Served] = []
+        self.served: list[AnsweredRequest] = []
         self.engine = Fake(engine)
         self.rest = Fake(rest)
         self.backends = [
-            Backend(project, Gate(project, lambda: seconds), self.engine, self.rest)
+            Backend(project, Authenticator(project, lambda: seconds), self.engine, self.rest)
             for project in projects or (PROJECT,)
         ]
         self.site: Any = make_site(

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from dataapi.graphql.identifiers import decode_node_id
+from dataapi.graphql.sources import decode_node_id
 from graphql import GraphQLSchema, execute_sync, get_named_type, is_enum_type, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dataapi.graphql.schema import RoleSchema
+    from dataapi.graphql.schema.role_schema import RoleSchema
 
 _STRINGS = frozenset({"BigInt", "BigFloat", "UUID", "Date", "Time", "Datetime", "JSON"})
 

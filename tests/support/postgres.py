@@ -275,12 +275,15 @@ class Server:
         self.admin.execute(f"drop database if exists {database.name} with (force)")
 
     def terminate_backends(self, database: Database, user: str = "authenticator") -> int:
-        """End every connection of ``user`` to the database, return how many there were."""
+        """End every connection of ``user`` to the database and wait for that; return how many there were."""
         rows = self.admin.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and usename = %s",
+            "select pid, pg_terminate_backend(pid) from pg_stat_activity where datname = %s and usename = %s",
             (database.name, user),
         )
-        return len(rows)
+        pids = [pid for pid, _ in rows]
+        while self.admin.execute("select pg_sleep(0.001) from pg_stat_activity where pid = any(%s)", (pids,)):
+            pass
+        return len(pids)
 
     @property
     def _data(self) -> Path:

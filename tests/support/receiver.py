@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest_twisted
-from dataapi.webhooks.addresses import Address, networks
-from dataapi.webhooks.attempt import Attempt, Sender
-from dataapi.webhooks.resolver import Vetting
+from dataapi.webhooks.delivery.attempt import Attempt, Sender
+from dataapi.webhooks.delivery.destinations import Address, networks
+from dataapi.webhooks.delivery.resolver import AddressCheck
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.task import Clock, deferLater
@@ -144,9 +144,9 @@ class World:
         self, names: Any = None, allowed: Sequence[str] = ("127.0.0.0/8", "::1/128"), **options: Any
     ) -> Sender:
         """Make a sender that finds every name on this machine, unless told otherwise."""
-        vetting = Vetting(names or Names(["127.0.0.1"]), networks(allowed))
+        address_check = AddressCheck(names or Names(["127.0.0.1"]), networks(allowed))
         options = {"timeout": 5.0, **options}
-        sender = Sender(self._reactor, vetting, lambda: 1_614_265_330.9, **options)
+        sender = Sender(self._reactor, address_check, lambda: 1_614_265_330.9, **options)
         self._senders.append(sender)
         return sender
 

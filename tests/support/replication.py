@@ -69,7 +69,7 @@ class Pair:
 
     def has_followed(self, database: Database) -> bool:
         """Tell whether all that the primary did until now can be seen on the standby."""
-        [(position,)] = database.execute("select pg_current_wal_lsn()")
+        [(position,)] = database.execute("select pg_current_wal_insert_lsn()")
         there = "select pg_last_wal_replay_lsn() >= %s::pg_lsn"
         return bool(self.standby.admin.execute(there, (position,))[0][0])
 

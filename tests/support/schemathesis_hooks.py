@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import schemathesis
-from dataapi.webhooks.loading import installed_catalogue
+from dataapi.webhooks.plugins import installed_catalogue
 
 URL = "https://receiver.example/hooks"
 _ORGANIZATION, _PROJECT = "acme", "abcdefghijklmnopqrst"

@@ -1,4 +1,4 @@
-"""The service in this process: pool, catalog, gate, engine and site on a loopback port, and its client."""
+"""The service in this process (pool, catalog, authenticator, engine, site), and a client."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from urllib.parse import quote, urlencode
 
 import jwt
 import pytest_twisted
-from dataapi.access.gate import Gate
-from dataapi.catalog.names import Names
-from dataapi.catalog.relationships import Relationships
+from dataapi.auth.authenticator import Authenticator
+from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.pool import Pool
+from dataapi.graphql.document_store import DocumentFolder
 from dataapi.graphql.engine import Engine
-from dataapi.graphql.folder import DocumentFolder
-from dataapi.graphql.schema import RoleSchema, role_view
+from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view
 from dataapi.rest.handler import RestHandler
 from dataapi.service.project import session_options
 from dataapi.settings import Project
 from dataapi.web.app import make_site
-from dataapi.web.backend import Backend
+from dataapi.web.routing import Backend
 from support.memory_http import KEY, SECRET
 from support.oracle import check_answer
 from treq.client import HTTPClient
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from dataapi.catalog.model import Catalog
-    from dataapi.database.conversation import Conversation
     from dataapi.database.message import Message
+    from dataapi.database.session import OpenTransaction
     from graphql import GraphQLField
     from support.postgres import Database
 
@@ -116,9 +115,9 @@ class _Recorder:
         self.messages.append(message)
         return await self._pool.run(message)
 
-    def converse(self, message: Message) -> AbstractAsyncContextManager[Conversation]:
+    def open_transaction(self, message: Message) -> AbstractAsyncContextManager[OpenTransaction]:
         self.messages.append(message)
-        return self._pool.converse(message)
+        return self._pool.open_transaction(message)
 
     def stream(self, message: Message) -> AsyncGenerator[list[tuple[Any, ...]], None]:
         self.messages.append(message)
@@ -147,7 +146,7 @@ class Service:
         current, refresh = self._current, self._watcher.refresh
         self.engine = Engine(self.project, self._recorder, current, lambda: folder.documents, refresh)
         self.handler = rest = RestHandler(self.project, self._recorder, current, refresh)
-        backend = Backend(self.project, Gate(self.project, time.time), self.engine, rest)
+        backend = Backend(self.project, Authenticator(self.project, time.time), self.engine, rest)
         self._site = make_site([backend], reactor, lambda _served: None)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
         self._port: Any = None
@@ -201,9 +200,18 @@ class Service:
         """Make the schema of a role, apart from the engine's own."""
         key = self.catalog.generation, role
         if key not in self._schemas:
-            names = Names(self.catalog, Relationships(self.catalog))
-            self._schemas[key] = RoleSchema(role_view(self.catalog, names, role, self.project))
+            names = CatalogNames(self.catalog)
+            self._schemas[key] = RoleSchema(catalog_view(self.catalog, names, role, self.project))
         return self._schemas[key]
+
+    def collections(self, role: str = "anon") -> set[str]:
+        """Return the names of the fields of ``Query`` that tables and functions gave."""
+        return set(self.entries(role)) - {"node", "heartbeat"}
+
+    def fields(self, type_name: str, role: str = "anon") -> dict[str, str]:
+        """Return the fields of a type, each with its type."""
+        found = self.schema(role).object_type(type_name).fields
+        return {name: str(field.type) for name, field in found.items()}
 
     def entries(self, role: str = "anon") -> Mapping[str, GraphQLField]:
         """Return the fields of ``Query`` for a role."""
@@ -283,6 +291,12 @@ class Service:
         content = body.encode() if isinstance(body, str) else body
         path = f"/rest/v1/{quote(target, safe=_URL)}"
         return await self._exchange(method, path, content, role, sent)
+
+    async def read(self, target: str, **named: Any) -> Any:
+        """Return the body of a read of the REST API that succeeds."""
+        answer = await self.rest("GET", target, **named)
+        assert answer.status == 200, answer.text
+        return answer.body
 
     async def raw(self, *pieces: bytes, close: bool = True) -> Answer:
         """Send bytes as they are on a connection of their own; wait until the server closes it.

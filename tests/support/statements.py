@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
-from dataapi.database.render import execute, inlined, prepare
+from dataapi.database.sql_text import execute, inlined, prepare
 from psycopg2.extensions import BYTES
 from support.catalog import load_catalog, table_named
 
 if TYPE_CHECKING:
     from dataapi.catalog.model import Catalog, Function, Table
-    from dataapi.query.sql import Compiled
+    from dataapi.sql.statement import Compiled
     from support.postgres import Database, Server
 
 SCHEMA = """

@@ -7,16 +7,23 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from dataapi.webhooks.migrate import migrate
-from dataapi.webhooks.model import Endpoint, NewEndpoint, NewEvent, Scope
+from dataapi.webhooks.model import (
+    AttemptOutcome,
+    DueWork,
+    Endpoint,
+    FinishedAttempt,
+    NewEndpoint,
+    NewEvent,
+    Scope,
+)
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import Store, make_store
-from dataapi.webhooks.work import DueWork, Finished, Outcome
+from dataapi.webhooks.store.migrations import migrate
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from dataapi.webhooks.migrate import Fetches
+    from dataapi.webhooks.store.statements import SqlRunner
     from support.postgres import Database
 
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -32,7 +39,7 @@ def allow_migrations(database: Database) -> None:
     database.execute("create schema webhooks authorization authenticator")
 
 
-async def migrated(database: Database, fetches: Fetches, *, retention_days: int = 14) -> Store:
+async def migrated(database: Database, fetches: SqlRunner, *, retention_days: int = 14) -> Store:
     """Migrate a database and return its store, with organization acme, allowed, and its project."""
     allow_migrations(database)
     await migrate(fetches)
@@ -63,13 +70,13 @@ def made_at(identifier: UUID) -> datetime:
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=identifier.int >> 80)
 
 
-def success(work: DueWork, **named: Any) -> Finished:
+def success(work: DueWork, **named: Any) -> FinishedAttempt:
     """Say that an attempt succeeded."""
-    return Finished(work.claim, Outcome(True, datetime.now(UTC), 12, 200, **named))
+    return FinishedAttempt(work.claim, AttemptOutcome(True, datetime.now(UTC), 12, 200, **named))
 
 
-def failure(work: DueWork, retry_in: float | None = None, **named: Any) -> Finished:
+def failure(work: DueWork, retry_in: float | None = None, **named: Any) -> FinishedAttempt:
     """Say that an attempt failed without a response, and whether there is another one."""
-    return Finished(
-        work.claim, Outcome(False, datetime.now(UTC), 12, **{"error": "timeout", **named}), retry_in
+    return FinishedAttempt(
+        work.claim, AttemptOutcome(False, datetime.now(UTC), 12, **{"error": "timeout", **named}), retry_in
     )

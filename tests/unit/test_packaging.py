@@ -130,7 +130,7 @@ def test_installed_wheel_gives_twistd_its_command(distributions: tuple[Path, Pat
             text=True,
         ).stdout
 
-    assert run("-c", "import dataapi.command; print(dataapi.__file__)").startswith(str(target))
+    assert run("-c", "import dataapi.cli.main; print(dataapi.__file__)").startswith(str(target))
     assert run("-c", "import dataapi.plugins; print(dataapi.plugins.__file__)").startswith(str(target))
     assert "--config" in run("-c", "from twisted.scripts.twistd import run; run()", "dataapi", "--help")
-    assert "check-config" in run("-m", "dataapi.command", "--help")
+    assert "check-config" in run("-m", "dataapi.cli.main", "--help")

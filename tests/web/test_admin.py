@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from dataapi.metrics import Snapshot
-from dataapi.service.state import ProjectState, Reloaded, State
+from dataapi.telemetry.metrics import Snapshot
+from dataapi.telemetry.readiness import ProjectState, Reloaded, State
 from dataapi.web.admin import make_admin_site
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -88,7 +88,7 @@ def test_live_needs_nothing() -> None:
     assert ask(Operated(AWAY), "GET", "/live").status == 200
 
 
-def test_ready_tells_the_reason() -> None:
+def test_ready_reports_the_reason() -> None:
     """``GET /ready`` is 200 or 503, with what is wrong with which project."""
     answer = ask(Operated(), "GET", "/ready")
     assert answer.status == 200

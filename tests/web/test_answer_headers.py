@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dataapi.errors import ApiError
-from dataapi.web.messages import Reply, Request
-from dataapi.web.timing import Timing
+from dataapi.http.errors import ApiError
+from dataapi.http.messages import Reply, Request, Timing
 from support.memory_http import PROJECT, Response, Web, empty_list, typename
 
 APP = "https://app.example.org"
@@ -128,7 +127,7 @@ def test_a_preflight_of_another_origin_allows_nothing() -> None:
 )
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
 def test_a_preflight_allows_what_clients_send(path: str, name: str) -> None:
-    """reference/clients.md, "Transport and CORS"."""
+    """All headers that clients are known to send (docs/reference/rest.md, Cross-origin requests)."""
     headers = [("Origin", APP), ("Access-Control-Request-Method", "POST")]
     answer = Web().request("OPTIONS", path, headers=headers, key=None)
     assert name in answer.headers["access-control-allow-headers"].split(", ")
@@ -152,7 +151,7 @@ def test_a_preflight_allows_what_clients_send(path: str, name: str) -> None:
 )
 @pytest.mark.parametrize("key", ["sb_publishable_for_tests", "wrong", None])
 def test_scripts_may_read_the_headers_that_postgrest_exposes(name: str, key: str | None) -> None:
-    """reference/rest.md 1.5, row CORS; on refusals too."""
+    """On refusals too."""
     answer = Web().request("GET", "/rest/v1/blog", headers=[("Origin", APP)], key=key)
     assert name in answer.headers["access-control-expose-headers"].split(", ")
 
@@ -213,7 +212,7 @@ def test_an_error_may_bring_its_own_reason_phrase(reason: str | None, told: str)
     ("status", "phrase"), [(300, "Multiple Choices"), (406, "Not Acceptable"), (206, "Partial Content")]
 )
 def test_statuses_say_what_clients_show(status: int, phrase: str) -> None:
-    """reference/clients.md, "Transport and CORS"."""
+    """Clients show the reason phrase to people."""
 
     async def handler(_request: Request, _caller: Any) -> Reply:
         return Reply(status, (), b"[]")

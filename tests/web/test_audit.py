@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataapi.access.caller import Caller
-from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
+from dataapi.auth.caller import Caller
+from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, Stage
+from dataapi.http.messages import Request
 from dataapi.web.app import make_site
-from dataapi.web.messages import Request
 from graphql import GraphQLError, OperationDefinitionNode, build_schema, execute_sync, parse, validate
 from graphql.execution.values import get_variable_values
 from support.audit import AUDITS, audit
@@ -19,25 +19,25 @@ from support.memory_http import KEY, Web, typename
 SCHEMA = build_schema("type Query { greeting: String } type Mutation { greet: String }")
 
 
-async def engine(request: GraphQLRequest, _caller: Caller, _http: Request) -> Answer:
+async def engine(request: GraphQLRequest, _caller: Caller, _http: Request) -> GraphQLResponse:
     """Answer by graphql-core, stage by stage."""
     try:
         document = parse(request.query or "")
     except GraphQLError as error:
-        return Answer(Stage.PARSE, None, (dict(error.formatted),))
+        return GraphQLResponse(Stage.PARSE, None, (dict(error.formatted),))
     errors = validate(SCHEMA, document)
     if errors:
-        return Answer(Stage.VALIDATION, None, tuple(dict(error.formatted) for error in errors))
+        return GraphQLResponse(Stage.VALIDATION, None, tuple(dict(error.formatted) for error in errors))
     operation = document.definitions[0]
     assert isinstance(operation, OperationDefinitionNode)
     if request.read_only and operation.operation.value != "query":
-        return Answer(Stage.METHOD, None, ({"message": "Mutations need POST"},))
+        return GraphQLResponse(Stage.METHOD, None, ({"message": "Mutations need POST"},))
     variables = dict(request.variables or {})
     coerced = get_variable_values(SCHEMA, operation.variable_definitions or (), variables)
     if isinstance(coerced, list):
-        return Answer(Stage.VARIABLES, None, tuple(dict(error.formatted) for error in coerced))
+        return GraphQLResponse(Stage.VARIABLES, None, tuple(dict(error.formatted) for error in coerced))
     result = execute_sync(SCHEMA, document, variable_values=variables, operation_name=request.operation_name)
-    return Answer(Stage.EXECUTION, json.dumps(result.data))
+    return GraphQLResponse(Stage.EXECUTION, json.dumps(result.data))
 
 
 async def _audited(reactor: Any, npm_audit: Path, web: Web) -> list[dict[str, Any]]:

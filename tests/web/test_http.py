@@ -8,12 +8,12 @@ from typing import Any
 
 import jwt
 import pytest
-from dataapi.access.caller import Caller
-from dataapi.errors import ApiError, DatabaseUnavailable
-from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
-from dataapi.logs import request_id
+from dataapi.auth.caller import Caller
+from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, Stage
+from dataapi.http.errors import ApiError, DatabaseUnavailable
+from dataapi.http.messages import Reply, Request
+from dataapi.telemetry.logs import request_id
 from dataapi.web.app import make_site
-from dataapi.web.messages import Reply, Request
 from support.memory_http import KEY, NOW, PROJECT, SECRET, Connection, Web, raw
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogEvent
@@ -125,7 +125,7 @@ def test_an_expired_token_is_401_in_the_form_of_each_area() -> None:
     assert graphql.json() == {"errors": [{"message": "JWT expired", "extensions": {"code": "PGRST303"}}]}
 
 
-def test_a_malformed_body_is_told_as_a_graphql_error() -> None:
+def test_a_malformed_body_is_reported_as_a_graphql_error() -> None:
     response = Web().graphql(None, body=b'{"query": }')
     assert response.status == 400
     (error,) = response.json()["errors"]
@@ -168,9 +168,9 @@ def test_an_unexpected_failure_is_logged_with_its_request_and_shown_as_nothing(
 def test_the_request_id_is_there_for_the_log_while_a_handler_runs_and_only_there() -> None:
     seen: list[str] = []
 
-    async def remember(*_: Any) -> Answer:
+    async def remember(*_: Any) -> GraphQLResponse:
         seen.append(request_id.get())
-        return Answer(Stage.EXECUTION, "{}")
+        return GraphQLResponse(Stage.EXECUTION, "{}")
 
     Web(remember).graphql(QUERY, ("X-Request-Id", "abc"))
     assert seen == ["abc"]
@@ -208,7 +208,7 @@ def test_another_method_is_405_with_allow(method: str, target: str, allow: str) 
     assert f"Unsupported HTTP method: {method}" in response.body.decode()
 
 
-def test_an_answer_to_head_tells_no_length_where_no_body_was_made() -> None:
+def test_an_answer_to_head_has_no_length_if_no_body_was_made() -> None:
     """None is better than a wrong one: caches take it for the length of what GET returns."""
 
     async def nothing_made(_request: Any, _caller: Any) -> Reply:
@@ -219,7 +219,7 @@ def test_an_answer_to_head_tells_no_length_where_no_body_was_made() -> None:
     assert web.request("GET", "/rest/v1/blog").headers["content-length"] == "0"
 
 
-def test_options_without_a_preflight_tells_what_graphql_takes() -> None:
+def test_options_without_a_preflight_lists_what_graphql_accepts() -> None:
     response = Web().request("OPTIONS", "/graphql/v1", key=None)
     assert (response.status, response.headers["allow"]) == (204, "GET, POST, HEAD, OPTIONS")
     assert response.headers["access-control-allow-origin"] == "*"
@@ -325,14 +325,14 @@ def test_a_body_in_pieces_is_put_together() -> None:
 @pytest.mark.parametrize(
     ("data", "status", "message"),
     [
-        (b"nonsense\r\n\r\n", 400, "The request is no valid HTTP"),
-        (b"GET /rest/v1/blog HTTP/1.1\r\nno colon\r\n\r\n", 400, "The request is no valid HTTP"),
+        (b"nonsense\r\n\r\n", 400, "The request is not valid HTTP"),
+        (b"GET /rest/v1/blog HTTP/1.1\r\nno colon\r\n\r\n", 400, "The request is not valid HTTP"),
         (b"GET /" + b"x" * 140_000, 414, "The request target is longer than 131072 bytes"),
         (b"GET / HTTP/1.1\r\nA: " + b"x" * 40_000, 431, "A header of the request is longer than 32768 bytes"),
         (
             b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
             400,
-            "The request is no valid HTTP",
+            "The request is not valid HTTP",
         ),
         (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 300, 431, "The request has more than 200 headers"),
         (
@@ -342,7 +342,9 @@ def test_a_body_in_pieces_is_put_together() -> None:
         ),
     ],
 )
-def test_what_is_no_request_is_told_so_and_cut_off(data: bytes, status: int, message: str) -> None:
+def test_an_invalid_request_is_refused_and_the_connection_closed(
+    data: bytes, status: int, message: str
+) -> None:
     web = Web()
     connection = Connection(web)
     connection.send(data)
@@ -388,7 +390,7 @@ def test_an_idle_connection_is_closed_after_a_minute() -> None:
 
 
 @pytest.mark.parametrize("begun", [b"", raw("POST", "/rest/v1/blog", headers=[("Content-Length", "9000")])])
-def test_a_request_of_which_little_comes_is_given_up(begun: bytes) -> None:
+def test_a_request_that_arrives_too_slowly_is_dropped(begun: bytes) -> None:
     """Else a byte a minute would be enough to keep a connection for ever."""
     web = Web()
     connection = Connection(web)
@@ -549,7 +551,7 @@ def test_draining_without_connections_is_done_at_once() -> None:
     assert drained == [None]
 
 
-def test_every_request_is_told_once_with_area_status_and_size() -> None:
+def test_every_request_is_reported_once_with_area_status_and_size() -> None:
     web = Web()
     web.graphql(QUERY)
     web.request("GET", "/rest/v1/blog?secret=1", headers=(("X-Request-Id", "r"),))
@@ -646,7 +648,7 @@ def test_an_observer_that_fails_does_not_fail_the_request(failures: list[LogEven
     assert len(failures) == 2
 
 
-def test_an_answer_that_is_none_ends_the_connection_and_is_logged(failures: list[LogEvent]) -> None:
+def test_an_invalid_answer_ends_the_connection_and_is_logged(failures: list[LogEvent]) -> None:
     async def nothing(*_: Any) -> Any:
         return Reply(200, (), None)  # type: ignore[arg-type]
 

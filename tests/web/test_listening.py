@@ -15,8 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from dataapi.service.acceptor import Acceptor
-from dataapi.service.listening import StartFailed, accept, bind
+from dataapi.service.sockets import Acceptor, StartFailed, accept, bind
 from support.daemon import PATIENCE
 from support.ports import free_port
 from twisted.internet.protocol import Factory, Protocol

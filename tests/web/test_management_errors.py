@@ -1,4 +1,4 @@
-"""How errors look that the management API did not raise itself (reference/webhooks.md 1, errors)."""
+"""How errors look that the management API did not raise itself (docs/reference/webhooks.md, Errors)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.errors import ApiError, DatabaseUnavailable
+from dataapi.http.errors import ApiError, DatabaseUnavailable
+from dataapi.http.messages import Reply, Request
 from dataapi.web.app import make_site
-from dataapi.web.messages import Reply, Request
-from dataapi.webhooks.management.codes import IssueCode
-from dataapi.webhooks.management.refusals import Issue, invalid
+from dataapi.webhooks.management.errors import Issue, IssueCode, invalid
 from support.memory_http import NOW, Connection, Response, Web, raw
 from twisted.internet.defer import Deferred
 

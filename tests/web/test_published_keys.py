@@ -10,12 +10,11 @@ import jwt
 import pytest
 import pytest_twisted
 from cryptography.hazmat.primitives.asymmetric import ec
-from dataapi.access import fetching
-from dataapi.access.fetching import LONGEST_SET, fetcher
-from dataapi.access.gate import Gate
-from dataapi.access.published import PAUSE, FetchError, PublishedKeys
-from dataapi.errors import GatewayError, TokenError
-from dataapi.web.messages import Request
+from dataapi.auth import published_keys
+from dataapi.auth.authenticator import Authenticator
+from dataapi.auth.published_keys import LONGEST_SET, PAUSE, FetchError, PublishedKeys, fetcher
+from dataapi.http.errors import GatewayError, TokenError
+from dataapi.http.messages import Request
 from jwt.algorithms import ECAlgorithm
 from support.memory_http import KEY, PROJECT
 from twisted.internet.defer import Deferred
@@ -89,18 +88,20 @@ def place(reactor: Any) -> Iterator[Place]:
 
 
 class Guarded:
-    """A gate with the keys of an issuer; time passes when the test says so."""
+    """An authenticator with the keys of an issuer; time passes when the test says so."""
 
     def __init__(self, reactor: Any, url: str) -> None:
         self.clock = Clock()
-        self.gate = Gate(replace(PROJECT, jwt_secret=url), lambda: NOW)
-        self.keys = PublishedKeys(url, fetcher(reactor), self.gate.use, self.clock)
-        self.gate.ask_for_keys(self.keys.look_again)
+        self.authenticator = Authenticator(replace(PROJECT, jwt_secret=url), lambda: NOW)
+        self.keys = PublishedKeys(url, fetcher(reactor), self.authenticator.use_keys, self.clock)
+        self.authenticator.on_unknown_key(self.keys.refresh)
 
     async def role(self, bearer: str | None, apikey: str = KEY) -> str:
         """Return the role of a request with this token."""
         headers = {"apikey": apikey} | ({"authorization": f"Bearer {bearer}"} if bearer else {})
-        return (await self.gate.admitted(Request("id", "GET", "/rest/v1/t", "", headers, b""))).role
+        return (
+            await self.authenticator.authenticate(Request("id", "GET", "/rest/v1/t", "", headers, b""))
+        ).role
 
 
 async def test_a_token_of_a_published_key_is_good(reactor: Any, place: Place) -> None:
@@ -181,7 +182,7 @@ async def test_another_status_than_200_is_a_failure(reactor: Any, place: Place, 
     assert place.issuer.asked == 1
 
 
-async def test_a_body_without_measure_is_given_up(reactor: Any, place: Place) -> None:
+async def test_a_body_without_end_is_cut_off(reactor: Any, place: Place) -> None:
     place.issuer.body = b" " * (LONGEST_SET + 1)
     with pytest.raises(FetchError, match="more than"):
         await fetcher(reactor)(place.url, None)
@@ -191,14 +192,14 @@ async def test_an_issuer_that_does_not_end_its_answer_is_given_up(
     reactor: Any, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.issuer.body = None
-    monkeypatch.setattr(fetching, "TIME_LIMIT", 0.1)
+    monkeypatch.setattr(published_keys, "TIME_LIMIT", 0.1)
     with pytest.raises(FetchError, match="no whole answer came within"):
         await fetcher(reactor)(place.url, None)
 
 
 async def test_an_issuer_that_says_nothing_is_given_up(reactor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port = reactor.listenTCP(0, Factory.forProtocol(Protocol), interface="127.0.0.1")
-    monkeypatch.setattr(fetching, "TIME_LIMIT", 0.1)
+    monkeypatch.setattr(published_keys, "TIME_LIMIT", 0.1)
     try:
         with pytest.raises(FetchError, match="no whole answer came within"):
             await fetcher(reactor)(f"http://127.0.0.1:{port.getHost().port}/", None)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import jwt
 import pytest
-from dataapi.web.limits import Budget
-from dataapi.web.messages import Reply
+from dataapi.http.messages import Reply
+from dataapi.web.server.site import Budget
 from hypothesis import given
 from hypothesis import strategies as st
 from support.memory_http import KEY, NOW, PROJECT, SECRET, Web, raw, typename
@@ -179,7 +179,7 @@ async def test_a_request_without_a_valid_key_is_refused_by_its_head(
     ("method", "path", "status"),
     [("POST", "/nowhere", 404), ("TRACE", "/rest/v1/blog", 405), ("POST", "/rest/v1/a%zz", 400)],
 )
-async def test_what_its_head_shows_to_be_wrong_is_told_before_the_body(
+async def test_mistakes_in_the_head_are_reported_before_the_body_is_read(
     reactor: Any, method: str, path: str, status: int
 ) -> None:
     """The body would be read for nothing."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dataapi.errors import ApiError
-from dataapi.web import target
-from dataapi.web.messages import Reply, Request
+from dataapi.http.errors import ApiError
+from dataapi.http.messages import LONGEST_TARGET, Reply, Request
+from dataapi.web.server.head import parse_target
 from hypothesis import given
 from hypothesis import strategies as st
 from support.memory_http import KEY, PROJECT, Web, raw, typename
@@ -104,7 +104,7 @@ async def test_an_absolute_target_is_served_by_the_host_it_names(
         "CONNECT a:443 HTTP/1.1",
     ],
 )
-async def test_a_target_that_is_no_place_here_is_400(reactor: Any, line: str) -> None:
+async def test_an_invalid_target_is_400(reactor: Any, line: str) -> None:
     """Nothing is guessed of it."""
     answer = await talk(reactor, Web(), head(line, "Host: a"))
     assert statuses(answer) == [400]
@@ -115,7 +115,7 @@ async def test_a_target_that_is_no_place_here_is_400(reactor: Any, line: str) ->
 def test_any_target_and_host_are_understood_or_refused(sent: bytes, host: str | None, version: bytes) -> None:
     """What is understood has a path, and over HTTP/1.1 a host."""
     try:
-        found = target.judge(sent, host, version)
+        found = parse_target(sent, host, version)
     except ApiError:
         return
     assert found.path[:1] in (b"/", b"*")
@@ -151,7 +151,7 @@ FORMS = {
         ("GET {path} HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n", 400),
     ],
 )
-async def test_what_is_too_long_or_no_http_is_refused_in_the_form_of_the_api(
+async def test_what_is_too_long_or_not_http_is_refused_in_the_form_of_the_api(
     reactor: Any, path: str, data: str, status: int
 ) -> None:
     """The refusal arrives although more was sent than is read, with the headers that every answer has."""
@@ -164,7 +164,7 @@ async def test_what_is_too_long_or_no_http_is_refused_in_the_form_of_the_api(
 
 
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
-async def test_a_body_that_is_no_http_is_refused_in_the_form_of_the_api(reactor: Any, path: str) -> None:
+async def test_a_body_that_is_not_http_is_refused_in_the_form_of_the_api(reactor: Any, path: str) -> None:
     """Whatever of it came before."""
     data = raw("POST", path, headers=[("Transfer-Encoding", "chunked")]) + b"1\r\n{\r\nzz\r\n"
     answer = await talk(reactor, Web(), data)
@@ -174,7 +174,7 @@ async def test_a_body_that_is_no_http_is_refused_in_the_form_of_the_api(reactor:
 
 async def test_a_request_as_long_as_it_may_be_is_served(reactor: Any) -> None:
     """Its headers do not count as part of its target, nor the other way round."""
-    long = "/rest/v1/blog?id=in.(" + "1" * (target.LONGEST_TARGET - 22) + ")"
+    long = "/rest/v1/blog?id=in.(" + "1" * (LONGEST_TARGET - 22) + ")"
     headers = [LAST, ("Authorization", "Basic " + "x" * 32_000), ("A", "x" * 32_000)]
     assert statuses(await talk(reactor, Web(), raw("GET", long, headers=headers))) == [200]
 

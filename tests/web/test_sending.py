@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.http.messages import Reply
 from dataapi.web.app import make_site
-from dataapi.web.channel import Channel
-from dataapi.web.messages import Reply
+from dataapi.web.server.connection import ClientConnection
 from support.memory_http import Web, raw
 from twisted.internet import task
 from twisted.internet.defer import Deferred
@@ -19,7 +19,7 @@ from twisted.internet.protocol import ClientCreator, Protocol, connectionDone
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dataapi.web.messages import Request
+    from dataapi.http.messages import Request
     from twisted.python.failure import Failure
 
 LARGE = random.Random(1).randbytes(6_000_000)
@@ -156,11 +156,11 @@ async def test_who_reads_slowly_gets_all_of_a_large_answer(hasty: tuple[Web, Any
 
 
 @pytest.mark.parametrize("headers", [[], [("Connection", "close")]])
-async def test_who_reads_nothing_is_given_up(
+async def test_a_client_that_reads_nothing_is_disconnected(
     hasty: tuple[Web, Any], reactor: Any, monkeypatch: pytest.MonkeyPatch, headers: list[tuple[str, str]]
 ) -> None:
     """Its answer would else stay in the memory for as long as it likes."""
-    monkeypatch.setattr(Channel, "abortTimeout", 0.1)
+    monkeypatch.setattr(ClientConnection, "abortTimeout", 0.1)
     _, port = hasty
     client = await connected(reactor, port, Reader())
     client.transport.pauseProducing()

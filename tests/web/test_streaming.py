@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.errors import ApiError
-from dataapi.web import streaming
+from dataapi.http.errors import ApiError
+from dataapi.http.messages import Reply, Request, Stream
 from dataapi.web.app import make_site
-from dataapi.web.messages import Reply, Request, Stream
-from dataapi.web.streaming import STALL_LIMIT
+from dataapi.web.server import request as server_request
+from dataapi.web.server.request import STALL_LIMIT
 from support.memory_http import Connection, Web, raw
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import ClientCreator, Protocol, connectionDone
@@ -140,11 +140,11 @@ def test_an_error_after_it_cuts_the_answer_off(error: Exception, failures: list[
 
 def test_no_piece_is_made_while_the_client_does_not_read() -> None:
     source = Source(*[b"a piece\n"] * 5)
-    gate: Deferred[None] = Deferred()
-    source._pieces = (b"first\n", gate, *source._pieces)
+    authenticator: Deferred[None] = Deferred()
+    source._pieces = (b"first\n", authenticator, *source._pieces)
     _, connection = asked(source)
     connection.protocol.pauseProducing()
-    gate.callback(None)
+    authenticator.callback(None)
     assert source.given == 2, "the one that was being made when the client stopped"
     connection.protocol.resumeProducing()
     assert source.given == 6
@@ -201,11 +201,11 @@ def test_a_client_that_goes_away_while_it_does_not_read_ends_the_stream() -> Non
 
 
 def test_draining_waits_for_a_stream() -> None:
-    gate: Deferred[None] = Deferred()
-    web, connection = asked(Source(b"first\n", gate, b"last\n"))
+    authenticator: Deferred[None] = Deferred()
+    web, connection = asked(Source(b"first\n", authenticator, b"last\n"))
     drained = web.site.drain(10)
     assert not drained.called
-    gate.callback(None)
+    authenticator.callback(None)
     connection.close()
     assert drained.called
     assert connection.transport.value().endswith(b"0\r\n\r\n")
@@ -270,7 +270,7 @@ async def test_a_large_answer_never_waits_in_memory(reactor: Any) -> None:
 
 
 def test_a_chunk_says_its_length_in_hexadecimal_digits() -> None:
-    assert streaming.chunk(b"a" * 26) == b"1a\r\n" + b"a" * 26 + b"\r\n"
+    assert server_request.chunk(b"a" * 26) == b"1a\r\n" + b"a" * 26 + b"\r\n"
 
 
 def test_what_is_sent_behind_a_request_is_left_to_the_client_while_it_reads_nothing() -> None:

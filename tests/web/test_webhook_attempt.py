@@ -1,21 +1,20 @@
-"""One attempt of a delivery, to receivers good and bad, over real sockets (reference/webhooks.md 3)."""
+"""One attempt of a delivery, over real sockets (docs/reference/webhooks.md, Attempts)."""
 
 from __future__ import annotations
 
 import gzip
 import ipaddress
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from dataapi.webhooks.addresses import networks
-from dataapi.webhooks.attempt import Sender
-from dataapi.webhooks.connection import Connections
-from dataapi.webhooks.resolver import Vetting
-from dataapi.webhooks.signature import sign
-from dataapi.webhooks.urls import parse
-from dataapi.webhooks.work import ErrorWord, Outcome
+from dataapi.webhooks.delivery.attempt import Sender
+from dataapi.webhooks.delivery.destinations import networks, parse
+from dataapi.webhooks.delivery.headers import sign
+from dataapi.webhooks.delivery.http_client import ReceiverConnections
+from dataapi.webhooks.delivery.resolver import AddressCheck
+from dataapi.webhooks.model import AttemptError, AttemptOutcome
 from support.receiver import OK, SECRET, Names, Received, Receiver, Timed, World, attempt, pause
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IPullProducer
@@ -63,7 +62,7 @@ def pour(head: bytes, chunk: bytes) -> Callable[[Received], None]:
     return answer
 
 
-async def timed_out(sender: Sender, clock: Clock, port: int, until: Callable[[], bool]) -> Outcome:
+async def timed_out(sender: Sender, clock: Clock, port: int, until: Callable[[], bool]) -> AttemptOutcome:
     """Send, and let 20 seconds pass as soon as the receiver is as far as ``until`` says."""
     result = Deferred.fromCoroutine(sender.send(attempt(port)))
     while not until():
@@ -73,14 +72,6 @@ async def timed_out(sender: Sender, clock: Clock, port: int, until: Callable[[],
     assert not result.called
     clock.advance(0.1)
     return await result
-
-
-@pytest.fixture
-def world(reactor: Any) -> Iterator[World]:
-    """Yield what makes receivers and senders, and ends them."""
-    made = World(reactor)
-    yield made
-    made.end()
 
 
 @pytest.fixture
@@ -111,6 +102,28 @@ async def test_a_delivery_is_one_signed_post_of_the_very_bytes(world: World, rec
     }
 
 
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("", "/"),
+        ("?", "/?"),
+        ("/a?", "/a?"),
+        ("/a;", "/a;"),
+        ("//a//b", "//a//b"),
+        ("//[::1", "//%5B::1"),
+        ("//b@c:d?e[f]=g", "//b@c:d?e[f]=g"),
+        ("/../%2e", "/../%2e"),
+    ],
+)
+async def test_the_path_and_query_are_sent_as_they_are(
+    world: World, receiver: Receiver, path: str, sent: str
+) -> None:
+    """Brackets in a path, where RFC 3986 has none, are encoded."""
+    outcome = await world.sender().send(attempt(world.listen(receiver), path))
+    assert outcome.success
+    assert receiver.received[0].line == f"POST {sent} HTTP/1.1"
+
+
 async def test_connections_are_used_again(world: World, receiver: Receiver) -> None:
     port = world.listen(receiver)
     sender = world.sender()
@@ -129,7 +142,7 @@ async def test_a_kept_connection_that_is_closed_as_the_request_arrives_fails_the
     assert (await sender.send(attempt(port))).success
     receiver.answer = hang_up
     outcome = await sender.send(attempt(port, event_id="once"))
-    assert (outcome.response_code, outcome.error) == (0, ErrorWord.CONNECT)
+    assert (outcome.response_code, outcome.error) == (0, AttemptError.CONNECT)
     assert [request.headers["webhook-id"] for request in receiver.received] == ["evt", "once"]
     assert len(receiver.connections) == 1
     receiver.sends(OK)
@@ -183,12 +196,12 @@ async def test_a_new_connection_that_is_closed_without_an_answer_fails_with_conn
 ) -> None:
     receiver.answer = hang_up
     outcome = await world.sender().send(attempt(world.listen(receiver)))
-    assert (outcome.response_code, outcome.response_body, outcome.error) == (0, None, ErrorWord.CONNECT)
+    assert (outcome.response_code, outcome.response_body, outcome.error) == (0, None, AttemptError.CONNECT)
     assert len(receiver.received) == 1
 
 
 async def test_a_port_where_nobody_listens_fails_with_connect(world: World) -> None:
-    assert (await world.sender().send(attempt(1))).error is ErrorWord.CONNECT
+    assert (await world.sender().send(attempt(1))).error is AttemptError.CONNECT
 
 
 async def test_an_answer_after_which_the_receiver_closes_is_complete(
@@ -209,7 +222,11 @@ async def test_an_answer_shorter_than_its_length_fails_with_protocol(
 ) -> None:
     receiver.sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", close=True)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
-    assert (outcome.response_code, outcome.response_body, outcome.error) == (200, "half", ErrorWord.PROTOCOL)
+    assert (outcome.response_code, outcome.response_body, outcome.error) == (
+        200,
+        "half",
+        AttemptError.PROTOCOL,
+    )
     assert not outcome.success
 
 
@@ -264,7 +281,7 @@ async def test_interim_answers_are_ignored(world: World, receiver: Receiver) -> 
 async def test_what_is_not_http_fails_with_protocol(world: World, receiver: Receiver, answer: bytes) -> None:
     receiver.sends(answer)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
-    assert outcome.error is ErrorWord.PROTOCOL
+    assert outcome.error is AttemptError.PROTOCOL
     await receiver.connections[0].lost
 
 
@@ -305,7 +322,7 @@ async def test_endless_headers_fail_with_protocol(
 ) -> None:
     receiver.answer = pour(head, chunk)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
-    assert outcome.error is ErrorWord.PROTOCOL
+    assert outcome.error is AttemptError.PROTOCOL
     assert (outcome.response_code, outcome.response_headers) == (0, ())
     await receiver.connections[0].lost
 
@@ -345,7 +362,7 @@ async def test_a_receiver_that_says_nothing_times_out(world: World, receiver: Re
     outcome = await timed_out(
         world.sender(clock=clock, timeout=20.0), clock, port, lambda: bool(receiver.received)
     )
-    assert (outcome.error, outcome.response_code, outcome.duration_ms) == (ErrorWord.TIMEOUT, 0, 20_000)
+    assert (outcome.error, outcome.response_code, outcome.duration_ms) == (AttemptError.TIMEOUT, 0, 20_000)
     await receiver.connections[0].lost
 
 
@@ -355,7 +372,7 @@ async def test_headers_that_trickle_time_out(world: World, receiver: Receiver) -
     outcome = await timed_out(
         world.sender(clock=clock, timeout=20.0), clock, port, lambda: bool(receiver.received)
     )
-    assert (outcome.error, outcome.response_code) == (ErrorWord.TIMEOUT, 0)
+    assert (outcome.error, outcome.response_code) == (AttemptError.TIMEOUT, 0)
     await receiver.connections[0].lost
 
 
@@ -373,7 +390,7 @@ async def test_a_body_that_trickles_times_out_although_its_status_is_2xx(
     clock.advance(20)
     outcome = await result
     assert not outcome.success
-    assert (outcome.error, outcome.response_code) == (ErrorWord.TIMEOUT, 200)
+    assert (outcome.error, outcome.response_code) == (AttemptError.TIMEOUT, 200)
     assert outcome.response_body == "slow"
     await receiver.connections[0].lost
 
@@ -390,7 +407,7 @@ async def test_a_process_that_was_held_up_sends_nothing_after_the_deadline(
             return [ipaddress.ip_address("127.0.0.1")]
 
     outcome = await world.sender(HeldUp(), clock=clock, timeout=20.0).send(attempt(port))
-    assert (outcome.success, outcome.error, outcome.response_code) == (False, ErrorWord.TIMEOUT, 0)
+    assert (outcome.success, outcome.error, outcome.response_code) == (False, AttemptError.TIMEOUT, 0)
     await receiver.connections[0].lost
     assert receiver.received == []
 
@@ -404,7 +421,7 @@ async def test_a_name_server_that_says_nothing_times_out(world: World) -> None:
             await Deferred()
 
     sender = world.sender(Silent(), clock=clock, timeout=20.0)
-    assert (await timed_out(sender, clock, 80, lambda: bool(asked))).error is ErrorWord.TIMEOUT
+    assert (await timed_out(sender, clock, 80, lambda: bool(asked))).error is AttemptError.TIMEOUT
 
 
 async def test_cancelling_drops_the_connection(world: World, receiver: Receiver) -> None:
@@ -419,10 +436,10 @@ async def test_cancelling_drops_the_connection(world: World, receiver: Receiver)
 
 
 async def test_cancelling_or_the_deadline_ends_a_connection_being_made() -> None:
-    vetting = Vetting(Names(["93.184.215.14"]))
+    address_check = AddressCheck(Names(["93.184.215.14"]))
     for seconds, cancel in ((0.0, True), (20.0, False)):
         reactor = MemoryReactorClock()
-        result = Deferred.fromCoroutine(Sender(reactor, vetting, reactor.seconds).send(attempt(80)))
+        result = Deferred.fromCoroutine(Sender(reactor, address_check, reactor.seconds).send(attempt(80)))
         assert len(reactor.connectors) == 1
         reactor.advance(seconds)
         if cancel:
@@ -430,7 +447,7 @@ async def test_cancelling_or_the_deadline_ends_a_connection_being_made() -> None
             with pytest.raises(CancelledError):
                 await result
         else:
-            assert (await result).error is ErrorWord.TIMEOUT
+            assert (await result).error is AttemptError.TIMEOUT
         assert reactor.connectors[0].stoppedConnecting
         assert reactor.getDelayedCalls() == []
 
@@ -468,7 +485,7 @@ async def test_proxies_of_the_environment_are_not_used(
 async def test_a_url_that_the_rules_refuse_now_fails_with_refused_address(world: World) -> None:
     """``require-https`` and ``allow-addresses`` may have changed since the endpoint was made."""
     sender = world.sender(require_https=True)
-    assert (await sender.send(attempt(80))).error is ErrorWord.REFUSED_ADDRESS
+    assert (await sender.send(attempt(80))).error is AttemptError.REFUSED_ADDRESS
 
 
 async def test_an_event_that_the_receiver_does_not_read_times_out(world: World) -> None:
@@ -481,7 +498,7 @@ async def test_an_event_that_the_receiver_does_not_read_times_out(world: World) 
         await pause()
     clock.advance(20)
     outcome = await result
-    assert (outcome.error, outcome.response_code) == (ErrorWord.TIMEOUT, 0)
+    assert (outcome.error, outcome.response_code) == (AttemptError.TIMEOUT, 0)
     transport: Any = receiver.connections[0].transport
     transport.resumeProducing()
     await receiver.connections[0].lost
@@ -492,8 +509,8 @@ async def test_connections_are_closed_when_idle_for_15_seconds(
     reactor: Any, world: World, receiver: Receiver
 ) -> None:
     port, clock = world.listen(receiver), Clock()
-    vetting = Vetting(Names(["127.0.0.1"]), networks(["127.0.0.0/8"]))
-    sender = Sender(Timed(reactor, clock), vetting, clock.seconds)  # type: ignore[arg-type]
+    address_check = AddressCheck(Names(["127.0.0.1"]), networks(["127.0.0.0/8"]))
+    sender = Sender(Timed(reactor, clock), address_check, clock.seconds)  # type: ignore[arg-type]
     for _ in range(3):
         clock.advance(14)
         assert (await sender.send(attempt(port))).success
@@ -508,7 +525,7 @@ async def test_connections_are_closed_when_idle_for_15_seconds(
 
 async def test_only_so_many_connections_are_kept_idle(reactor: Any, world: World, receiver: Receiver) -> None:
     """The one that was idle for longest goes first."""
-    connections = Connections(reactor, BrowserLikePolicyForHTTPS(), most_idle=2)
+    connections = ReceiverConnections(reactor, BrowserLikePolicyForHTTPS(), max_idle=2)
     target = parse(f"http://hooks.example.com:{world.listen(receiver)}/")
     addresses = [ipaddress.ip_address("127.0.0.1")]
     opened = [await connections.get(target, addresses) for _ in range(3)]

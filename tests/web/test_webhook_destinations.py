@@ -1,30 +1,27 @@
-"""Where a delivery is sent to: what was checked and nothing else (reference/webhooks.md section 4)."""
+"""Where a delivery is sent to: what was checked and nothing else (docs/reference/webhooks.md, Addresses)."""
 
 from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from dataapi.webhooks.addresses import networks
-from dataapi.webhooks.connection import Connections
-from dataapi.webhooks.resolver import SLOW, AddressRefused, SystemResolver, Unresolvable, Vetting
-from dataapi.webhooks.urls import parse
-from dataapi.webhooks.work import ErrorWord
+from dataapi.webhooks.delivery.destinations import networks, parse
+from dataapi.webhooks.delivery.http_client import ReceiverConnections
+from dataapi.webhooks.delivery.resolver import (
+    SLOW,
+    AddressCheck,
+    AddressRefused,
+    SystemResolver,
+    Unresolvable,
+)
+from dataapi.webhooks.model import AttemptError
 from support.messages import until
 from support.receiver import NAME, Names, Receiver, World, attempt
 from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.web.client import BrowserLikePolicyForHTTPS
-
-
-@pytest.fixture
-def world(reactor: Any) -> Iterator[World]:
-    """Yield what makes receivers and senders, and ends them."""
-    made = World(reactor)
-    yield made
-    made.end()
 
 
 @pytest.mark.parametrize(
@@ -47,12 +44,12 @@ async def test_one_reserved_address_among_a_names_addresses_refuses_them_all(
     receiver = Receiver()
     port = world.listen(receiver)
     outcome = await world.sender(Names(answer), allowed=()).send(attempt(port))
-    assert (outcome.error, outcome.response_code) == (ErrorWord.REFUSED_ADDRESS, 0)
+    assert (outcome.error, outcome.response_code) == (AttemptError.REFUSED_ADDRESS, 0)
     assert receiver.connections == []
 
 
 async def test_a_name_without_addresses_fails_with_dns(world: World) -> None:
-    assert (await world.sender(Names([])).send(attempt(80))).error is ErrorWord.DNS
+    assert (await world.sender(Names([])).send(attempt(80))).error is AttemptError.DNS
 
 
 async def test_a_name_that_changes_between_check_and_connect_gains_nothing(world: World) -> None:
@@ -65,7 +62,7 @@ async def test_a_name_that_changes_between_check_and_connect_gains_nothing(world
     assert (await sender.send(attempt(port))).success
     assert names.asked == [NAME]
     # Changed now: the second attempt sees it, although a connection to the first address is kept.
-    assert (await sender.send(attempt(port))).error is ErrorWord.REFUSED_ADDRESS
+    assert (await sender.send(attempt(port))).error is AttemptError.REFUSED_ADDRESS
     assert (len(public.received), len(inside.connections)) == (1, 0)
 
 
@@ -99,7 +96,7 @@ async def test_an_allowed_address_may_stand_in_the_url(world: World) -> None:
     assert (await world.sender().send(attempt(port, url=url))).success
     assert receiver.received[0].headers["host"] == f"127.0.0.1:{port}"
     refused = await world.sender(allowed=["10.0.0.0/8"]).send(attempt(port, url=url))
-    assert refused.error is ErrorWord.REFUSED_ADDRESS
+    assert refused.error is AttemptError.REFUSED_ADDRESS
     assert len(receiver.received) == 1
 
 
@@ -115,19 +112,19 @@ async def test_a_connection_that_leads_elsewhere_is_dropped(reactor: Any, world:
             assert host == "93.184.215.14"
             return reactor.connectTCP("127.0.0.1", *arguments, **named)
 
-    connections = Connections(Diverted(), BrowserLikePolicyForHTTPS())
+    connections = ReceiverConnections(Diverted(), BrowserLikePolicyForHTTPS())
     with pytest.raises(AddressRefused):
         await connections.get(parse(f"http://{NAME}:{port}/"), [ipaddress.ip_address("93.184.215.14")])
     assert receiver.received == []
 
 
-async def test_vetting_tells_what_an_endpoint_may_not_have() -> None:
+async def test_checks_report_what_an_endpoint_may_not_have() -> None:
     target = parse("https://hooks.example.com/")
     with pytest.raises(Unresolvable):
-        await Vetting(Names([])).addresses(target)
+        await AddressCheck(Names([])).addresses(target)
     with pytest.raises(AddressRefused):
-        await Vetting(Names(["93.184.215.14", "192.168.0.1"])).addresses(target)
-    allowing = Vetting(Names(["93.184.215.14", "192.168.0.1"]), networks(["192.168.0.0/24"]))
+        await AddressCheck(Names(["93.184.215.14", "192.168.0.1"])).addresses(target)
+    allowing = AddressCheck(Names(["93.184.215.14", "192.168.0.1"]), networks(["192.168.0.0/24"]))
     assert [str(address) for address in await allowing.addresses(target)] == ["93.184.215.14", "192.168.0.1"]
 
 

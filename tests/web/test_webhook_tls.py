@@ -1,11 +1,10 @@
-"""TLS to receivers: names and certificates are checked, on the address that was checked (reference 4)."""
+"""TLS to receivers: the name and the certificate are checked (docs/reference/webhooks.md, Addresses)."""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +13,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from dataapi.webhooks.addresses import networks
-from dataapi.webhooks.attempt import Sender
-from dataapi.webhooks.resolver import Vetting
-from dataapi.webhooks.work import ErrorWord
+from dataapi.webhooks.delivery.attempt import Sender
+from dataapi.webhooks.delivery.destinations import networks
+from dataapi.webhooks.delivery.resolver import AddressCheck
+from dataapi.webhooks.model import AttemptError
 from OpenSSL import SSL
 from support.receiver import NAME, Names, Received, Receiver, Timed, World, attempt, pause
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
@@ -95,14 +94,6 @@ def authority() -> Authority:
     return Authority.create()
 
 
-@pytest.fixture
-def world(reactor: Any) -> Iterator[World]:
-    """Yield what makes receivers and senders, and ends them."""
-    made = World(reactor)
-    yield made
-    made.end()
-
-
 async def test_the_name_is_checked_while_the_address_is_pinned(world: World, authority: Authority) -> None:
     """SNI and Host carry the name, the certificate is for the name, and the connection is used again."""
     receiver = Receiver()
@@ -160,12 +151,12 @@ async def test_a_certificate_of_an_unknown_authority_fails_with_tls(
     await refused(world, authority, Authority.create().issue(x509.DNSName(NAME)))
 
 
-async def test_the_systems_authorities_are_asked_unless_told_otherwise(
+async def test_the_systems_authorities_are_used_unless_configured_otherwise(
     world: World, authority: Authority
 ) -> None:
     receiver = Receiver()
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
-    assert (await world.sender().send(attempt(port, scheme="https"))).error is ErrorWord.TLS
+    assert (await world.sender().send(attempt(port, scheme="https"))).error is AttemptError.TLS
     assert receiver.received == []
 
 
@@ -173,7 +164,7 @@ async def test_a_receiver_that_does_not_speak_tls_fails_with_tls(world: World, a
     receiver = Receiver(greeting=b"220 mail.example.com ESMTP\r\n")
     port = world.listen(receiver)
     outcome = await world.sender(tls=authority.policy).send(attempt(port, scheme="https"))
-    assert outcome.error is ErrorWord.TLS
+    assert outcome.error is AttemptError.TLS
     assert receiver.received == []
 
 
@@ -190,8 +181,8 @@ async def test_a_receiver_that_does_not_end_its_connection_is_cut_off(
 
     receiver.answer = answer
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
-    vetting = Vetting(Names(["127.0.0.1"]), networks(["127.0.0.1"]))
-    sender = Sender(Timed(reactor, clock), vetting, clock.seconds, tls=authority.policy)  # type: ignore[arg-type]
+    address_check = AddressCheck(Names(["127.0.0.1"]), networks(["127.0.0.1"]))
+    sender = Sender(Timed(reactor, clock), address_check, clock.seconds, tls=authority.policy)  # type: ignore[arg-type]
     assert (await sender.send(attempt(port, scheme="https"))).success
     before = len(reactor.getReaders())
     assert len(clock.getDelayedCalls()) == 1
@@ -220,6 +211,6 @@ async def refused(world: World, authority: Authority, options: Any) -> None:
     outcome = await world.sender(Names(["127.0.0.1"]), tls=authority.policy).send(
         attempt(port, scheme="https")
     )
-    assert (outcome.error, outcome.response_code, outcome.response_body) == (ErrorWord.TLS, 0, None)
+    assert (outcome.error, outcome.response_code, outcome.response_body) == (AttemptError.TLS, 0, None)
     assert receiver.received == []
     await receiver.connections[0].lost

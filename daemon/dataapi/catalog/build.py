@@ -1,36 +1,41 @@
 """From the reflection query's document to a ``Catalog``; pure.
 
-The document maps each part of ``reflection.sql`` to its objects, which are arrays in the
-order of that query.  Object identifiers arrive as texts there.
+The document maps each part of ``reflection.sql`` to its objects, which are arrays in the order of that query.
+Object identifiers arrive as texts there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dataapi.catalog.annotate import annotate
-from dataapi.catalog.base_names import assign_base_names
-from dataapi.catalog.entry_points import name_entry_points
+from dataapi.catalog.directive_reader import read_directives
+from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import (
     Acl,
+    Argument,
     Catalog,
     Column,
     ForeignKey,
+    Function,
+    MediaHandler,
     Problem,
+    QualifiedName,
     ResultColumn,
+    Role,
     Schema,
     Table,
     TableKind,
     Type,
     TypeKind,
     UniqueKey,
+    Volatility,
+    media_type_named,
 )
-from dataapi.catalog.names import Names
-from dataapi.catalog.relationships import Relationships
-from dataapi.catalog.routines import build_function, build_handlers, build_representation, build_role
-from dataapi.catalog.views import Views
+from dataapi.catalog.names import assign_base_names, name_entry_points
+from dataapi.catalog.relationships import ViewKeys
+from dataapi.database.sql_text import may_travel
 
 Document = Mapping[str, Sequence[Any]]
 
@@ -59,10 +64,10 @@ def build_catalog(
     """
     builder = _Builder(document, pause)
     catalog = builder.catalog(generation, search_path)
-    annotations, declared, problems = annotate(catalog, pause)
+    directives, declared, problems = read_directives(catalog, pause)
     catalog = replace(
         catalog,
-        annotations=annotations,
+        directives=directives,
         foreign_keys=catalog.foreign_keys + declared,
         problems=catalog.problems + problems,
     )
@@ -73,7 +78,7 @@ def build_catalog(
 
 def _clashes(catalog: Catalog, pause: Callable[[], None]) -> Iterator[Problem]:
     """Yield what does not get the field that it asks for."""
-    names = Names(catalog, Relationships(catalog))
+    names = CatalogNames(catalog)
     for number, table in enumerate(names.tables_by_type.values()):
         if number % _PAUSE_EVERY == 0:
             pause()
@@ -99,7 +104,7 @@ class _Builder:
         """Build everything but the directives."""
         read_all, write_all = self._document["server"][0]
         tables = {table.oid: table for table in self._each("tables", self._table)}
-        views = Views(self._document.get("surfaces", ()), tables)
+        views = ViewKeys(self._document.get("surfaces", ()), tables)
         names = tuple(self._schemas.values())
         missing = [name for name in search_path if name not in names]
         return Catalog(
@@ -141,25 +146,8 @@ class _Builder:
         return Schema(int(oid), name, comment, self._acls[acl])
 
     def _type(self, row: Any) -> Type:
-        (
-            oid,
-            schema,
-            name,
-            kind,
-            element,
-            _,
-            _,
-            _,
-            relation,
-            category,
-            labels,
-            members,
-            subtype,
-            comment,
-            acl,
-            sql_name,
-            default,
-        ) = row
+        oid, schema, name, kind, element, _, _, _, relation, category = row[:10]
+        labels, members, subtype, comment, acl, sql_name, default = row[10:]
         return Type(
             oid=int(oid),
             schema=schema,
@@ -270,3 +258,81 @@ def _foreign_key(row: Any, tables: Mapping[int, Table]) -> ForeignKey:
 def _column_names(table: Table, numbers: Sequence[int]) -> tuple[str, ...]:
     names = {column.number: column.name for column in table.columns}
     return tuple(names[number] for number in numbers)
+
+
+ANYELEMENT = 2283
+"""The oid of the pseudo-type that stands for rows of any table."""
+
+_INPUT_MODES = ("i", "b", "v")
+_OUTPUT_MODES = ("o", "b", "t")
+
+
+def build_function(row: Any, schemas: Mapping[int, str], acls: Mapping[str | None, Acl]) -> Function:
+    """Build a function from its row."""
+    (oid, schema, name, types, modes, names, defaults, variadic, returns, returns_set) = row[:10]
+    rows, volatility, settings, comment, acl = row[10:]
+    modes = modes or ["i"] * len(types)
+    names = names or [""] * len(types)
+    defaults = defaults or [None] * len(types)
+    inputs = [
+        Argument(argument, int(type_), default, mode == "v" and variadic)
+        for argument, type_, mode, default in zip(names, types, modes, defaults, strict=True)
+        if mode in _INPUT_MODES
+    ]
+    outputs = [
+        ResultColumn(column, int(type_))
+        for column, type_, mode in zip(names, types, modes, strict=True)
+        if mode in _OUTPUT_MODES
+    ]
+    return Function(
+        oid=int(oid),
+        schema=schemas[int(schema)],
+        name=name,
+        arguments=tuple(inputs),
+        returns=int(returns),
+        returns_set=returns_set,
+        rows=float(rows),
+        columns=tuple(outputs),
+        volatility=Volatility(volatility),
+        settings=tuple(_pairs(settings or ())),
+        comment=comment,
+        acl=acls[acl],
+    )
+
+
+def build_handlers(
+    rows: Iterable[Any], tables: Iterable[Table], acls: Mapping[str | None, Acl]
+) -> Iterator[MediaHandler]:
+    """Build the aggregates that take rows of any table or of one that is exposed."""
+    by_type = {ANYELEMENT: 0, **{table.type: table.oid for table in tables}}
+    for name, schema, aggregate, type_, argument, acl in rows:
+        table = by_type.get(int(argument))
+        media_type = media_type_named(name)
+        if table is not None and media_type is not None:
+            yield MediaHandler(media_type, schema, aggregate, table, int(type_), acls[acl])
+
+
+def build_representation(row: Any) -> tuple[tuple[int, int], QualifiedName]:
+    """Build a cast: the oids of its source and target, and its function."""
+    source, target, schema, name = row
+    return (int(source), int(target)), QualifiedName(schema, name)
+
+
+def build_role(row: Any) -> Role:
+    """Build a role from its row."""
+    oid, name, superuser, memberships, settings, login = row
+    # The same setting for this database alone comes later and wins.
+    return Role(
+        oid=int(oid),
+        name=name,
+        superuser=superuser,
+        grantees=frozenset({0, int(oid), *map(int, memberships)}),
+        settings=tuple({name: value for name, value in _pairs(settings) if may_travel(name)}.items()),
+        login=login,
+    )
+
+
+def _pairs(settings: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        yield name, value

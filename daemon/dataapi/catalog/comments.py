@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from dataapi.catalog.model import Problem
-from dataapi.strict_json import NO_JSON, no_constant
+from dataapi.http.strict_json import DECODER, INVALID_JSON, is_storable
 
 GRAPHQL = "@graphql"
 REST = "@rest"
 
 _DIRECTIVES = {name: re.compile(rf"{name}\((.+)\)", re.DOTALL) for name in (GRAPHQL, REST)}
 _LARGEST_PAGE = 2**31 - 1
-
-
-_DECODER = json.JSONDecoder(parse_constant=no_constant)
 
 
 class Members:
@@ -103,8 +99,7 @@ class Members:
 
 def is_text(value: Any) -> bool:
     """Whether the value is a text that can be stored and sent."""
-    # A lone surrogate can't be sent to anybody, and PostgreSQL's JSON has no NUL either.
-    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+    return isinstance(value, str) and is_storable(value)
 
 
 def find_members(
@@ -121,9 +116,9 @@ def find_members(
     while comment[start : start + 1].isspace():
         start += 1
     try:
-        value, end = _DECODER.raw_decode(comment, start)
-    except NO_JSON as error:
-        reason = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON ({error})"
+        value, end = DECODER.raw_decode(comment, start)
+    except INVALID_JSON as error:
+        reason = "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON ({error})"
         problems.append(Problem(place, f"{directive}: the directive {reason}; it is ignored"))
         return None
     rest = comment[end:].lstrip()
@@ -158,8 +153,8 @@ def _end_of(comment: str, start: int) -> int | None:
     while comment[start : start + 1].isspace():
         start += 1
     try:
-        _, end = _DECODER.raw_decode(comment, start)
-    except NO_JSON:
+        _, end = DECODER.raw_decode(comment, start)
+    except INVALID_JSON:
         return None
     while comment[end : end + 1].isspace():
         end += 1

@@ -1,4 +1,5 @@
--- A text that changes whenever something changes that reflection.sql reads, but for estimates of rows.
+-- A text that changes whenever something changes that reflection.sql reads, but for estimates of rows; and
+-- whether a standby says so.
 --
 -- Every change of a catalog row writes the transaction's number into it (xmin), so that number of rows and sum
 -- tell changes of a system table.  Temporary objects are nobody else's, and what PostgreSQL brings along (numbers
@@ -41,4 +42,4 @@ select pg_catalog.concat_ws(
     (select (sum(xmin::text::bigint), count(*))::text from pg_catalog.pg_auth_members),
     (select (sum(xmin::text::bigint), count(*))::text from pg_catalog.pg_db_role_setting),
     (select (sum(pg_catalog.hashtext(r::text)), count(*))::text from pg_catalog.pg_roles r)
-)
+), pg_catalog.pg_is_in_recovery()

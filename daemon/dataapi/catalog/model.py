@@ -7,12 +7,12 @@ of it (``privileges``), how directives are written (``directives``) or API names
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dataapi.catalog.annotations import Annotations
-from dataapi.catalog.formats import MediaHandler, QualifiedName
+from dataapi.catalog.directives import Directives
 
 Acl = tuple[tuple[int, frozenset[str]], ...]
 """Grants of one object: pairs of a grantee's oid (0 for PUBLIC) and privilege words such as ``SELECT``."""
@@ -47,6 +47,14 @@ class Volatility(Enum):
     IMMUTABLE = "i"
     STABLE = "s"
     VOLATILE = "v"
+
+
+@dataclass(frozen=True, slots=True)
+class QualifiedName:
+    """A name in a schema."""
+
+    schema: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +183,8 @@ class Table:
 
     def is_unique(self, columns: Iterable[str]) -> bool:
         """Whether PostgreSQL itself sees to it that no two rows that are read have the same values there."""
-        given = frozenset(columns)
-        return not self.inherited and any(given.issuperset(key.columns) for key in self.unique_keys)
+        covered = frozenset(columns)
+        return not self.inherited and any(covered.issuperset(key.columns) for key in self.unique_keys)
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name, or None."""
@@ -257,6 +265,11 @@ class Function:
     comment: str | None
     acl: Acl
 
+    @property
+    def gives_one_row(self) -> bool:
+        """Whether a call gives one row at most, by itself or by its ``rows 1``."""
+        return not self.returns_set or self.rows == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
@@ -298,6 +311,46 @@ class Problem:
     clash: bool = False
 
 
+ANY_MEDIA_TYPE = "*/*"
+"""The name of a domain whose values answer whatever a request accepts."""
+
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9.+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class MediaHandler:
+    """An aggregate of an exposed schema that turns rows into a media type.
+
+    Its result is a domain that is named like the media type.
+
+    :ivar media_type: in small letters; ``*/*`` for any.
+    :ivar schema, name: the aggregate's.
+    :ivar table: the oid of the table whose rows it takes, or 0 for rows of any.
+    :ivar type: the result's oid.
+    """
+
+    media_type: str
+    schema: str
+    name: str
+    table: int
+    type: int
+    acl: Acl
+
+
+def media_type_of(type_: Type) -> str | None:
+    """Return the media type that a domain is named like, in small letters; None for any other type.
+
+    ``*/*`` is the domain of functions and aggregates that choose the media type themselves.
+    """
+    # Only a domain has a base.
+    return media_type_named(type_.name) if type_.base else None
+
+
+def media_type_named(name: str) -> str | None:
+    """Return the media type that the name of a domain spells, in small letters; None when it spells none."""
+    return name.lower() if name == ANY_MEDIA_TYPE or _MEDIA_TYPE.fullmatch(name) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """A snapshot of the exposed part of a database.
@@ -331,7 +384,7 @@ class Catalog:
     read_all: int = 0
     write_all: int = 0
     problems: tuple[Problem, ...] = ()
-    annotations: Annotations = field(default_factory=Annotations)
+    directives: Directives = field(default_factory=Directives)
     base_names: Mapping[int, str] = field(default_factory=dict)
     view_keys: tuple[ForeignKey, ...] = ()
     view_primary_keys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -346,7 +399,7 @@ class Catalog:
 
     def primary_key(self, table: Table) -> tuple[str, ...]:
         """Return the names of the table's key columns, its own or the declared one; empty without either."""
-        return table.primary_key or self.annotations.table(table.oid).primary_key_columns
+        return table.primary_key or self.directives.table(table.oid).primary_key_columns
 
     def underlying(self, type_: Type) -> Type:
         """Return the type that a domain is over, any other type itself."""

@@ -1,312 +1,297 @@
-"""The GraphQL names of tables, columns, relationships, functions and enums; pure.
+"""The GraphQL names of types and entry points, all different over a catalog, and inflection; pure.
 
-The rules are the reference's (``graphql.md`` 1.1 and 1.2).  Where those give one name to several
-fields of a type, the last one has it, as there: columns come first, in the table's own order, then the
-table's foreign keys and those that point at it, by schema and name, then functions, by schema and
-name.  These orders outlive a dump and restore.  Each of the others gets a longer name, so that nothing
-is lost, and the clash is reported.  Input types and aggregates hold columns alone, so there a column
-gives way to another column only.
-
-Names are the same for every role, whatever it may see; but a function that no role may call asks for none.
+A function gives way to a table's entry points and to ``node`` and ``heartbeat``.  Where functions of
+different names ask for the same field, the last one by schema and name has it.  Overloads share theirs,
+where they agree (``graphql.schema.functions``).  What gives way is numbered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 
-from dataapi.catalog.directives import is_enum_value, is_graphql_name
-from dataapi.catalog.entry_points import name_entry_points
-from dataapi.catalog.inflection import first_free, has_value, inflect, inflects, lower_first, pascal_case
-from dataapi.catalog.model import (
-    Catalog,
-    Column,
-    Function,
-    Problem,
-    Table,
-    Type,
-)
+from dataapi.catalog.directives import is_graphql_name
+from dataapi.catalog.model import Argument, Catalog, Function, Problem, Table, Type, TypeKind, Volatility
 from dataapi.catalog.privileges import executable_by_some
-from dataapi.catalog.relationships import Relationship, Relationships
 
-NODE_ID = "nodeId"
+_VECTORS = frozenset({"int2vector", "oidvector"})
+"""Arrays by their elements, but not in how they are written."""
 
 
-def enum_values(catalog: Catalog, enum: Type) -> Mapping[str, str] | None:
-    """Map the enum's labels to GraphQL values; None when some label has no valid one.
+@lru_cache(maxsize=10_000)
+def pascal_case(name: str) -> str:
+    """Inflect ``account_holder`` to ``AccountHolder``; letters that are upper case stay so."""
+    raised = (
+        letter if before.isalnum() else letter.upper()
+        for before, letter in zip("_" + name, name, strict=False)
+    )
+    return "".join(raised).replace("_", "")
 
-    Such an enum can't be a GraphQL enum, since introspection would break every client.
+
+def lower_first(name: str) -> str:
+    """Turn the first letter to lower case: ``AccountHolder`` to ``accountHolder``."""
+    return name[:1].lower() + name[1:]
+
+
+def inflect(name: str, inflection: bool) -> str:
+    """Return a type name for an SQL name."""
+    return pascal_case(name) if inflection else name
+
+
+def inflects(catalog: Catalog, schema: str) -> bool:
+    """Whether the schema's directive asks for inflection."""
+    return catalog.directives.schema(schema).inflect_names
+
+
+def numbered(name: str) -> Iterator[str]:
+    """Yield the name with ``_2``, ``_3`` and so on."""
+    number = 2
+    while True:
+        yield f"{name}_{number}"
+        number += 1
+
+
+def first_free(candidates: Iterable[str], requested: str, taken: Container[str]) -> str:
+    """Return the first candidate that is a name and free, else the requested name with a number."""
+    for candidate in (*candidates, requested):
+        if is_graphql_name(candidate) and candidate not in taken:
+            return candidate
+    return next(name for name in numbered(requested) if name not in taken)
+
+
+def is_list(found: Type) -> bool:
+    """Whether values of the type are lists in GraphQL."""
+    return found.kind is TypeKind.ARRAY and found.name not in _VECTORS
+
+
+def has_value(catalog: Catalog, oid: int) -> bool:
+    """Whether values of the type have a form in GraphQL: none of composites and lists of lists."""
+    found = catalog.types.get(oid)
+    if found is None:
+        return False
+    found = catalog.underlying(found)
+    if is_list(found):
+        element = catalog.types.get(found.element)
+        return (
+            element is not None
+            and not is_list(catalog.underlying(element))
+            and has_value(catalog, element.oid)
+        )
+    return found.kind not in (TypeKind.COMPOSITE, TypeKind.PSEUDO)
+
+
+_SCALARS = (
+    *("Int", "Float", "String", "Boolean", "ID"),
+    *("BigInt", "BigFloat", "Datetime", "Date", "Time", "JSON", "UUID", "Opaque", "Cursor"),
+)
+
+RESERVED_TYPES = frozenset(
+    {
+        *("Query", "Mutation", "Subscription", "Node", "PageInfo"),
+        *("OrderByDirection", "FilterIs", "IsFilter"),
+        *_SCALARS,
+        *(f"{scalar}Filter" for scalar in _SCALARS),
+        *(f"{scalar}ListFilter" for scalar in _SCALARS),
+    }
+)
+"""Type names that the schema itself uses."""
+
+TABLE_SUFFIXES = (
+    *("", "Connection", "Edge", "Filter", "OrderBy"),
+    *("InsertInput", "UpdateInput", "InsertResponse", "UpdateResponse", "DeleteResponse"),
+    *("Aggregate", "SumAggregateResult", "AvgAggregateResult", "MinAggregateResult", "MaxAggregateResult"),
+)
+"""What is put after a table's base name to name the types that are made for it."""
+
+ENUM_SUFFIXES = ("", "Filter", "ListFilter")
+"""What is put after an enum's name to name the types that are made for it."""
+
+_PAUSE_EVERY = 50
+
+
+def assign_base_names(
+    catalog: Catalog, pause: Callable[[], None]
+) -> tuple[dict[int, str], tuple[Problem, ...]]:
+    """Name the types of tables that have a key and of enums, each by its oid.
+
+    Tables are named in search path and name order, those with a directive first, then enums; the first
+    one that wants a name has it.   A base name is taken
+    when one of the types or entry points made from it would clash.
+
+    :param pause: called between small pieces of work.
     """
-    mappings = catalog.annotations.enum(enum.oid).mappings
-    values = {label: mappings.get(label, label) for label in enum.labels}
-    if not values or not all(map(is_enum_value, values.values())) or len(set(values.values())) < len(values):
-        return None
-    return values
+    order = {name: position for position, name in enumerate(catalog.search_path)}
+    tables = [table for table in catalog.tables.values() if catalog.primary_key(table)]
+    tables.sort(
+        key=lambda table: (catalog.directives.table(table.oid).name is None, order[table.schema], table.name)
+    )
+    enums = [
+        type_ for type_ in catalog.types.values() if type_.kind is TypeKind.ENUM and type_.schema in order
+    ]
+    enums.sort(
+        key=lambda type_: (catalog.directives.enum(type_.oid).name is None, order[type_.schema], type_.name)
+    )
+    naming = _BaseNames(catalog)
+    for number, table in enumerate(tables):
+        if number % _PAUSE_EVERY == 0:
+            pause()
+        place = f"table {table.schema}.{table.name}"
+        naming.add(table.oid, place, table, catalog.directives.table(table.oid).name, TABLE_SUFFIXES)
+    for type_ in enums:
+        place = f"enum {type_.schema}.{type_.name}"
+        naming.add(type_.oid, place, type_, catalog.directives.enum(type_.oid).name, ENUM_SUFFIXES)
+    return naming.names, tuple(naming.problems)
 
 
-def function_field(catalog: Catalog, function: Function) -> str:
-    """Name the field of a function; one leading ``_`` is dropped. May be no valid GraphQL name."""
-    override = catalog.annotations.function(function.oid).name
-    if override:
-        return override
-    name = function.name.removeprefix("_")
-    return lower_first(inflect(name, inflects(catalog, function.schema)))
-
-
-def column_fields(catalog: Catalog, table: Table) -> Iterator[tuple[Column, str]]:
-    """Name the fields of a table's columns by the rules alone. May be no valid GraphQL names."""
-    annotations, inflection = catalog.annotations, inflects(catalog, table.schema)
-    for column in table.columns:
-        name = annotations.column(table.oid, column.name).name
-        if name is None:
-            name = lower_first(pascal_case(column.name)) if inflection else column.name
-        yield column, name
-
-
-def relationship_field(catalog: Catalog, relationship: Relationship) -> str:
-    """Name the field of a relationship by the rules alone: two may get the same name.
-
-    After a column that GraphQL cannot name, it is named as after several columns.
-    """
-    key = relationship.foreign_key
-    directives = catalog.annotations.foreign_key(key.table, key.name)
-    override = directives.foreign_name if relationship.outgoing else directives.local_name
-    if override:
-        return override
-    target = catalog.tables[relationship.target]
-    table_name = lower_first(_base_name(catalog, target))
-    if not relationship.to_one:
-        return f"{table_name}Collection"
-    inflection = inflects(catalog, target.schema)
-    # The reference strips the referenced column's name for the reverse side of a one-to-one.
-    columns = key.columns if relationship.outgoing else key.foreign_columns
-    suffix = "_id" if inflection else "Id"
-    if len(columns) == 1 and columns[0].endswith(suffix):
-        stripped = lower_first(inflect(columns[0].removesuffix(suffix), inflection))
-        if is_graphql_name(stripped):
-            return stripped
-    return table_name
-
-
-def _base_name(catalog: Catalog, table: Table) -> str:
-    return catalog.base_names.get(table.oid) or inflect(table.name, inflects(catalog, table.schema))
-
-
-def _longer_relationship_field(catalog: Catalog, relationship: Relationship) -> str:
-    """Name a relationship by its columns too: ``accountByEditorId``, ``blogCollectionByEditorId``."""
-    target = catalog.tables[relationship.target]
-    inflection = inflects(catalog, catalog.tables[relationship.foreign_key.table].schema)
-    columns = [inflect(name, inflection) for name in relationship.foreign_key.columns]
-    collection = "" if relationship.to_one else "Collection"
-    return lower_first(_base_name(catalog, target)) + collection + "By" + "And".join(columns)
-
-
-@dataclass(frozen=True, slots=True)
-class FieldNames:
-    """The names of the fields of one table's types; what has no valid name is absent.
-
-    Those of the object type, ``columns``, ``relationships`` and ``computed``, are all different.
-
-    :ivar columns: field of the object type by column name, in column order.
-    :ivar inputs: name in input types and aggregates by column name, in column order.
-    :ivar relationships: in order: keys of the table itself first, then keys that point at it.
-    :ivar computed: functions whose only argument is the table's row type.
-    :ivar other_inputs: name in input types of relationships and functions, by their field, where it is
-        not the same.
-    """
-
-    columns: Mapping[str, str]
-    inputs: Mapping[str, str]
-    relationships: tuple[tuple[Relationship, str], ...]
-    computed: tuple[tuple[Function, str], ...]
-    other_inputs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What asks for fields of a table's object type, each with the name that the rules give it."""
-
-    columns: list[tuple[Column, str]]
-    relationships: list[tuple[Relationship, str]]
-    functions: list[tuple[Function, str]]
-
-    @property
-    def everything(self) -> list[tuple[Column | Relationship | Function, str]]:
-        """Return all in the order in which a later one takes a name from an earlier one."""
-        return [*self.columns, *self.relationships, *self.functions]
-
-
-class Names:
-    """The field names of a catalog's tables, worked out when first asked for."""
-
-    def __init__(self, catalog: Catalog, relationships: Relationships) -> None:
+class _BaseNames:
+    def __init__(self, catalog: Catalog) -> None:
+        self.names: dict[int, str] = {}
+        self.problems: list[Problem] = []
         self._catalog = catalog
-        self._relationships = relationships
-        self._fields: dict[int, FieldNames] = {}
-        self._values: dict[int, bool] = {}
+        # What each name is taken by.
+        self._types = dict.fromkeys(RESERVED_TYPES, "a type of every schema")
+        # Entry points begin with a lower-case letter, so names that differ only there clash too.
+        self._entry_points: dict[str, str] = {}
 
-    @cached_property
-    def tables_by_type(self) -> Mapping[str, int]:
-        """The oids of tables by their type's name."""
-        names = self._catalog.base_names
-        return {name: oid for oid, name in names.items() if oid in self._catalog.tables}
-
-    @cached_property
-    def enums_by_type(self) -> Mapping[str, int]:
-        """The oids of enums by their type's name."""
-        names = self._catalog.base_names
-        return {name: oid for oid, name in names.items() if oid in self._catalog.types}
-
-    @cached_property
-    def tables_by_field(self) -> Mapping[str, int]:
-        """The oids of tables by what their entry points begin with."""
-        return {lower_first(name): oid for name, oid in self.tables_by_type.items()}
-
-    @cached_property
-    def tables_by_name(self) -> Mapping[tuple[str, str], int]:
-        """The oids of tables by their schema's and their own SQL name."""
-        return {(table.schema, table.name): oid for oid, table in self._catalog.tables.items()}
-
-    @cached_property
-    def entry_points(self) -> Mapping[int, str]:
-        """The names of functions' entry points by their oids."""
-        return name_entry_points(self._catalog).names
-
-    def fields(self, table: int) -> FieldNames:
-        """Return the field names of a table's types."""
-        found = self._fields.get(table)
-        if found is None:
-            found = self._fields[table] = self._name_fields(self._catalog.tables[table])
-        return found
-
-    def clashes(self, table: int) -> Iterator[Problem]:
-        """Yield a problem for each field of a table's object type that has another name than it asks for."""
-        wanted = self._wanted(self._catalog.tables[table])
-        everything = wanted.everything
-        if len({NODE_ID, *(name for _, name in everything)}) > len(everything):
+    def add(
+        self, oid: int, place: str, thing: Table | Type, override: str | None, suffixes: tuple[str, ...]
+    ) -> None:
+        """Give the thing its name, a longer one when that is taken, none when it is not a GraphQL name."""
+        inflection = inflects(self._catalog, thing.schema)
+        requested = override or inflect(thing.name, inflection)
+        if not is_graphql_name(requested):
             return
-        owners = {name: self._place(table, thing) for thing, name in everything}
-        owners[NODE_ID] = "the row's node id"
-        type_name = _base_name(self._catalog, self._catalog.tables[table])
-        inputs = self._named(wanted.columns)
-        for number, ((thing, name), chosen) in enumerate(
-            zip(everything, self._named(everything), strict=True)
-        ):
-            if name == chosen:
-                continue
-            message = f"the GraphQL field {name} of {type_name} is {owners[name]}; this one is {chosen}"
-            if number < len(inputs) and inputs[number] != chosen:
-                message += f", and still {inputs[number]} in filters, orders, inputs and aggregates"
-            yield Problem(self._place(table, thing), message, clash=True)
+        longer = inflect(f"{thing.schema}_{thing.name}", inflection)
+        candidates = [requested, longer if is_graphql_name(longer) else requested]
+        chosen = next(name for name in self._candidates(candidates) if not self._taken_by(name, suffixes))
+        if chosen != requested:
+            owner = self._taken_by(requested, suffixes)
+            message = f"the GraphQL name {requested} is taken by {owner}; its type is named {chosen}"
+            self.problems.append(Problem(place, message, clash=True))
+        self.names[oid] = chosen
+        self._types.update((chosen + suffix, place) for suffix in suffixes)
+        self._entry_points[lower_first(chosen)] = place
 
-    def _wanted(self, table: Table) -> _Wanted:
-        catalog = self._catalog
-        columns = [
-            (column, name)
-            for column, name in column_fields(catalog, table)
-            if is_graphql_name(name) and self._has_value(column.type)
-        ]
-        related = [each for each in self._relationships.of(table.oid) if each.target in catalog.base_names]
-        return _Wanted(
-            columns,
-            [(each, relationship_field(catalog, each)) for each in sorted(related, key=self._rank)],
-            [(each, function_field(catalog, each)) for each in self._computed.get(table.type, ())],
-        )
+    @staticmethod
+    def _candidates(names: list[str]) -> Iterator[str]:
+        yield from names
+        yield from numbered(names[-1])
 
-    def _has_value(self, type_: int) -> bool:
-        known = self._values.get(type_)
-        if known is None:
-            known = self._values[type_] = has_value(self._catalog, type_)
-        return known
+    def _taken_by(self, name: str, suffixes: tuple[str, ...]) -> str | None:
+        """Return what has a name already that would be made of this one."""
+        owner = self._entry_points.get(lower_first(name))
+        if owner is not None:
+            return owner
+        return next((self._types[name + suffix] for suffix in suffixes if name + suffix in self._types), None)
 
-    def _name_fields(self, table: Table) -> FieldNames:
-        wanted = self._wanted(table)
-        names = self._named(wanted.everything)
-        inputs = self._named(wanted.columns)
-        columns = [column.name for column, _ in wanted.columns]
-        others = names[len(columns) :]
-        by_relationship = {each: name for (each, _), name in zip(wanted.relationships, others, strict=False)}
-        functions = others[len(by_relationship) :]
-        return FieldNames(
-            columns=dict(zip(columns, names, strict=False)),
-            inputs=dict(zip(columns, inputs, strict=True)),
-            relationships=tuple(
-                (each, by_relationship[each])
-                for each in self._relationships.of(table.oid)
-                if each in by_relationship
-            ),
-            computed=tuple((each, name) for (each, _), name in zip(wanted.functions, functions, strict=True)),
-            other_inputs=self._beside(inputs, wanted, names),
-        )
 
-    def _named(self, wanted: Sequence[tuple[Column | Relationship | Function, str]]) -> list[str]:
-        """Return a name for each, all different: the last one that asks for a name has it."""
-        owners = {name: number for number, (_, name) in enumerate(wanted) if name != NODE_ID}
-        taken = {NODE_ID, *owners}
-        names = []
-        for number, (thing, name) in enumerate(wanted):
-            chosen = name
-            if owners.get(name) != number:
-                chosen = first_free(self._others(thing), name, taken)
-                taken.add(chosen)
-            names.append(chosen)
-        return names
+COLLECTION, BY_KEY = "Collection", "ByPk"
+"""What follows a table's name in its fields of ``Query``."""
+INSERT, UPDATE, DELETE = "insertInto", "update", "deleteFrom"
+"""What its fields of ``Mutation`` begin with; they end as a collection does."""
 
-    def _beside(self, inputs: Sequence[str], wanted: _Wanted, names: Sequence[str]) -> dict[str, str]:
-        """Return other names for fields whose names columns have in input types."""
-        taken, renamed = {*inputs, *names}, {}
-        for (thing, _), name in zip(wanted.everything[len(inputs) :], names[len(inputs) :], strict=True):
-            if name in inputs:
-                renamed[name] = first_free(self._others(thing), name, taken)
-                taken.add(renamed[name])
-        return renamed
+KEY_TYPES = frozenset({"int2", "int4", "int8", "text", "varchar", "bpchar", "citext", "uuid"})
+"""Types of primary keys that give a ``…ByPk`` entry point (docs/reference/graphql.md, Entry points)."""
 
-    def _others(self, thing: Column | Relationship | Function) -> tuple[str, ...]:
-        """Return names to try for what cannot have the one that it asks for."""
-        match thing:
-            case Column(name=name):
-                return (name,)
-            case Relationship():
-                return (_longer_relationship_field(self._catalog, thing),)
-            case Function():
-                return ()
 
-    def _place(self, oid: int, thing: Column | Relationship | Function) -> str:
-        """Return what something of a table is, as ``Problem`` names places."""
-        match thing:
-            case Column(name=name):
-                table = self._catalog.tables[oid]
-                return f"column {table.schema}.{table.name}.{name}"
-            case Relationship(foreign_key=key):
-                table = self._catalog.tables[key.table]
-                return f"foreign key {key.name} of table {table.schema}.{table.name}"
-            case Function(schema=schema, name=name):
-                return f"function {schema}.{name}"
+def argument_name(catalog: Catalog, function: Function, argument: Argument) -> str:
+    """Name an argument of a function by the rules. May be no valid GraphQL name."""
+    return _inflected(catalog, function, argument.name)
 
-    def _rank(self, relationship: Relationship) -> tuple[bool, bool, str, str, int, str]:
-        """Return what relationships are sorted by before names are given to them."""
-        key = relationship.foreign_key
-        table = self._catalog.tables[key.table]
-        incoming = not relationship.outgoing
-        if key.declared:  # its made-up name ends in its number
-            return incoming, True, table.schema, table.name, len(key.name), key.name
-        return incoming, False, table.schema, key.name, 0, table.name
 
-    @cached_property
-    def _computed(self) -> Mapping[int, list[Function]]:
-        """The functions that can be fields of a row for some role, by its type's oid."""
-        found: dict[int, list[Function]] = {}
-        executable = executable_by_some(self._catalog)
-        for function in sorted(self._catalog.functions, key=lambda each: (each.schema, each.name)):
-            if len(function.arguments) == 1 and executable(function) and self._gives_field(function):
-                found.setdefault(function.arguments[0].type, []).append(function)
-        return found
+def is_looked_up_by_key(catalog: Catalog, table: Table) -> bool:
+    """Whether the types of a table's key allow a ``…ByPk`` entry point."""
+    columns = [table.column(name) for name in catalog.primary_key(table)]
+    types = [catalog.underlying(catalog.types[column.type]) for column in columns if column is not None]
+    return bool(types) and all(type_.name in KEY_TYPES for type_ in types)
 
-    def _gives_field(self, function: Function) -> bool:
-        if not is_graphql_name(function_field(self._catalog, function)):
-            return False
-        result = self._catalog.types.get(function.returns)
-        if result is not None and result.relation in self._catalog.base_names:
-            return True
-        return not function.returns_set and has_value(self._catalog, function.returns)
+
+@dataclass(frozen=True, slots=True)
+class EntryPoints:
+    """The entry points of functions.
+
+    :ivar names: by the functions' oids; those that cannot be called are absent.
+    :ivar clashes: what gave way to what.
+    """
+
+    names: Mapping[int, str]
+    clashes: tuple[Problem, ...]
+
+
+def name_entry_points(catalog: Catalog) -> EntryPoints:
+    """Name the entry points of all functions of a catalog."""
+    tables = _of_tables(catalog)
+    requested: dict[bool, dict[str, list[Function]]] = {True: defaultdict(list), False: defaultdict(list)}
+    executable = executable_by_some(catalog)
+    for function in sorted(catalog.functions, key=lambda each: (each.schema, each.name)):
+        name = _requested(catalog, function)
+        if is_graphql_name(name) and executable(function) and _can_be_called(catalog, function):
+            requested[function.volatility is Volatility.VOLATILE][name].append(function)
+    names: dict[int, str] = {}
+    clashes: list[Problem] = []
+    for volatile, groups in requested.items():
+        taken = {*tables[volatile], *groups}
+        for name, functions in groups.items():
+            owner = tables[volatile].get(name) or _place(functions[-1])
+            chosen = {owner: name}
+            for function in functions:
+                place = _place(function)
+                if place not in chosen:
+                    chosen[place] = first_free((), name, taken)
+                    taken.add(chosen[place])
+                    message = f"the GraphQL entry point {name} is {owner}; this one is {chosen[place]}"
+                    clashes.append(Problem(place, message, clash=True))
+                names[function.oid] = chosen[place]
+    return EntryPoints(names, tuple(clashes))
+
+
+def _of_tables(catalog: Catalog) -> dict[bool, dict[str, str]]:
+    """Return whose the entry points are that functions give way to, of ``Mutation`` and of ``Query``."""
+    mutations: dict[str, str] = {}
+    queries = dict.fromkeys(("node", "heartbeat"), "a field of every schema")
+    for oid, base in catalog.base_names.items():
+        table = catalog.tables.get(oid)
+        if table is None:
+            continue
+        place = f"table {table.schema}.{table.name}"
+        queries[lower_first(base) + COLLECTION] = place
+        if is_looked_up_by_key(catalog, table):
+            queries[lower_first(base) + BY_KEY] = place
+        mutations.update((f"{word}{base}{COLLECTION}", place) for word in (INSERT, UPDATE, DELETE))
+    return {True: mutations, False: queries}
+
+
+def _place(function: Function) -> str:
+    return f"function {function.schema}.{function.name}"
+
+
+def _requested(catalog: Catalog, function: Function) -> str:
+    override = catalog.directives.function(function.oid).name
+    return override or _inflected(catalog, function, function.name)
+
+
+def _inflected(catalog: Catalog, function: Function, name: str) -> str:
+    return lower_first(pascal_case(name)) if inflects(catalog, function.schema) else name
+
+
+def _can_be_called(catalog: Catalog, function: Function) -> bool:
+    """Whether the function can be a field; one of a row alone is a computed field instead."""
+    arguments = function.arguments
+    if not all(_can_be_given(catalog, function, argument) for argument in arguments):
+        return False
+    if len(arguments) == 1 and catalog.types[arguments[0].type].relation in catalog.tables:
+        return False
+    result = catalog.types[function.returns]
+    if result.name == "void" or result.relation in catalog.base_names:
+        return True
+    return not function.columns and has_value(catalog, function.returns)
+
+
+def _can_be_given(catalog: Catalog, function: Function, argument: Argument) -> bool:
+    if argument.variadic or not argument.name:
+        return False
+    if not is_graphql_name(argument_name(catalog, function, argument)):
+        return False
+    return has_value(catalog, argument.type) or catalog.types[argument.type].kind is TypeKind.COMPOSITE

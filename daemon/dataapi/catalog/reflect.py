@@ -1,4 +1,4 @@
-"""Reading a database's catalog: one query, then a thread that builds the snapshot."""
+"""Reading a database's catalog by one query, building the snapshot in a thread, and when it is outdated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,22 @@ from twisted.internet.threads import deferToThread
 
 from dataapi.catalog.build import build_catalog
 from dataapi.catalog.model import Catalog
-from dataapi.threads import nap
+from dataapi.concurrency.long_work import nap
+
+Refresh = Callable[[Catalog], Awaitable[Catalog]]
+"""Returns the catalog that serves, having made sure that the given one is not outdated."""
+
+FINGERPRINT = files("dataapi.catalog").joinpath("fingerprint.sql").read_text(encoding="utf-8")
+"""Asks for a text that changes with the catalog, and whether it was read on a standby."""
+
+UNKNOWN_NAMES = frozenset({"42703", "42P01", "42883", "42704", "3F000"})
+"""SQLSTATEs of a column, table, function, type or schema that does not exist."""
+
+
+async def as_it_is(catalog: Catalog) -> Catalog:
+    """Return the catalog: the ``Refresh`` of one that nothing changes."""
+    return catalog
+
 
 Fetch = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
 """Runs SQL with ``$n`` slots as the login role and returns its rows."""

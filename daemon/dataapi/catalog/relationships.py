@@ -1,68 +1,162 @@
-"""How a catalog's tables are related, seen from each table; pure."""
+"""How a catalog's tables are related: by foreign keys, through junction tables and by functions; pure.
+
+Both APIs read their relationships here.  What differs is theirs: how a relationship is named and chosen, and
+whether views have the keys of the tables under them.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice, product
+from typing import Any
 
-from dataapi.catalog.model import Catalog, ForeignKey
+from dataapi.catalog.model import Catalog, ForeignKey, Function, Table
+
+MOST_READINGS = 16
+"""How many ways a view may show the columns of one key; more of them are left out."""
+
+_PAUSE_EVERY = 50
+
+Columns = tuple[str, ...]
+Pairs = tuple[tuple[str, str], ...]
+_Shown = Mapping[int, Sequence[str]]
 
 
-class RelationshipKind(Enum):
-    """How many rows are on either side, the side that it is seen from first."""
+class Cardinality(Enum):
+    """How many rows there are on either side, the side that it is seen from first."""
 
-    MANY_TO_ONE = "many-to-one"
     ONE_TO_MANY = "one-to-many"
+    MANY_TO_ONE = "many-to-one"
     ONE_TO_ONE = "one-to-one"
+    MANY_TO_MANY = "many-to-many"
 
 
-@dataclass(frozen=True, slots=True)
-class Relationship:
-    """One side of a foreign key.
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyRelationship:
+    """One side of a foreign key; a table that references itself has both.  Compared by identity.
 
-    :ivar outgoing: whether the foreign key is on ``table``; a self reference has both sides.
-    :ivar table, target: oids of the table that it is seen from and of the other one.
+    :ivar table, target: the table that it is seen from, and the other one.
+    :ivar outgoing: whether the foreign key is on ``table``.
     :ivar pairs: pairs of a column of ``table`` and the equal one of ``target``.
     """
 
-    kind: RelationshipKind
+    table: Table
+    target: Table
+    cardinality: Cardinality
     foreign_key: ForeignKey
     outgoing: bool
-    table: int
-    target: int
-    pairs: tuple[tuple[str, str], ...]
+    pairs: Pairs
 
     @property
     def to_one(self) -> bool:
         """Whether at most one row of the target belongs to a row."""
-        return self.kind is not RelationshipKind.ONE_TO_MANY
+        return self.cardinality is not Cardinality.ONE_TO_MANY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JunctionRelationship:
+    """Many to many: a junction table between has a foreign key to either side.
+
+    :ivar near: leads from the table to the junction, ``far`` from there to the target.
+    :ivar in_primary_key: whether the columns of both foreign keys belong to the junction's primary key.
+    :ivar in_unique_key: whether they belong to one of its unique keys, the primary one included.
+    """
+
+    near: KeyRelationship
+    far: KeyRelationship
+    in_primary_key: bool
+    in_unique_key: bool
+
+    @property
+    def table(self) -> Table:
+        """The table that it is seen from."""
+        return self.near.table
+
+    @property
+    def junction(self) -> Table:
+        """The table in between."""
+        return self.near.target
+
+    @property
+    def target(self) -> Table:
+        """The table that it leads to."""
+        return self.far.target
+
+    @property
+    def cardinality(self) -> Cardinality:
+        """Many to many, always."""
+        return Cardinality.MANY_TO_MANY
+
+    @property
+    def to_one(self) -> bool:
+        """Never: a junction leads to many rows."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComputedRelationship:
+    """A function of a row of ``table`` that returns rows of ``target``."""
+
+    table: Table
+    target: Table
+    function: Function
+
+    @property
+    def to_one(self) -> bool:
+        """Whether the function gives one row at most."""
+        return self.function.gives_one_row
+
+
+Relationship = KeyRelationship | JunctionRelationship | ComputedRelationship
 
 
 class Relationships:
-    """The relationships of a catalog, indexed by table."""
+    """The relationships of a catalog's tables, each table's derived when it is first asked for.
 
-    def __init__(self, catalog: Catalog) -> None:
+    :param views: whether views have the keys of the tables under them, besides those that directives declare.
+    """
+
+    def __init__(self, catalog: Catalog, *, views: bool = False) -> None:
         self._catalog = catalog
         self._outgoing: dict[int, list[ForeignKey]] = defaultdict(list)
         self._incoming: dict[int, list[ForeignKey]] = defaultdict(list)
-        self._found: dict[int, tuple[Relationship, ...]] = {}
-        for key in catalog.foreign_keys:
+        self._by_key: dict[int, tuple[KeyRelationship, ...]] = {}
+        self._all: dict[int, tuple[Relationship, ...]] = {}
+        self._functions: dict[int, list[Function]] = defaultdict(list)
+        for key in catalog.foreign_keys + (catalog.view_keys if views else ()):
             self._outgoing[key.table].append(key)
             self._incoming[key.foreign_table].append(key)
+        for function in catalog.functions:
+            if len(function.arguments) == 1:
+                self._functions[function.arguments[0].type].append(function)
 
-    def of(self, table: int) -> tuple[Relationship, ...]:
-        """Return the table's relationships: its own foreign keys, then those that point at it.
+    def of(self, table: Table) -> tuple[Relationship, ...]:
+        """Return all relationships of a table: by foreign key, through junction tables, by functions."""
+        found = self._all.get(table.oid)
+        if found is None:
+            found = (*self.by_key(table), *self._through_junctions(table), *self._computed(table))
+            self._all[table.oid] = found
+        return found
+
+    def by_key(self, table: Table) -> tuple[KeyRelationship, ...]:
+        """Return a table's relationships by foreign key: its own keys first, then those that point at it.
 
         The order follows the tables' and columns' own order, so that a new key comes after older ones.
         """
-        found = self._found.get(table)
+        found = self._by_key.get(table.oid)
         if found is None:
-            outgoing = sorted(self._outgoing.get(table, ()), key=self._order)
-            incoming = sorted(self._incoming.get(table, ()), key=self._order)
-            found = (*map(_from_referencing, outgoing), *map(_from_referenced, incoming))
-            self._found[table] = found
+            outgoing = sorted(self._outgoing.get(table.oid, ()), key=self._order)
+            incoming = sorted(self._incoming.get(table.oid, ()), key=self._order)
+            found = (*map(self._from_referencing, outgoing), *map(self._from_referenced, incoming))
+            self._by_key[table.oid] = found
         return found
+
+    def functions_of(self, table: Table) -> Sequence[Function]:
+        """Return the functions whose only argument is a row of the table, in the catalog's order."""
+        return self._functions.get(table.type, ())
 
     def _order(self, key: ForeignKey) -> tuple[int, str, list[int], str]:
         table = self._catalog.tables[key.table]
@@ -70,14 +164,114 @@ class Relationships:
         position = self._catalog.search_path.index(table.schema)
         return position, table.name, [numbers[name] for name in key.columns], key.name
 
+    def _from_referencing(self, key: ForeignKey) -> KeyRelationship:
+        tables = self._catalog.tables
+        cardinality = Cardinality.ONE_TO_ONE if key.unique else Cardinality.MANY_TO_ONE
+        pairs = tuple(zip(key.columns, key.foreign_columns, strict=True))
+        return KeyRelationship(tables[key.table], tables[key.foreign_table], cardinality, key, True, pairs)
 
-def _from_referencing(key: ForeignKey) -> Relationship:
-    kind = RelationshipKind.ONE_TO_ONE if key.unique else RelationshipKind.MANY_TO_ONE
-    pairs = tuple(zip(key.columns, key.foreign_columns, strict=True))
-    return Relationship(kind, key, True, key.table, key.foreign_table, pairs)
+    def _from_referenced(self, key: ForeignKey) -> KeyRelationship:
+        tables = self._catalog.tables
+        cardinality = Cardinality.ONE_TO_ONE if key.unique else Cardinality.ONE_TO_MANY
+        pairs = tuple(zip(key.foreign_columns, key.columns, strict=True))
+        return KeyRelationship(tables[key.foreign_table], tables[key.table], cardinality, key, False, pairs)
+
+    def _through_junctions(self, table: Table) -> Iterator[JunctionRelationship]:
+        for near in self.by_key(table):
+            if near.cardinality is not Cardinality.ONE_TO_MANY:
+                continue
+            for far in self.by_key(near.target):
+                other = far.foreign_key.name != near.foreign_key.name
+                if far.cardinality is Cardinality.MANY_TO_ONE and other:
+                    yield self._through_junction(near, far)
+
+    def _through_junction(self, near: KeyRelationship, far: KeyRelationship) -> JunctionRelationship:
+        junction = near.target
+        columns = {*near.foreign_key.columns, *far.foreign_key.columns}
+        in_primary_key = columns <= set(self._catalog.row_key(junction))
+        in_unique_key = in_primary_key or any(columns <= set(key.columns) for key in junction.unique_keys)
+        return JunctionRelationship(near, far, in_primary_key, in_unique_key)
+
+    def _computed(self, table: Table) -> Iterator[ComputedRelationship]:
+        for function in self.functions_of(table):
+            type_ = self._catalog.types.get(function.returns)
+            target = self._catalog.tables.get(type_.relation) if type_ is not None else None
+            if target is not None:
+                yield ComputedRelationship(table, target, function)
 
 
-def _from_referenced(key: ForeignKey) -> Relationship:
-    kind = RelationshipKind.ONE_TO_ONE if key.unique else RelationshipKind.ONE_TO_MANY
-    pairs = tuple(zip(key.foreign_columns, key.columns, strict=True))
-    return Relationship(kind, key, False, key.foreign_table, key.table, pairs)
+class ViewKeys:
+    """The keys of views, by the tables under them.
+
+    A view whose columns are plain columns of a table, perhaps through other views, is related as that table
+    is, whether or not the table itself is exposed (``docs/reference/rest.md``, Relationships).
+    """
+
+    def __init__(self, surfaces: Sequence[Any], tables: Mapping[int, Table]) -> None:
+        """Read the surfaces: of each view, ``[number, table, number in the table]`` for plain columns."""
+        self._tables = tables
+        # By table and view, the number of the table's column, and the names that the view has for it.
+        self._shown: dict[int, dict[int, dict[int, list[str]]]] = defaultdict(dict)
+        for oid, columns in surfaces:
+            view = int(oid)
+            names = _names(tables[view])
+            for number, origin, origin_number in columns:
+                shown = self._shown[int(origin)].setdefault(view, {})
+                shown.setdefault(origin_number, []).append(names[number])
+
+    def keys(self, references: Sequence[Any], pause: Callable[[], None]) -> Iterator[ForeignKey]:
+        """Yield what the foreign keys are between views, and between views and exposed tables.
+
+        :param references: ``[name, table, its column numbers, foreign table, its column numbers, comment,
+            whether the columns are unique]``.
+        :param pause: called between small pieces of work.
+        """
+        made = 0
+        for name, table_oid, numbers, foreign_oid, foreign_numbers, comment, unique in references:
+            foreign_sides = list(self._sides(int(foreign_oid), foreign_numbers))
+            for table, columns in self._sides(int(table_oid), numbers):
+                for foreign, foreign_columns in foreign_sides:
+                    if table == int(table_oid) and foreign == int(foreign_oid):
+                        continue
+                    if made % _PAUSE_EVERY == 0:
+                        pause()
+                    made += 1
+                    yield ForeignKey(name, table, columns, foreign, foreign_columns, unique, comment)
+
+    def primary_keys(self, keys: Sequence[Any]) -> dict[int, Columns]:
+        """Return, by view, the columns that show whole primary keys.
+
+        A view over several tables has the keys of all of them that are there whole, the one whose columns
+        come first before the others.
+
+        :param keys: ``[table, its primary key's column numbers]``.
+        """
+        found: dict[int, list[Columns]] = defaultdict(list)
+        for oid, numbers in keys:
+            for view, shown in self._shown.get(int(oid), {}).items():
+                if all(number in shown for number in numbers):
+                    found[view].append(tuple(shown[number][0] for number in numbers))
+        return {view: self._in_order(view, parts) for view, parts in found.items()}
+
+    def _in_order(self, view: int, parts: list[Columns]) -> Columns:
+        order = {column.name: column.number for column in self._tables[view].columns}
+        parts.sort(key=lambda columns: min(order[name] for name in columns))
+        return tuple(dict.fromkeys(name for columns in parts for name in columns))
+
+    def _sides(self, oid: int, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
+        """Yield the relations that have all the columns, with their names there."""
+        table = self._tables.get(oid)
+        if table is not None:
+            names = _names(table)
+            yield oid, tuple(names[number] for number in numbers)
+        for view, shown in self._shown.get(oid, {}).items():
+            if all(number in shown for number in numbers):
+                yield from ((view, columns) for columns in _readings(shown, numbers))
+
+
+def _readings(shown: _Shown, numbers: Sequence[int]) -> Iterator[Columns]:
+    return islice(product(*(shown[number] for number in numbers)), MOST_READINGS)
+
+
+def _names(table: Table) -> dict[int, str]:
+    return {column.number: column.name for column in table.columns}

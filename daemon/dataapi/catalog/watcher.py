@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib.resources import files
 from typing import Any, Protocol
 
-from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
-from dataapi.catalog.freshness import FINGERPRINT
 from dataapi.catalog.model import Catalog, Problem
-from dataapi.catalog.reflect import Fetch, InThread, reflect
-from dataapi.errors import ApiError, DatabaseUnavailable
-from dataapi.single_flight import SingleFlight
+from dataapi.catalog.reflect import FINGERPRINT, Fetch, InThread, reflect
+from dataapi.concurrency.tasks import SingleFlight
+from dataapi.concurrency.timers import Alarm, Backoff, Retry
+from dataapi.http.errors import ApiError, DatabaseUnavailable
 
 CHANNELS = ("pgrst", "dataapi")
 """Channels on which a reload can be asked for, the first one being PostgREST's."""
@@ -31,10 +28,10 @@ FRESH = 2.0
 """Seconds for which a catalog that was compared with the database is taken to be like it."""
 
 POLL_EVERY = 10.0
-"""Seconds between comparisons of the catalog with the database while no notification can arrive."""
+"""Seconds between comparisons of the catalog with the database where notifications are not enough."""
 
-SHORTEST_WAIT, LONGEST_WAIT = 1.0, 32.0
-"""Seconds between attempts while the catalog can't be read; doubled each time."""
+BACKOFF = Backoff(first=1.0)
+"""When it is tried again to read the catalog."""
 
 EVENT_TRIGGER = files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8")
 EVENT_TRIGGER_SCHEMA = "dataapi"
@@ -95,7 +92,7 @@ class CatalogWatcher:
         *,
         renew: Callable[[], object] = lambda: None,
         event_trigger: bool = True,
-        jitter: Callable[[], float] = random.random,
+        backoff: Backoff = BACKOFF,
         in_thread: InThread | None = None,
     ) -> None:
         """Prepare; nothing happens before ``start``.
@@ -103,7 +100,7 @@ class CatalogWatcher:
         :param listen: makes the listener; None when notifications are switched off.
         :param renew: begins the sessions anew, whose settings are to be read again.
         :param event_trigger: whether to try to install the event trigger, which needs ``listen``.
-        :param jitter: a number from 0 to 1; waits are that much longer at most by a half.
+        :param backoff: how long to wait between attempts to load.
         """
         self.current: Catalog | None = None
         self.error: str | None = None
@@ -119,18 +116,14 @@ class CatalogWatcher:
             else None
         )
         self._wants_trigger = event_trigger and listen is not None
-        self._jitter = jitter
         self._in_thread = in_thread
         self._fingerprint: str | None = None
+        self._is_standby = False
         self._compared = float("-inf")
         self._comparing = SingleFlight(self._compare)
-        self._waiting: list[Deferred[Catalog]] = []
-        self._wanted = False
-        self._loading = False
-        self._running: Deferred[None] | None = None
-        self._soon: IDelayedCall | None = None
-        self._retry: IDelayedCall | None = None
-        self._wait = SHORTEST_WAIT
+        self._loading = SingleFlight(self._load, fresh=True)
+        self._soon = Alarm(reactor, self._reload_now)
+        self._retry = Retry(reactor, backoff, self._reload_now)
         self._stopped = False
 
     @property
@@ -151,15 +144,13 @@ class CatalogWatcher:
             return
 
     async def stop(self) -> None:
-        """End the listener, the timers, and a load that runs; who waits for it gets ``CancelledError``."""
+        """End the listener, the timers and a load that runs, whose callers get ``CancelledError``."""
         self._stopped = True
         self._cancel_timers()
         self._comparing.cancel()
         if self._listener:
             await self._listener.stop()
-        if self._running:
-            self._running.cancel()
-        _give_up(self._waiting)
+        self._loading.cancel()
 
     async def reload(self) -> Catalog:
         """Read the catalog again and return the new snapshot, which then serves.
@@ -171,10 +162,7 @@ class CatalogWatcher:
         """
         if self._stopped:
             raise CancelledError
-        waiter: Deferred[Catalog] = Deferred()
-        self._waiting.append(waiter)
-        self._run()
-        return await waiter
+        return await self._loading.run()
 
     async def refresh(self, known: Catalog) -> Catalog:
         """Return the catalog that serves, for a request that found a name missing in ``known``.
@@ -193,16 +181,19 @@ class CatalogWatcher:
         return self._listener is not None and not self._listener.listening
 
     async def poll(self) -> None:
-        """Compare the catalog with the database while no notification can arrive, until it is cancelled."""
+        """Compare the catalog with the database where notifications are not enough, until it is cancelled.
+
+        None arrive from a standby, and those of its primary may come before the change does.
+        """
         while True:
             await deferLater(self._reactor, POLL_EVERY)
-            if self.polling and self.current is not None:
+            if (self.polling or self._is_standby) and self.current is not None:
                 await self._comparing.run()
 
     def request_reload(self) -> None:
         """Reload soon, together with whatever else asks for it until then."""
-        if not self._stopped and self._soon is None:
-            self._soon = self._reactor.callLater(DEBOUNCE, self._due)
+        if not self._stopped:
+            self._soon.within(DEBOUNCE)
 
     def _notified(self, channel: str, payload: str) -> None:
         if channel not in CHANNELS or payload not in _RELOADS:
@@ -227,7 +218,7 @@ class CatalogWatcher:
     async def _read_fingerprint(self) -> str | None:
         """Return what tells whether the database has changed, None where its system tables do not tell."""
         try:
-            [(fingerprint,)] = await self._fetch(FINGERPRINT, ())
+            [(fingerprint, self._is_standby)] = await self._fetch(FINGERPRINT, ())
         except DatabaseUnavailable:
             raise
         except ApiError as error:
@@ -235,44 +226,25 @@ class CatalogWatcher:
             return None
         return str(fingerprint)
 
-    def _due(self) -> None:
+    def _reload_now(self) -> None:
         self._cancel_timers()
-        self._wanted = True
-        self._run()
+        # What fails is logged, and tried again.
+        self._loading.run().addErrback(lambda _: None)
 
-    def _run(self) -> None:
-        if not self._loading and not self._stopped:
-            self._loading = True
-            self._running = Deferred.fromCoroutine(self._load_while_wanted())
-            self._running.addErrback(_log_unless_cancelled)
-
-    async def _load_while_wanted(self) -> None:
-        try:
-            while (self._waiting or self._wanted) and not self._stopped:
-                waiting, self._waiting, self._wanted = self._waiting, [], False
-                await self._load(waiting)
-        finally:
-            self._loading = False
-
-    async def _load(self, waiting: Sequence[Deferred[Catalog]]) -> None:
-        """Load once and tell those who wait for it."""
+    async def _load(self) -> Catalog:
         try:
             # Before the load, so that no change falls between the two.
             await self._install_event_trigger()
             fingerprint = await self._read_fingerprint()
             catalog = await self._reflect()
         except CancelledError:
-            _give_up(waiting)
             raise
         except Exception as error:
             self._failed(error)
-            for waiter in waiting:
-                waiter.errback(error)
-            return
+            raise
         self._fingerprint = fingerprint
         self._loaded(catalog)
-        for waiter in waiting:
-            waiter.callback(catalog)
+        return catalog
 
     async def _reflect(self) -> Catalog:
         generation = self.current.generation + 1 if self.current else 1
@@ -295,39 +267,32 @@ class CatalogWatcher:
         self.error = None
         self.loads += 1
         self._compared = self._reactor.seconds()
-        self._wait = SHORTEST_WAIT
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        self._retry.succeeded()
+        self._retry.cancel()
         for problem in catalog.problems:
             _log.warn("{place}: {problem}", place=problem.place, problem=problem.message)
 
     def _failed(self, error: Exception) -> None:
         self.failures += 1
         self.error = str(error)
-        wait = self._wait * (1 + self._jitter() / 2)
-        self._wait = min(self._wait * 2, LONGEST_WAIT)
-        kept = f"catalog {self.current.generation} stays" if self.current else "there is none yet"
+        wait = self._retry.failed()
+        state = f"catalog {self.current.generation} stays" if self.current else "there is none yet"
         if isinstance(error, ApiError):
             _log.error(
-                "The catalog could not be loaded, {kept}; again in {wait:.1f} s: {code} {error}",
-                kept=kept,
+                "The catalog could not be loaded, {state}; again in {wait:.1f} s: {code} {error}",
+                state=state,
                 wait=wait,
                 code=error.code,
                 error=error.message,
             )
         else:
             _log.failure(
-                "The catalog could not be loaded, {kept}; again in {wait:.1f} s.", kept=kept, wait=wait
+                "The catalog could not be loaded, {state}; again in {wait:.1f} s.", state=state, wait=wait
             )
-        if self._retry is None and not self._stopped:
-            self._retry = self._reactor.callLater(wait, self._due)
 
     def _cancel_timers(self) -> None:
-        for timer in (self._soon, self._retry):
-            if timer is not None and timer.active():
-                timer.cancel()
-        self._soon = self._retry = None
+        self._soon.cancel()
+        self._retry.cancel()
 
     async def _install_event_trigger(self) -> None:
         """Try once per life; a database that is away is asked again with the next load."""
@@ -349,13 +314,3 @@ class CatalogWatcher:
                 error=error.message,
             )
         self._wants_trigger = False
-
-
-def _give_up(waiting: Sequence[Deferred[Catalog]]) -> None:
-    for waiter in waiting:
-        waiter.cancel()
-
-
-def _log_unless_cancelled(failure: Failure) -> None:
-    if not failure.check(CancelledError):
-        _log.failure("The catalog watcher failed.", failure)

@@ -1,4 +1,4 @@
-"""Where a database is: the places that a connection string lists, in the order in which libpq tries them.
+"""Where a database is: connection strings, libpq's environment, and the places to try in libpq's order.
 
 libpq looks host names up itself, and blocks while it does; so it gets addresses beside names.  It
 also ignores the time limit of each host when it does not block; so it gets one place at a time.
@@ -7,19 +7,101 @@ also ignores the time limit of each host when it does not block; so it gets one 
 from __future__ import annotations
 
 import ipaddress
+import os
 import random
 import re
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psycopg2.extensions import libpq_version, make_dsn
-
-from dataapi.database import environment
+import psycopg2
+from psycopg2.extensions import libpq_version, make_dsn, parse_dsn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
+
+_SCHEMES = ("postgresql://", "postgres://")
+_HIGHEST_PORT = 65535
+
+
+def is_connection_string(text: str) -> bool:
+    """Tell whether the text is a URI or a ``keyword=value`` string with known keywords and sane ports.
+
+    A URI may leave everything to the environment: ``postgresql://``.
+    """
+    if "\0" in text:
+        # libpq would read no further.
+        return False
+    try:
+        parameters = parse_dsn(text)
+    except (psycopg2.ProgrammingError, UnicodeEncodeError):
+        return False
+    ports = str(parameters.get("port", "")).split(",")
+    return (bool(parameters) or text.startswith(_SCHEMES)) and all(
+        not port or (port.isascii() and port.isdigit() and 0 < int(port) <= _HIGHEST_PORT) for port in ports
+    )
+
+
+_VARIABLES = {
+    "PGHOST": "host",
+    "PGHOSTADDR": "hostaddr",
+    "PGPORT": "port",
+    "PGCONNECT_TIMEOUT": "connect_timeout",
+    "PGTARGETSESSIONATTRS": "target_session_attrs",
+}
+_SETTING = re.compile("([a-z_]+)=(.*)")
+_BALANCED_FROM = 160_000
+
+
+def connection_parameters(uri: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return libpq's parameters for a URI or key-value string, its service, and the environment.
+
+    Raises ``psycopg2.ProgrammingError`` for a string that libpq cannot read.
+    """
+    said: dict[str, str] = parse_dsn(uri)
+    name = said.get("service") or environ.get("PGSERVICE")
+    service = _service(name, environ) if name else {}
+    variables = {key: environ[variable] for variable, key in _VARIABLES.items() if environ.get(variable)}
+    if libpq_version() >= _BALANCED_FROM and environ.get("PGLOADBALANCEHOSTS"):
+        variables["load_balance_hosts"] = environ["PGLOADBALANCEHOSTS"]
+    return {**variables, **service, **said}
+
+
+def _service(name: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what the first file that has the service says of it; libpq complains where there is none."""
+    for path in _service_files(environ):
+        with suppress(OSError, UnicodeDecodeError):
+            found = _read_service(path.read_text("utf-8").splitlines(), name)
+            if found is not None:
+                return found
+    return {}
+
+
+def _service_files(environ: Mapping[str, str]) -> Iterator[Path]:
+    if environ.get("PGSERVICEFILE"):
+        yield Path(environ["PGSERVICEFILE"])
+    else:
+        with suppress(RuntimeError):
+            yield Path.home() / ".pg_service.conf"
+    if environ.get("PGSYSCONFDIR"):
+        yield Path(environ["PGSYSCONFDIR"]) / "pg_service.conf"
+
+
+def _read_service(lines: list[str], name: str) -> dict[str, str] | None:
+    """Return the ``key=value`` lines of a service's section, None when there is none."""
+    found: dict[str, str] | None = None
+    for line in map(str.strip, lines):
+        if line.startswith("["):
+            if found is not None:
+                break
+            found = {} if line == f"[{name}]" else None
+        elif found is not None and (setting := _SETTING.fullmatch(line)):
+            found.setdefault(setting[1], setting[2])
+    return found
+
 
 ATTRIBUTES = "target_session_attrs"
 """Libpq's parameter for what a server must be, such as a primary."""
@@ -55,7 +137,7 @@ def parameters(uri: str) -> dict[str, str]:
 
     Raises ``psycopg2.ProgrammingError`` for a string that libpq cannot read.
     """
-    return {**_DEFAULTS, **environment.given(uri), "client_encoding": "UTF8"}
+    return {**_DEFAULTS, **connection_parameters(uri), "client_encoding": "UTF8"}
 
 
 def primary_uri(uri: str) -> str:
@@ -63,32 +145,32 @@ def primary_uri(uri: str) -> str:
 
     One server is taken as it is: there is nothing to choose.
     """
-    given = environment.given(uri)
-    hosts, addresses, _ = _lists(given)
-    chooses = len(hosts) > 1 or len(addresses) > 1 or has_names(given)
-    if not chooses or given.get(ATTRIBUTES) in ("read-write", "primary"):
+    params = connection_parameters(uri)
+    hosts, addresses, _ = _lists(params)
+    chooses = len(hosts) > 1 or len(addresses) > 1 or has_names(params)
+    if not chooses or params.get(ATTRIBUTES) in ("read-write", "primary"):
         return uri
     # Before its version 14 libpq knows no other word for it.
-    wanted = "primary" if libpq_version() >= 140000 else "read-write"
-    return str(make_dsn(**{**given, ATTRIBUTES: wanted}))
+    attribute = "primary" if libpq_version() >= 140000 else "read-write"
+    return str(make_dsn(**{**params, ATTRIBUTES: attribute}))
 
 
-def connect_timeout(given: dict[str, str]) -> float:
+def connect_timeout(params: dict[str, str]) -> float:
     """Return the seconds that connecting to one place may take."""
-    seconds = given.get("connect_timeout", "")
+    seconds = params.get("connect_timeout", "")
     return float(seconds) if seconds.isdigit() and int(seconds) > 0 else 10.0
 
 
-def has_names(given: dict[str, str]) -> bool:
+def has_names(params: dict[str, str]) -> bool:
     """Tell whether the parameters have a host name that is yet to be looked up."""
-    hosts, addresses, _ = _lists(given)
+    hosts, addresses, _ = _lists(params)
     return any(
         _is_name(host) and not address for host, address in zip_longest(hosts, addresses, fillvalue="")
     )
 
 
 def places(
-    given: dict[str, str],
+    params: dict[str, str],
     resolve: Callable[[str], list[str]],
     shuffle: Callable[[list[Any]], object] = random.shuffle,
 ) -> list[Place]:
@@ -97,35 +179,37 @@ def places(
     :param resolve: returns a host name's addresses, or raises ``OSError``.
     :param shuffle: puts a list into a random order, where ``load_balance_hosts`` asks for one.
     """
-    hosts, addresses, ports = _lists(given)
+    hosts, addresses, ports = _lists(params)
     count = max(len(hosts), len(addresses))
     ports = ports * count if len(ports) == 1 else ports
     if not all(len(listed) in (0, count) for listed in (hosts, addresses, ports)):
-        return [Place(given)]  # libpq says what is wrong with it
-    reorder = shuffle if given.get("load_balance_hosts") == "random" else lambda _: None
+        return [Place(params)]  # libpq says what is wrong with it
+    reorder = shuffle if params.get("load_balance_hosts") == "random" else lambda _: None
     listed = list(zip_longest(hosts, addresses, ports, fillvalue=None))
     reorder(listed)
     found = []
     for host, address, port in listed:
-        several = _addressed(_single(given, host, address, port), resolve)
+        several = _addressed(_single(params, host, address, port), resolve)
         reorder(several)
         found += several
-    return _in_passes(found or [Place(given)])
+    return _in_passes(found or [Place(params)])
 
 
-def _lists(given: dict[str, str]) -> tuple[list[str], list[str], list[str]]:
+def _lists(params: dict[str, str]) -> tuple[list[str], list[str], list[str]]:
     """Return the hosts, addresses and ports that the parameters list."""
     hosts, addresses, ports = (
-        given[name].split(",") if name in given else [] for name in ("host", "hostaddr", "port")
+        params[name].split(",") if name in params else [] for name in ("host", "hostaddr", "port")
     )
     return hosts, addresses, ports
 
 
-def _single(given: dict[str, str], host: str | None, address: str | None, port: str | None) -> dict[str, str]:
+def _single(
+    params: dict[str, str], host: str | None, address: str | None, port: str | None
+) -> dict[str, str]:
     """Return the parameters for one of the hosts that they list."""
     own = {"host": host, "hostaddr": address or None, "port": port}
-    kept = {name: value for name, value in given.items() if name not in own}
-    return {**kept, **{name: value for name, value in own.items() if value is not None}}
+    others = {name: value for name, value in params.items() if name not in own}
+    return {**others, **{name: value for name, value in own.items() if value is not None}}
 
 
 def _addressed(one: dict[str, str], resolve: Callable[[str], list[str]]) -> list[Place]:
@@ -145,8 +229,8 @@ def _in_passes(found: list[Place]) -> list[Place]:
     if len(found) == 1 or found[0].parameters.get(ATTRIBUTES) != "prefer-standby":
         return found
     return [
-        replace(place, parameters={**place.parameters, ATTRIBUTES: wanted})
-        for wanted in ("standby", "any")
+        replace(place, parameters={**place.parameters, ATTRIBUTES: attribute})
+        for attribute in ("standby", "any")
         for place in found
     ]
 

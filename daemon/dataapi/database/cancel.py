@@ -1,4 +1,4 @@
-"""Ending statements that nobody waits for any more, without ever blocking the reactor."""
+"""Cancelling statements whose callers are gone, without ever blocking the reactor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twisted.internet import defer
 
 from dataapi.database.address import server_key
 from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
-from dataapi.database.libpq import CancelRequest
+from dataapi.database.driver import CancelRequest
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IReactorTime
@@ -112,8 +112,8 @@ class _Server:
     async def ask(self, text: str, connection: Connection) -> None:
         """Send a request about what runs on a connection.
 
-        Raises ``ConnectionDied`` when it is not answered; so do those that waited for their turn meanwhile,
-        instead of waiting in vain one after the other.
+        Raises ``ConnectionDied`` when it is not answered; so do those that waited for their turn,
+        instead of waiting for nothing one after the other.
         """
         failures = self._failures
         await self._lock.acquire()
@@ -122,7 +122,7 @@ class _Server:
                 raise ConnectionDied(_NO_ANSWER)
             # Meanwhile the statement may have ended by itself.
             if connection.busy:
-                await self._send(text, int(connection.get_backend_pid()))
+                await self._send(text, connection.process())
         finally:
             self._lock.release()
 
@@ -184,7 +184,7 @@ class ProtocolCancel:
         if self._asking == MOST_THREADS:
             raise ServerSilent(_NO_ANSWER)
         answered: defer.Deferred[str] = defer.Deferred()
-        request = CancelRequest(connection.pollable())
+        request = CancelRequest(connection.raw)
         self._asking += 1
         Thread(target=self._ask, args=(request, answered), daemon=True).start()
         try:

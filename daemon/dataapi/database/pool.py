@@ -1,12 +1,14 @@
 """The pool: connections that heal, a queue with a limit, and no way for an identity to stay behind.
 
-A message runs under its caller's role in a transaction of its own (see ``prepared.open_message``).
+A message runs under its caller's role in a transaction of its own (see ``prepared.opened``).
 A connection returns to the pool only when it is outside of any transaction, nothing runs on it, no
 cancel request is on its way to it, and it is known what is prepared on it; else it is closed.
 """
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -15,27 +17,53 @@ import psycopg2
 from twisted.internet import defer
 from twisted.logger import Logger
 
-from dataapi.database import address, failures
-from dataapi.database.ageing import Ageing
-from dataapi.database.background import Background
-from dataapi.database.backoff import USUAL, Backoff, Retry
+from dataapi.concurrency.tasks import Background
+from dataapi.concurrency.timers import USUAL, Backoff, Retry
+from dataapi.concurrency.wait_queue import Slots, WaitQueue
+from dataapi.database import address, errors
 from dataapi.database.cancel import Canceller, ControlConnection, end_statement
 from dataapi.database.connection import ConnectionDied
-from dataapi.database.conversations import BATCH, Conversations
-from dataapi.database.figures import Figures
-from dataapi.database.line import Turns, WaitingLine
-from dataapi.database.liveness import Liveness
-from dataapi.database.session import Session, SessionOptions
+from dataapi.database.health import Ageing, Liveness
+from dataapi.database.session import (
+    FIRST_FETCH,
+    OpenTransaction,
+    Session,
+    SessionOptions,
+    next_fetch,
+)
+from dataapi.http.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
 
     from dataapi.database.connection import Rows
-    from dataapi.database.conversation import Conversation
     from dataapi.database.message import Message
-    from dataapi.errors import ApiError
 
+
+@dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """What a pool is doing.
+
+    :ivar size: the most connections it may have.
+    :ivar open: connections it has; ``idle`` of them are free and ``in_use`` are not.
+    :ivar waiting: messages and streams that wait for a connection now.
+    :ivar timeouts: messages and streams that waited until the time was over, since the start.
+    :ivar connects: connections made, since the start.
+    :ivar cancels: statements given up by their callers, since the start.
+    """
+
+    size: int
+    open: int
+    idle: int
+    in_use: int
+    waiting: int
+    timeouts: int
+    connects: int
+    cancels: int
+
+
+BATCH = 65_536
+"""Bytes of a stream's batch, about as many as Twisted buffers for a slow reader before it pauses."""
 
 _token = partial(token_hex, 8)
 
@@ -45,7 +73,7 @@ class Pool:
 
     :param uri: a libpq connection string, whose ``connect_timeout`` (seconds, 10 when it has none) limits
         each attempt; raises ``psycopg2.ProgrammingError`` when it is none.
-    :param size: the most connections, beside one that only carries cancel requests.
+    :param size: the most connections, besides one that only carries cancel requests.
     :param acquisition_timeout: seconds that a message waits for a connection.
     :param options: how each connection is used.
     :param anonymous_role: the role for which a missing privilege is 401 and not 403.
@@ -75,10 +103,10 @@ class Pool:
         self._token = token
         self._anonymous_role = anonymous_role
         self._connect_timeout = address.connect_timeout(self._parameters)
-        self._line: WaitingLine[Session] = WaitingLine(reactor, acquisition_timeout, failures.timed_out)
-        self._long_line = WaitingLine[None](reactor, acquisition_timeout, failures.timed_out)
-        turns = Turns(max(1, size // 2), self._long_line)
-        self._conversations = Conversations(turns, self._take, self._release, anonymous_role)
+        self._queue: WaitQueue[Session] = WaitQueue(reactor, acquisition_timeout, errors.timed_out)
+        # An open transaction waits for its client, so that half of the connections are left to messages.
+        self._slot_queue = WaitQueue[None](reactor, acquisition_timeout, errors.timed_out)
+        self._slots = Slots(max(1, size // 2), self._slot_queue)
         self._canceller: Canceller = ControlConnection(reactor)
         self._sessions: set[Session] = set()
         self._idle: list[Session] = []
@@ -110,8 +138,8 @@ class Pool:
         """Refuse new messages, let running ones finish for ``grace`` seconds, then cancel and close."""
         self._stopped = True
         self._retry.cancel()
-        self._line.fail_all(self._unavailable)
-        self._conversations.fail_all(self._unavailable)
+        self._queue.fail_all(self._unavailable)
+        self._slot_queue.fail_all(self._unavailable)
         while self._idle:
             self._discard(self._idle[-1])
         if self._sessions:
@@ -158,13 +186,13 @@ class Pool:
         """Whether there are connections that lead to a pooler."""
         return any(session.connection.pooled for session in self._sessions)
 
-    def figures(self) -> Figures:
+    def figures(self) -> PoolFigures:
         """Return what the pool is doing, for metrics."""
         count, idle = len(self._sessions), len(self._idle)
-        return Figures(
+        return PoolFigures(
             size=self._size, open=count, idle=idle, in_use=count - idle,
-            waiting=len(self._line) + len(self._long_line),
-            timeouts=self._line.timeouts + self._long_line.timeouts,
+            waiting=len(self._queue) + len(self._slot_queue),
+            timeouts=self._queue.timeouts + self._slot_queue.timeouts,
             connects=self._connects, cancels=self._cancels,
         )  # fmt: skip
 
@@ -179,9 +207,9 @@ class Pool:
         try:
             return await session.run(message)
         except psycopg2.Error as error:
-            raise failures.refused(error, anonymous=message.role == self._anonymous_role) from error
+            raise errors.refused(error, anonymous=message.role == self._anonymous_role) from error
         except ConnectionDied as error:
-            raise failures.died() from error
+            raise errors.died() from error
         finally:
             self._release(session)
 
@@ -195,33 +223,59 @@ class Pool:
         try:
             return await session.fetch(text, values)
         except psycopg2.Error as error:
-            raise failures.refused(error, anonymous=False) from error
+            raise errors.refused(error, anonymous=False) from error
         except ConnectionDied as error:
-            raise failures.died() from error
+            raise errors.died() from error
         finally:
             self._release(session)
 
-    def stream(self, message: Message, batch: int = BATCH) -> AsyncGenerator[Rows, None]:
+    async def stream(self, message: Message, batch: int = BATCH) -> AsyncGenerator[Rows, None]:
         """Run a message that only reads, and give its last statement's rows in batches of ``batch`` bytes.
 
-        See ``Conversations.stream``.  Raises like ``run``.
+        The next batch is fetched when it is asked for.  A caller that does not read to the end closes the
+        generator, which closes the connection.  Raises like ``run``.
         """
-        return self._conversations.stream(message, batch)
+        async with self._transaction(message) as transaction:
+            rows, requested = await transaction.open_cursor(message), FIRST_FETCH
+            while len(rows) == requested:
+                requested = next_fetch(requested, sum(len(row[0] or "") for row in rows), batch)
+                yield rows
+                rows = await transaction.fetch(requested)
+            await transaction.end()
+        # The connection serves others already.
+        if rows:
+            yield rows
 
-    def converse(self, message: Message) -> AbstractAsyncContextManager[Conversation]:
-        """Begin a transaction of several messages with this one, for the block to go on with and to end.
+    @asynccontextmanager
+    async def open_transaction(self, message: Message) -> AsyncGenerator[OpenTransaction, None]:
+        """Begin a transaction of several messages with this one, for the block to continue and to end.
 
-        See ``Conversations.converse``.  Raises like ``run``.
+        An error in the block rolls it back.  Raises like ``run``.
         """
-        return self._conversations.converse(message)
+        async with self._transaction(message) as transaction:
+            await transaction.begin(message)
+            yield transaction
 
-    async def _take(self) -> Session:
-        return self._idle.pop() if self._idle else await self._wait()
+    @asynccontextmanager
+    async def _transaction(self, message: Message) -> AsyncGenerator[OpenTransaction, None]:
+        await self._slots.take(message.caller)
+        try:
+            session = self._idle.pop() if self._idle else await self._wait()
+            transaction = session.transaction(anonymous=message.role == self._anonymous_role)
+            try:
+                yield transaction
+            except ApiError:
+                await transaction.roll_back()
+                raise
+            finally:
+                self._release(session)
+        finally:
+            self._slots.give_back(message.caller)
 
     async def _wait(self) -> Session:
         if self._stopped or (self._retry.failures and not self._sessions):
             raise self._unavailable()
-        place = self._line.join()
+        place = self._queue.join()
         self._grow()
         return await place
 
@@ -233,19 +287,19 @@ class Pool:
             self._discard(session)
         elif clean:
             self._idle.append(session)
-            if self._line:
+            if self._queue:
                 self._hand_over()
         else:
             self._background.spawn(self._settle(session))
 
     def _hand_over(self) -> None:
-        """Give free connections to those who wait; a loop, as a message may fail and return at once."""
+        """Give free connections to those that wait; a loop, as a message may fail and return at once."""
         if self._handing_over:
             return
         self._handing_over = True
         try:
-            while self._idle and self._line:
-                self._line.serve(self._idle.pop())
+            while self._idle and self._queue:
+                self._queue.serve(self._idle.pop())
         finally:
             self._handing_over = False
 
@@ -283,10 +337,10 @@ class Pool:
         if self._stopped or self._retry.pending:
             return
         in_use = len(self._sessions) - len(self._idle)
-        wanted = min(self._size, max(1, in_use + len(self._line)))
+        target = min(self._size, max(1, in_use + len(self._queue)))
         if self._retry.failures:
-            wanted = min(wanted, len(self._sessions) + 1)
-        for _ in range(wanted - len(self._sessions) - self._opening):
+            target = min(target, len(self._sessions) + 1)
+        for _ in range(target - len(self._sessions) - self._opening):
             self._background.spawn(self._open())
 
     async def _open(self) -> None:
@@ -316,7 +370,7 @@ class Pool:
         self._grow()
 
     def _failed(self, error: Exception) -> None:
-        """Plan the next attempt, and answer those who wait when there is no connection at all."""
+        """Plan the next attempt, and answer those that wait when there is no connection at all."""
         self._trouble = str(error)
         if self._stopped or self._retry.pending:
             return
@@ -325,7 +379,7 @@ class Pool:
             "no database connection, trying again in {wait:.1f} s: {error}", wait=wait, error=error
         )
         if not self._sessions:
-            self._line.fail_all(self._unavailable)
+            self._queue.fail_all(self._unavailable)
 
     def _attempted(self) -> None:
         first, self._first_attempt = self._first_attempt, None
@@ -353,8 +407,8 @@ class Pool:
             drained, self._drained = self._drained, None
             drained.callback(None)
         if self._retry.pending and not self._sessions:
-            self._line.fail_all(self._unavailable)
+            self._queue.fail_all(self._unavailable)
         self._grow()
 
     def _unavailable(self) -> ApiError:
-        return failures.stopped() if self._stopped else failures.unreachable(self._retry.remaining)
+        return errors.stopped() if self._stopped else errors.unreachable(self._retry.remaining)

@@ -34,12 +34,12 @@ def pooler_advice(*, prepared: bool | None, listening: bool | None) -> str | Non
     keys = [*(["db-prepared-statements"] if prepared else []), *(["db-channel-enabled"] if listening else [])]
     if not keys:
         return None
-    wanted = " and ".join(f"{key} = auto" for key in keys)
-    return f"db-uri leads to a pooler in transaction mode, which needs {wanted}"
+    advice = " and ".join(f"{key} = auto" for key in keys)
+    return f"db-uri leads to a pooler in transaction mode, which needs {advice}"
 
 
 async def pools_transactions(reactor: Any, uri: str) -> bool:
-    """Tell whether the URI leads to a pooler in transaction mode; False when it leads nowhere."""
+    """Tell whether the URI leads to a pooler in transaction mode; False when it cannot be reached."""
     parameters = address.parameters(uri)
     connection = Connection(reactor)
     try:
@@ -57,7 +57,7 @@ async def lends_processes(connection: Connection) -> bool:
     Raises ``psycopg2.Error`` and ``ConnectionDied``, when another connection cannot be made, too.
     """
     # A pooler makes up process numbers of its own.
-    if await _process(connection) == connection.get_backend_pid():
+    if await _process(connection) == connection.process():
         return False
     other = Connection(connection.reactor)
     try:

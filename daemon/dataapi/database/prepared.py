@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dataapi.database import render
-from dataapi.database.defaults import NO_DEFAULTS
-from dataapi.database.message import Statement
-from dataapi.errors import DatabaseError
+from dataapi.database import sql_text
+from dataapi.database.message import NO_DEFAULTS, Statement
+from dataapi.http.errors import DatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from dataapi.database.defaults import Defaults, Settings
-    from dataapi.database.message import Bound, Message
+    from dataapi.database.message import Bound, Defaults, Message, Settings
 
 _Key = tuple[str, Statement]
 _ROLE_LENGTH = 30
@@ -92,7 +90,7 @@ class Prepared:
         if entry is None:
             parts.append(self._make_room())
             entry = self._entries[key] = self._new_entry(*key)
-            parts.append(render.prepare(entry.name, key[1].text, key[1].types))
+            parts.append(sql_text.prepare(entry.name, key[1].text, key[1].types))
         else:
             self._entries.move_to_end(key)
         return entry.execute
@@ -113,7 +111,7 @@ class Prepared:
     def _new_entry(self, role: str, statement: Statement) -> _Entry:
         self._count += 1
         name = f"{self.prefix}{self._count}_{_UNSAFE.sub('_', role.lower())[:_ROLE_LENGTH]}"
-        return _Entry(name, render.execute(name, len(statement.types)))
+        return _Entry(name, sql_text.execute(name, len(statement.types)))
 
     def _make_room(self) -> str:
         """Return the ``DEALLOCATE`` of the longest unused entry when there is no room for another."""
@@ -133,7 +131,7 @@ def compose_inlined(message: Message, defaults: Defaults = NO_DEFAULTS, *, curso
     _inline(*opened(message, defaults), parts, values)
     for bound in message.statements:
         if cursor and bound is message.statements[-1]:
-            parts.append(f"declare {render.CURSOR} no scroll cursor for ")
+            parts.append(f"declare {sql_text.CURSOR} no scroll cursor for ")
         _inline(bound.statement, bound.values, parts, values)
     return Composed("".join(parts), values, changes=False, reuses=False)
 
@@ -157,17 +155,19 @@ def compose_onward(
     if restored:
         # A function may have changed the role.
         _inline(*_opening(role, (), NO_DEFAULTS, read_only=False), parts, values)
-        parts.extend(f"set local {render.checked(name)} to default;" for name in restored)
+        parts.extend(f"set local {sql_text.checked(name)} to default;" for name in restored)
     _inline(*_opening(role, settings, defaults, read_only), parts, values)
     for bound in statements:
         _inline(bound.statement, bound.values, parts, values)
     return "".join(parts), values
 
 
-def _inline(statement: Statement, given: Sequence[object], parts: list[str], values: list[object]) -> None:
-    template = render.inlined(statement.text, statement.types)
+def _inline(
+    statement: Statement, slot_values: Sequence[object], parts: list[str], values: list[object]
+) -> None:
+    template = sql_text.inlined(statement.text, statement.types)
     parts.append(template.text + ";")
-    values.extend(template.arrange(tuple(given)))
+    values.extend(template.arrange(tuple(slot_values)))
 
 
 def _check_values(statements: Sequence[Bound]) -> None:
@@ -200,12 +200,12 @@ def _opening(
 
 @lru_cache(maxsize=1024)
 def _opening_statement(names: tuple[str, ...], defaults: Defaults, read_only: bool) -> Statement:
-    return Statement(render.opening(names, defaults.settings, read_only), ("unknown",) * (1 + len(names)))
+    return Statement(sql_text.opening(names, defaults.settings, read_only), ("unknown",) * (1 + len(names)))
 
 
 def _beginning(message: Message) -> list[str]:
     """Return what comes before any query of the message's transaction."""
     parts = ["begin;"] if message.rollback else []
     if message.isolation is not None:
-        parts.append(render.isolation(message.isolation))
+        parts.append(sql_text.isolation(message.isolation))
     return parts

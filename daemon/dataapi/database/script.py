@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg2
 from twisted.internet.threads import deferToThread
 
-from dataapi.database import environment
-from dataapi.database.failures import refused
-from dataapi.database.oldest import version_refusal
-from dataapi.database.render import inlined
+from dataapi.database.address import connection_parameters
+from dataapi.database.errors import refused, version_refusal
+from dataapi.database.sql_text import inlined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -53,7 +52,10 @@ def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
     :raises ScriptError: when the database refuses a statement, cannot be reached or is too old.
     """
     try:
-        parameters: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT, **environment.given(uri)}
+        parameters: dict[str, Any] = {
+            "connect_timeout": _CONNECT_TIMEOUT,
+            **connection_parameters(uri),
+        }
         with closing(psycopg2.connect(**parameters)) as connection:
             if refusal := version_refusal(connection.server_version):
                 raise ServerTooOld(refusal)

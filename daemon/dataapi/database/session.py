@@ -1,25 +1,129 @@
-"""A connection together with what is prepared on it: runs messages."""
+"""One of a pool's connections with what is prepared on it: runs messages, and transactions of several."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import psycopg2
 from twisted.internet import defer
 
-from dataapi.database import render
-from dataapi.database.connection import Connection, ServerSilent
-from dataapi.database.conversation import Conversation
-from dataapi.database.defaults import FACTS, NO_DEFAULTS, defaults_of
-from dataapi.database.prepared import Composed, Prepared, compose_inlined
+from dataapi.database import errors, sql_text
+from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
+from dataapi.database.message import FACTS, NO_DEFAULTS, defaults_of
+from dataapi.database.prepared import Composed, Prepared, compose_inlined, compose_onward
+from dataapi.http.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
     from dataapi.database.connection import Rows
-    from dataapi.database.message import Message
+    from dataapi.database.message import Bound, Defaults, Message
+
+FIRST_FETCH = 100
+"""Rows of the first fetch, by whose size the next ones are measured."""
+
+_MOST_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """What an open transaction runs next.
+
+    :ivar settings: made before the statements, ``(name, value)``.
+    :ivar read_only: whether it refuses to write, in a transaction that does not; its settings end with it.
+    :ivar restored: settings that take their default value again before.
+    """
+
+    settings: tuple[tuple[str, str], ...]
+    statements: tuple[Bound, ...]
+    read_only: bool = False
+    restored: tuple[str, ...] = ()
+
+
+class OpenTransaction:
+    """A transaction of several messages, on a connection that nothing else uses meanwhile.
+
+    Its methods raise what ``Pool.run`` raises.
+
+    :param defaults: what its messages begin with.
+    :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
+    """
+
+    def __init__(self, connection: Connection, defaults: Defaults, *, anonymous: bool) -> None:
+        self._connection = connection
+        self._defaults = defaults
+        self._anonymous = anonymous
+        self._in_savepoint = False
+        self._role = ""
+
+    async def begin(self, message: Message) -> None:
+        """Begin the transaction under the message's role and run its statements."""
+        self._role = message.role
+        composed = compose_inlined(_begun(message), self._defaults)
+        await self._send(self._defaults.undo + composed.text, composed.values)
+
+    async def continue_with(self, step: Continuation) -> Rows:
+        """Run a step's statements under the transaction's role and return the last one's rows."""
+        text, values = compose_onward(
+            self._role, step.settings, step.statements, step.restored, self._defaults,
+            read_only=step.read_only,
+        )  # fmt: skip
+        opening = self._closing() + ("savepoint step;" if step.read_only else "")
+        self._in_savepoint = step.read_only
+        return await self._send(opening + text, values)
+
+    async def open_cursor(self, message: Message) -> Rows:
+        """Begin the transaction with a cursor over the message's last statement; return its first rows."""
+        composed = compose_inlined(_begun(message), self._defaults, cursor=True)
+        text = self._defaults.undo + composed.text + sql_text.fetch(FIRST_FETCH)
+        return await self._send(text, composed.values)
+
+    async def fetch(self, rows: int) -> Rows:
+        """Return the cursor's next rows, at most so many."""
+        return await self._send(sql_text.fetch(rows), ())
+
+    async def end(self, *, rollback: bool = False) -> None:
+        """End the transaction and all that is open in it; deferred constraints are checked either way."""
+        ending = "set constraints all immediate;rollback" if rollback else "commit"
+        await self._send(self._closing() + ending, ())
+
+    async def roll_back(self) -> None:
+        """Undo everything, after an error too; a connection that is gone has done so by itself."""
+        if self._connection.lost or self._connection.busy:
+            return
+        with suppress(ApiError):
+            await self._send("rollback", ())
+
+    def _closing(self) -> str:
+        # Within its savepoint a step may refuse to write; what it set ends with that.
+        return "rollback to savepoint step;release savepoint step;" if self._in_savepoint else ""
+
+    async def _send(self, text: str, values: Sequence[object]) -> Rows:
+        try:
+            return await self._connection.send(text, values)
+        except psycopg2.Error as error:
+            raise errors.refused(error, anonymous=self._anonymous) from error
+        except ConnectionDied as error:
+            raise errors.died() from error
+
+
+def _begun(message: Message) -> Message:
+    """Return the message as one that leaves its transaction open, as one to be rolled back does."""
+    return replace(message, rollback=True)
+
+
+def next_fetch(fetched: int, size: int, batch: int) -> int:
+    """Return how many rows to fetch next for a batch of about ``batch`` bytes.
+
+    :param fetched: how many rows the last fetch gave, ``size`` bytes in all.
+    """
+    fitting = batch * fetched // max(1, size)
+    # Rows differ in size: no more than four times as many as were seen to fit.
+    return max(1, min(fitting, fetched * 4, _MOST_ROWS))
+
 
 # Deferred constraints are checked as a commit would check them.
 _ROLLBACK = "set constraints all immediate;rollback"
@@ -82,9 +186,9 @@ class Session:
         self.opened = self.connection.reactor.seconds()
         options = self._options
         # A pooler makes up process numbers of its own.
-        self.connection.pooled = pooled = facts[0][0] != self.connection.get_backend_pid()
+        self.connection.pooled = pooled = facts[0][0] != self.connection.process()
         self._defaults = defaults_of(facts, options.search_path, options.statement_timeout, pooled=pooled)
-        self._as_login_role = self._defaults.undo + render.as_login_role(self._defaults.own)
+        self._as_login_role = self._defaults.undo + sql_text.as_login_role(self._defaults.own)
         if options.prepared_statements or (options.prepared_statements is None and not pooled):
             self._prepared = Prepared(self._prefix)
 
@@ -122,15 +226,15 @@ class Session:
         self._prepared.forget(names)
         return await self._send(self._prepared.compose(message, self._defaults))
 
-    def conversation(self, *, anonymous: bool) -> Conversation:
+    def transaction(self, *, anonymous: bool) -> OpenTransaction:
         """Return a transaction of several messages, yet to be begun."""
         self.uses += 1
-        return Conversation(self.connection, self._defaults, anonymous=anonymous)
+        return OpenTransaction(self.connection, self._defaults, anonymous=anonymous)
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:
         """Run SQL as the login role; ``$1`` … are the values, quoted into the text."""
         self.uses += 1
-        template = render.inlined(text)
+        template = sql_text.inlined(text)
         return await self.connection.send(
             self._as_login_role + template.text, template.arrange(tuple(values))
         )

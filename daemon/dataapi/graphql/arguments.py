@@ -1,115 +1,191 @@
-"""Arguments as trees: structure that shapes a statement, and leaves that become slots.
+"""Selections and arguments: a selection set's fields, and their arguments as trees.
 
-A tree is None (null), a ``Leaf``, a list of trees or a dict of trees by input field; an
-absent value is ``ABSENT``.  Only lists of input objects are lists: a list of scalars or
-enums is one leaf, because it is bound as one array.
+A tree is null (None), an ``InputLeaf``, a list of trees or a dict of trees by input field: structure that
+shapes a statement, and leaves that become slots.  An absent value is ``ABSENT``.  Only lists of input
+objects are lists: a list of scalars or enums is one leaf, because it is bound as one array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from graphql import (
+    BooleanValueNode,
+    DirectiveNode,
     FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
     GraphQLArgument,
     GraphQLBoolean,
-    GraphQLEnumType,
     GraphQLError,
-    GraphQLID,
     GraphQLInputObjectType,
     GraphQLInputType,
     GraphQLList,
     GraphQLNonNull,
+    InlineFragmentNode,
     ListValueNode,
     Node,
     NullValueNode,
     ObjectValueNode,
+    SelectionNode,
+    SelectionSetNode,
     Undefined,
     ValueNode,
     VariableNode,
     coerce_input_literal,
-    get_named_type,
 )
 
+from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import client_name
-from dataapi.graphql.identifiers import decode_cursor, decode_node_id
-from dataapi.graphql.parsing import place_of
-from dataapi.graphql.scalars import CURSOR
-from dataapi.graphql.sources import Constant, InVariable, Leaf, ListOf, Origin, Path, Variables
-from dataapi.graphql.wrappers import nullable
-from dataapi.pauses import pause
+from dataapi.graphql.graphql_core import place_of
+from dataapi.graphql.schema.shared_types import nullable, required
+from dataapi.graphql.sources import (
+    InputLeaf,
+    ListOrigin,
+    LiteralOrigin,
+    Origin,
+    ResponsePath,
+    VariableOrigin,
+    Variables,
+)
+from dataapi.graphql.variables import ABSENT, Absent, holds_objects, is_uniform
+
+_CONDITION = required(GraphQLBoolean)
+SelectedFields = dict[str, list[FieldNode]]
+"""Fields by response key, in the order in which they stand in the answer."""
 
 
-class Absent:
-    """The type of ``ABSENT``."""
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Collects fields for one operation (GraphQL specification, CollectFields).
 
-    def __bool__(self) -> bool:
-        return False
+    :ivar variables: the coerced variables, which ``@skip`` and ``@include`` may name.
+    """
+
+    fragments: Mapping[str, FragmentDefinitionNode]
+    variables: Variables
+
+    def fields(self, sets: Iterable[SelectionSetNode | None], type_names: frozenset[str]) -> SelectedFields:
+        """Return the merged fields of selection sets on an object.
+
+        :param type_names: the object type's name and its interfaces'.
+        :raises GraphQLError: a directive's condition is null.
+        """
+        found: SelectedFields = {}
+        visited: set[str] = set()
+        for selection_set in sets:
+            if selection_set is not None:
+                self._collect(selection_set.selections, type_names, found, visited)
+        return found
+
+    def _collect(
+        self,
+        selections: Iterable[SelectionNode],
+        type_names: frozenset[str],
+        found: SelectedFields,
+        visited: set[str],
+    ) -> None:
+        for selection in selections:
+            if selection.directives and not self._included(selection.directives):
+                continue
+            if isinstance(selection, FieldNode):
+                key = selection.alias.value if selection.alias else selection.name.value
+                found.setdefault(key, []).append(selection)
+            elif isinstance(selection, InlineFragmentNode):
+                condition = selection.type_condition
+                if condition is None or condition.name.value in type_names:
+                    self._collect(selection.selection_set.selections, type_names, found, visited)
+            elif isinstance(selection, FragmentSpreadNode) and selection.name.value not in visited:
+                visited.add(selection.name.value)
+                fragment = self.fragments[selection.name.value]
+                if fragment.type_condition.name.value in type_names:
+                    self._collect(fragment.selection_set.selections, type_names, found, visited)
+
+    def _included(self, directives: Iterable[DirectiveNode]) -> bool:
+        for directive in directives:
+            if directive.name.value in ("skip", "include"):
+                condition = self._condition(directive)
+                if condition is (directive.name.value == "skip"):
+                    return False
+        return True
+
+    def _condition(self, directive: DirectiveNode) -> bool:
+        for argument in directive.arguments or ():
+            if argument.name.value == "if":
+                if isinstance(argument.value, VariableNode):
+                    value = self.variables.get(argument.value.name.value, ABSENT)
+                    check_present(value, _CONDITION, argument.value)
+                    return bool(value)
+                if isinstance(argument.value, BooleanValueNode):
+                    return argument.value.value
+        raise AssertionError("validation lets no directive pass without its argument")
 
 
-MANY = 2
-"""From how many objects on a list of them may be bound as one value."""
-
-ABSENT: Final = Absent()
-Tree = Any  # None | Leaf | list[Tree] | dict[str, Tree] | Absent
+InputTree: TypeAlias = "InputLeaf | list[InputTree] | dict[str, InputTree] | None"
+InputObject = Mapping[str, InputTree]
 
 
-class ObjectList(list[Tree]):
+def as_leaf(tree: InputTree) -> InputLeaf:
+    """Return a tree where validation lets only a value pass that is not null."""
+    assert isinstance(tree, InputLeaf), "a scalar, an enum value or a list of them"
+    return tree
+
+
+def as_items(tree: InputTree) -> list[InputTree]:
+    """Return the items where validation lets only a list of input objects pass that is not null."""
+    assert isinstance(tree, list), "a list of input objects"
+    return tree
+
+
+def as_object(tree: InputTree) -> InputObject:
+    """Return the members where validation lets only an input object pass that is not null."""
+    assert isinstance(tree, dict), "an input object"
+    return tree
+
+
+class ObjectList(list[InputTree]):
     """The trees of a list of input objects that a variable holds as a whole.
 
     :ivar leaf: the list as one value.
     """
 
-    def __init__(self, trees: list[Tree], leaf: Leaf) -> None:
+    def __init__(self, trees: list[InputTree], leaf: InputLeaf) -> None:
         super().__init__(trees)
         self.leaf = leaf
 
     @property
     def uniform(self) -> bool:
         """Whether there are several objects, all with the same members."""
-        return _uniform(self)
-
-
-def _uniform(objects: list[Any]) -> bool:
-    if len(objects) < MANY or not objects[0]:
-        return False
-    members = objects[0].keys()
-    return all(item is not None and item.keys() == members for item in objects)
-
-
-def holds_objects(type_: GraphQLInputType) -> bool:
-    """Whether a list type's items are input objects."""
-    while isinstance(type_, GraphQLNonNull | GraphQLList):
-        type_ = type_.of_type
-    return isinstance(type_, GraphQLInputObjectType)
+        return is_uniform(self)
 
 
 def argument_trees(
-    field: FieldNode, arguments: Mapping[str, GraphQLArgument], variables: Variables, path: Path = ()
-) -> dict[str, Tree]:
+    field: FieldNode, arguments: Mapping[str, GraphQLArgument], variables: Variables, path: ResponsePath = ()
+) -> dict[str, InputTree]:
     """Return the trees of a field's arguments, defaults applied, absent ones left out.
 
     :param variables: the request's coerced variables.
     :param path: the field's response path, for errors.
     :raises GraphQLError: a variable has no value where one is needed.
     """
-    reader = _Reader(variables, path)
-    given = {node.name.value: node.value for node in field.arguments or ()}
-    trees: dict[str, Tree] = {}
+    reader = _ArgumentReader(variables, path)
+    provided = {node.name.value: node.value for node in field.arguments or ()}
+    trees: dict[str, InputTree] = {}
     for name, argument in arguments.items():
-        node = given.get(name)
-        tree = ABSENT if node is None else reader.literal(node, argument.type)
+        node = provided.get(name)
+        tree: InputTree | Absent = ABSENT if node is None else reader.literal(node, argument.type)
         if tree is ABSENT and argument.default is not None:
-            tree = reader.leaf(Constant(argument.default.value), argument.default.value, field)
+            tree = reader.leaf(LiteralOrigin(argument.default.value), argument.default.value, field)
         if node is not None:
             check_present(tree, argument.type, node)
-        if tree is not ABSENT:
+        if not isinstance(tree, Absent):
             trees[name] = tree
     return trees
 
 
-def check_present(tree: Tree, type_: GraphQLInputType, node: ValueNode) -> None:
+def check_present(tree: object, type_: GraphQLInputType, node: ValueNode) -> None:
     """Refuse a variable without a value where a value is needed.
 
     Validation does not look at the values of variables, and sees to it that no literal is null there.
@@ -138,17 +214,17 @@ def absent_variables(node: ValueNode, variables: Variables) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for value in inner for name in absent_variables(value, variables)))
 
 
-class _Reader:
+class _ArgumentReader:
     """Reads literals and variables' values into trees."""
 
-    def __init__(self, variables: Variables, path: Path) -> None:
+    def __init__(self, variables: Variables, path: ResponsePath) -> None:
         self._variables = variables
         self._path = path
 
-    def leaf(self, origin: Origin, sample: Any, node: Node) -> Leaf:
-        return Leaf(origin, sample, place_of(node), self._path)
+    def leaf(self, origin: Origin, sample: Any, node: Node) -> InputLeaf:
+        return InputLeaf(origin, sample, place_of(node), self._path)
 
-    def literal(self, node: ValueNode, type_: GraphQLInputType) -> Tree:
+    def literal(self, node: ValueNode, type_: GraphQLInputType) -> InputTree | Absent:
         """Return the tree of a literal, which may hold variables."""
         pause()
         type_ = nullable(type_)
@@ -163,40 +239,44 @@ class _Reader:
             items = node.values if isinstance(node, ListValueNode) else (node,)
             trees = [self._inner(item, type_.of_type) for item in items]
             if holds_objects(type_):
-                return [None if tree is ABSENT else tree for tree in trees]
-            return self._leaf_of_items([tree or None for tree in trees], node)
+                return [None if isinstance(tree, Absent) else tree for tree in trees]
+            return self._leaf_of_items(
+                [tree if isinstance(tree, InputLeaf) else None for tree in trees], node
+            )
         if isinstance(type_, GraphQLInputObjectType):
             return self._object(node, type_)
         value = coerce_input_literal(node, type_)
         if value is Undefined:
             raise GraphQLError(f"Invalid input for {type_} type", node)
-        return self.leaf(Constant(value), value, node)
+        return self.leaf(LiteralOrigin(value), value, node)
 
-    def _inner(self, node: ValueNode, type_: GraphQLInputType) -> Tree:
+    def _inner(self, node: ValueNode, type_: GraphQLInputType) -> InputTree | Absent:
         """Return the tree of an item or a member."""
         tree = self.literal(node, type_)
         check_present(tree, type_, node)
         return tree
 
-    def _leaf_of_items(self, items: list[Leaf | None], node: Node) -> Leaf:
+    def _leaf_of_items(self, items: list[InputLeaf | None], node: Node) -> InputLeaf:
         sample = [None if item is None else item.sample for item in items]
-        if all(item is None or isinstance(item.origin, Constant) for item in items):
-            return self.leaf(Constant(tuple(sample)), sample, node)
+        if all(item is None or isinstance(item.origin, LiteralOrigin) for item in items):
+            return self.leaf(LiteralOrigin(tuple(sample)), sample, node)
         origins = tuple(None if item is None else item.origin for item in items)
-        return self.leaf(ListOf(origins), sample, node)
+        return self.leaf(ListOrigin(origins), sample, node)
 
-    def _object(self, node: ValueNode, type_: GraphQLInputObjectType) -> dict[str, Tree]:
+    def _object(self, node: ValueNode, type_: GraphQLInputObjectType) -> dict[str, InputTree]:
         if not isinstance(node, ObjectValueNode):
             raise GraphQLError(f"Invalid input for {type_} type", node)
-        trees = {}
+        trees: dict[str, InputTree] = {}
         for member in node.fields:
             name = member.name.value
             tree = self._inner(member.value, type_.fields[name].type)
-            if tree is not ABSENT:
+            if not isinstance(tree, Absent):
                 trees[name] = tree
         return trees
 
-    def value(self, value: Any, type_: GraphQLInputType, place: tuple[str | int, ...], node: Node) -> Tree:
+    def value(
+        self, value: Any, type_: GraphQLInputType, place: tuple[str | int, ...], node: Node
+    ) -> InputTree:
         """Return the tree of a variable's coerced value."""
         pause()
         type_ = nullable(type_)
@@ -206,77 +286,10 @@ class _Reader:
             items = [
                 self.value(item, type_.of_type, (*place, index), node) for index, item in enumerate(value)
             ]
-            return ObjectList(items, self.leaf(InVariable(place), value, node))
+            return ObjectList(items, self.leaf(VariableOrigin(place), value, node))
         if isinstance(type_, GraphQLInputObjectType):
             return {
                 name: self.value(member, type_.fields[name].type, (*place, name), node)
                 for name, member in value.items()
             }
-        return self.leaf(InVariable(place), value, node)
-
-
-# ---------------------------------------------------------------- shapes
-
-Shaper = Callable[[Any], Hashable]
-
-
-def _shape_of_cursor(text: str) -> Hashable:
-    try:
-        return tuple(value is None for value in decode_cursor(text))
-    except GraphQLError:
-        return text  # compiling it reports the error with its place
-
-
-def _shape_of_node_id(text: str) -> Hashable:
-    try:
-        key = decode_node_id(text)
-    except GraphQLError:
-        return text
-    return key.schema, key.table, len(key.values)
-
-
-def shaper(type_: GraphQLInputType) -> Shaper:
-    """Return the function that gives what of a coerced value decides the statement's text.
-
-    Of most leaves that is only whether they are null.  The words of ``OrderByDirection``
-    and ``FilterIs``, booleans (they may steer ``@include``), a cursor's nulls and a node
-    id's table decide more.
-    """
-    inner = _shaper_of_present(nullable(type_))
-    return lambda value: None if value is None else inner(value)
-
-
-def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
-    if isinstance(type_, GraphQLList):
-        if not holds_objects(type_):
-            named = get_named_type(type_)
-            shapes = isinstance(named, GraphQLEnumType) and named.extensions.get("shapes")
-            return tuple if shapes else (lambda _value: True)
-        items = _Late(type_.of_type)
-        if not get_named_type(type_).extensions.get("rows"):
-            return lambda value: tuple(items(item) for item in value)
-        # However many rows there are, they are bound as one value (see ``bulk``).
-        return lambda value: (True, *value[0]) if _uniform(value) else tuple(items(item) for item in value)
-    if isinstance(type_, GraphQLInputObjectType):
-        members = {name: _Late(field.type) for name, field in type_.fields.items()}
-        return lambda value: tuple((name, members[name](member)) for name, member in value.items())
-    if type_ is GraphQLID:
-        return _shape_of_node_id
-    if type_ is CURSOR:
-        return _shape_of_cursor
-    if type_ is GraphQLBoolean or (isinstance(type_, GraphQLEnumType) and type_.extensions.get("shapes")):
-        return lambda value: (value,)
-    return lambda _value: True
-
-
-class _Late:
-    """A shaper made at its first use, because input types nest in themselves."""
-
-    def __init__(self, type_: GraphQLInputType) -> None:
-        self._type = type_
-        self._shaper: Shaper | None = None
-
-    def __call__(self, value: Any) -> Hashable:
-        if self._shaper is None:
-            self._shaper = shaper(self._type)
-        return self._shaper(value)
+        return self.leaf(VariableOrigin(place), value, node)

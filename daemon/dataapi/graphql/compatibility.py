@@ -1,9 +1,9 @@
-"""Documents as clients of the reference write them, made into ones that the validation rules accept.
+"""Documents as clients of pg_graphql write them, made into ones that the validation rules accept.
 
-The reference never looks at how variables are declared: it judges their values by the places
+pg_graphql never looks at how variables are declared: it judges their values by the places
 where they are used.  So every variable is declared anew here, with the type of its place.  A
 variable that is used at places of several types becomes one variable for each of them.
-Strings that stand for enum values become enum values, and fragments that nobody needs are
+Strings that stand for enum values become enum values, and fragments that are not needed are
 left out.
 """
 
@@ -49,8 +49,8 @@ from graphql import (
     parse_type,
 )
 
-from dataapi.graphql.wrappers import nullable
-from dataapi.pauses import pause
+from dataapi.concurrency.pauses import pause
+from dataapi.graphql.schema.shared_types import nullable
 
 _SEPARATOR = ":"
 """Ends the client's name in the name of a variable's second type; no document can name such a variable."""
@@ -81,7 +81,7 @@ def compatible(document: DocumentNode, schema: GraphQLSchema) -> tuple[DocumentN
 
     :raises GraphQLError: an operation declares a variable twice.
     """
-    return _Document(schema).adapted(document.definitions)
+    return _Adapter(schema).adapted(document.definitions)
 
 
 def enum_value(node: ValueNode, type_: GraphQLInputType) -> ValueNode:
@@ -135,7 +135,7 @@ class Places:
         return tuple(_declaration(name, use, known.get(client_name(name))) for name, use in variables.items())
 
 
-class _Document:
+class _Adapter:
     """Adapts the definitions of one document."""
 
     def __init__(self, schema: GraphQLSchema) -> None:

@@ -1,4 +1,4 @@
-"""A validated query and its variables' shape to the algebra: one output for all of its fields."""
+"""Compiles the fields of an operation to one output of the algebra, for one shape of its variables."""
 
 from __future__ import annotations
 
@@ -9,52 +9,103 @@ from typing import Any
 from graphql import FieldNode, FragmentDefinitionNode, GraphQLArgument, GraphQLError
 
 from dataapi.catalog.model import Table
-from dataapi.graphql.aggregates import Grouping, aggregate_value, read_grouping
-from dataapi.graphql.answer import Stage
-from dataapi.graphql.arguments import Tree, argument_trees
+from dataapi.concurrency.pauses import pause
+from dataapi.graphql.arguments import (
+    InputObject,
+    InputTree,
+    SelectedFields,
+    Selector,
+    argument_trees,
+    as_leaf,
+)
+from dataapi.graphql.collection_arguments import Grouping, aggregate_value, read_grouping, read_paging
 from dataapi.graphql.conditions import equality, key_condition
-from dataapi.graphql.cost import Cost, PageSize, capacity
-from dataapi.graphql.document import Rejected
-from dataapi.graphql.fields import ColumnField, ComputedField, RelatedField
-from dataapi.graphql.identifiers import decode_node_id
-from dataapi.graphql.paging import read_paging
-from dataapi.graphql.relations import related_rows
-from dataapi.graphql.schema import RoleSchema
-from dataapi.graphql.selection import Fields, Selector
-from dataapi.graphql.sources import Fixed, Leaf, Variables, limit_of
-from dataapi.graphql.table_view import TableView
-from dataapi.graphql.wire import encode_value
-from dataapi.pauses import pause
-from dataapi.query.algebra import (
+from dataapi.graphql.limits import Cost, PageSize, capacity
+from dataapi.graphql.outputs import (
+    ConnectionOutput,
+    Edges,
+    Fact,
+    FunctionValue,
+    FunctionValues,
+    FunctionVoid,
+    Groups,
+    NodeId,
+    PageFact,
+    RowCursor,
+    Summary,
+)
+from dataapi.graphql.schema.functions import (
+    FunctionArgument,
+    FunctionField,
+    Overload,
+    ResultKind,
+    arguments_error,
+)
+from dataapi.graphql.schema.role_schema import RoleSchema
+from dataapi.graphql.schema.shared_types import NODE, PAGE_INFO
+from dataapi.graphql.schema.table_view import ColumnField, ComputedField, RelatedField, TableType, TableView
+from dataapi.graphql.schema.type_mapping import encode_value, encoder
+from dataapi.graphql.sources import Fixed, InputLeaf, Variables, decode_node_id, limit_of
+from dataapi.graphql.transport import RequestRejected, Stage
+from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
+    CallArgument,
     ColumnOf,
     ComputedOf,
+    FunctionCall,
     OrderTerm,
     Parameter,
     Rows,
 )
-from dataapi.query.conditions import And
-from dataapi.query.results import (
-    Connection,
-    Cursor,
-    Edges,
-    Fact,
-    Groups,
-    Key,
-    NodeId,
-    Null,
-    Object,
-    One,
-    Output,
-    PageFact,
-    Summary,
-    Text,
-    Value,
-)
+from dataapi.sql.conditions import And
+from dataapi.sql.outputs import Key, Null, Object, Output, Text, Value
+from dataapi.sql.row_output import One
 
-Members = list[tuple[Key, Output]]
-NODE_INTERFACE = "Node"
+
+def function_output(
+    compiler: Compiler, entry: FunctionField, nodes: list[FieldNode], arguments: InputObject
+) -> Output:
+    """Return the output of a function's field.
+
+    :raises GraphQLError: no overload takes the provided arguments.
+    """
+    own = entry.arguments()
+    provided = [name for name in arguments if name in own]
+    overload = entry.choose(provided)
+    if overload is None:
+        raise GraphQLError(arguments_error(entry, provided))
+    call = _call(overload, {name: arguments[name] for name in provided})
+    if entry.view is not None:
+        rows = Rows(entry.view.table, call=call, unique=not overload.function.returns_set)
+        if entry.shape is ResultKind.ROW:
+            return compiler.one(entry.view, rows, nodes)
+        paging = {name: tree for name, tree in arguments.items() if name not in own}
+        return compiler.connection(entry.view, rows, nodes, paging)
+    if entry.mapping is None:
+        return FunctionVoid(call)
+    if entry.shape is ResultKind.SCALARS:
+        return FunctionValues(call, entry.mapping.form, entry.mapping.labels)
+    return FunctionValue(call, entry.mapping.form, entry.mapping.labels)
+
+
+def _call(overload: Overload, provided: InputObject) -> FunctionCall:
+    return FunctionCall(
+        overload.function,
+        tuple(_argument(item, provided[item.name]) for item in overload.arguments if item.name in provided),
+    )
+
+
+def _argument(item: FunctionArgument, leaf: InputTree) -> CallArgument:
+    value = (
+        None
+        if leaf is None
+        else Parameter(as_leaf(leaf).source(encoder(item.mapping)), item.mapping.parameter)
+    )
+    return CallArgument(item.argument.name, value, item.composite)
+
+
+OutputMembers = list[tuple[Key, Output]]
 
 COUNT = AggregateOf(AggregateFunction.COUNT)
 
@@ -81,7 +132,7 @@ class Compiler:
 
     @contextmanager
     def at(self, key: str, node: FieldNode) -> Iterator[None]:
-        """Give errors of a field its place in the document and in the answer."""
+        """Add to errors of a field its place in the document and in the response."""
         pause()
         self._path.append(key)
         try:
@@ -95,7 +146,7 @@ class Compiler:
 
     @contextmanager
     def in_list(self) -> Iterator[None]:
-        """Give errors within the items of a list the place of the first one.
+        """Add to errors within the items of a list the place of the first one.
 
         They depend on no row, so that every item has them.
         """
@@ -131,14 +182,14 @@ class Compiler:
         """Return a member's name: the field's own, or the client's alias as a value."""
         return Text(key) if key == node.name.value else Parameter(Fixed(key), "text")
 
-    def arguments(self, node: FieldNode, type_name: str) -> dict[str, Tree]:
+    def arguments(self, node: FieldNode, type_name: str) -> dict[str, InputTree]:
         """Return the argument trees of a field of an object type."""
         arguments: dict[str, GraphQLArgument] = (
             self.schema.object_type(type_name).fields[node.name.value].args
         )
         return argument_trees(node, arguments, self.variables, tuple(self._path))
 
-    def subfields(self, nodes: list[FieldNode], type_name: str, *interfaces: str) -> Fields:
+    def subfields(self, nodes: list[FieldNode], type_name: str, *interfaces: str) -> SelectedFields:
         """Return the merged selection of a field."""
         self._objects += 1
         if self._objects > MOST_OBJECTS:
@@ -146,7 +197,7 @@ class Compiler:
                 f"The operation selects more than the {MOST_OBJECTS} objects allowed, counting each "
                 "fragment wherever it is spread."
             )
-            raise Rejected(Stage.VALIDATION, GraphQLError(message))
+            raise RequestRejected(Stage.VALIDATION, GraphQLError(message))
         names = frozenset((type_name, *interfaces))
         return self.selector.fields((node.selection_set for node in nodes), names)
 
@@ -154,8 +205,8 @@ class Compiler:
 
     def row(self, view: TableView, nodes: list[FieldNode]) -> Object:
         """Return the output of a row's selected fields."""
-        interfaces = (NODE_INTERFACE,) if view.has_node_id else ()
-        members: Members = []
+        interfaces = (NODE.name,) if view.has_node_id else ()
+        members: OutputMembers = []
         for key, merged in self.subfields(nodes, view.name, *interfaces).items():
             with self.at(key, merged[0]):
                 members.append((self.key(key, merged[0]), self._row_field(view, merged)))
@@ -164,10 +215,10 @@ class Compiler:
     def _row_field(self, view: TableView, nodes: list[FieldNode]) -> Output:
         name = nodes[0].name.value
         match view.fields_by_name.get(name):
-            case ColumnField(column=column, wire=wire):
-                return Value(ColumnOf(column.name), wire.form, wire.labels)
-            case ComputedField(function=function, wire=wire):
-                return Value(ComputedOf(function), wire.form, wire.labels)
+            case ColumnField(column=column, mapping=mapping):
+                return Value(ColumnOf(column.name), mapping.form, mapping.labels)
+            case ComputedField(function=function, mapping=mapping):
+                return Value(ComputedOf(function), mapping.form, mapping.labels)
             case RelatedField() as related:
                 return self._related(view, related, nodes)
         if name == "nodeId":
@@ -176,7 +227,7 @@ class Compiler:
 
     def _related(self, view: TableView, related: RelatedField, nodes: list[FieldNode]) -> Output:
         target = view.target(related)
-        rows = related_rows(target, related)
+        rows = view.related_rows(related)
         disjoint = view.table.is_unique(own for _, own in related.pairs)
         if related.to_one:
             return self.one(target, rows, nodes, disjoint=disjoint)
@@ -187,18 +238,18 @@ class Compiler:
         with self.costing(1, disjoint=disjoint):
             return One(rows, self.row(view, nodes))
 
-    def by_key(self, view: TableView, nodes: list[FieldNode], arguments: Mapping[str, Tree]) -> Output:
+    def by_key(self, view: TableView, nodes: list[FieldNode], arguments: InputObject) -> Output:
         """Return the row with a primary key."""
         conditions = []
         missing = [field.column.name for field in view.by_key if arguments.get(field.name) is None]
         if missing:
             raise GraphQLError(f"Missing primary key column(s): {', '.join(missing)}")
         for field in view.by_key:
-            conditions.append(equality(field, arguments[field.name].source(encode_value)))
+            conditions.append(equality(field, as_leaf(arguments[field.name]).source(encode_value)))
         rows = Rows(view.table, where=And(tuple(conditions)), unique=view.table.is_unique(view.key))
         return self.one(view, rows, nodes)
 
-    def node(self, nodes: list[FieldNode], leaf: Leaf) -> Output:
+    def node(self, nodes: list[FieldNode], leaf: InputLeaf) -> Output:
         """Return the row that a node id names, null where the role sees no such table."""
         key = decode_node_id(leaf.sample)
         view = self.schema.view.table_named(key.schema, key.table)
@@ -214,7 +265,7 @@ class Compiler:
         view: TableView,
         rows: Rows,
         nodes: list[FieldNode],
-        arguments: Mapping[str, Tree],
+        arguments: InputObject,
         *,
         disjoint: bool = True,
     ) -> Output:
@@ -225,7 +276,7 @@ class Compiler:
         paging = read_paging(view, arguments)
         with self.costing(paging.page, None if rows.call else rows.table, disjoint=disjoint):
             members = self.members(
-                f"{view.name}Connection", nodes, lambda n: self._connection_field(view, paging.order, n)
+                TableType.CONNECTION.of(view), nodes, lambda n: self._connection_field(view, paging.order, n)
             )
         page = Rows(
             rows.table,
@@ -236,11 +287,11 @@ class Compiler:
             limit=limit_of(paging.page),
             offset=paging.offset,
         )
-        return Connection(page, members, paging.position, paging.backward)
+        return ConnectionOutput(page, members, paging.position, paging.backward)
 
     def members(self, type_name: str, nodes: list[FieldNode], output: Any) -> Object:
         """Return an object whose fields are compiled one by one, ``__typename`` included."""
-        members: Members = []
+        members: OutputMembers = []
         for key, merged in self.subfields(nodes, type_name).items():
             with self.at(key, merged[0]):
                 is_name = merged[0].name.value == "__typename"
@@ -254,41 +305,45 @@ class Compiler:
             case "edges":
                 with self.in_list():
                     return Edges(
-                        self.members(f"{view.name}Edge", nodes, lambda n: self._edge_field(view, order, n))
+                        self.members(
+                            TableType.EDGE.of(view), nodes, lambda n: self._edge_field(view, order, n)
+                        )
                     )
             case "pageInfo":
-                return self.members("PageInfo", nodes, lambda n: PageFact(Fact(n[0].name.value)))
+                return self.members(PAGE_INFO.name, nodes, lambda n: PageFact(Fact(n[0].name.value)))
             case "totalCount":
                 return Summary(Value(COUNT))
             case "groupBy":
                 return self._groups(view, nodes)
             case _:
                 return Summary(
-                    self.members(f"{view.name}Aggregate", nodes, lambda n: self._aggregate(view, n))
+                    self.members(TableType.AGGREGATE.of(view), nodes, lambda n: self._aggregate(view, n))
                 )
 
     def _edge_field(self, view: TableView, order: tuple[OrderTerm, ...], nodes: list[FieldNode]) -> Output:
-        return Cursor(order) if nodes[0].name.value == "cursor" else self.row(view, nodes)
+        return RowCursor(order) if nodes[0].name.value == "cursor" else self.row(view, nodes)
 
     def _aggregate(self, view: TableView, nodes: list[FieldNode]) -> Output:
         name = nodes[0].name.value
         if name == "count":
             return Value(COUNT)
-        type_name = f"{view.name}{name[0].upper()}{name[1:]}AggregateResult"
+        type_name = TableType.aggregate_result(name).of(view)
         return self.members(
             type_name, nodes, lambda n: aggregate_value(name, view.columns_by_name[n[0].name.value])
         )
 
     def _groups(self, view: TableView, nodes: list[FieldNode]) -> Output:
-        arguments = self.arguments(nodes[0], f"{view.name}Connection")
+        arguments = self.arguments(nodes[0], TableType.CONNECTION.of(view))
         grouping = read_grouping(view, arguments)
         with self.costing(grouping.page), self.in_list():
-            output = self.members(f"{view.name}Group", nodes, lambda n: self._group_field(view, grouping, n))
+            output = self.members(
+                TableType.GROUP.of(view), nodes, lambda n: self._group_field(view, grouping, n)
+            )
         return Groups(grouping.keys, grouping.having, limit_of(grouping.page), output)
 
     def _group_field(self, view: TableView, grouping: Grouping, nodes: list[FieldNode]) -> Output:
         if nodes[0].name.value == "aggregate":
-            return self.members(f"{view.name}Aggregate", nodes, lambda n: self._aggregate(view, n))
+            return self.members(TableType.AGGREGATE.of(view), nodes, lambda n: self._aggregate(view, n))
         return self.members(
-            f"{view.name}GroupKeys", nodes, lambda n: grouping.key_value(view, n[0].name.value)
+            TableType.GROUP_KEYS.of(view), nodes, lambda n: grouping.key_value(view, n[0].name.value)
         )

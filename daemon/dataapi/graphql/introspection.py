@@ -24,20 +24,20 @@ from graphql import (
     execute_sync,
 )
 
-from dataapi.cache import BoundedCache
+from dataapi.concurrency.cache import BoundedCache
+from dataapi.concurrency.long_work import SharedWork
 from dataapi.graphql.compatibility import client_message
-from dataapi.graphql.document import Operation
-from dataapi.graphql.messages import without_python
-from dataapi.threads import SharedWork
+from dataapi.graphql.document import GraphQLOperation
+from dataapi.graphql.validation import without_python
 
 Answers = dict[str, str]
 
 ANSWERS = 16
-"""Answers that are kept per role; clients and tools send few different introspection queries."""
+"""Answers cached per role; clients and tools send few different introspection queries."""
 ANSWER_CHARACTERS = 50_000_000
-"""Characters of the answers that are kept per role."""
+"""Characters of the answers cached per role."""
 FIELDS_PER_TYPE = 1_000
-"""Fields that one request may have told, for each type there is.
+"""How many fields one request may resolve for each type of the schema.
 
 A code generator's query takes a tenth of it; a few aliases and detours over interfaces would take
 minutes and gigabytes.
@@ -50,18 +50,23 @@ class Introspection:
     Walking every type of a large schema takes seconds, so it happens in a thread, on a
     schema of its own (types are made on demand, which two threads must not do at once).
 
-    :param make_schema: makes the schema that introspection shows, None when nothing may be shown.
+    :param make_schema: makes the schema that introspection shows, None when introspection is off.
     """
 
     def __init__(self, make_schema: Callable[[], GraphQLSchema | None]) -> None:
         self._make_schema = make_schema
         self._schema: GraphQLSchema | None = None
-        self._answers: BoundedCache[str, Answers] = BoundedCache(ANSWERS, ANSWER_CHARACTERS)
-        self._work: SharedWork[str, Answers] = SharedWork(self._keep)
+        answers: BoundedCache[str, Answers] = BoundedCache(ANSWERS, ANSWER_CHARACTERS)
+
+        def keep(key: str, found: Answers) -> None:
+            answers.put(key, found, sum(map(len, found.values())))
+
+        self._answers = answers
+        self._work: SharedWork[str, Answers] = SharedWork(keep)
 
     async def answer(
         self,
-        operation: Operation,
+        operation: GraphQLOperation,
         fields: Mapping[str, list[FieldNode]],
         variables: Mapping[str, Any],
         text: str,
@@ -80,19 +85,16 @@ class Introspection:
         document = _document(definitions, fields, operation.fragments)
         return await self._work.result(key, lambda: self._execute(document, own))
 
-    def _keep(self, key: str, answers: Answers) -> None:
-        self._answers.put(key, answers, sum(map(len, answers.values())))
-
     def _execute(self, document: DocumentNode, variables: Mapping[str, Any]) -> Answers:
         if self._schema is None:
             self._schema = self._make_schema()
         if self._schema is None:
             return {}
         most = FIELDS_PER_TYPE * len(self._schema.type_map)
-        told = itertools.count(1)
+        resolved = itertools.count(1)
 
         def counted(resolve: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-            if next(told) > most:
+            if next(resolved) > most:
                 raise _TooMuch
             return resolve(*arguments, **named)
 
@@ -111,7 +113,7 @@ class _TooMuch(BaseException):
     """Ends an execution at once: graphql-core makes a field's error of every ``Exception``."""
 
 
-def _own_variables(operation: Operation) -> tuple[VariableDefinitionNode, ...]:
+def _own_variables(operation: GraphQLOperation) -> tuple[VariableDefinitionNode, ...]:
     """Return the variables that introspection fields and directives can take.
 
     Those of other types are for other fields; their types may even be hidden from introspection.

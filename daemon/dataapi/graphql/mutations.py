@@ -1,114 +1,318 @@
-"""Mutation fields to changes: inserts, updates, deletes and volatile functions, in order."""
+"""Mutation fields to the algebra: inserts, updates, deletes and volatile functions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from graphql import FieldNode, GraphQLError
 
-from dataapi.graphql.arguments import Tree, absent_variables
-from dataapi.graphql.bulk import RowCount
-from dataapi.graphql.calls import function_output
-from dataapi.graphql.compiler import Compiler
+from dataapi.concurrency.pauses import pause
+from dataapi.graphql.arguments import (
+    InputObject,
+    InputTree,
+    ObjectList,
+    absent_variables,
+    as_items,
+    as_leaf,
+    as_object,
+)
+from dataapi.graphql.compiler import Compiler, function_output
 from dataapi.graphql.conditions import filter_condition
-from dataapi.graphql.entries import DeleteEntry, InsertEntry, MutationEntry, UpdateEntry
-from dataapi.graphql.functions import FunctionEntry
-from dataapi.graphql.inserts import cell, read_insert
-from dataapi.graphql.sources import Bounded
-from dataapi.graphql.table_view import TableView
-from dataapi.query.algebra import Parameter
-from dataapi.query.changes import Answer, Change, Modification, Step
-from dataapi.query.conditions import Condition
-from dataapi.query.modifications import Cell, Delete, Insert, Recordset, Update
-from dataapi.query.nested import NestedInsert
-from dataapi.query.results import AffectedCount, Output, Records
+from dataapi.graphql.mutation_statements import (
+    AffectedCount,
+    AffectedRecords,
+    MutationStep,
+    OperationStep,
+    ReadStep,
+)
+from dataapi.graphql.schema.functions import FunctionField
+from dataapi.graphql.schema.root_fields import MUTATION, DeleteField, InsertField, MutationField, UpdateField
+from dataapi.graphql.schema.table_view import ColumnField, RelatedField, TableView
+from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
+from dataapi.graphql.sources import Bounded, InputLeaf, Variables
+from dataapi.sql.algebra import Parameter
+from dataapi.sql.conditions import Condition
+from dataapi.sql.guards import Guard
+from dataapi.sql.mutations import (
+    DEFAULT,
+    Cell,
+    Default,
+    Delete,
+    Insert,
+    JsonColumn,
+    JsonRows,
+    Mutation,
+    NestedRow,
+    NestedRows,
+    OnConflict,
+    RelatedRow,
+    Update,
+    ValueRows,
+)
+from dataapi.sql.outputs import Output
 
-ROOT = "Mutation"
 
-
-def mutation_step(compiler: Compiler, entry: MutationEntry, nodes: list[FieldNode]) -> Step:
+def mutation_step(compiler: Compiler, entry: MutationField, nodes: list[FieldNode]) -> OperationStep:
     """Return the step of one mutation field.
 
     :raises GraphQLError: arguments that graphql-core's validation cannot judge.
     """
-    arguments = compiler.arguments(nodes[0], ROOT)
+    arguments = compiler.arguments(nodes[0], MUTATION)
     match entry:
-        case FunctionEntry():
-            return Answer(function_output(compiler, entry, nodes, arguments))
-        case InsertEntry(view):
-            return _change(compiler, view, "Insert", nodes, read_insert(view, arguments))
-        case UpdateEntry(view):
+        case FunctionField():
+            return ReadStep(function_output(compiler, entry, nodes, arguments))
+        case InsertField(view):
+            return _mutation(compiler, view, "Insert", nodes, read_insert(view, arguments))
+        case UpdateField(view):
             where = _where(compiler, view, nodes[0], arguments)
-            update = Update(view.table, _assignments(view, arguments["set"]), where)
-            return _change(compiler, view, "Update", nodes, update, arguments["atMost"])
-        case DeleteEntry(view):
+            update = Update(view.table, _assignments(view, as_object(arguments["set"])), where)
+            return _mutation(compiler, view, "Update", nodes, update, arguments["atMost"])
+        case DeleteField(view):
             delete = Delete(view.table, _where(compiler, view, nodes[0], arguments))
-            return _change(compiler, view, "Delete", nodes, delete, arguments["atMost"])
+            return _mutation(compiler, view, "Delete", nodes, delete, arguments["atMost"])
 
 
-def _where(
-    compiler: Compiler, view: TableView, node: FieldNode, arguments: Mapping[str, Tree]
-) -> Condition | None:
+def _where(compiler: Compiler, view: TableView, node: FieldNode, arguments: InputObject) -> Condition | None:
     """Return the condition of the rows to change, None for every row.
 
     :raises GraphQLError: the filter was meant to choose rows, but the variables in it are absent.
     """
     condition = filter_condition(view, arguments.get("filter"))
-    given = next(
+    literal = next(
         (argument.value for argument in node.arguments or () if argument.name.value == "filter"), None
     )
-    if condition is not None or given is None:
+    if condition is not None or literal is None:
         return condition
-    absent = absent_variables(given, compiler.variables)
+    absent = absent_variables(literal, compiler.variables)
     if absent:
         names = ", ".join(f"${name}" for name in absent)
         raise GraphQLError(
             f"The filter would match every row, because it has no value for {names}. Provide one, or "
             "write `filter: {}` to mean every row.",
-            given,
+            literal,
         )
     return None
 
 
-def _change(
+def _mutation(
     compiler: Compiler,
     view: TableView,
     word: str,
     nodes: list[FieldNode],
-    change: Modification,
-    at_most: Tree = None,
-) -> Change:
+    mutation: Mutation,
+    at_most: InputTree = None,
+) -> MutationStep:
     def response_field(fields: list[FieldNode]) -> Output:
         if fields[0].name.value == "affectedCount":
             return AffectedCount()
         with compiler.in_list():
-            return Records(compiler.row(view, fields))
+            return AffectedRecords(compiler.row(view, fields))
 
-    limit = None if at_most is None else Bounded("atMost", at_most)
+    limit = None if at_most is None else Bounded("atMost", as_leaf(at_most))
     # An insert may add more rows than the table was ever known to hold.
     table = view.table if limit else None
-    with compiler.costing(limit or _row_count(change), table, disjoint=True):
+    rows = row_count(mutation) if isinstance(mutation, Insert) else 1
+    with compiler.costing(limit or rows, table, disjoint=True):
         response = compiler.members(f"{view.name}{word}Response", nodes, response_field)
-    types = {field.column.name: field.wire.parameter for field in view.columns}
+    types = {field.column.name: field.mapping.parameter for field in view.columns}
     key = tuple((name, types.get(name, "unknown")) for name in view.key) if view.has_node_id else ()
-    slot = None if limit is None else Parameter(limit, "bigint")
-    return Change(change, key, response, slot, f"{word.lower()} impacts too many records")
+    guard = None
+    if limit is not None:
+        guard = Guard(f"{word.lower()} impacts too many records", Parameter(limit, "bigint"))
+    return MutationStep(mutation, key, response, guard)
 
 
-def _row_count(change: Modification) -> RowCount | int:
-    """Return how many rows a change without ``atMost`` affects."""
-    if not isinstance(change, Insert | NestedInsert):
-        return 1
-    rows = change.rows
-    if isinstance(rows, Recordset):
-        source: Any = rows.values.source
-        return RowCount(source.leaf)
-    return len(rows)
-
-
-def _assignments(view: TableView, given: Mapping[str, Tree]) -> tuple[tuple[str, Cell], ...]:
-    if not given:
+def _assignments(view: TableView, values: InputObject) -> ValueRows:
+    if not values:
         raise GraphQLError("At least one mapping must be provided to set argument")
     fields = {field.name: field for field in view.updatable}
-    return tuple((fields[name].column.name, cell(fields[name], leaf)) for name, leaf in given.items())
+    columns = tuple(fields[name].column.name for name in values)
+    return ValueRows(columns, (tuple(cell(fields[name], leaf) for name, leaf in values.items()),))
+
+
+def read_insert(view: TableView, arguments: InputObject) -> Insert:
+    """Return the rows to insert; with related rows when any object names some.
+
+    :raises GraphQLError: no objects, or arguments that exclude each other.
+    """
+    items = as_items(arguments["objects"])
+    objects = [as_object(item) for item in items]
+    if not objects:
+        raise GraphQLError("At least one record must be provided to objects")
+    argument = arguments.get("onConflict")
+    conflict = None if argument is None else _conflict(as_object(argument))
+    relations = {related.input_name for related, _ in view.insertable_relations}
+    if any(relations.intersection(each) for each in objects):
+        if conflict is not None:
+            raise GraphQLError("onConflict can't be combined with related rows in objects")
+        return Insert(view.table, NestedRows(tuple(_nested_row(view, each) for each in objects)))
+    batch = _batch(view, items) if isinstance(items, ObjectList) else None
+    return Insert(view.table, _values(view, objects) if batch is None else batch, conflict)
+
+
+def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
+    fields = [field for field in view.insertable if any(field.name in each for each in objects)]
+    fields = fields or list(view.insertable[:1])  # SQL needs one column to write a row of defaults
+    rows = tuple(tuple(_cell_or_default(field, each) for field in fields) for each in objects)
+    return ValueRows(tuple(field.column.name for field in fields), rows)
+
+
+def _cell_or_default(field: ColumnField, values: InputObject) -> Cell | Default:
+    return cell(field, values[field.name]) if field.name in values else DEFAULT
+
+
+def cell(field: ColumnField, leaf: InputTree) -> Cell:
+    """Return the value to write to a column."""
+    return (
+        None
+        if leaf is None
+        else Parameter(as_leaf(leaf).source(encoder(field.mapping)), field.mapping.parameter)
+    )
+
+
+def _conflict(argument: InputObject) -> OnConflict:
+    """Return what to do on a conflict; exactly one of the constraint and the columns is named."""
+    constraint, columns, update = (argument.get(name) for name in ("constraint", "columns", "update"))
+    names = () if columns is None else tuple(as_leaf(columns).sample)
+    if (constraint is None) is not bool(names):
+        raise GraphQLError("onConflict takes either a constraint or the columns of a unique key")
+    return OnConflict(
+        names,
+        () if update is None else tuple(dict.fromkeys(as_leaf(update).sample)),
+        None if constraint is None else as_leaf(constraint).sample,
+    )
+
+
+# ---------------------------------------------------------------- related rows
+
+
+def _nested_row(view: TableView, values: InputObject) -> NestedRow:
+    parents: list[RelatedRow] = []
+    children: list[RelatedRow] = []
+    cells = [
+        (field.column.name, cell(field, values[field.name]))
+        for field in view.insertable
+        if field.name in values
+    ]
+    for related, target in view.insertable_relations:
+        tree = values.get(related.input_name)
+        if tree is None:
+            continue
+        items = [as_object(item) for item in ([tree] if related.to_one else as_items(tree))]
+        rows = [RelatedRow(_nested_row(target, item), related.pairs) for item in items]
+        if related.outgoing:
+            parents += rows
+            _check_free(view, values, {own for _, own in related.pairs}, related)
+        else:
+            children += rows
+            for item in items:
+                _check_free(target, item, {column for column, _ in related.pairs}, related)
+    return NestedRow(view.table, tuple(cells), tuple(parents), tuple(children))
+
+
+def _check_free(view: TableView, values: InputObject, columns: set[str], related: RelatedField) -> None:
+    """Check that a row names no column which its relationship to another row of the insert sets.
+
+    :raises GraphQLError: it names one.
+    """
+    for field in view.insertable:
+        if field.column.name in columns and field.name in values:
+            message = f"{field.name} can't be given together with {related.input_name}, which sets it"
+            raise GraphQLError(message)
+
+
+# ---------------------------------------------------------------- batches
+
+
+def _batch(view: TableView, objects: ObjectList) -> JsonRows | None:
+    """Return the rows of a variable's objects, None where each needs slots of its own."""
+    if not objects.uniform or not view.takes_rows:
+        return None
+    fields = [field for field in view.insertable if field.name in as_object(objects[0])]
+    source = BatchSource(
+        objects.leaf.without_sample(), tuple((field.name, field.mapping) for field in fields)
+    )
+    columns = tuple(_json_column(view, field, str(place)) for place, field in enumerate(fields))
+    return JsonRows(Parameter(source, 'pg_catalog."json"'), True, columns)
+
+
+def _json_column(view: TableView, field: ColumnField, member: str) -> JsonColumn:
+    """Return a column of a batch; JSON travels as text, to be stored as it was written."""
+    type_ = view.type_name(field)
+    assert type_ is not None, "a table takes rows when the role may name all of its types"
+    if field.mapping.kind != "JSON":
+        return JsonColumn(field.column.name, type_, member=member)
+    text = 'pg_catalog."_text"' if field.mapping.is_list else 'pg_catalog."text"'
+    return JsonColumn(field.column.name, text, cast=type_, member=member)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSource:
+    """The rows that a variable holds, as a JSON array of objects.
+
+    :ivar fields: names and type mappings of the members; in the JSON text they are called by their place.
+    """
+
+    leaf: InputLeaf
+    fields: tuple[tuple[str, TypeMapping], ...]
+
+    def bind(self, variables: Variables) -> str | None:
+        """Return the JSON text.
+
+        :raises GraphQLError: a text is longer than its column.
+        """
+        members = [
+            (name, str(place), _json_encoder(mapping)) for place, (name, mapping) in enumerate(self.fields)
+        ]
+        try:
+            rows = [_json_object(row, members) for row in self.leaf.origin.value(variables)]
+        except GraphQLError as error:
+            raise self.leaf.error(error.message) from None
+        return json.dumps(rows, ensure_ascii=False)
+
+
+def _json_object(row: Any, members: list[tuple[str, str, Callable[[Any], Any]]]) -> dict[str, Any]:
+    pause()
+    return {place: None if row[name] is None else encode(row[name]) for name, place, encode in members}
+
+
+def _json_encoder(mapping: TypeMapping) -> Callable[[Any], Any]:
+    """Return what makes the JSON value of a cell: texts, which PostgreSQL reads as it does literals."""
+    if mapping.max_length is None:
+        return _list if mapping.is_list else encode_value
+    check = encoder(mapping)
+
+    def checked(value: Any) -> Any:
+        check(value)
+        return _list(value) if mapping.is_list else encode_value(value)
+
+    return checked
+
+
+def _list(values: Any) -> list[str | None]:
+    items = values if isinstance(values, list | tuple) else [values]
+    return [None if item is None else encode_value(item) for item in items]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """How many rows a variable holds, for the cost of inserting them."""
+
+    leaf: InputLeaf
+    maximum: int | None = None
+
+    def count(self, variables: Variables) -> int:
+        """Return the number of rows."""
+        return len(self.leaf.origin.value(variables))
+
+
+def row_count(insert: Insert) -> BatchSize | int:
+    """Return how many rows an insert adds to its table."""
+    if not isinstance(insert.rows, JsonRows):
+        return len(insert.rows.rows)
+    source = insert.rows.value.source
+    assert isinstance(source, BatchSource), "JSON rows come from a variable"
+    return BatchSize(source.leaf)

@@ -9,33 +9,41 @@ from typing import Any
 from graphql import FieldNode, GraphQLError, GraphQLNonNull
 
 from dataapi.database.message import Bound
-from dataapi.graphql.answer import Stage
-from dataapi.graphql.calls import function_output
-from dataapi.graphql.compiler import Compiler
-from dataapi.graphql.cost import Cost
-from dataapi.graphql.document import Operation, Rejected
-from dataapi.graphql.entries import ByKeyEntry, CollectionEntry, HeartbeatEntry, NodeEntry
-from dataapi.graphql.functions import FunctionEntry
-from dataapi.graphql.mutations import ROOT, mutation_step
-from dataapi.graphql.schema import RoleSchema
+from dataapi.graphql.arguments import SelectedFields, Selector, as_leaf
+from dataapi.graphql.compiler import Compiler, function_output
+from dataapi.graphql.document import GraphQLOperation
+from dataapi.graphql.limits import Cost
+from dataapi.graphql.mutation_statements import OperationStep, ReadStep, compile_mutations
+from dataapi.graphql.mutations import mutation_step
+from dataapi.graphql.outputs import Instant, JsonText
+from dataapi.graphql.schema.functions import FunctionField
+from dataapi.graphql.schema.role_schema import RoleSchema
+from dataapi.graphql.schema.root_fields import (
+    MUTATION,
+    QUERY,
+    ByKeyField,
+    CollectionField,
+    HeartbeatField,
+    NodeField,
+)
 from dataapi.graphql.sources import Fixed, Variables, source_weight
-from dataapi.query.algebra import Parameter, Rows
-from dataapi.query.changes import Answer, Step, compile_changes
-from dataapi.query.results import Instant, JsonText, Key, Null, Object, Output, Text
-from dataapi.query.sql import Compiled, compile_query
+from dataapi.graphql.transport import RequestRejected, Stage
+from dataapi.sql.algebra import Parameter, Rows
+from dataapi.sql.outputs import Key, Null, Object, Output, Text
+from dataapi.sql.statement import Compiled, compile_query
 
 PLAN = 600
-"""About how many bytes a plan takes beside its statements and their sources."""
+"""About how many bytes a plan takes besides its statements and their sources."""
 INTROSPECTION = frozenset({"__schema", "__type"})
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OperationPlan:
     """A compiled operation.
 
     :ivar statements: run in order, the last one giving the data; none when nothing is asked of the database.
     :ivar constant: the data of an operation that needs no database, as JSON text.
-    :ivar most: the highest cost that any variables can give.
+    :ivar most: the highest cost with any variables.
     :ivar errors: of fields that are left out or null.
     :ivar keys: the response keys of the root fields in order; None for one that needs no database.
     """
@@ -57,7 +65,7 @@ class Plan:
         """Return how many characters of SQL the statements have."""
         return sum(len(compiled.statement.text) for compiled in self.statements)
 
-    def unprepared(self) -> Plan:
+    def unprepared(self) -> OperationPlan:
         """Return the plan with statements that are sent as they are.
 
         A statement that does not come again would only take the place of one that does.
@@ -73,11 +81,11 @@ class Plan:
 
         :raises GraphQLError: a value is out of bounds.
         """
-        return [_bind(compiled, variables) for compiled in self.statements]
+        return [compiled.bind(variables) for compiled in self.statements]
 
     def readings(self, variables: Variables) -> list[Bound]:
         """Return statements that fail where one of the values cannot be read, and do nothing else."""
-        return [_bind(reading, variables) for each in self.statements for reading in each.readings]
+        return [reading.bind(variables) for each in self.statements for reading in each.readings]
 
     def failures(self, variables: Variables) -> dict[str, GraphQLError]:
         """Return what cannot be bound by the response key of its root field.
@@ -86,8 +94,7 @@ class Plan:
         """
         found: dict[str, GraphQLError] = {}
         for compiled in self.statements:
-            sources: Any = compiled.sources
-            for source in sources:
+            for source in compiled.sources:
                 try:
                     source.bind(variables)
                 except GraphQLError as error:
@@ -98,37 +105,35 @@ class Plan:
 
 
 def _weight(compiled: Compiled) -> int:
-    sources: Any = compiled.sources
-    own = len(compiled.statement.text) + sum(map(source_weight, sources))
+    own = len(compiled.statement.text) + sum(map(source_weight, compiled.sources))
     return own + sum(map(_weight, compiled.readings))
 
 
-def _bind(compiled: Compiled, variables: Variables) -> Bound:
-    sources: Any = compiled.sources
-    return Bound(compiled.statement, tuple([source.bind(variables) for source in sources]))
+def root_fields(operation: GraphQLOperation, variables: Variables) -> SelectedFields:
+    """Return the operation's root fields by response key, collected once for all that looks at them."""
+    root = MUTATION if operation.is_mutation else QUERY
+    selector = Selector(operation.fragments, variables)
+    return selector.fields((operation.node.selection_set,), frozenset({root}))
 
 
-def introspection_fields(
-    operation: Operation, schema: RoleSchema, variables: Variables
-) -> dict[str, list[FieldNode]]:
-    """Return the operation's introspection fields by response key."""
-    compiler = Compiler(schema, operation.fragments, variables)
-    root = ROOT if operation.is_mutation else "Query"
-    fields = compiler.selector.fields((operation.node.selection_set,), frozenset({root}))
+def introspection_fields(fields: SelectedFields) -> SelectedFields:
+    """Return those of the root fields that ask for the schema."""
     return {key: nodes for key, nodes in fields.items() if nodes[0].name.value in INTROSPECTION}
 
 
 def plan_query(
-    operation: Operation,
+    operation: GraphQLOperation,
     schema: RoleSchema,
     variables: Variables,
+    fields: SelectedFields,
     introspected: Mapping[str, str],
     failed: Mapping[str, GraphQLError],
-) -> Plan:
+) -> OperationPlan:
     """Compile a query.
 
     A nullable field that cannot be answered is null, and the data is where nothing else was asked for.
 
+    :param fields: its root fields.
     :param introspected: the answers of introspection fields by response key, as JSON text.
     :param failed: the errors of fields that are known to have some, by response key.
     :raises GraphQLError: arguments of a field that is not nullable, which graphql-core's validation
@@ -138,7 +143,6 @@ def plan_query(
     members: list[tuple[Key, Output]] = []
     keys: list[str | None] = []
     errors: list[GraphQLError] = []
-    fields = compiler.selector.fields((operation.node.selection_set,), frozenset({"Query"}))
     for key, nodes in fields.items():
         name = nodes[0].name.value
         if name in INTROSPECTION and key not in introspected:
@@ -152,7 +156,7 @@ def plan_query(
                 if name in INTROSPECTION:
                     output: Output = JsonText(Parameter(Fixed(introspected[key]), "json"))
                 elif name == "__typename":
-                    output = Text("Query")
+                    output = Text(QUERY)
                 else:
                     output, asked = _entry_output(compiler, name, nodes), key
         except GraphQLError as error:
@@ -163,57 +167,61 @@ def plan_query(
         keys.append(asked)
         members.append((compiler.key(key, nodes[0]), output))
     if fields and len(errors) == len(fields):
-        return Plan((), "null", (), 0, tuple(errors))
+        return OperationPlan((), "null", (), 0, tuple(errors))
     costs = compiler.costs()
     most = sum(cost.most() for cost in costs)
     if not any(keys):
-        return Plan((), _constant(members), costs, most, tuple(errors))
+        return OperationPlan((), _constant(members), costs, most, tuple(errors))
     statement = compile_query(Object(tuple(members)))
-    return Plan((statement,), "", costs, most, tuple(errors), tuple(keys))
+    return OperationPlan((statement,), "", costs, most, tuple(errors), tuple(keys))
 
 
 def _is_nullable(schema: RoleSchema, name: str) -> bool:
     """Whether a field of ``Query`` may be null."""
-    return not isinstance(schema.object_type("Query").fields[name].type, GraphQLNonNull)
+    return not isinstance(schema.object_type(QUERY).fields[name].type, GraphQLNonNull)
 
 
-def plan_mutation(operation: Operation, schema: RoleSchema, variables: Variables) -> Plan:
+def plan_mutation(
+    operation: GraphQLOperation, schema: RoleSchema, variables: Variables, fields: SelectedFields
+) -> OperationPlan:
     """Compile a mutation: its fields in order, all or nothing.
 
     :raises GraphQLError: arguments that graphql-core's validation cannot judge.
     """
     compiler = Compiler(schema, operation.fragments, variables)
-    steps: list[tuple[Key, Step]] = []
+    steps: list[tuple[Key, OperationStep]] = []
     keys: list[str | None] = []
-    for key, nodes in compiler.selector.fields((operation.node.selection_set,), frozenset({ROOT})).items():
+    for key, nodes in fields.items():
         name = nodes[0].name.value
         with compiler.at(key, nodes[0]):
-            entry = schema.changes.find(name)
+            entry = schema.mutation_fields.find(name)
             # No entry is __typename, the only other field that validation lets through.
-            step: Step = Answer(Text(ROOT)) if entry is None else mutation_step(compiler, entry, nodes)
+            step: OperationStep = (
+                ReadStep(Text(MUTATION)) if entry is None else mutation_step(compiler, entry, nodes)
+            )
             steps.append((compiler.key(key, nodes[0]), step))
             keys.append(None if entry is None else key)
     costs = compiler.costs()
     most = sum(cost.most() for cost in costs)
-    return Plan(compile_changes(tuple(steps)), "{}", costs, most, keys=tuple(keys))
+    return OperationPlan(compile_mutations(tuple(steps)), "{}", costs, most, keys=tuple(keys))
 
 
 def _entry_output(compiler: Compiler, name: str, nodes: list[FieldNode]) -> Output:
-    entry = compiler.schema.entries.find(name)
+    entry = compiler.schema.query_fields.find(name)
     match entry:
-        case CollectionEntry(view):
-            arguments = compiler.arguments(nodes[0], "Query")
+        case CollectionField(view):
+            arguments = compiler.arguments(nodes[0], QUERY)
             return compiler.connection(view, Rows(view.table), nodes, arguments)
-        case ByKeyEntry(view):
-            return compiler.by_key(view, nodes, compiler.arguments(nodes[0], "Query"))
-        case NodeEntry():
-            return compiler.node(nodes, compiler.arguments(nodes[0], "Query")["nodeId"])
-        case HeartbeatEntry():
+        case ByKeyField(view):
+            return compiler.by_key(view, nodes, compiler.arguments(nodes[0], QUERY))
+        case NodeField():
+            return compiler.node(nodes, as_leaf(compiler.arguments(nodes[0], QUERY)["nodeId"]))
+        case HeartbeatField():
             return Instant()
-        case FunctionEntry():
-            return function_output(compiler, entry, nodes, compiler.arguments(nodes[0], "Query"))
+        case FunctionField():
+            return function_output(compiler, entry, nodes, compiler.arguments(nodes[0], QUERY))
         case None:
-            raise AssertionError(f"validation lets no unknown entry point pass: {name}")
+            raise AssertionError(f"validation lets no unknown field pass: {name}")
 
 
 def _constant(members: list[tuple[Key, Output]]) -> str:
@@ -237,15 +245,14 @@ def _quoted(name: str) -> str:
 
 
 def _fixed(output: Any) -> str:
-    parameter = output.parameter if isinstance(output, JsonText) else output
-    source: Any = parameter.source
-    return str(source.bind({}))
+    parameter: Parameter = output.parameter if isinstance(output, JsonText) else output
+    return str(parameter.source.bind({}))
 
 
-def check_cost(plan: Plan, variables: Variables, limit: int) -> None:
+def check_cost(plan: OperationPlan, variables: Variables, limit: int) -> None:
     """Refuse an operation that may touch too many rows.
 
-    :raises Rejected: with the cost and what is allowed.
+    :raises RequestRejected: with the cost and what is allowed.
     """
     if plan.most <= limit:
         return
@@ -255,4 +262,4 @@ def check_cost(plan: Plan, variables: Variables, limit: int) -> None:
             f"The operation may touch {cost} rows, more than the {limit} allowed: "
             "ask for smaller pages with `first`, or nest fewer collections."
         )
-        raise Rejected(Stage.VALIDATION, GraphQLError(message))
+        raise RequestRejected(Stage.VALIDATION, GraphQLError(message))

@@ -1,32 +1,110 @@
-"""Where a slot takes its value: from the document, or from the variables of a request.
+"""Where a slot of a statement takes its value: from the document, or from the variables of a request.
 
-A compiled operation keeps its slots' sources; binding asks each for its text.  Sources
-compare equal when they would always bind the same, so that they can share a slot.
+A compiled operation keeps the sources of its slots; binding asks each for its text.  Sources
+compare equal when they would always bind the same text, so that they can share a slot.
+Node ids and cursors, base64 of a JSON array's text (docs/reference/graphql.md, Node ids), are decoded here;
+PostgreSQL writes them (``graphql.outputs.base64_sql``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from graphql import GraphQLError, SourceLocation
 
-from dataapi.graphql.identifiers import decode_cursor, decode_node_id, is_key_value
-from dataapi.query.algebra import Parameter
+from dataapi.graphql.schema.type_mapping import UUID_TEXT, Encode
+from dataapi.http.strict_json import INVALID_JSON
+from dataapi.sql.algebra import Parameter, SlotSource
+
+_INTEGER_BITS = {f'pg_catalog."int{size}"': 8 * size for size in (2, 4, 8)}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKey:
+    """What a node id names.
+
+    :ivar values: the key's values in text form.
+    """
+
+    schema: str
+    table: str
+    values: tuple[str, ...]
+
+
+class _Undecodable(Exception):
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step = step
+
+
+def _decode(text: str) -> list[str | None]:
+    """Return the array's values in text form; raise _Undecodable with the step that failed."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise _Undecodable(1) from None
+    try:
+        values = json.loads(raw.decode("utf-8"), parse_int=str, parse_float=str)
+    except INVALID_JSON:
+        raise _Undecodable(2) from None
+    if not isinstance(values, list):
+        raise _Undecodable(3)
+    return [_text(value) for value in values]
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+def decode_cursor(text: str) -> tuple[str | None, ...]:
+    """Return the ordering values of a cursor.
+
+    :raises GraphQLError: it is not a cursor; the number says whether base64 (1), JSON (2) or the
+        array (3) failed.
+    """
+    try:
+        return tuple(_decode(text))
+    except _Undecodable as error:
+        raise GraphQLError(f"Failed to decode cursor, error {error.step}") from None
+
+
+def decode_node_id(text: str) -> NodeKey:
+    """Return what a node id names.
+
+    :raises GraphQLError: it is not a node id; the number names the step that failed, as for cursors,
+        4 when the array is not a schema, a table and a key.
+    """
+    try:
+        values = _decode(text)
+        if len(values) < 3 or None in values:
+            raise _Undecodable(4)
+    except _Undecodable as error:
+        raise GraphQLError(f"Invalid value passed to nodeId argument. Error {error.step}") from None
+    schema, table, *key = (value or "" for value in values)
+    return NodeKey(schema, table, tuple(key))
+
+
+def is_key_value(text: str, type_: str) -> bool:
+    """Whether a key's column may have the value; PostgreSQL has the last word on types other than these.
+
+    What it refuses fails the whole statement, with all that is asked for beside the row.
+    """
+    bits = _INTEGER_BITS.get(type_)
+    if bits is not None:
+        return _INTEGER.fullmatch(text) is not None and -(1 << bits - 1) <= int(text) < 1 << bits - 1
+    return type_ != 'pg_catalog."uuid"' or UUID_TEXT.fullmatch(text) is not None
+
 
 Variables = Mapping[str, Any]
-Encode = Callable[[Any], str]
-Path = tuple[str | int, ...]
-
-
-class Source(Protocol):
-    """Something that gives a slot's value."""
-
-    def bind(self, variables: Variables) -> str | None:
-        """Return the value's text, None for NULL; raise GraphQLError when it is out of bounds."""
-
-    def __hash__(self) -> int: ...
+ResponsePath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +126,7 @@ class Origin(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class LiteralOrigin:
     """A literal of the document."""
 
     constant: Any
@@ -59,7 +137,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class InVariable:
+class VariableOrigin:
     """A place inside a variable's coerced value: the variable's name, then member names and indexes."""
 
     path: tuple[str | int, ...]
@@ -75,7 +153,7 @@ class InVariable:
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOrigin:
     """A list literal with variables among its items."""
 
     items: tuple[Origin | None, ...]
@@ -86,7 +164,7 @@ class ListOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class InputLeaf:
     """A scalar, enum or list of such in an argument.
 
     Equal leaves always bind the same value: the sample does not count.  Plans keep leaves, so these know
@@ -101,7 +179,7 @@ class Leaf:
     origin: Origin
     sample: Any = field(compare=False)
     place: SourceLocation | None = field(default=None, compare=False)
-    path: Path = field(default=(), compare=False)
+    path: ResponsePath = field(default=(), compare=False)
 
     def error(self, message: str) -> GraphQLError:
         """Return an error at the leaf's place."""
@@ -109,21 +187,21 @@ class Leaf:
         error.locations = None if self.place is None else [self.place]
         return error
 
-    def kept(self) -> Leaf:
+    def without_sample(self) -> InputLeaf:
         """Return the leaf as a plan keeps it, without the value of the request that it was made for."""
         return replace(self, sample=None)
 
-    def source(self, encode: Encode) -> Source:
+    def source(self, encode: Encode) -> SlotSource:
         """Return the source that binds the leaf's value."""
-        encoded = Encoded(self.kept(), encode)
-        return Fixed(encoded.bind({})) if isinstance(self.origin, Constant) else encoded
+        encoded = Encoded(self.without_sample(), encode)
+        return Fixed(encoded.bind({})) if isinstance(self.origin, LiteralOrigin) else encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A leaf's value, encoded."""
 
-    leaf: Leaf
+    leaf: InputLeaf
     encode: Encode
 
     def bind(self, variables: Variables) -> str | None:
@@ -139,7 +217,7 @@ class Encoded:
 class CursorPart:
     """One ordering value of a cursor."""
 
-    leaf: Leaf
+    leaf: InputLeaf
     index: int
 
     def bind(self, variables: Variables) -> str | None:
@@ -154,7 +232,7 @@ class NodeIdPart:
     :ivar type: the slot type of the key's column.
     """
 
-    leaf: Leaf
+    leaf: InputLeaf
     index: int
     type: str
 
@@ -171,11 +249,11 @@ class Bounded:
     """A count that must not be negative, cut to a maximum."""
 
     name: str
-    leaf: Leaf
+    leaf: InputLeaf
     maximum: int | None = None
 
     def count(self, variables: Variables) -> int:
-        """Return the count; raise GraphQLError for a negative one (reference/graphql.md 1.6)."""
+        """Return the count; raise GraphQLError for a negative one (docs/reference/graphql.md, Pagination)."""
         count: int = self.leaf.origin.value(variables)
         if count < 0:
             raise self.leaf.error(f"`{self.name}` must be an unsigned integer")
@@ -186,12 +264,12 @@ class Bounded:
         return str(self.count(variables))
 
 
-def source_weight(source: Source) -> int:
+def source_weight(source: SlotSource) -> int:
     """Return about how many bytes a source takes."""
     match source:
         case Fixed(text):
             return 130 + len(text or "")
-        case Encoded(leaf=Leaf(origin=ListOf(items))):
+        case Encoded(leaf=InputLeaf(origin=ListOrigin(items))):
             return 350 + 100 * len(items)
         case _:
             return 350

@@ -1,20 +1,105 @@
-"""GraphQL over HTTP: what a request must look like and how an answer is sent.
+"""GraphQL over HTTP: reads a request from a message and writes a response to one.
 
-Statuses are those that the ``graphql-http`` audits ask for (reference/graphql.md 2.2).
+Statuses are those that the ``graphql-http`` audits ask for (docs/reference/graphql.md, HTTP).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from dataapi.errors import ApiError
-from dataapi.graphql.answer import Answer, GraphQLRequest, Stage
-from dataapi.headers import CALLER
-from dataapi.strict_json import NoValue, no_constant
-from dataapi.web import querystring
-from dataapi.web.messages import Reply, Request
+from graphql import GraphQLError
+
+from dataapi.http import query_string as querystring
+from dataapi.http.errors import ApiError
+from dataapi.http.headers import CALLER, parse_media_type, parse_ranges
+from dataapi.http.messages import Reply, Request
+from dataapi.http.strict_json import DECODER, InvalidConstant, unstorable_at
+
+
+@dataclass(frozen=True, slots=True)
+class GraphQLRequest:
+    """The members of a GraphQL-over-HTTP request, their JSON types already checked.
+
+    :ivar query: the text of the document, None when it is named by one of the last two members.
+    :ivar read_only: the request came by GET, so that only queries may run.
+    :ivar document_id: the id of a persisted document.
+    :ivar persisted_hash: the hash of one, as Apollo sends it in ``extensions.persistedQuery``.
+    """
+
+    query: str | None
+    operation_name: str | None = None
+    variables: Mapping[str, Any] | None = None
+    extensions: Mapping[str, Any] | None = None
+    read_only: bool = False
+    document_id: str | None = None
+    persisted_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestExtensions:
+    """The members of a request's ``extensions`` that are true; unknown ones are ignored.
+
+    :ivar explain: report PostgreSQL's plans of the operation's statements.
+    :ivar cost: report how many rows the operation may touch, and how many are allowed.
+    """
+
+    explain: bool = False
+    cost: bool = False
+
+    @classmethod
+    def of(cls, extensions: Mapping[str, Any] | None) -> RequestExtensions:
+        """Read a request's ``extensions``."""
+        if not extensions:
+            return NO_EXTENSIONS
+        return cls(extensions.get("explain") is True, extensions.get("cost") is True)
+
+
+NO_EXTENSIONS = RequestExtensions()
+
+
+class Stage(Enum):
+    """How far an operation came, which decides the HTTP status (docs/reference/graphql.md, HTTP)."""
+
+    DOCUMENT = "document"  # there is no such document, or it may not run
+    PARSE = "parse"
+    VALIDATION = "validation"
+    VARIABLES = "variables"
+    METHOD = "method"  # a mutation by GET: 405 with Allow: POST
+    EXECUTION = "execution"
+
+
+class RequestRejected(Exception):
+    """A request that is refused before anything runs.
+
+    :ivar stage: how far it came.
+    """
+
+    def __init__(self, stage: Stage, *errors: GraphQLError) -> None:
+        super().__init__(errors)
+        self.stage = stage
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True)
+class GraphQLResponse:
+    """What the engine answers.
+
+    :ivar data: the JSON text of ``data`` (``null`` when an error reached the root), or
+        None when the operation was never executed and the member is absent.
+    :ivar errors: formatted errors: ``message``, ``locations``, ``path``, ``extensions``.
+    :ivar extensions: the response's ``extensions`` member, left out when empty.
+    """
+
+    stage: Stage
+    data: str | None
+    errors: tuple[Mapping[str, Any], ...] = ()
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+
 
 GRAPHQL_RESPONSE = "application/graphql-response+json; charset=utf-8"
 JSON = "application/json; charset=utf-8"
@@ -44,7 +129,7 @@ def read(request: Request) -> GraphQLRequest:
     return _request(_from_query(request.query), read_only=True)
 
 
-def reply(answer: Answer, request: Request) -> Reply:
+def reply(answer: GraphQLResponse, request: Request) -> Reply:
     """Send an answer in the media type that the client asked for."""
     media_type = media_type_of(request)
     headers: tuple[tuple[str, str], ...] = (("Content-Type", media_type),)
@@ -72,7 +157,7 @@ def wants_page(request: Request) -> bool:
     )
 
 
-def _body(answer: Answer) -> bytes:
+def _body(answer: GraphQLResponse) -> bytes:
     members = []
     if answer.errors:
         members.append('"errors":' + json.dumps(answer.errors, separators=(",", ":")))
@@ -92,14 +177,14 @@ def _chosen(accept: str | None) -> str | None:
     """
     if accept is None or not accept.strip():
         return JSON
-    ranges = [_range(text) for text in accept.split(",")]
+    ranges = parse_ranges(accept)
     best: tuple[float, int, int] | None = None
     chosen = None
     for preference, offer in enumerate(_OFFERS):
         media_type = offer.partition(";")[0]
         for pattern in (media_type, "application/*", "*/*"):
             found = [
-                (quality, -at, -preference) for at, (name, quality) in enumerate(ranges) if name == pattern
+                (each.weight, -at, -preference) for at, each in enumerate(ranges) if each.name == pattern
             ]
             if found:
                 rank = max(found)
@@ -109,30 +194,16 @@ def _chosen(accept: str | None) -> str | None:
     return chosen
 
 
-def _range(text: str) -> tuple[str, float]:
-    name, *parameters = (part.strip().lower() for part in text.split(";"))
-    quality = 1.0
-    for parameter in parameters:
-        if parameter.startswith("q="):
-            try:
-                quality = min(max(float(parameter[2:]), 0.0), 1.0)
-            except ValueError:
-                quality = 0.0
-    return name, quality
-
-
 @lru_cache(maxsize=64)
 def _check_content_type(content_type: str | None) -> None:
-    name, *parameters = (part.strip().lower() for part in (content_type or "").split(";"))
-    if name != "application/json":
-        given = f"{name[:100]} is not supported" if name else "The Content-Type header is missing"
-        raise ApiError(415, "UNSUPPORTED_MEDIA_TYPE", f"{given}; expected application/json")
-    for parameter in parameters:
-        key, _, value = parameter.partition("=")
-        if key.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8"):
-            raise ApiError(
-                415, "UNSUPPORTED_MEDIA_TYPE", f"The charset {value[:100]} is not supported; expected utf-8"
-            )
+    sent = parse_media_type(content_type or "")
+    if sent.name != "application/json":
+        problem = f"{sent.name[:100]} is not supported" if sent.name else "The Content-Type header is missing"
+        raise ApiError(415, "UNSUPPORTED_MEDIA_TYPE", f"{problem}; expected application/json")
+    charset = sent.parameter("charset")
+    if charset is not None and charset.lower() not in ("utf-8", "utf8"):
+        message = f"The charset {charset[:100]} is not supported; expected utf-8"
+        raise ApiError(415, "UNSUPPORTED_MEDIA_TYPE", message)
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -202,17 +273,14 @@ def _persisted_hash(extensions: Any) -> str | None:
             return None
 
 
-_decoder = json.JSONDecoder(parse_constant=no_constant)
-
-
 def _json(text: str, name: str) -> Any:
     try:
-        return _decoder.decode(text)
+        return DECODER.decode(text)
     except json.JSONDecodeError as error:
         _refuse(f"{name} is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}")
     except RecursionError:
         _refuse(f"{name} is nested too deeply")
-    except NoValue as error:
+    except InvalidConstant as error:
         _refuse(f"{name} is not valid JSON: {error}")
     except ValueError:  # Python reads integers of some thousand digits at most
         _refuse(f"{name} holds a number of too many digits")
@@ -234,12 +302,11 @@ def _check_text(found: Any, place: str) -> None:
 
 
 def _check_string(where: str, value: str) -> None:
-    if "\0" in value:
+    found = unstorable_at(value)
+    if found is not None and value[found] == "\0":
         _refuse(f"{where} holds the character U+0000, which text cannot hold")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        _refuse(f"{where} holds half of a surrogate pair at character {error.start + 1}")
+    if found is not None:
+        _refuse(f"{where} holds half of a surrogate pair at character {found + 1}")
 
 
 def _kind(value: object) -> str:

@@ -3,24 +3,24 @@
 ``POST /rest/v1/`` with the content type ``application/vnd.dataapi.batch+json`` and a body such as
 ``{"requests": [{"method": "POST", "path": "/blog?select=id", "headers": {"Prefer": "…"}, "body": …}]}``
 runs them in one transaction under the caller's role.  The answer is an array of
-``{"status", "headers", "body"}``; an error of one undoes all of them and says ``index``.
+``{"status", "headers", "body"}``; an error in one of them undoes all of them and has the member ``index``.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import replace
+from json.decoder import scanstring  # type: ignore[attr-defined]
 
-from dataapi.access.gate import REST_PREFIX
-from dataapi.errors import ApiError
-from dataapi.headers import media_type
-from dataapi.rest.request import rawjson
-from dataapi.rest.request.payload import JSON
-from dataapi.strict_json import NO_JSON
-from dataapi.web import querystring
-from dataapi.web.messages import Reply, Request
-from dataapi.web.target import LONGEST_TARGET
+from dataapi.auth.caller import REST_PREFIX
+from dataapi.http import query_string as querystring
+from dataapi.http.errors import ApiError
+from dataapi.http.headers import media_type
+from dataapi.http.messages import LONGEST_TARGET, Reply, Request
+from dataapi.http.strict_json import EXACT_DECODER, INVALID_JSON, is_storable
+from dataapi.rest.parse.body import JSON
 
 MEDIA_TYPE = "application/vnd.dataapi.batch+json"
 MOST = 100
@@ -30,7 +30,7 @@ _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
 _OWN = frozenset({"accept", "accept-profile", "content-profile", "prefer", "range", "range-unit"})
 """Headers that each request has for itself; of the batch's own those of its content are left out too."""
 _CALLERS = frozenset({"apikey", "authorization", "cookie", "host", "x-request-id"})
-"""Headers that say who is calling, and are the batch's for all of its requests."""
+"""Headers that identify the caller: the batch has them for all of its requests."""
 
 
 def is_batch(request: Request) -> bool:
@@ -43,17 +43,15 @@ def is_batch(request: Request) -> bool:
 def read(request: Request) -> tuple[Request, ...]:
     """Return the requests of a batch.
 
-    :raises ApiError: PGRST102 (400), the body is no batch; ``index`` says of which request.
+    :raises ApiError: PGRST102 (400), the body is not a valid batch; ``index`` names the request.
     """
     try:
-        document = rawjson.members(request.body.decode())
-        listed = (
-            rawjson.elements(document["requests"]) if document and document.keys() == {"requests"} else None
-        )
-    except NO_JSON:
+        document = members(request.body.decode())
+        listed = elements(document["requests"]) if document and document.keys() == {"requests"} else None
+    except INVALID_JSON:
         raise _unreadable() from None
     if listed is None:
-        raise _bad('The body of a batch is no object with the member "requests" alone, a list')
+        raise _bad('The body of a batch is not an object with the member "requests" alone, a list')
     if not 0 < len(listed) <= MOST:
         raise _bad(f"A batch has 1 to {MOST} requests, and not {len(listed)}")
     inherited = {
@@ -69,7 +67,7 @@ def _each(batch: Request, inherited: dict[str, str], index: int, text: str) -> R
         return _request(batch, inherited, text)
     except ApiError as refused:
         error = refused
-    except NO_JSON:
+    except INVALID_JSON:
         # What was read as a part of the whole may be nested too deeply to be read from here.
         error = _unreadable()
     error.index = index
@@ -77,13 +75,13 @@ def _each(batch: Request, inherited: dict[str, str], index: int, text: str) -> R
 
 
 def _request(batch: Request, inherited: dict[str, str], text: str) -> Request:
-    given = rawjson.members(text)
+    given = members(text)
     if given is None or not {"method", "path"} <= given.keys() <= {"method", "path", "headers", "body"}:
         raise _bad('A request has the members "method" and "path", and may have "headers" and "body"')
     method, target = json.loads(given["method"]), json.loads(given["path"])
     if method not in _METHODS:
         raise _bad(f"A request's method is one of {', '.join(_METHODS)}")
-    if not isinstance(target, str) or not target.startswith("/") or not _is_text(target):
+    if not isinstance(target, str) or not target.startswith("/") or not is_storable(target):
         raise _bad('A request\'s path begins with "/", such as "/blog?id=eq.1"')
     if len(target) > LONGEST_TARGET:
         raise _bad(f"A request's path has at most {LONGEST_TARGET} characters")
@@ -101,7 +99,7 @@ def _request(batch: Request, inherited: dict[str, str], text: str) -> Request:
 def _headers(text: str) -> dict[str, str]:
     headers = json.loads(text)
     if not isinstance(headers, dict) or not all(
-        isinstance(value, str) and _is_text(name + value) for name, value in headers.items()
+        isinstance(value, str) and is_storable(name + value) for name, value in headers.items()
     ):
         raise _bad("A request's headers are an object of texts")
     named = {name.lower(): value for name, value in headers.items()}
@@ -112,14 +110,14 @@ def _headers(text: str) -> dict[str, str]:
 
 
 def _body(text: str | None, headers: dict[str, str]) -> bytes:
-    """Return the body of a request: JSON as it stands, and what is no JSON as a text has it."""
+    """Return the body of a request: JSON as it is written, anything else from a JSON string."""
     if text is None:
         return b""
     form = media_type(headers.setdefault("content-type", JSON))
     if _is_json(form):
         return text.encode("utf-8", "surrogatepass")
     value = json.loads(text)
-    if not isinstance(value, str) or not _is_text(value):
+    if not isinstance(value, str) or not is_storable(value):
         raise _bad(f"A body of the content type {form} is given as a text")
     return value.encode()
 
@@ -139,7 +137,7 @@ def _answered(reply: Reply) -> bytes:
 
 
 def _shown(body: bytes, content_type: str) -> bytes:
-    """Return a body as JSON: itself, or a text; what is no text either as base64."""
+    """Return a body as JSON: itself, a string, or base64 of what is not UTF-8."""
     if not body:
         return b"null"
     if _is_json(media_type(content_type)):
@@ -154,14 +152,83 @@ def _is_json(form: str) -> bool:
     return form == JSON or form.endswith("+json")
 
 
-def _is_text(value: str) -> bool:
-    """Whether UTF-8 can hold a text: JSON can name half of a surrogate pair, and U+0000."""
-    return "\0" not in value and not any("\ud800" <= sign <= "\udfff" for sign in value)
-
-
 def _unreadable() -> ApiError:
     return _bad("The body of a batch is no valid JSON")
 
 
 def _bad(message: str) -> ApiError:
     return ApiError(400, "PGRST102", message)
+
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+
+
+def members(text: str) -> dict[str, str] | None:
+    """Return the members of an object as JSON texts, the last of a name; None for what is not an object.
+
+    :raises ValueError: the text is not JSON; one that is nested too deeply raises ``RecursionError``.
+    """
+    at = _blanks(text, 0)
+    if text[at : at + 1] != "{":
+        EXACT_DECODER.decode(text)
+        return None
+    found: dict[str, str] = {}
+    at = _blanks(text, at + 1)
+    while text[at : at + 1] != "}":
+        if text[at : at + 1] != '"':
+            raise ValueError(f"expected a member's name at character {at + 1}")
+        name, at = scanstring(text, at + 1)
+        at = _past(text, _blanks(text, at), ":")
+        found[name], at = _value(text, at)
+        if text[at : at + 1] != "}":
+            at = _past(text, at, ",")
+            if text[at : at + 1] == "}":
+                raise ValueError(f"expected a member's name at character {at + 1}")
+    _check_end(text, at + 1)
+    return found
+
+
+def elements(text: str) -> list[str] | None:
+    """Return the elements of an array as JSON texts; None for what is not an array.
+
+    :raises ValueError: the text is not JSON; one that is nested too deeply raises ``RecursionError``.
+    """
+    at = _blanks(text, 0)
+    if text[at : at + 1] != "[":
+        EXACT_DECODER.decode(text)
+        return None
+    found = []
+    at = _blanks(text, at + 1)
+    while text[at : at + 1] != "]":
+        value, at = _value(text, at)
+        found.append(value)
+        if text[at : at + 1] != "]":
+            at = _past(text, at, ",")
+            if text[at : at + 1] == "]":
+                raise ValueError(f"expected a value at character {at + 1}")
+    _check_end(text, at + 1)
+    return found
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    """Return the value that begins here as it stands, and where the next token begins."""
+    _, end = EXACT_DECODER.raw_decode(text, at)
+    return text[at:end], _blanks(text, end)
+
+
+def _past(text: str, at: int, sign: str) -> int:
+    """Return where the token behind a sign begins."""
+    if text[at : at + 1] != sign:
+        raise ValueError(f"expected {sign} at character {at + 1}")
+    return _blanks(text, at + 1)
+
+
+def _blanks(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    assert match is not None
+    return match.end()
+
+
+def _check_end(text: str, at: int) -> None:
+    if _blanks(text, at) != len(text):
+        raise ValueError(f"expected the end at character {at + 1}")

@@ -1,41 +1,46 @@
-"""Answers REST requests of one project: finds what a request is about, plans it and runs the plan."""
+"""Answers the REST requests of one project: parses, plans, runs and responds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from dataapi.access.caller import Caller
-from dataapi.access.gate import REST_PREFIX
-from dataapi.access.long import LongRunner, LongTransactions
-from dataapi.access.transaction import UnknownRole, catalog_for
-from dataapi.catalog.freshness import UNKNOWN_NAMES, Refresh, as_it_is
+from dataapi.auth.caller import REST_PREFIX, Caller
+from dataapi.auth.multi_message import MultiMessageRunner, MultiMessageTransactions
+from dataapi.auth.transaction import UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
-from dataapi.errors import ApiError
-from dataapi.rest import batch, reading, writing
-from dataapi.rest.context import Context, Planned, Streamed
-from dataapi.rest.functions import calling
-from dataapi.rest.request import preferences
-from dataapi.rest.resolve.tables import Tables
-from dataapi.rest.role import Figures, RoleView
-from dataapi.rest.root import Root, plan_function
-from dataapi.rest.running import Part, run_alone, run_together
-from dataapi.rest.streaming import stream
+from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, as_it_is
+from dataapi.concurrency.cache import BoundedCache
+from dataapi.concurrency.long_work import Naps, SharedWork
+from dataapi.http.errors import ApiError
+from dataapi.http.headers import CALLER
+from dataapi.http.messages import Reply, Request
+from dataapi.rest import batch, respond
+from dataapi.rest.execute import BatchPart, run_batch, run_plan, stream
+from dataapi.rest.openapi.description import Version, describe, negotiate_description, with_address
+from dataapi.rest.parse import preferences
+from dataapi.rest.plan import call, read, write
+from dataapi.rest.plan.plan import PlanCacheFigures, RestRequest, RestRole, StatementPlan, StreamPlan
+from dataapi.rest.plan.tables import CatalogTables
 from dataapi.settings import Project
-from dataapi.threads import SharedWork
-from dataapi.web.messages import Reply, Request
 
 FUNCTIONS = "rpc/"
 """What the paths of functions begin with."""
 
 LONG = 20_000
-"""Bytes of a body beyond which it is read beside the reactor; one that brings a CSV can take a second."""
+"""Bytes of a body beyond which it is parsed in a thread; a CSV of the largest size can take a second."""
 LONG_BATCH = 2_000
-"""Bytes of a batch beyond which its requests are planned beside the reactor."""
+"""Bytes of a batch beyond which its requests are planned in a thread."""
 
+_ALLOW = ("Allow", "OPTIONS,GET,HEAD")
 _WRONG_METHOD = 405
 _UNKNOWN = UNKNOWN_NAMES | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
+
+DESCRIPTIONS = 64
+"""Descriptions that are cached."""
+DESCRIPTION_BYTES = 50_000_000
+"""Bytes of the descriptions that are cached."""
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -44,33 +49,33 @@ T = TypeVar("T")
 class RestHandler:
     """Answers REST requests.
 
-    :param catalog: returns the snapshot that serves now, None while there is none.
+    :param catalog: returns the current snapshot, None before the first one.
     :param refresh: makes sure that a catalog is not outdated.
-    :ivar figures: how often plans were there already.
+    :ivar figures: hits and misses of the cache of statements.
     """
 
     def __init__(
         self,
         project: Project,
-        runner: LongRunner,
+        runner: MultiMessageRunner,
         catalog: Callable[[], Catalog | None],
         refresh: Refresh = as_it_is,
     ) -> None:
         self._project = project
         self._refresh = refresh
         self._catalog = catalog
-        self._transactions = LongTransactions(project, runner)
-        self._tables: Tables | None = None
-        self._roles: dict[str, RoleView] = {}
-        self._root = Root(project)
-        self._beside: SharedWork[object, Any] = SharedWork(lambda _request, _result: None)
-        self.figures = Figures()
+        self._transactions = MultiMessageTransactions(project, runner)
+        self._tables: CatalogTables | None = None
+        self._roles: dict[str, RestRole] = {}
+        self._descriptions = Descriptions(project)
+        self._long_work: SharedWork[object, Any] = SharedWork(lambda _request, _result: None)
+        self.figures = PlanCacheFigures()
 
     async def answer(self, request: Request, caller: Caller) -> Reply:
-        """Answer a request; raises ``ApiError`` for whatever a client may read of a failure.
+        """Answer a request; raises ``ApiError`` for failures that the client may read.
 
-        An unknown name may be one that nobody told us of: nothing has happened yet, so that the request is
-        answered by a newer catalog where there is one.
+        An unknown name may be newer than the catalog: nothing has been done yet, so the request is
+        answered again by a newer catalog if there is one.
         """
         catalog = await self._serving(caller)
         try:
@@ -86,40 +91,40 @@ class RestHandler:
     async def _answer(self, request: Request, caller: Caller, catalog: Catalog) -> Reply:
         if batch.is_batch(request):
             return await self._batch(request, caller, catalog)
-        context = self._context(request, caller, catalog)
+        parsed = self._parse(request, caller, catalog)
         request.mark("parse")
         try:
-            return await self._answer_one(context)
+            return await self._answer_one(parsed)
         except ApiError as error:
             if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
-                error.headers += _allow(context)
+                error.headers += _allow(parsed)
             raise
 
-    async def _answer_one(self, context: Context) -> Reply:
-        request = context.request
-        if not context.target and self._project.db_root_spec is None:
-            return await self._described(context)
-        planned = await self._done(len(request.body) > LONG, lambda: _planned(context))
+    async def _answer_one(self, parsed: RestRequest) -> Reply:
+        request = parsed.http
+        if not parsed.target and self._project.db_root_spec is None:
+            return await self._described(parsed)
+        planned = await self._run(len(request.body) > LONG, lambda: _planned(parsed))
         request.mark("plan")
         match planned:
-            case Planned():
-                return await run_alone(self._transactions, context, planned)
-            case Streamed():
-                return await stream(self._transactions, context, planned)
+            case StatementPlan():
+                return await run_plan(self._transactions, parsed, planned)
+            case StreamPlan():
+                return await stream(self._transactions, parsed, planned)
         return planned
 
-    async def _described(self, context: Context) -> Reply:
+    async def _described(self, parsed: RestRequest) -> Reply:
         """Answer at the root."""
-        if not context.reading:
-            return await self._root.answer(context)
-        await self._transactions.admit(context.catalog, context.request, context.caller)
-        context.request.mark("transaction")
-        reply = await self._root.answer(context)
-        context.request.mark("plan")
+        if not parsed.reading:
+            return await self._descriptions.answer(parsed)
+        await self._transactions.run_pre_request(parsed.catalog, parsed.http, parsed.caller)
+        parsed.http.mark("transaction")
+        reply = await self._descriptions.answer(parsed)
+        parsed.http.mark("plan")
         return reply
 
     async def _serving(self, caller: Caller) -> Catalog:
-        """Return the catalog; what is wrong with a role that it does not know, PostgreSQL says itself."""
+        """Return the catalog; PostgreSQL itself reports what is wrong with an unknown role."""
         catalog = self._catalog()
         try:
             return catalog_for(catalog, caller)
@@ -128,7 +133,7 @@ class RestHandler:
             assert catalog is not None
             return catalog_for(await self._refresh(catalog), caller)
 
-    def _context(self, request: Request, caller: Caller, catalog: Catalog) -> Context:
+    def _parse(self, request: Request, caller: Caller, catalog: Catalog) -> RestRequest:
         schema = schema_of(request, self._project.db_schemas)
         target = target_of(request.path)
         preferred = preferences.read(
@@ -137,59 +142,59 @@ class RestHandler:
             overrides_end=self._project.db_tx_end.allows_override,
         )
         role = self._role(catalog, caller.role)
-        return Context(request, caller, catalog, role, self._project, target, schema, preferred)
+        return RestRequest(request, caller, catalog, role, self._project, target, schema, preferred)
 
-    def _role(self, catalog: Catalog, name: str) -> RoleView:
+    def _role(self, catalog: Catalog, name: str) -> RestRole:
         if self._tables is None or not self._tables.catalog.is_like(catalog):
-            self._tables = Tables(catalog)
+            self._tables = CatalogTables(catalog)
             self._roles.clear()
         view = self._roles.get(name)
         if view is None:
             anonymous = name == self._project.db_anon_role
-            view = RoleView(self._tables, name, self.figures, anonymous=anonymous)
+            view = RestRole(self._tables, name, self.figures, anonymous=anonymous)
             self._roles[name] = view
         return view
 
     async def _batch(self, request: Request, caller: Caller, catalog: Catalog) -> Reply:
-        """Answer a batch: all of its requests are understood before the first one runs."""
+        """Answer a batch: all of its requests are planned before the first one runs."""
         is_long = len(request.body) > LONG_BATCH
-        requests = await self._done(is_long, lambda: batch.read(request))
-        contexts = _each(requests, lambda each: self._context(each, caller, catalog))
-        parts = await self._done(
-            is_long, lambda: _each(contexts, lambda context: Part(context, _planned(context)))
+        requests = await self._run(is_long, lambda: batch.read(request))
+        parsed_requests = _each(requests, lambda each: self._parse(each, caller, catalog))
+        parts = await self._run(
+            is_long, lambda: _each(parsed_requests, lambda parsed: BatchPart(parsed, _planned(parsed)))
         )
         request.mark("plan")
-        return batch.answer(await run_together(self._transactions, request, caller, catalog, parts))
+        return batch.answer(await run_batch(self._transactions, request, caller, catalog, parts))
 
-    async def _done(self, is_long: bool, work: Callable[[], T]) -> T:
+    async def _run(self, is_long: bool, work: Callable[[], T]) -> T:
         """Do a piece of work, a long one in a thread.
 
-        One at a time, whoever goes away meanwhile, so that the reactor gets its turns.
+        One at a time, even if a client disconnects, so that the reactor gets its turns.
         """
         if not is_long:
             return work()
-        done: T = await self._beside.result(object(), work)
+        done: T = await self._long_work.result(object(), work)
         return done
 
 
 def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
-    """Make something of each request of a batch; errors say of which one they are."""
-    made = []
+    """Apply a function to each request of a batch; errors have the index of theirs."""
+    results = []
     for index, item in enumerate(items):
         try:
-            made.append(make(item))
+            results.append(make(item))
         except ApiError as error:
             error.index = index
             raise
-    return made
+    return results
 
 
-def _planned(context: Context) -> Planned | Streamed | Reply:
-    """Return the plan with the settings that the client prefers beside its own.
+def _planned(parsed: RestRequest) -> StatementPlan | StreamPlan | Reply:
+    """Return the plan with the settings that the client prefers besides its own.
 
-    :raises ApiError: PGRST122 (400), nothing else is wrong but a preference that nobody knows.
+    :raises ApiError: PGRST122 (400), a preference is unknown, and nothing else is wrong.
     """
-    planned, preferred = _plan(context), context.preferences
+    planned, preferred = _plan(parsed), parsed.preferences
     if isinstance(planned, Reply):
         return planned
     if preferred.unknown:
@@ -199,21 +204,21 @@ def _planned(context: Context) -> Planned | Streamed | Reply:
     return replace(planned, settings=planned.settings + preferred.settings)
 
 
-def _plan(context: Context) -> Planned | Streamed | Reply:
-    if not context.target and context.project.db_root_spec is not None:
-        return plan_function(context, context.project.db_root_spec)
-    if context.target.startswith(FUNCTIONS):
-        return calling.plan(replace(context, target=context.target[len(FUNCTIONS) :]))
-    if context.reading or context.request.method == "OPTIONS":
-        return reading.plan(context)
-    return writing.plan(context)
+def _plan(parsed: RestRequest) -> StatementPlan | StreamPlan | Reply:
+    if not parsed.target and parsed.project.db_root_spec is not None:
+        return call.plan_root(parsed, parsed.project.db_root_spec)
+    if parsed.target.startswith(FUNCTIONS):
+        return call.plan(replace(parsed, target=parsed.target[len(FUNCTIONS) :]))
+    if parsed.reading or parsed.http.method == "OPTIONS":
+        return read.plan(parsed)
+    return write.plan(parsed)
 
 
-def _allow(context: Context) -> tuple[tuple[str, str], ...]:
-    """Return the header that says which methods are taken, as an answer to OPTIONS does."""
-    request = replace(context.request, method="OPTIONS", body=b"")
+def _allow(parsed: RestRequest) -> tuple[tuple[str, str], ...]:
+    """Return the ``Allow`` header of an answer to OPTIONS."""
+    request = replace(parsed.http, method="OPTIONS", body=b"")
     try:
-        options = _plan(replace(context, request=request))
+        options = _plan(replace(parsed, http=request))
     except ApiError:
         return ()
     assert isinstance(options, Reply)
@@ -244,3 +249,55 @@ def schema_of(request: Request, schemas: tuple[str, ...]) -> str:
         hint = f"Only the following schemas are exposed: {', '.join(schemas)}"
         raise ApiError(406, "PGRST106", f"Invalid schema: {asked}", hint=hint)
     return asked
+
+
+class DescriptionKey(NamedTuple):
+    """What a description depends on.
+
+    :ivar generation: the catalog's.
+    """
+
+    generation: int
+    role: str
+    schema: str
+    version: Version
+
+
+class Descriptions:
+    """The OpenAPI descriptions of one project, made in threads and cached."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._cache: BoundedCache[DescriptionKey, bytes] = BoundedCache(DESCRIPTIONS, DESCRIPTION_BYTES)
+        self._work: SharedWork[DescriptionKey, bytes] = SharedWork(self._put)
+
+    async def answer(self, parsed: RestRequest) -> Reply:
+        """Describe what the role may use of the schema.
+
+        :raises ApiError: PGRST126 (404), descriptions are switched off; PGRST107 (406), none of the
+            accepted media types is available; PGRST117 (405), the root cannot be written.
+        """
+        request = parsed.http
+        if self._project.openapi_mode == "disabled":
+            raise ApiError(404, "PGRST126", "Root endpoint metadata is disabled")
+        if request.method == "OPTIONS":
+            return Reply(200, (_ALLOW,), b"")
+        if not parsed.reading:
+            raise respond.unsupported(request.method, _ALLOW)
+        media_type, version = negotiate_description(request.headers.get("accept"), request.query)
+        description = await self.get(parsed.catalog, parsed.caller.role, parsed.schema, version)
+        headers = (("Content-Type", media_type), *parsed.profile, ("Vary", f"Accept, {CALLER}"))
+        return Reply(200, headers, with_address(self._project, request, version, description))
+
+    async def get(self, catalog: Catalog, role: str, schema: str, version: Version) -> bytes:
+        """Return what ``describe`` does, made in a thread at its first use."""
+        key = DescriptionKey(catalog.generation, role, schema, version)
+        cached = self._cache.get(key)
+        if cached is not None:
+            return cached
+        return await self._work.result(
+            key, lambda: describe(self._project, catalog, role, schema, version, Naps())
+        )
+
+    def _put(self, key: DescriptionKey, description: bytes) -> None:
+        self._cache.put(key, description, len(description))

@@ -1,1 +1,1 @@
-"""The running daemon: one ordered root service, its parts, and worker processes."""
+"""The process: its parts assembled, started and stopped in order, its sockets, workers and configuration."""

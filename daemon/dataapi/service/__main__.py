@@ -1,7 +1,7 @@
-"""The entry point of a worker process, deaf from its first moment to signals that are its parent's.
+"""The entry point of a worker process, which ignores signals for its parent from the start.
 
-A terminal sends Ctrl-C to the whole process group, and a service manager its signals to every process of a
-service.  The parent decides, and reloads its workers through their pipes.
+A terminal sends Ctrl-C to the whole process group, and a service manager sends its signals to every process
+of a service.  The parent decides, and reloads its workers through their pipes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One project's parts, started and stopped in order: pool, catalog watcher, gate and engine."""
+"""One project's parts, started and stopped in order: pool, catalog watcher, authenticator and engine."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from dataapi.access.fetching import fetcher
-from dataapi.access.gate import Gate
-from dataapi.access.keys import is_address
-from dataapi.access.published import PublishedKeys
+from dataapi.auth.authenticator import Authenticator
+from dataapi.auth.keys import is_url
+from dataapi.auth.published_keys import PublishedKeys, fetcher
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.concurrency.deadlines import wait_at_most
+from dataapi.concurrency.tasks import Background
 from dataapi.database.address import primary_uri
-from dataapi.database.background import Background
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.pooler import pooler_advice, pools_transactions
 from dataapi.database.session import SessionOptions
+from dataapi.graphql.document_store import DocumentFolder
 from dataapi.graphql.engine import Engine
-from dataapi.graphql.folder import DocumentFolder
-from dataapi.inspection import role_faults
-from dataapi.metrics import Snapshot
 from dataapi.rest.handler import RestHandler
-from dataapi.service.state import Changes, ProjectState
+from dataapi.service.inspection import role_faults
 from dataapi.settings import Project
-from dataapi.web.backend import Backend
+from dataapi.telemetry.metrics import Snapshot
+from dataapi.telemetry.readiness import Changes, ProjectState
+from dataapi.web.routing import Backend
 
 _log = Logger(namespace="dataapi.service")
 FIRST_CATALOG_WITHIN = 5.0
-"""Seconds that a start waits for the first catalog before requests are answered with 503 meanwhile."""
+"""Seconds that the start waits for the first catalog; requests without one are answered with 503."""
 
 
 class ProjectPart:
     """A project while the daemon runs.
 
-    :ivar backend: what the web layer answers this project's requests with.
+    :ivar backend: answers this project's requests.
     """
 
     def __init__(self, reactor: Any, project: Project) -> None:
@@ -66,35 +66,28 @@ class ProjectPart:
             self._listen if listens else None,
             renew=self._pool.renew,
         )
-        self._gate = gate = Gate(project, time.time)
+        self._authenticator = authenticator = Authenticator(project, time.time)
         self._keys: PublishedKeys | None = None
-        if project.jwt_secret is not None and is_address(project.jwt_secret):
-            self._keys = PublishedKeys(project.jwt_secret, fetcher(reactor), gate.use, reactor)
-            gate.ask_for_keys(self._keys.look_again)
+        if project.jwt_secret is not None and is_url(project.jwt_secret):
+            self._keys = PublishedKeys(project.jwt_secret, fetcher(reactor), authenticator.use_keys, reactor)
+            authenticator.on_unknown_key(self._keys.refresh)
         self._folder = folder = DocumentFolder(project.graphql_documents)
         refresh = self._watcher.refresh
         self._engine = engine = Engine(project, self._pool, self._catalog, lambda: folder.documents, refresh)
         self._rest = RestHandler(project, self._pool, self._catalog, refresh)
-        self.backend = Backend(project, self._gate, engine, self._rest)
+        self.backend = Backend(project, self._authenticator, engine, self._rest)
 
     def _catalog(self) -> Catalog | None:
         return self._watcher.current
 
     async def start(self) -> None:
-        """Connect and load the first catalog; when that takes too long, go on while it is tried again."""
+        """Connect and load the first catalog; if that takes too long, go on without waiting for it."""
         await self._folder.load()
         if self._keys is not None:
             await self._keys.start()
-        waited: Deferred[None] = Deferred()
         self._connecting = connecting = Deferred.fromCoroutine(self._connect())
         connecting.addErrback(_not_connected)
-        connecting.addBoth(lambda _: None if waited.called else waited.callback(None))
-        expiry = self._reactor.callLater(FIRST_CATALOG_WITHIN, waited.callback, None)
-        try:
-            await waited
-        finally:
-            if expiry.active():
-                expiry.cancel()
+        await wait_at_most(FIRST_CATALOG_WITHIN, connecting, self._reactor)
         if self._watcher.current is None:
             _log.warn(
                 "{project} starts without its database: {reason}",
@@ -112,9 +105,9 @@ class ProjectPart:
     async def _connect(self) -> None:
         self._background.spawn(self._pool.watch())
         await self._pool.start()
-        self._pool.on_pooler = lambda: self._background.spawn(self._judge_pooler())
-        # Before there is a catalog, and so before there is an answer.
-        await self._judge_pooler()
+        self._pool.on_pooler = lambda: self._background.spawn(self._check_pooler())
+        # Before there is a catalog, and so before the first answer.
+        await self._check_pooler()
         self._background.spawn(self._watcher.poll())
         await self._watcher.start()
         for fault in self._role_faults():
@@ -124,8 +117,8 @@ class ProjectPart:
         catalog = self._watcher.current
         return role_faults(self._project, catalog) if catalog is not None else []
 
-    async def _judge_pooler(self) -> None:
-        """Find out whether a pooler keeps prepared statements, where they are wanted all the same."""
+    async def _check_pooler(self) -> None:
+        """Find out whether the pooler keeps prepared statements, if the configuration enables them."""
         if self._project.db_prepared_statements and self._pool.pooled:
             self._lends = await pools_transactions(self._reactor, self._project.db_uri)
             if self._lends:
@@ -156,11 +149,11 @@ class ProjectPart:
         return (await self._watcher.reload()).generation
 
     async def check(self) -> None:
-        """Find out at once whether the database answers, for ``state`` to tell."""
+        """Ask the database at once whether it answers; ``state`` has the result."""
         await self._pool.check()
 
     def state(self) -> ProjectState:
-        """Tell whether requests can be answered."""
+        """Return whether requests can be answered."""
         catalog = self._watcher.current
         available = self._pool.available
         reason = self._watcher.error
@@ -190,8 +183,8 @@ class ProjectPart:
         return "polled" if self._watcher.polling else "notified"
 
     def snapshot(self) -> Snapshot:
-        """Take the figures of pool, catalog and caches."""
-        watcher, tokens, ref = self._watcher, self._gate.tokens, self.ref
+        """Take the metrics of pool, catalog and caches."""
+        watcher, tokens, ref = self._watcher, self._authenticator.tokens, self.ref
         catalog = watcher.current
         return {
             **pool_snapshot(ref, self._pool),
@@ -222,9 +215,9 @@ def session_options(project: Project) -> SessionOptions:
 
 
 def pool_snapshot(ref: str, pool: Pool) -> Snapshot:
-    """Take the figures of a pool.
+    """Take the metrics of a pool.
 
-    :param ref: the project that it serves, or what else stands in its place.
+    :param ref: the value of the label ``project``.
     """
     figures = pool.figures()
     return {

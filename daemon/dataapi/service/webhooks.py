@@ -12,49 +12,47 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from dataapi.concurrency.deadlines import wait_at_most
+from dataapi.concurrency.tasks import Background
+from dataapi.concurrency.timers import Backoff, Retry
 from dataapi.database.address import primary_uri
-from dataapi.database.background import Background
-from dataapi.database.backoff import Backoff, Retry
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.session import SessionOptions
-from dataapi.errors import ApiError
-from dataapi.metrics import Snapshot
+from dataapi.http.errors import ApiError
 from dataapi.service.project import pool_snapshot
-from dataapi.service.state import WebhooksState
 from dataapi.settings import Settings
-from dataapi.webhooks.addresses import networks
-from dataapi.webhooks.attempt import Sender
-from dataapi.webhooks.dispatcher import Dispatcher
-from dataapi.webhooks.loading import installed_catalogue, installed_sources
+from dataapi.telemetry.metrics import Snapshot
+from dataapi.telemetry.readiness import WebhooksState
+from dataapi.webhooks.delivery.attempt import Sender
+from dataapi.webhooks.delivery.destinations import networks
+from dataapi.webhooks.delivery.dispatcher import CHANNELS, Dispatcher
+from dataapi.webhooks.delivery.resolver import AddressCheck, SystemResolver
 from dataapi.webhooks.management.api import ManagementApi
-from dataapi.webhooks.management.receivers import Receivers
-from dataapi.webhooks.migrate import CannotMigrate, Migration, migrate
-from dataapi.webhooks.resolver import SystemResolver, Vetting
-from dataapi.webhooks.rules import Rules
+from dataapi.webhooks.management.handlers import EndpointUrlCheck
+from dataapi.webhooks.model import QueueStatistics
+from dataapi.webhooks.plugins import SourcePublisher, Sources, installed_catalogue, installed_sources
 from dataapi.webhooks.secrets import Cipher
-from dataapi.webhooks.sources import SourcePublisher, Sources
 from dataapi.webhooks.store import make_store
-from dataapi.webhooks.wakeup import CHANNELS
-from dataapi.webhooks.work import QueueFigures
+from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate
 
 CONNECTIONS = 4
-"""Database connections of one process, beside the one that listens."""
+"""Database connections of one process, besides the one that listens."""
 
-JUDGED_AT_ONCE = 8
-"""Names of new and changed endpoints that are looked up at once."""
+ENDPOINT_LOOKUPS = 8
+"""Host names of new and changed endpoints that are resolved at once."""
 
 LONGEST_WAIT = 3.0
-"""Seconds between attempts to reach the database, at most; deliveries wait where clients would ask again."""
+"""The longest wait in seconds between attempts to reach the database: deliveries wait for it."""
 
 READY_WITHIN = 5.0
-"""Seconds that a start waits for the schema before it goes on without."""
+"""Seconds that the start of the daemon waits for the schema."""
 
 UPKEEP_EVERY = 3600.0
-"""Seconds between upkeeps, a tenth more or less by chance."""
+"""Seconds between runs of upkeep, with a jitter of a tenth."""
 
-FIGURES_WITHIN = 2.0
-"""Seconds that the database may take to say how the queue stands."""
+STATISTICS_WITHIN = 2.0
+"""Seconds that statistics of the queue may take."""
 
 _BACKOFF = Backoff(longest=LONGEST_WAIT)
 _log = Logger(namespace="dataapi.webhooks")
@@ -63,14 +61,13 @@ _log = Logger(namespace="dataapi.webhooks")
 class WebhooksPart:
     """Webhooks while the daemon runs.
 
-    A database without the schema, whose role may not make it, leaves webhooks waiting for one; the APIs are
-    not affected.
+    While the schema is missing and the role may not create it, webhooks wait; the APIs are not affected.
 
     :ivar settings: the ``[webhooks]`` section.
-    :ivar store: what is kept; of use while ``reason`` is None.
+    :ivar store: usable while ``reason`` is None.
     :ivar catalogue: the event types of the installed plugins.
-    :ivar vetting: looks up and checks the addresses of receivers.
-    :ivar api: answers the management API.
+    :ivar address_check: resolves and checks the addresses of receivers.
+    :ivar api: the management API.
     :ivar reason: why webhooks do not work now, None when they do.
     """
 
@@ -78,7 +75,7 @@ class WebhooksPart:
         self._reactor = reactor
         self.settings = section = settings.webhooks
         project = settings.projects[0]
-        # Of a project that reads from standbys, too, events are written on the primary.
+        # Events are written on the primary, even if the project reads from standbys.
         self._uri = primary_uri(section.db_uri or project.db_uri)
         self._pool = Pool(
             reactor,
@@ -92,27 +89,30 @@ class WebhooksPart:
             ),
         )
         self._resolver = SystemResolver(reactor)
-        # Names that are judged for the management API keep no deliveries waiting.
-        self._judging = SystemResolver(reactor, threads=JUDGED_AT_ONCE)
+        # Look-ups for the management API do not delay deliveries.
+        self._endpoint_resolver = SystemResolver(reactor, threads=ENDPOINT_LOOKUPS)
         self._background = Background()
         self._retry = Retry(reactor, _BACKOFF, self._begin)
         self._first_attempt: Deferred[None] | None = None
         self._migrated = False
         self._stopping = False
-        self._why = "the database is being asked for the schema webhooks"
+        self._why = "the schema webhooks has not been checked yet"
         self.store = make_store(self._pool, Cipher(section.encryption_key), section.retention_days)
-        self.vetting = Vetting(self._resolver, networks(section.allow_addresses))
+        self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
         self.catalogue = installed_catalogue()
         self._sender = Sender(
-            reactor, self.vetting, time.time, timeout=section.timeout, require_https=section.require_https
+            reactor,
+            self.address_check,
+            time.time,
+            timeout=section.timeout,
+            require_https=section.require_https,
         )
-        rules = Rules(section.retry_waits, section.timeout, section.concurrency, section.concurrency_per_host)
         self._dispatcher = dispatcher = Dispatcher(
             reactor,
             self.store.queue,
             self._sender,
             self.catalogue.render,
-            rules,
+            section,
             listening=lambda: self._listener.listening,
         )
         self._listener = Listener(
@@ -124,9 +124,9 @@ class WebhooksPart:
             backoff=_BACKOFF,
         )
         self._listens = section.db_uri is not None or project.db_channel_enabled is not False
-        judging = Vetting(self._judging, self.vetting.allowed)
-        receivers = Receivers(reactor, judging, require_https=section.require_https)
-        self.api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)
+        endpoint_addresses = AddressCheck(self._endpoint_resolver, self.address_check.allowed)
+        url_check = EndpointUrlCheck(reactor, endpoint_addresses, require_https=section.require_https)
+        self.api = ManagementApi(self.store, self.catalogue, url_check, lambda: self.reason)
         publisher = SourcePublisher(self.store.publisher, self.catalogue)
         self._sources = Sources(reactor, installed_sources(), publisher)
 
@@ -138,22 +138,17 @@ class WebhooksPart:
         return None if self._pool.available else "the database cannot be reached"
 
     async def start(self) -> None:
-        """Connect, make or upgrade the schema when the role may, and begin to deliver.
+        """Connect, create or upgrade the schema if the role may, and start to deliver.
 
-        What takes too long, or fails, goes on in the background.
+        What takes too long or fails goes on in the background.
         """
-        waited: Deferred[None] = Deferred()
-        self._first_attempt = waited
+        first_attempt: Deferred[None] = Deferred()
+        self._first_attempt = first_attempt
         self._background.spawn(self._connect())
-        expiry = self._reactor.callLater(READY_WITHIN, self._attempted)
-        try:
-            await waited
-        finally:
-            if expiry.active():
-                expiry.cancel()
+        await wait_at_most(READY_WITHIN, first_attempt, self._reactor)
 
     async def drain(self, seconds: float) -> None:
-        """Raise and claim no more; returns when no attempt is under way, or after ``seconds``."""
+        """Stop publishing and claiming, and wait at most ``seconds`` for attempts in flight."""
         self._stopping = True
         self._retry.cancel()
         self._background.cancel()
@@ -166,32 +161,32 @@ class WebhooksPart:
         await self._listener.stop()
         self._sender.close()
         self._resolver.stop()
-        self._judging.stop()
+        self._endpoint_resolver.stop()
         await self._pool.stop()
 
     async def check(self) -> None:
-        """Find out at once whether the database answers, for ``state`` to tell."""
+        """Find out now whether the database responds, for ``state``."""
         await self._pool.check()
 
     def state(self) -> WebhooksState:
-        """Tell whether webhooks work; operators read more of the reason than clients do."""
+        """Return whether webhooks work, with a more detailed reason than clients get."""
         reason = self.reason
         if reason is not None and not self._pool.available and self._pool.trouble is not None:
             reason = f"the database cannot be reached: {self._pool.trouble}"
         return WebhooksState(self._pool.available, self._migrated, reason)
 
     async def snapshot(self) -> Snapshot:
-        """Take the figures of pool and deliveries."""
-        deliveries = self._dispatcher.tally.snapshot(self._dispatcher.in_flight, await self._figures())
+        """Return the metrics of the pool and of deliveries."""
+        deliveries = self._dispatcher.counters.snapshot(self._dispatcher.in_flight, await self._statistics())
         return {**pool_snapshot("webhooks", self._pool), **deliveries}
 
-    async def _figures(self) -> QueueFigures | None:
-        """Return how the queue stands, None when the database does not say in time."""
+    async def _statistics(self) -> QueueStatistics | None:
+        """Return statistics of the queue, None when the database does not respond in time."""
         if self.reason is not None:
             return None
-        asked = Deferred.fromCoroutine(self.store.queue.figures())
+        statistics = Deferred.fromCoroutine(self.store.queue.statistics())
         try:
-            return await asked.addTimeout(FIGURES_WITHIN, self._reactor)
+            return await statistics.addTimeout(STATISTICS_WITHIN, self._reactor)
         except (ApiError, defer.TimeoutError):
             return None
 
@@ -204,7 +199,7 @@ class WebhooksPart:
         self._background.spawn(self._prepare())
 
     async def _prepare(self) -> None:
-        """Bring the schema up to date and begin; when that fails, try again later."""
+        """Migrate the schema and start; if that fails, try again later."""
         try:
             applied = await migrate(self._pool)
             await self.store.publisher.sync_event_types(self.catalogue.versions())
@@ -215,7 +210,7 @@ class WebhooksPart:
         self._attempted()
 
     async def _deliver(self, applied: Sequence[Migration]) -> None:
-        """Begin to deliver and to raise events."""
+        """Start the dispatcher and the event sources."""
         for migration in applied:
             _log.info("applied migration {number} ({name})", number=migration.number, name=migration.name)
         self._retry.succeeded()
@@ -228,27 +223,27 @@ class WebhooksPart:
         self._background.spawn(self._keep_up())
 
     async def _listen(self) -> None:
-        """Listen where that works; elsewhere the queue is looked at every second."""
+        """Listen for notifications where that works; elsewhere the queue is polled every second."""
         if self._listens:
             await self._listener.start()
         if self._listener.swallowed:
             _log.warn(
-                "webhooks are delivered up to a second late: a pooler in transaction mode stands before their"
-                " database; give db-uri of [webhooks] one that leads to PostgreSQL itself"
+                "webhooks are delivered up to a second late: their database is behind a pooler in transaction"
+                " mode; set db-uri of [webhooks] to one that connects to PostgreSQL itself"
             )
 
     async def _keep_up(self) -> None:
-        """Look after the tables, now and every hour; several daemons may do so at once."""
+        """Run upkeep now and every hour; several daemons may do so at once."""
         while True:
             try:
-                kept = await self.store.upkeep.run()
-                _log.debug("upkeep: {kept}", kept=kept)
+                result = await self.store.upkeep.run()
+                _log.debug("upkeep: {result}", result=result)
             except ApiError as error:
-                _log.warn("the tables of webhooks were not looked after: {reason}", reason=error.message)
+                _log.warn("upkeep of the tables of webhooks failed: {reason}", reason=error.message)
             await deferLater(self._reactor, UPKEEP_EVERY * (0.9 + 0.2 * random.random()))
 
     def _not_yet(self, error: ApiError | CannotMigrate) -> None:
-        """Say why the schema cannot be used, once, and plan another attempt."""
+        """Log why the schema cannot be used, once, and schedule another attempt."""
         if self._stopping:
             return
         wait = self._retry.failed()

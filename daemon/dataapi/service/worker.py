@@ -1,6 +1,6 @@
 """A worker process: serves sockets that its parent bound, and answers what the parent asks.
 
-Run as ``python -m dataapi.service`` by ``workers.py`` only.  It ends when told to, and when its
+Run as ``python -m dataapi.service`` by ``workers.py`` only.  It ends when asked to, and when its
 parent is gone.
 """
 
@@ -18,13 +18,12 @@ from twisted.logger import Logger, globalLogBeginner
 from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python.failure import Failure
 
-from dataapi.logs import line_observer, to_descriptor
-from dataapi.metrics import to_json
-from dataapi.service.assemble import serving
-from dataapi.service.clock import steady
-from dataapi.service.listening import Descriptor, StartFailed
-from dataapi.service.pipe import ANSWERS, FIRST_SOCKET, Assignment, encode
-from dataapi.service.serving import Serving
+from dataapi.service.process import Serving, assemble
+from dataapi.service.root_service import use_monotonic_clock
+from dataapi.service.sockets import Descriptor, StartFailed
+from dataapi.service.worker_pipe import ANSWERS, FIRST_SOCKET, Assignment, encode
+from dataapi.telemetry.logs import line_observer, to_descriptor
+from dataapi.telemetry.metrics import to_json
 
 _log = Logger(namespace="dataapi.worker")
 
@@ -55,10 +54,10 @@ class Worker(LineOnlyReceiver):
             document = json.loads(line)
             answering = Deferred.fromCoroutine(self._answer(self._serving, document["ask"]))
             answering.addErrback(self._error)
-            answering.addCallback(lambda reply: self._say({"id": document["id"], **reply}))
+            answering.addCallback(lambda reply: self._send({"id": document["id"], **reply}))
 
     def connectionLost(self, reason: Failure | None = None) -> None:  # noqa: ARG002, N802 - Protocol
-        """End: nobody is left to serve for."""
+        """End, because the parent is gone."""
         self.stop()
 
     def stop(self) -> None:
@@ -72,12 +71,12 @@ class Worker(LineOnlyReceiver):
         observer = line_observer(settings, to_descriptor(1), worker=assignment.number)
         globalLogBeginner.beginLoggingTo([observer])
         sockets = [Descriptor(text, FIRST_SOCKET + index) for index, text in enumerate(assignment.listen)]
-        self._serving = front = serving(self._reactor, settings, sockets, observer)
+        self._serving = serving = assemble(self._reactor, settings, sockets, observer)
         self._reactor.addSystemEventTrigger(
-            "before", "shutdown", lambda: Deferred.fromCoroutine(front.stop())
+            "before", "shutdown", lambda: Deferred.fromCoroutine(serving.stop())
         )
-        await front.start()
-        self._say({"event": "started"})
+        await serving.start()
+        self._send({"event": "started"})
 
     def _failed(self, failure: Failure) -> None:
         if self._stopping:
@@ -85,35 +84,35 @@ class Worker(LineOnlyReceiver):
         if failure.check(StartFailed) is None:
             _log.failure("the worker cannot start", failure)
         self.status = 1
-        self._say({"event": "failed", "reason": failure.getErrorMessage()})
+        self._send({"event": "failed", "reason": failure.getErrorMessage()})
         self.stop()
 
     @staticmethod
-    async def _answer(front: Serving, what: str) -> Mapping[str, Any]:
+    async def _answer(serving: Serving, what: str) -> Mapping[str, Any]:
         if what == "known":
-            return {"answer": front.known().as_json()}
+            return {"answer": serving.known().as_json()}
         if what == "state":
-            return {"answer": (await front.state()).as_json()}
+            return {"answer": (await serving.state()).as_json()}
         if what == "snapshot":
-            return {"answer": to_json(await front.snapshot())}
-        return {"answer": (await front.reload()).as_json()}
+            return {"answer": to_json(await serving.snapshot())}
+        return {"answer": (await serving.reload()).as_json()}
 
     @staticmethod
     def _error(failure: Failure) -> Mapping[str, Any]:
-        _log.failure("an ask of the parent failed", failure)
+        _log.failure("a request of the parent failed", failure)
         return {"error": failure.getErrorMessage()}
 
-    def _say(self, document: Mapping[str, Any]) -> None:
+    def _send(self, document: Mapping[str, Any]) -> None:
         if self.transport is not None:
             self.transport.write(encode(document))
 
 
 def main() -> int:
-    """Run a worker until it is told to stop; return its exit status."""
+    """Run a worker until it is asked to stop; return its exit status."""
     from twisted.internet import reactor as installed  # noqa: PLC0415 - the process's entry point
 
     reactor: Any = IReactorCore(installed)
-    steady(reactor)
+    use_monotonic_clock(reactor)
     worker = Worker(reactor)
     # mypy reads the module for Windows, where descriptors cannot be chosen.
     attach: Any = StandardIO

@@ -1,40 +1,50 @@
-"""The parent of the workers: starts them, replaces those that die or are stuck, asks all of them at once."""
+"""The parent of the workers: starts them, replaces those that die or hang, and asks all of them at once."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
+from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.protocol import ProcessProtocol
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from dataapi.metrics import Snapshot, counted, merge
-from dataapi.service.listening import Descriptor, StartFailed
-from dataapi.service.pipe import ANSWERS, FIRST_SOCKET, Assignment, WorkerGone
-from dataapi.service.serving import GRACE
-from dataapi.service.state import Reloaded, State, together
-from dataapi.service.worker_process import WorkerProcess
+from dataapi.concurrency.timers import Backoff
+from dataapi.service.process import GRACE
+from dataapi.service.sockets import Descriptor, StartFailed
+from dataapi.service.worker_pipe import ANSWERS, FIRST_SOCKET, Asker, Assignment, Lines, WorkerGone
 from dataapi.settings import Settings
+from dataapi.telemetry.metrics import Snapshot, counted, from_json, merge
+from dataapi.telemetry.readiness import Reloaded, State, combined, state_from_json
 
 _log = Logger(namespace="dataapi.workers")
 _Reply = TypeVar("_Reply")
 _HEALTHY_AFTER = 60.0
-_LONGEST_WAIT = 30.0
+_BACKOFF = Backoff(first=0.1, longest=30.0, spread=0.0)
 _KILL_AFTER = GRACE + 5.0
 
+_METRICS_WITHIN = 1.0
+_RELOAD_WITHIN = 120.0
+
+SILENT = 2
+"""Unanswered heartbeats in a row after which a worker counts as stuck."""
+
 BEAT = 1.0
-"""Seconds between two beats.  They are counted, not seconds: while the machine sleeps, nobody is stuck."""
+"""Seconds between two heartbeats.  Heartbeats are counted, not seconds, as the machine may sleep."""
 STUCK_BEATS = 15
-"""Beats in a row that a worker may leave unanswered."""
+"""Unanswered heartbeats in a row after which a worker is killed."""
 STARTING_BEATS = 60
-"""As many for one that does not serve yet; Python has a lot to read then."""
+"""The same for a worker that is still starting."""
 _MOST_DEATHS = 5
-"""Deaths in a row of a worker that never served, after which the daemon gives up to start."""
+"""Deaths in a row of a worker that never served, after which the daemon gives up."""
 
 _PARENT_ONLY = (
     "NOTIFY_SOCKET",
@@ -48,11 +58,130 @@ _PARENT_ONLY = (
 
 def restart_wait(deaths: int) -> float:
     """Return the seconds to wait before starting a worker again that died ``deaths`` times in a row."""
-    return float(min(0.1 * 2 ** min(deaths - 1, 16), _LONGEST_WAIT))
+    return _BACKOFF.after(deaths)
+
+
+class WorkerProcess(ProcessProtocol):
+    """One worker process as its parent sees it.
+
+    :ivar started: fires when it accepts requests, or fails with ``StartFailed``.
+    :ivar ended: fires with how it ended.
+    :ivar refusal: why it cannot start, as it reported.
+    :ivar known: the state that it reported last, None before the first time.
+    :ivar unanswered: heartbeats in a row that it did not answer.
+    """
+
+    def __init__(self, reactor: Any, assignment: Assignment, write: Callable[[str], object]) -> None:
+        self.number = assignment.number
+        self.started: Deferred[None] = Deferred()
+        self.ended: Deferred[str] = Deferred()
+        self.serves = False
+        self.last: Snapshot = {}
+        self.refusal: str | None = None
+        self.known: State | None = None
+        self.unanswered = 0
+        self._asking: set[str] = set()
+        self._assignment = assignment
+        self._asker = Asker(reactor, self._send)
+        self._streams = {
+            1: Lines(lambda line: write(line.decode("utf-8", "replace") + "\n")),
+            2: Lines(self._complained),
+            ANSWERS: Lines(self._said),
+        }
+
+    def connectionMade(self) -> None:  # noqa: N802 - ProcessProtocol
+        """Send the worker its assignment."""
+        self._send(self._assignment.encode())
+
+    def childDataReceived(self, childFD: int, data: bytes) -> None:  # noqa: N802, N803 - ProcessProtocol
+        """Take log lines and answers."""
+        self._streams[childFD].feed(data)
+
+    def processEnded(self, reason: Failure) -> None:  # noqa: N802 - ProcessProtocol
+        """Fail everything that still waits for it."""
+        for stream in self._streams.values():
+            stream.finish()
+        self._asker.close()
+        how = reason.getErrorMessage().rstrip(".")
+        self._not_started(f"worker {self.number} ended while starting: {how}")
+        self.serves = False
+        self.ended.callback(how)
+
+    def beat(self) -> None:
+        """Send a heartbeat, or count that the last one is not answered yet."""
+        if "known" in self._asking:
+            self.unanswered += 1
+        else:
+            self._look("known")
+
+    def check(self) -> None:
+        """Have it ask its databases whether they answer, unless it does so already; see ``known``."""
+        if "state" not in self._asking:
+            self._look("state")
+
+    def _look(self, what: str) -> None:
+        self._asking.add(what)
+        looking = Deferred.fromCoroutine(self._learn(what))
+        looking.addErrback(lambda failure: _log.failure("a worker's state cannot be read", failure))
+
+    async def _learn(self, what: str) -> None:
+        try:
+            with suppress(WorkerGone):
+                self.known = state_from_json(await self._asker.ask(what))
+        finally:
+            self._asking.discard(what)
+            self.unanswered = 0
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answers its parent."""
+        return self.unanswered < SILENT
+
+    async def snapshot(self) -> Snapshot:
+        """Take its metrics; raises ``WorkerGone``."""
+        self.last = from_json(await self._asker.ask("snapshot", _METRICS_WITHIN))
+        return self.last
+
+    async def reload(self) -> Reloaded:
+        """Make it read its catalogs again; raises ``WorkerGone``."""
+        document = await self._asker.ask("reload", _RELOAD_WITHIN)
+        return Reloaded(document["generations"], document["failures"])
+
+    def signal(self, name: str) -> None:
+        """Send it a signal, ``TERM`` or ``KILL``; one that has ended is left alone."""
+        assert self.transport is not None
+        try:
+            self.transport.signalProcess(name)
+        except ProcessExitedAlready:
+            return
+
+    def _send(self, line: bytes) -> None:
+        assert self.transport is not None
+        self.transport.writeToChild(0, line)
+
+    def _said(self, line: bytes) -> None:
+        document = json.loads(line)
+        event = document.get("event")
+        if event is None:
+            self._asker.received(document)
+        elif event == "failed":
+            self.refusal = document["reason"]
+            self._not_started(self.refusal)
+        elif not self.started.called:
+            self.serves = True
+            self._look("known")
+            self.started.callback(None)
+
+    def _not_started(self, reason: str) -> None:
+        if not self.started.called:
+            self.started.errback(StartFailed(reason))
+
+    def _complained(self, line: bytes) -> None:
+        _log.error("{text}", text=line.decode("utf-8", "replace"), worker=self.number)
 
 
 class Workers:
-    """All workers together, as the root service and the admin listener see them.
+    """All workers, as the root service and the admin listener see them.
 
     :param write: takes the log lines that the workers wrote.
     :param environ: what the workers' environment is made from.
@@ -115,19 +244,19 @@ class Workers:
             self._beating.stop()
 
     async def state(self) -> State:
-        """Tell whether the workers can answer requests, by what is known of them; nobody is waited for.
+        """Return whether the workers can answer requests, as far as is known, without waiting.
 
-        What their databases say to being asked now, the next one who wants to know is told.
+        It also makes them ask their databases, for the next call.
         """
         serving = [worker for worker in self._running.values() if worker.serves and worker.answers]
         for worker in serving:
             worker.check()
-        state = together(worker.known for worker in serving if worker.known is not None)
+        state = combined(worker.known for worker in serving if worker.known is not None)
         stuck = tuple(sorted(worker.number for worker in self._stuck()))
         return replace(state, starting=self._starting, draining=self._stopping, stuck=stuck)
 
     async def snapshot(self) -> Snapshot:
-        """Add up the workers' figures, and what those had counted that are gone or do not answer."""
+        """Add up the workers' metrics, with the last counters of those that ended or do not answer."""
         stuck = self._stuck()
         serving = [worker for worker in self._running.values() if worker.serves]
         asked = [worker for worker in serving if worker not in stuck]
@@ -137,9 +266,9 @@ class Workers:
             "dataapi_workers_stuck": {(): float(len(stuck))},
             "dataapi_worker_restarts_total": {(): float(self._restarts)},
         }
-        figures = {number: reply for number, reply in replies.items() if not isinstance(reply, WorkerGone)}
-        counts = [counted(worker.last) for worker in serving if worker.number not in figures]
-        return merge([own, self._departed, *counts, *figures.values()])
+        answered = {number: reply for number, reply in replies.items() if not isinstance(reply, WorkerGone)}
+        counts = [counted(worker.last) for worker in serving if worker.number not in answered]
+        return merge([own, self._departed, *counts, *answered.values()])
 
     async def reload(self) -> Reloaded:
         """Make every worker read its catalogs again; a project's generation is its oldest one."""
@@ -163,7 +292,7 @@ class Workers:
         return [worker for worker in self._running.values() if not worker.answers and worker.serves]
 
     def _beat(self) -> None:
-        """Ask every worker for a sign of life, and kill one that gives none for long: it will be replaced."""
+        """Send every worker a heartbeat, and kill one that does not answer for long: it is replaced."""
         for worker in list(self._running.values()):
             worker.beat()
             if worker.unanswered >= (STUCK_BEATS if worker.serves else STARTING_BEATS):

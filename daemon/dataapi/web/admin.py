@@ -14,9 +14,9 @@ from twisted.web.http import RESPONSES, Request
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
-from dataapi.metrics import exposition
-from dataapi.service.state import Operated
-from dataapi.web.messages import Reply
+from dataapi.http.messages import Reply
+from dataapi.telemetry.metrics import exposition
+from dataapi.telemetry.readiness import Operated
 
 _log = Logger(namespace="dataapi.admin")
 _PLAIN = "text/plain; charset=utf-8"

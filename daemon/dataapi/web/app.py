@@ -1,4 +1,4 @@
-"""Assembles the HTTP interface: the routes of every area, and the site that serves them."""
+"""Assembles the HTTP interface: the routes of every protocol family, and the site that serves them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,87 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from klein import Klein
 
-from dataapi.web import graphql, management, rest
-from dataapi.web.backend import Backend, Backends, Management
-from dataapi.web.front import Front, Observe
-from dataapi.web.routing import Routes
-from dataapi.web.site import ApiSite
+from dataapi.auth.authenticator import split_query
+from dataapi.graphql import transport
+from dataapi.http.errors import ApiError
+from dataapi.http.messages import Reply, Request
+from dataapi.web import console
+from dataapi.web.families import GRAPHQL, MANAGEMENT, PUBLISHING, REST, ProtocolFamily
+from dataapi.web.pipeline import Observe, Pipeline
+from dataapi.web.routing import Backend, Backends, Routes, WebhooksApi, route
+from dataapi.web.server.site import ApiSite
+from dataapi.webhooks.management.operations import by_path
 
 
-def make_app(webhooks: Management | None = None) -> Klein:
-    """Return an application with the routes of every area."""
+def make_app(webhooks: WebhooksApi | None = None) -> Klein:
+    """Return an application with the routes of every protocol family."""
     app = Klein()
-    graphql.declare(app)
-    rest.declare(app)
+    _declare_graphql(app)
+    _declare_rest(app)
     if webhooks is not None:
-        management.declare(app, webhooks)
+        _declare_management(app, webhooks)
     return app
+
+
+def _declare_graphql(app: Klein) -> None:
+
+    @route(app, "/graphql/v1", GRAPHQL)
+    async def graphql(backend: Backend, request: Request) -> Reply:
+        if transport.wants_page(request):
+            return console.PAGE
+        caller = await backend.authenticator.authenticate(request)
+        request.mark("jwt")
+        answer = await backend.graphql.answer(transport.read(request), caller, request)
+        return transport.reply(answer, request)
+
+
+def _declare_rest(app: Klein) -> None:
+
+    @route(app, "/rest/v1", REST)
+    async def root(backend: Backend, request: Request) -> Reply:
+        return await _rest_answer(backend, request)
+
+    @route(app, "/rest/v1/<path:_resource>", REST)
+    async def resource(backend: Backend, request: Request, _resource: str) -> Reply:
+        return await _rest_answer(backend, request)
+
+
+async def _rest_answer(backend: Backend, request: Request) -> Reply:
+    try:
+        caller = await backend.authenticator.authenticate(request)
+        request.mark("jwt")
+        return await backend.rest.answer(_without_key(request), caller)
+    except ApiError:
+        if request.timing is not None:
+            request.timing.fail()
+        raise
+
+
+def _without_key(request: Request) -> Request:
+    """Take the API key out of the query string, where the handler would read it as a filter."""
+    if "apikey=" not in request.query:
+        return request
+    return replace(request, query=split_query(request.query)[1])
+
+
+def _declare_management(app: Klein, webhooks: WebhooksApi) -> None:
+    """Declare a route for each path in the table of operations, which has publishing, too."""
+    for path in by_path():
+        family = MANAGEMENT if path.startswith(MANAGEMENT.prefix) else PUBLISHING
+        _declare_operations(app, path, family, webhooks)
+
+
+def _declare_operations(app: Klein, path: str, family: ProtocolFamily, webhooks: WebhooksApi) -> None:
+    async def operate(_backend: Backend | None, request: Request, **places: Any) -> Reply:
+        return await webhooks.answer(request, path, places)
+
+    operate.__name__ = path  # Klein knows routes by their handlers' names
+    route(app, path.replace("{", "<").replace("}", ">"), family)(operate)
 
 
 def make_site(
@@ -33,7 +95,7 @@ def make_site(
     reactor: Any,
     observe: Observe,
     *,
-    webhooks: Management | None = None,
+    webhooks: WebhooksApi | None = None,
     now: Callable[[], float] = time.time,
     ids: Callable[[], str] | None = None,
     max_bodies: int = sys.maxsize,
@@ -41,20 +103,20 @@ def make_site(
 ) -> ApiSite:
     """Return the factory of the public sockets.
 
-    :param observe: is told of every request that was answered; logs and metrics hang here.
-    :param webhooks: answers the management API; without it its paths lead nowhere.
+    :param observe: called for every answered request; logs and metrics come from it.
+    :param webhooks: answers the management API; without it its paths do not exist.
     :param now: Unix seconds, for the ``Date`` header.
-    :param ids: makes the id of a request that brings none; by default unique to this process.
+    :param ids: makes the id of a request without one; by default unique to this process.
     :param max_bodies: bytes that the bodies of all requests may hold together.
     :param max_connections: connections on which requests are answered.
     """
     routes = Routes(make_app(webhooks))
-    front = Front(routes, Backends(backends), observe, time.perf_counter, ids or _counted_ids())
-    return ApiSite(front, reactor, now, max_bodies=max_bodies, max_connections=max_connections)
+    pipeline = Pipeline(routes, Backends(backends), observe, time.perf_counter, ids or _counted_ids())
+    return ApiSite(pipeline, reactor, now, max_bodies=max_bodies, max_connections=max_connections)
 
 
 def _counted_ids() -> Callable[[], str]:
-    """Count on from a random start: unique without asking the system for randomness each time."""
+    """Count behind a random prefix: unique without asking the system for randomness each time."""
     process = os.urandom(6).hex()
     numbers = itertools.count(1)
     return lambda: f"{process}-{next(numbers):x}"

@@ -7,7 +7,7 @@ import hashlib
 import re
 from importlib.resources import files
 
-from dataapi.web.messages import Reply
+from dataapi.http.messages import Reply
 
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 

@@ -1,7 +1,8 @@
 """Cross-origin requests: what a browser's script of another origin may send and read.
 
-Any origin may call unless some are named: nobody is known by a cookie here, so there is nothing that
-a foreign page could make use of.  The names are those that clients send and read (reference/clients.md).
+Any origin may call unless some are named: cookies authenticate nobody here, so a foreign page has
+nothing to exploit.  The names are those that clients send and read
+(docs/reference/rest.md, Cross-origin requests).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dataapi.web.messages import Reply, Request
+from dataapi.http.messages import Reply, Request
 
 _MAX_AGE = "86400"
 """Seconds for which a browser may remember a preflight, PostgREST's value."""
@@ -41,7 +42,7 @@ _NAME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}")
 
 _READABLE = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", _EXPOSED))
 _VARIES = (("Vary", "Origin"),)
-"""Caches are to keep the answers of different origins apart; this adds to an answer's own ``Vary``."""
+"""Makes caches keep the answers to different origins apart; adds to an answer's own ``Vary``."""
 
 
 def readable(request: Request, origins: Sequence[str]) -> Headers:
@@ -72,8 +73,10 @@ def preflight(request: Request, methods: Sequence[str], origins: Sequence[str] =
         return None
     if origins and headers["origin"] not in origins:
         return Reply(200, (), b"")
-    asked = (name.strip().lower() for name in headers.get("access-control-request-headers", "").split(","))
-    names = dict.fromkeys((*_ACCEPTED, *(name for name in asked if _NAME.fullmatch(name))))
+    requested = (
+        name.strip().lower() for name in headers.get("access-control-request-headers", "").split(",")
+    )
+    names = dict.fromkeys((*_ACCEPTED, *(name for name in requested if _NAME.fullmatch(name))))
     return Reply(
         200,
         (

@@ -1,8 +1,11 @@
-"""All event types that are known: which may be subscribed to, what they carry, which go out together."""
+"""The event catalogue: the types that exist, the payloads they have, how versions render."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,27 +17,27 @@ from referencing.exceptions import Unresolvable
 
 from dataapi.webhooks.event_types import EventType, Payload, Rendering, version
 
-EVERYTHING = "*"
+ALL_EVENT_TYPES = "*"
 
-_ISSUES_TOLD = 20
+_MAX_ISSUES = 20
 _MESSAGE_LENGTH = 200
-# What a test event is when its endpoint subscribes to everything (reference/webhooks.md section 1).
+# The type of a test event for an endpoint with ``*`` (docs/reference/webhooks.md, Test events).
 _PROJECT_TEST = "v1.project.paused"
 _ORGANIZATION_TEST = "v1.organization.member.added"
 _WRITTEN_BY_SERVICE = ("organization_slug", "project_ref", "is_test")
 
 
 class BadEventType(ValueError):
-    """An event type contradicts itself, or other types."""
+    """An event type is wrong, or conflicts with other types."""
 
 
 class BadPayload(ValueError):
-    """A payload is not one of its type's, or no catalogue has the type."""
+    """A payload does not fit its type, or the type is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadIssue:
-    """What is wrong with a payload.
+    """Something that is wrong with a payload.
 
     :ivar pointer: JSON pointer of the member within the payload, empty for the payload itself.
     """
@@ -49,9 +52,9 @@ def pointer(*steps: str | int) -> str:
 
 
 def validator(event_type: EventType) -> Draft202012Validator:
-    """Return what checks a type's payloads; ``BadEventType`` for a type whose parts do not fit together."""
+    """Return the validator of a type's payloads; ``BadEventType`` for a type that is wrong."""
     name = event_type.type
-    # With a registry of its own it fetches no schema from anywhere.
+    # With an empty registry it fetches no schemas.
     checks = Draft202012Validator(event_type.schema, registry=Registry())
     try:
         number = version(name)
@@ -59,7 +62,7 @@ def validator(event_type: EventType) -> Draft202012Validator:
         Draft202012Validator.check_schema(event_type.schema)
         wrong = _issues(checks, event_type.example)
     except SchemaError as error:
-        raise BadEventType(f"the schema of {name} is none: {error.message}") from None
+        raise BadEventType(f"the schema of {name} is invalid: {error.message}") from None
     except Unresolvable as error:
         raise BadEventType(f"the schema of {name} refers to {error.ref}, which is not in it") from None
     except ValueError as error:
@@ -76,8 +79,7 @@ class Catalogue:
 
     :ivar types: all of them, in the order of their names.
 
-    Raises ``BadEventType`` for a type that is there twice or is not right in itself, and for one that renders
-    a type which is not there.
+    :raises BadEventType: a type is wrong, is there twice, or renders a type that is unknown.
     """
 
     def __init__(self, event_types: Iterable[EventType] = ()) -> None:
@@ -88,31 +90,31 @@ class Catalogue:
             raise BadEventType("an event type is there twice")
         for one in ordered:
             if one.renders is not None and one.renders.type not in self.types:
-                raise BadEventType(f"{one.type} renders {one.renders.type}, which no catalogue has")
+                raise BadEventType(f"{one.type} renders {one.renders.type}, which is in no catalogue")
 
     def may_subscribe(self, event_type: str) -> bool:
-        """Tell whether an endpoint may list this type; ``*`` is every type, those added later too."""
-        return event_type == EVERYTHING or event_type in self.types
+        """Whether endpoints may subscribe to a type; ``*`` means every type, also those added later."""
+        return event_type == ALL_EVENT_TYPES or event_type in self.types
 
     def issues(self, event_type: str, payload: Payload) -> tuple[PayloadIssue, ...]:
-        """Return what is wrong with a whole payload, at most 20 things; ``KeyError`` for an unknown type."""
+        """Return the issues of a complete payload, at most 20; ``KeyError`` for an unknown type."""
         return _issues(self._validators[event_type], payload)
 
     def check(self, event_type: str, payload: Payload) -> None:
-        """Raise ``BadPayload``, which names the first thing that is wrong with a whole payload."""
+        """Raise ``BadPayload`` with the first issue of a complete payload."""
         if event_type not in self.types:
-            raise BadPayload(f"no catalogue has the type {event_type}")
+            raise BadPayload(f"the type {event_type} is in no catalogue")
         for issue in self.issues(event_type, payload):
             raise BadPayload(f"{event_type}: {issue.pointer or 'the payload'}: {issue.message}")
 
     def versions(self) -> dict[str, tuple[str, ...]]:
-        """Return by each type the older ones that go out beside it, the newest first; others are left out."""
+        """Return the types that have older versions, each with these, the newest first."""
         return {
             name: older for name in self.types if (older := tuple(step.type for step in self._older(name)))
         }
 
     def render(self, event_type: str, older: str, payload: Payload) -> dict[str, Any]:
-        """Return the payload of an older type that goes out beside a published one.
+        """Return the payload of an older type that goes out alongside a published one.
 
         Raises ``KeyError`` when the published type does not render the older one, and whatever the
         catalogue's function raises.
@@ -120,12 +122,12 @@ class Catalogue:
         made = payload
         for step in self._older(event_type, until=older):
             made = step.render(made)
-        # What the service writes stays as it is, whatever the catalogue's function does.
+        # The catalogue's function cannot change what the service writes.
         own = {name: payload[name] for name in _WRITTEN_BY_SERVICE if name in payload}
         return {**{name: made[name] for name in made if name not in _WRITTEN_BY_SERVICE}, **own}
 
     def _older(self, event_type: str, until: str | None = None) -> list[Rendering]:
-        """Return the steps from a type to ever older ones, to ``until`` when it is given."""
+        """Return the steps from a type to older and older ones, as far as ``until``."""
         steps: list[Rendering] = []
         current = self.types[event_type]
         while current.renders is not None and current.type != until:
@@ -137,27 +139,47 @@ class Catalogue:
 
 
 def sample_type(subscribed: Sequence[str], *, project: bool) -> str:
-    """Return the type of a test event that names none: the first that the endpoint lists beside ``*``.
+    """Return the default type of an endpoint's test event: the first that it lists, other than ``*``.
 
-    :param project: whether the endpoint is scoped to a project.
+    :param project: whether the endpoint belongs to a project.
     """
     for event_type in subscribed:
-        if event_type != EVERYTHING:
+        if event_type != ALL_EVENT_TYPES:
             return event_type
     return _PROJECT_TEST if project else _ORGANIZATION_TEST
 
 
 def sample_payload(event_type: EventType, organization: str, project: str | None) -> dict[str, Any]:
-    """Return a test event's payload: the type's example, as if it had happened here.
+    """Return a test event's payload: the type's example in the endpoint's scope.
 
-    :param project: None for an endpoint of an organization; the example's project stays then.
+    :param project: None for an endpoint of an organization, which keeps the example's project.
     """
     own = {"project_ref": project} if project is not None and event_type.example.get("project_ref") else {}
     return {**event_type.example, "organization_slug": organization, **own, "is_test": True}
 
 
 def _issues(checks: Draft202012Validator, payload: Payload) -> tuple[PayloadIssue, ...]:
-    found = itertools.islice(checks.iter_errors(payload), _ISSUES_TOLD)
+    found = itertools.islice(checks.iter_errors(payload), _MAX_ISSUES)
     return tuple(
         PayloadIssue(pointer(*error.absolute_path), error.message[:_MESSAGE_LENGTH]) for error in found
     )
+
+
+def read_payload(text: str) -> dict[str, Any]:
+    """Parse a stored payload; publishers in SQL may write JSON that Python cannot represent.
+
+    A number that is too large becomes the text of its digits.
+
+    :raises RecursionError: it is nested very deeply.
+    """
+    found: dict[str, Any] = json.loads(text, parse_int=_whole, parse_float=_fraction)
+    return found
+
+
+def _whole(digits: str) -> int | str:
+    return int(digits) if len(digits) <= sys.int_info.default_max_str_digits else digits
+
+
+def _fraction(digits: str) -> float | str:
+    number = float(digits)
+    return number if math.isfinite(number) else digits

@@ -1,7 +1,7 @@
-"""What a catalogue says of a type of event, and the members that every payload has.
+"""Event types, as catalogues declare them, and the members that every payload has.
 
-Types have the form ``v<N>.<area>.<name>``; the version changes when a payload changes in a way that breaks
-receivers, and both versions go out during a transition (specification, "Events" and "Versioning").
+Types have the form ``v<N>.<area>.<name>``.  The version changes when a payload changes in a way that breaks
+receivers; both versions are sent during the transition (docs/reference/webhooks.md, Versions).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ PROJECT = {"type": "string", "pattern": "^[a-z]{20}$"}
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """How the payload of an older type is made of a newer one's.
+    """How the payload of an older type is made from a newer one.
 
     :ivar type: the older type.
-    :ivar render: takes the newer payload and returns the older one; pure and quick.
+    :ivar render: returns the older payload for a newer one; pure and fast.
     """
 
     type: str
@@ -35,9 +35,9 @@ class Rendering:
 class EventType:
     """One type of event.
 
-    :ivar schema: JSON Schema (2020-12) of the payload, with all its members.
-    :ivar example: a payload that the schema accepts; test events are made of it.
-    :ivar renders: the older type that goes out beside this one, None when there is none.
+    :ivar schema: JSON Schema (2020-12) of the complete payload.
+    :ivar example: a valid payload, which test events carry.
+    :ivar renders: the older type that is sent alongside this one, if any.
     """
 
     type: str
@@ -48,7 +48,7 @@ class EventType:
 
 
 def version(event_type: str) -> int:
-    """Return the version that a type's prefix names; ``ValueError`` when the type is not of that form."""
+    """Return the version in a type's prefix; ``ValueError`` when the type does not have that form."""
     found = _TYPE.fullmatch(event_type)
     if found is None:
         raise ValueError(f"{event_type} is not of the form v<N>.<area>.<name>")
@@ -56,17 +56,17 @@ def version(event_type: str) -> int:
 
 
 def project_schema(members: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the schema of a project event's payload with further members, all of them required."""
+    """Return the payload schema of a project's event with further members, all of them required."""
     return _schema(PROJECT, members or {})
 
 
 def organization_schema(members: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the schema of an organization event's payload with further members, all of them required."""
+    """Return the payload schema of an organization's event with further members, all of them required."""
     return _schema({"type": "null"}, members or {})
 
 
 def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:
-    """Build a payload's schema; members that it does not name are allowed, as versions may gain some."""
+    """Build a payload's schema; it allows unknown members, as versions may gain some."""
     properties = {
         "organization_slug": ORGANIZATION,
         "project_ref": project,
@@ -85,5 +85,5 @@ def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str,
 
 
 def completed(payload: Payload, organization: str, project: str | None) -> dict[str, Any]:
-    """Return a publisher's payload with what the service writes into it; ``actor`` is null unless given."""
+    """Return a publisher's payload with the members that the service adds; ``actor`` is null by default."""
     return {"actor": None, **payload, "organization_slug": organization, "project_ref": project}

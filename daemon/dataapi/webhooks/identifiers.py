@@ -1,6 +1,6 @@
-"""Identifiers of endpoints, events and deliveries: UUIDs of version 7, which sort by when they were made.
+"""Identifiers of endpoints, events and deliveries: UUIDs of version 7, which sort by creation time.
 
-The functions of the same names in the schema ``webhooks`` make them alike.
+The schema ``webhooks`` has functions of the same names that make the same.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _RANDOM_BITS = 62
 
 
 def uuid_v7(microseconds: int | None = None, random: int | None = None) -> UUID:
-    """Return an identifier made now (RFC 9562, method 3: 12 bits tell the fraction of the millisecond).
+    """Return a new identifier (RFC 9562, method 3: 12 bits hold the fraction of the millisecond).
 
-    :param microseconds: since 1970, when it is not made now.
+    :param microseconds: the time since 1970; now by default.
     :param random: the 62 random bits.
     """
     now = time.time_ns() // 1000 if microseconds is None else microseconds
@@ -30,18 +30,18 @@ def uuid_v7(microseconds: int | None = None, random: int | None = None) -> UUID:
 
 
 def uuid_floor(moment: datetime) -> UUID:
-    """Return what all identifiers made from ``moment`` on are at least, and all made before are less than."""
+    """Return the lower bound of identifiers made at ``moment`` or later."""
     milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
     return UUID(int=min(max(milliseconds, 0), 2**48 - 1) << 80)
 
 
 def following(identifier: UUID) -> UUID:
-    """Return the identifier right after one, where there is any."""
+    """Return the next identifier, or the last of all."""
     return UUID(int=min(identifier.int + 1, LATEST.int))
 
 
 def parse(text: str) -> UUID | None:
-    """Read an identifier in its usual form, with hyphens; None for anything else."""
+    """Parse an identifier in its canonical form, with hyphens; None for anything else."""
     try:
         found = UUID(text)
     except ValueError:

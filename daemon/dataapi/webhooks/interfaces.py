@@ -23,7 +23,7 @@ class IEventCatalogue(Interface):
     """A list of event types."""
 
     def event_types() -> Iterable[EventType]:
-        """Return the types, at every call the same."""
+        """Return the types, the same at every call."""
 
 
 class IEventPublisher(Interface):
@@ -36,18 +36,18 @@ class IEventPublisher(Interface):
         payload: Mapping[str, Any],
         idempotency_key: str,
     ) -> Deferred[UUID]:
-        """Raise an event, and return what it is known by.
+        """Publish an event and return its identifier.
 
-        It fails when the payload is not one of the type's, or the organization or project is unknown.
-        The same key within 24 hours raises nothing and returns the first answer.
+        It fails when the payload does not fit the type, or the organization or project is unknown.
+        The same key within 24 hours publishes nothing and returns the first identifier.
         """
 
 
 class IEventSource(Interface):
-    """Something that raises events while the daemon runs."""
+    """Something that publishes events while the daemon runs."""
 
     def start(publisher: IEventPublisher) -> None:  # noqa: N805 - see above
-        """Begin; called once in each process, when events can be published."""
+        """Start; called once in each process, when events can be published."""
 
     def stop() -> Deferred[None] | None:
-        """End; nothing is published once the answer is there."""
+        """Stop; nothing is published after this returns, or after its Deferred fires."""

@@ -1,7 +1,7 @@
-"""What webhooks are about, as frozen values: scopes, tokens, endpoints, events and deliveries.
+"""The values of webhooks: scopes, tokens, endpoints, events, deliveries, and the work that the queue holds.
 
-Names and meanings are those of reference/webhooks.md section 1.  Every time is an aware
-``datetime`` in UTC and every identifier a ``UUID``, unless a field says otherwise.
+The names are those of docs/reference/webhooks.md.  Every time is an aware ``datetime`` in UTC and every
+identifier a ``UUID``, unless a field says otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 
 
 class Permission(StrEnum):
-    """What a personal access token may be used for."""
+    """What a personal access token permits."""
 
     READ = "webhooks:read"
     WRITE = "webhooks:write"
@@ -23,7 +23,7 @@ class Permission(StrEnum):
 
 
 class Status(StrEnum):
-    """How a delivery stands."""
+    """The state of a delivery (docs/reference/webhooks.md, Delivery states)."""
 
     PENDING = "pending"
     SUCCESS = "success"
@@ -32,7 +32,7 @@ class Status(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What asked for a delivery; only ``automatic`` ones are tried again."""
+    """What caused a delivery; only ``automatic`` ones are retried."""
 
     AUTOMATIC = "automatic"
     MANUAL = "manual"
@@ -40,7 +40,7 @@ class Trigger(StrEnum):
 
 
 class Unchanged(Enum):
-    """The value of a field that a change leaves as it is, where None is a value of its own."""
+    """The value of a field that a change leaves alone, where None is a value of its own."""
 
     UNCHANGED = "unchanged"
 
@@ -50,7 +50,7 @@ UNCHANGED = Unchanged.UNCHANGED
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an endpoint belongs to and is visible under: an organization, or one of its projects.
+    """What an endpoint belongs to: an organization, or one of its projects.
 
     :ivar project: the project's reference; None for the organization itself.
     """
@@ -72,8 +72,8 @@ class Organization:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
-    """A project and its organization's place on the allowlist."""
+class ProjectRecord:
+    """A project, and whether its organization has early access."""
 
     ref: str
     organization: str
@@ -83,7 +83,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A personal access token as it is kept: the secret itself is known to its holder alone."""
+    """A personal access token, without its secret, which only its holder has."""
 
     id: UUID
     organization: str
@@ -93,13 +93,13 @@ class Token:
     revoked_at: datetime | None
 
     def usable(self, now: datetime) -> bool:
-        """Whether the token is good at ``now``."""
+        """Whether the token is valid at ``now``."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 @dataclass(frozen=True, slots=True)
 class NewEndpoint:
-    """An endpoint to be created; every value has been judged by who makes it."""
+    """An endpoint to create; its values have been checked."""
 
     url: str
     event_types: tuple[str, ...]
@@ -112,7 +112,7 @@ class NewEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class EndpointChange:
-    """What to change of an endpoint."""
+    """A change of an endpoint."""
 
     url: str | Unchanged = UNCHANGED
     event_types: tuple[str, ...] | Unchanged = UNCHANGED
@@ -124,7 +124,7 @@ class EndpointChange:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint as it is shown: its signing secret never is."""
+    """An endpoint, without its signing secret."""
 
     id: UUID
     scope: Scope
@@ -140,9 +140,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One endpoint's copy of an event; ``id`` is what receivers deduplicate by.
+    """One endpoint's copy of an event; receivers deduplicate by its ``id``.
 
-    :ivar rendered_from: the newer type whose payload ``payload`` is, until this older one is rendered of it.
+    :ivar rendered_from: the newer type that ``payload`` belongs to, until this older version is rendered.
     """
 
     id: UUID
@@ -154,12 +154,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The record of one attempt, made or still to be made.
+    """The record of one attempt, made or pending.
 
-    :ivar response_code: 0 when no response came.
-    :ivar error: a stable word when no response came, such as ``timeout``.
-    :ivar attempt_timestamp: when the attempt was signed; None before that, and when it was skipped.
-    :ivar next_attempt_at: of a pending record when it is due, of a failed one when it is tried again.
+    :ivar response_code: 0 without a response.
+    :ivar error: an ``AttemptError`` when there was no complete response.
+    :ivar attempt_timestamp: when the attempt was signed; None before that, and if it was skipped.
+    :ivar next_attempt_at: when a pending attempt is due, or a failed one is retried.
     """
 
     id: UUID
@@ -182,10 +182,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFilter:
-    """Which deliveries are listed; None leaves a member out of account.
+    """Which deliveries to list; a member that is None does not restrict them.
 
-    :ivar since: the earliest time of creation, itself included.
-    :ivar until: the time of creation before which records are listed.
+    :ivar since: the earliest time of creation, inclusive.
+    :ivar until: the latest time of creation, exclusive.
     """
 
     status: Status | None = None
@@ -197,11 +197,11 @@ class DeliveryFilter:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """From where a page of deliveries, newest first, is read.
+    """The position of a page of deliveries, newest first.
 
-    :ivar size: the most records.
-    :ivar after: list what is older than this record.
-    :ivar before: list what is newer than this record, those next to it.
+    :ivar size: the maximum number of records.
+    :ivar after: list the records that are older than this one.
+    :ivar before: list the records that are next newer than this one.
     """
 
     size: int = 20
@@ -222,8 +222,8 @@ class DeliveryPage:
     older: bool
 
 
-class Refusal(StrEnum):
-    """Why a test, retry or recovery was not taken on."""
+class RefusalReason(StrEnum):
+    """Why a test, retry or recovery was refused."""
 
     NOT_FOUND = "not_found"
     DISABLED = "disabled"
@@ -232,18 +232,18 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A test, retry or recovery that was not taken on.
+    """A refused test, retry or recovery.
 
-    :ivar retry_after: seconds after which there is room again, when there were too many.
+    :ivar retry_after: seconds after which the limit allows another one, if that was the reason.
     """
 
-    reason: Refusal
+    reason: RefusalReason
     retry_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A test or retry that was taken on: the event's copy and the delivery that is now pending."""
+    """An accepted test or retry: the event's copy and its delivery, which is now pending."""
 
     event_id: UUID
     delivery_id: UUID
@@ -251,9 +251,9 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """A recovery that was taken on.
+    """An accepted recovery.
 
-    :ivar matched: how many events are tried again.
+    :ivar matched: how many events are sent again.
     """
 
     id: UUID
@@ -262,9 +262,9 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event to be published.
+    """An event to publish.
 
-    :ivar idempotency_key: the same key within 24 hours raises nothing and returns the first identifier.
+    :ivar idempotency_key: the same key within 24 hours publishes nothing and returns the first identifier.
     :ivar timestamp: when it happened; None for now.
     """
 
@@ -273,3 +273,119 @@ class NewEvent:
     payload: Mapping[str, Any]
     idempotency_key: str
     timestamp: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to make one attempt, until its lease ends or somebody else takes it over."""
+
+    delivery_id: UUID
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class DueWork:
+    """An attempt to make now, with everything that it needs.
+
+    :ivar organization: the slug of the endpoint's organization.
+    :ivar attempt_number: from 1.
+    :ivar waited: seconds, by the database's clock, from when the attempt was planned until it was claimed;
+        a first one is planned when the event is published, or the test or retry is requested.
+    :ivar body: the bytes to sign and send; None for an older version of an event that is not yet rendered.
+        Then it is rendered from ``rendered_from`` and ``payload``, and stored by ``Queue.rendered``.
+    :ivar event_type: the type that is sent.
+    :ivar rendered_from: the newer type that ``payload`` belongs to.
+    :ivar payload: JSON.
+    """
+
+    claim: Claim
+    event_id: UUID
+    endpoint_id: UUID
+    organization: str
+    attempt_number: int
+    trigger: Trigger
+    waited: float
+    url: str
+    signing_secret: str = field(repr=False)
+    custom_headers: Mapping[str, str] = field(repr=False)
+    event_type: str
+    body: bytes | None = field(repr=False)
+    rendered_from: str | None = None
+    payload: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """The result of a claim.
+
+    :ivar work: attempts to make.
+    :ivar settled: how many rows were skipped or dropped because their endpoints are disabled or deleted.
+    :ivar unreadable: endpoints whose secrets no configured key opens; their work is postponed.
+    """
+
+    work: tuple[DueWork, ...]
+    settled: int = 0
+    unreadable: tuple[UUID, ...] = ()
+
+
+class AttemptError(StrEnum):
+    """Why there was no complete response (docs/reference/webhooks.md, Attempts).
+
+    ``CONNECT``: the connection could not be made, or was lost before a response began.  ``PROTOCOL``: the
+    response is not HTTP, breaks off, or has too many headers.  ``INTERNAL``: the service failed; see its log.
+    """
+
+    TIMEOUT = "timeout"
+    DNS = "dns"
+    REFUSED_ADDRESS = "refused_address"
+    CONNECT = "connect"
+    TLS = "tls"
+    PROTOCOL = "protocol"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOutcome:
+    """How one attempt ended.
+
+    :ivar success: whether there was a 2xx response in time.
+    :ivar signed_at: when the attempt was signed.
+    :ivar response_code: 0 without a response.
+    :ivar error: None after a complete response.
+    """
+
+    success: bool
+    signed_at: datetime
+    duration_ms: int
+    response_code: int = 0
+    response_headers: tuple[tuple[str, str], ...] = ()
+    response_body: str | None = field(default=None, repr=False)
+    error: AttemptError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedAttempt:
+    """An attempt's outcome and what follows.
+
+    :ivar retry_in: seconds from now to the next attempt; None when there is none.
+    """
+
+    claim: Claim
+    outcome: AttemptOutcome
+    retry_in: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """The state of the queue, for metrics; an estimate if the queue is long.
+
+    :ivar waiting: all rows, those of later attempts included.
+    :ivar ready: rows that can be claimed now.
+    :ivar leased: rows that a daemon has claimed.
+    :ivar oldest_due: seconds since the earliest unfinished attempt was due; 0 when none is.
+    """
+
+    waiting: int
+    ready: int
+    leased: int
+    oldest_due: float

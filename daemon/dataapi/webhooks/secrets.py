@@ -1,7 +1,7 @@
 """Secrets at rest: signing secrets and custom headers, encrypted with a key from the configuration.
 
-A sealed secret is a byte that names its form, 4 bytes that name its key, a nonce of 12 bytes and what
-AES-256-GCM makes of it, bound to its place: moved to another endpoint or field, it does not open.
+A sealed secret is a byte that names its format, 4 bytes that name its key, a nonce of 12 bytes, and the
+AES-256-GCM ciphertext.  It is bound to its endpoint and field: moved elsewhere, it does not open.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,25 +26,25 @@ _HEAD = len(_FORM) + _NAME_BYTES
 
 
 class NoEncryptionKey(Exception):
-    """Nothing can be sealed, because ``encryption-key`` is not configured."""
+    """``encryption-key`` is not configured, so that nothing can be sealed."""
 
     def __init__(self) -> None:
         super().__init__("[webhooks] encryption-key is not configured: dataapi keys prints one")
 
 
 class CannotOpen(Exception):
-    """A sealed secret is damaged, belongs elsewhere, or its key is not among those configured."""
+    """A sealed secret is damaged, belongs elsewhere, or was sealed with a key that is not configured."""
 
 
 def new_key(random: Callable[[int], bytes] = os.urandom) -> str:
-    """Return a fresh key as the configuration takes it."""
+    """Return a new key as the configuration expects it."""
     return base64.b64encode(random(KEY_BYTES)).decode()
 
 
 def read_key(text: str) -> bytes:
-    """Read a key of the configuration: 32 bytes in base64.
+    """Parse a key of the configuration: 32 bytes in base64.
 
-    :raises ValueError: it is none.
+    :raises ValueError: it is invalid.
     """
     try:
         key = base64.b64decode(text, validate=True)
@@ -56,7 +58,7 @@ def read_key(text: str) -> bytes:
 class Cipher:
     """Seals with the first key and opens with any.
 
-    :param keys: as the configuration has them; without any, nothing can be sealed or opened.
+    :param keys: in base64; without any, nothing can be sealed or opened.
     """
 
     def __init__(self, keys: Sequence[str], random: Callable[[int], bytes] = os.urandom) -> None:
@@ -68,15 +70,15 @@ class Cipher:
 
     @property
     def mark(self) -> bytes:
-        """What everything begins with that the first key seals; raises ``NoEncryptionKey``."""
+        """The prefix of everything that the first key seals; raises ``NoEncryptionKey``."""
         if not self._keys:
             raise NoEncryptionKey
         return _FORM + self._keys[0][0]
 
     def seal(self, secret: bytes, place: str) -> bytes:
-        """Return the secret encrypted.
+        """Encrypt a secret.
 
-        :param place: where it belongs, such as an endpoint's identifier and a field's name.
+        :param place: where it belongs: the endpoint's identifier and the field's name.
         :raises NoEncryptionKey: there is no key.
         """
         mark, key = self.mark, self._keys[0][1]
@@ -84,7 +86,7 @@ class Cipher:
         return mark + nonce + key.encrypt(nonce, secret, place.encode())
 
     def open(self, sealed: bytes, place: str) -> bytes:
-        """Return what was sealed for the same place.
+        """Decrypt what was sealed for the same place.
 
         :raises CannotOpen: no configured key opens it.
         """
@@ -97,3 +99,24 @@ class Cipher:
                     except InvalidTag:
                         continue
         raise CannotOpen("no configured encryption-key opens this secret")
+
+
+def seal_secret(cipher: Cipher, endpoint: UUID, secret: str) -> bytes:
+    """Seal a signing secret; raises ``NoEncryptionKey``."""
+    return cipher.seal(secret.encode(), f"{endpoint} signing_secret")
+
+
+def open_secret(cipher: Cipher, endpoint: UUID, sealed: bytes) -> str:
+    """Return a signing secret; raises ``CannotOpen``."""
+    return cipher.open(sealed, f"{endpoint} signing_secret").decode()
+
+
+def seal_headers(cipher: Cipher, endpoint: UUID, headers: Mapping[str, str]) -> bytes:
+    """Seal custom headers; raises ``NoEncryptionKey``."""
+    return cipher.seal(json.dumps(dict(headers)).encode(), f"{endpoint} custom_headers")
+
+
+def open_headers(cipher: Cipher, endpoint: UUID, sealed: bytes) -> dict[str, str]:
+    """Return custom headers; raises ``CannotOpen``."""
+    headers: dict[str, str] = json.loads(cipher.open(sealed, f"{endpoint} custom_headers"))
+    return headers

@@ -2,16 +2,229 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from dataapi.catalog.comments import without_directives
-from dataapi.catalog.model import Function
-from dataapi.rest.openapi import calls, tables
-from dataapi.rest.openapi.components import ERROR, Components, schema_named
-from dataapi.rest.openapi.shown import Shown, info
-from dataapi.rest.openapi.writing import Members, members, without_nothing
+from dataapi.catalog.model import Argument, Function, Volatility, media_type_of
+from dataapi.rest.negotiation import OBJECT
+from dataapi.rest.openapi.model import (
+    ObjectMembers,
+    VisibleSchema,
+    VisibleTable,
+    info,
+    members,
+    summary,
+    without_empty,
+)
+from dataapi.rest.openapi.schemas import ERROR, Components, schema_named
+from dataapi.rest.parse.body import CSV, FORM, JSON
+from dataapi.rest.plan.functions import whole_body
+
+_READING = ("select", "order", "limit", "offset", "range", "rangeUnit", "preferRead")
+_TEXT = {"schema": {"type": "string"}}
+
+
+def table_operations(table: VisibleTable, components: Components) -> dict[str, Any]:
+    """Return the operations by method."""
+    name = components.names[table.table.oid]
+    title, description = summary(table.table.comment)
+    rows = _rows_content(name)
+    filters = [filter_name(name, column.number) for column in table.filterable]
+    found: dict[str, Any] = {}
+
+    def add(method: str, action: str, parameters: list[str], **rest: Any) -> None:
+        found[method] = without_empty(
+            tags=[table.table.name],
+            summary=title,
+            description=description,
+            operationId=f"{action}.{name}",
+            parameters=[reference("parameters", parameter) for parameter in parameters],
+            **rest,
+        )
+
+    if table.read:
+        answers = {
+            "200": _answer("OK", rows, ranged=True),
+            "206": _answer("Partial Content", rows, ranged=True),
+        }
+        add("get", "read", [*filters, *_READING], responses=_or_error(answers))
+    if table.insert:
+        answers = {
+            "201": _answer("Created", rows),
+            "200": _answer("Rows were there already", rows),
+        }
+        parameters = ["select", "columns", "on_conflict", "preferInsert"]
+        add("post", "insert", parameters, requestBody=_new_rows(name), responses=_or_error(answers))
+    if table.key:
+        answers = {
+            "204": {"description": "No Content"},
+            "200": _answer("Replaced", rows),
+            "201": _answer("Created", rows),
+        }
+        add("put", "put", ["select", "preferPut"], requestBody=_new_row(name), responses=_or_error(answers))
+        found["put"]["parameters"] = [*_key_parameters(table), *found["put"]["parameters"]]
+    changed = {"204": {"description": "No Content"}, "200": _answer("OK", rows)}
+    if table.update:
+        body = {"required": True, "content": {JSON: {"schema": schema_named(f"{name}.update")}}}
+        parameters = [*filters, "select", "columns", "preferWrite"]
+        add("patch", "update", parameters, requestBody=body, responses=_or_error(changed))
+    if table.delete:
+        add("delete", "delete", [*filters, "select", "preferWrite"], responses=_or_error(changed))
+    return found
+
+
+def filter_name(table: str, number: int) -> str:
+    """Return the name of the parameter that is a condition on the column of that number."""
+    return f"{table}.{number}"
+
+
+def reference(kind: str, name: str) -> dict[str, Any]:
+    """Return a reference to a component."""
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
+def _or_error(answers: dict[str, Any]) -> dict[str, Any]:
+    return {**answers, "default": reference("responses", "Error")}
+
+
+def _rows_content(name: str) -> dict[str, Any]:
+    row = schema_named(name)
+    return {JSON: {"schema": {"type": "array", "items": row}}, OBJECT: {"schema": row}, CSV: _TEXT}
+
+
+def _answer(description: str, content: dict[str, Any], *, ranged: bool = False) -> dict[str, Any]:
+    headers = {"headers": {"Content-Range": reference("headers", "Content-Range")}} if ranged else {}
+    return {"description": description, **headers, "content": content}
+
+
+def _new_rows(name: str) -> dict[str, Any]:
+    row = schema_named(f"{name}.insert")
+    rows = {"oneOf": [row, {"type": "array", "items": row}]}
+    return {"required": True, "content": {JSON: {"schema": rows}, CSV: _TEXT, FORM: {"schema": row}}}
+
+
+def _new_row(name: str) -> dict[str, Any]:
+    row = schema_named(f"{name}.put")
+    return {"required": True, "content": {JSON: {"schema": row}, CSV: _TEXT, FORM: {"schema": row}}}
+
+
+def _key_parameters(table: VisibleTable) -> list[dict[str, Any]]:
+    """Return the parameters that name the one row to put: all are required, with ``eq.``."""
+    return [
+        without_empty(
+            **{"name": column.name, "in": "query", "required": True},
+            description=without_directives(column.comment),
+            schema={"type": "string", "pattern": "^eq\\."},
+        )
+        for column in table.columns
+        if column.name in table.key
+    ]
+
+
+def function_operations(
+    visible: VisibleSchema, components: Components, overloads: Sequence[Function]
+) -> dict[str, Any]:
+    """Return the operations by method of the functions that share a name."""
+    first = overloads[0]
+    title, description = summary(next((one.comment for one in overloads if one.comment), None))
+    common = without_empty(tags=[f"(rpc) {first.name}"], summary=title, description=description)
+    answers = _function_answers(visible, components, overloads)
+    post = {
+        **common,
+        "operationId": f"call.{first.name}",
+        "parameters": [reference("parameters", name) for name in ("select", "order", "limit", "offset")],
+        **without_empty(requestBody=_body(visible, components, overloads)),
+        "responses": answers,
+    }
+    if not _paged(overloads):
+        del post["parameters"]
+    readable = [
+        one
+        for one in overloads
+        if one.volatility is not Volatility.VOLATILE and whole_body(visible.catalog, one) is None
+    ]
+    if not readable:
+        return {"post": post}
+    get = without_empty(
+        **common,
+        operationId=f"get.{first.name}",
+        parameters=list(_argument_parameters(components, readable)),
+        responses=answers,
+    )
+    return {"get": get, "post": post}
+
+
+def _paged(overloads: Sequence[Function]) -> bool:
+    return any(one.returns_set for one in overloads)
+
+
+def _function_answers(
+    visible: VisibleSchema, components: Components, overloads: Sequence[Function]
+) -> dict[str, Any]:
+    content: dict[str, list[dict[str, Any]]] = {}
+    answers: dict[str, Any] = {}
+    for function in overloads:
+        schema = components.result(function)
+        media_type = media_type_of(visible.catalog.types[function.returns])
+        if schema is None:
+            answers["204"] = {"description": "No Content"}
+        elif media_type is not None:
+            content.setdefault(media_type, []).append({})
+        elif schema not in content.setdefault(JSON, []):
+            content[JSON].append(schema)
+    if content:
+        answers["200"] = {
+            "description": "OK",
+            "content": {media_type: {"schema": _any_of(schemas)} for media_type, schemas in content.items()},
+        }
+    return {**answers, "default": reference("responses", "Error")}
+
+
+def _any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _body(
+    visible: VisibleSchema, components: Components, overloads: Sequence[Function]
+) -> dict[str, Any] | None:
+    schemas: dict[str, list[dict[str, Any]]] = {}
+    for function in overloads:
+        whole = whole_body(visible.catalog, function)
+        if whole is not None:
+            schemas.setdefault(whole, []).append({})
+        elif function.arguments:
+            schemas.setdefault(JSON, []).append(components.arguments(function))
+    if not schemas:
+        return None
+    required = all(any(part.default is None for part in one.arguments) for one in overloads)
+    content = {media_type: {"schema": _any_of(parts)} for media_type, parts in schemas.items()}
+    return {"required": required, "content": content}
+
+
+def _argument_parameters(components: Components, overloads: Sequence[Function]) -> Iterator[dict[str, Any]]:
+    arguments: dict[str, list[Argument]] = {}
+    for function in overloads:
+        for argument in function.arguments:
+            arguments.setdefault(argument.name, []).append(argument)
+    for name, parts in arguments.items():
+        required = len(parts) == len(overloads) and all(part.default is None for part in parts)
+        yield {"name": name, "in": "query", "required": required, "schema": _in_query(components, parts)}
+    if _paged(overloads):
+        names = ("select", "order", "limit", "offset")
+        yield from (reference("parameters", name) for name in names if name not in arguments)
+
+
+def _in_query(components: Components, parts: Sequence[Argument]) -> dict[str, Any]:
+    """Return what a query string can hold: repeated values for a variadic argument, else one text."""
+    if len(parts) > 1:
+        return {"type": "string"}
+    schema = components.value(parts[0].type)
+    if parts[0].variadic or schema.get("type") in ("string", "integer", "number", "boolean"):
+        return schema
+    return {"type": "string"}
+
 
 _OFFSET = "How many rows to leave out first; one below 0 begins that far before the first row"
 _PREFERENCES = {
@@ -24,20 +237,20 @@ _PREFERENCES = {
 }
 
 
-def document(shown: Shown, version: str, *, api_key: bool) -> Members:
+def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMembers:
     """Return the description without ``servers``, which the request decides.
 
     :param version: of the product.
     :param api_key: whether requests need an API key.
     """
-    components = Components(shown)
+    components = Components(visible)
     return members(
-        info=info(shown, version),
+        info=info(visible, version),
         security=[{"apikey": []}, {"apikey": [], "bearer": []}] if api_key else [{}, {"bearer": []}],
-        paths=Members(_paths(shown, components)),
+        paths=ObjectMembers(_paths(visible, components)),
         components=members(
-            schemas=Members(components.schemas()),
-            parameters=Members(_parameters(shown, components)),
+            schemas=ObjectMembers(components.schemas()),
+            parameters=ObjectMembers(_parameters(visible, components)),
             headers={"Content-Range": _text("Which rows these are, and of how many when they were counted")},
             responses={
                 "Error": {
@@ -53,15 +266,15 @@ def document(shown: Shown, version: str, *, api_key: bool) -> Members:
     )
 
 
-def _paths(shown: Shown, components: Components) -> Iterator[tuple[str, Any]]:
+def _paths(visible: VisibleSchema, components: Components) -> Iterator[tuple[str, Any]]:
     yield "/", {"get": _description_operation()}
-    for table in shown.tables:
-        yield f"/{quote(table.table.name, safe='')}", tables.operations(table, components)
+    for table in visible.tables:
+        yield f"/{quote(table.table.name, safe='')}", table_operations(table, components)
     overloads: dict[str, list[Function]] = {}
-    for function in shown.functions:
+    for function in visible.functions:
         overloads.setdefault(function.name, []).append(function)
     for name, functions in overloads.items():
-        yield f"/rpc/{quote(name, safe='')}", calls.operations(shown, components, functions)
+        yield f"/rpc/{quote(name, safe='')}", function_operations(visible, components, functions)
 
 
 def _description_operation() -> dict[str, Any]:
@@ -74,7 +287,7 @@ def _description_operation() -> dict[str, Any]:
     }
 
 
-def _parameters(shown: Shown, components: Components) -> Iterator[tuple[str, Any]]:
+def _parameters(visible: VisibleSchema, components: Components) -> Iterator[tuple[str, Any]]:
     yield "select", _parameter("select", "Columns and related tables, such as id,name,orders(total)")
     yield "order", _parameter("order", "Columns to order by, such as name.asc,id.desc.nullslast")
     yield "limit", _integer("limit", "How many rows at most", minimum=0)
@@ -85,9 +298,9 @@ def _parameters(shown: Shown, components: Components) -> Iterator[tuple[str, Any
     yield "rangeUnit", _parameter("Range-Unit", "The unit of Range: items", "header")
     for name, description in _PREFERENCES.items():
         yield name, _parameter("Prefer", description, "header")
-    for table in shown.tables:
+    for table in visible.tables:
         for column in table.filterable:
-            name = tables.filter_name(components.names[table.table.oid], column.number)
+            name = filter_name(components.names[table.table.oid], column.number)
             yield name, _parameter(column.name, without_directives(column.comment))
 
 
@@ -100,4 +313,4 @@ def _integer(name: str, description: str, **bounds: int) -> dict[str, Any]:
 
 
 def _text(description: str | None) -> dict[str, Any]:
-    return without_nothing(description=description, schema={"type": "string"})
+    return without_empty(description=description, schema={"type": "string"})

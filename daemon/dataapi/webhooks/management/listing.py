@@ -1,4 +1,4 @@
-"""Lists: which page and which records are asked for, and links to the other pages.  Pure."""
+"""Lists: the query parameters for pages and filters, and the links to other pages."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
-from dataapi.web import querystring
+from dataapi.http import query_string
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.event_types import version
-from dataapi.webhooks.management import schemas
-from dataapi.webhooks.management.codes import IssueCode
-from dataapi.webhooks.management.moments import read_moment
-from dataapi.webhooks.management.refusals import Issue, invalid
+from dataapi.webhooks.management import resources
+from dataapi.webhooks.management.errors import Issue, IssueCode, invalid
+from dataapi.webhooks.management.resources import parse_timestamp
 from dataapi.webhooks.model import Cursor, DeliveryFilter, DeliveryPage, Status
 
 PAGE = 20
-LARGEST_PAGE = 100
-LARGEST_OFFSET = 2**31 - 1
+MAX_PAGE_SIZE = 100
+MAX_OFFSET = 2**31 - 1
 
 T = TypeVar("T")
 Links = dict[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class QueryParameter:
     """A query parameter.
 
-    :ivar schema: what is published of it.
-    :ivar read: reads its text; ``ValueError`` says what is expected.
+    :ivar schema: its published JSON Schema.
+    :ivar read: parses its text; a ``ValueError`` says what is expected.
     """
 
     name: str
@@ -70,7 +69,7 @@ def _event_type(text: str) -> str:
 
 
 def _moment(text: str) -> datetime:
-    found = read_moment(text)
+    found = parse_timestamp(text)
     if found is None:
         raise ValueError("Expected a time such as 2026-01-31T12:00:00Z")
     return found
@@ -83,35 +82,49 @@ def _number(low: int, high: int, default: int) -> dict[str, Any]:
 _STATUSES = {"type": "string", "enum": [*Status, "failure"]}
 
 OFFSETS = (
-    Parameter("page[limit]", _number(1, LARGEST_PAGE, PAGE), _whole(1, LARGEST_PAGE), "The most records."),
-    Parameter(
+    QueryParameter(
+        "page[limit]", _number(1, MAX_PAGE_SIZE, PAGE), _whole(1, MAX_PAGE_SIZE), "The most records."
+    ),
+    QueryParameter(
         "page[offset]",
-        _number(0, LARGEST_OFFSET, 0),
-        _whole(0, LARGEST_OFFSET),
+        _number(0, MAX_OFFSET, 0),
+        _whole(0, MAX_OFFSET),
         "How many records are passed over.",
     ),
 )
 DELIVERIES = (
-    Parameter("page[size]", _number(1, LARGEST_PAGE, PAGE), _whole(1, LARGEST_PAGE), "The most records."),
-    Parameter("page[after]", schemas.IDENTIFIER, _identifier, "List what is older than this delivery."),
-    Parameter("page[before]", schemas.IDENTIFIER, _identifier, "List what is newer than this delivery."),
-    Parameter("filter[status]", _STATUSES, _status, "List deliveries of this status alone."),
-    Parameter("filter[event_id]", schemas.IDENTIFIER, _identifier, "List deliveries of this event alone."),
-    Parameter("filter[event_type]", schemas.EVENT_TYPE, _event_type, "List deliveries of this type alone."),
-    Parameter("filter[since]", schemas.MOMENT, _moment, "List what was created at this time or later."),
-    Parameter("filter[until]", schemas.MOMENT, _moment, "List what was created before this time."),
+    QueryParameter(
+        "page[size]", _number(1, MAX_PAGE_SIZE, PAGE), _whole(1, MAX_PAGE_SIZE), "The most records."
+    ),
+    QueryParameter(
+        "page[after]", resources.IDENTIFIER, _identifier, "List what is older than this delivery."
+    ),
+    QueryParameter(
+        "page[before]", resources.IDENTIFIER, _identifier, "List what is newer than this delivery."
+    ),
+    QueryParameter("filter[status]", _STATUSES, _status, "List deliveries of this status alone."),
+    QueryParameter(
+        "filter[event_id]", resources.IDENTIFIER, _identifier, "List deliveries of this event alone."
+    ),
+    QueryParameter(
+        "filter[event_type]", resources.EVENT_TYPE, _event_type, "List deliveries of this type alone."
+    ),
+    QueryParameter(
+        "filter[since]", resources.TIMESTAMP, _moment, "List what was created at this time or later."
+    ),
+    QueryParameter("filter[until]", resources.TIMESTAMP, _moment, "List what was created before this time."),
 )
 
 
-def values(parameters: tuple[Parameter, ...], query: str) -> dict[str, Any]:
-    """Read a query string.
+def values(parameters: tuple[QueryParameter, ...], query: str) -> dict[str, Any]:
+    """Parse a query string.
 
-    :raises ManagementError: with an issue for each parameter that is unknown, repeated or unreadable.
+    :raises ManagementError: with an issue for each parameter that is unknown, repeated or invalid.
     """
     known = {parameter.name: parameter for parameter in parameters}
     found: dict[str, Any] = {}
     issues = []
-    for name, text in querystring.pairs(query):
+    for name, text in query_string.pairs(query):
         try:
             if name not in known:
                 raise ValueError("There is no such parameter")
@@ -126,12 +139,12 @@ def values(parameters: tuple[Parameter, ...], query: str) -> dict[str, Any]:
 
 
 def cursor(found: Mapping[str, Any]) -> Cursor:
-    """Return the page of deliveries that a query string asks for."""
+    """Return the position of the requested page of deliveries."""
     return Cursor(found.get("page[size]", PAGE), found.get("page[after]"), found.get("page[before]"))
 
 
 def delivery_filter(found: Mapping[str, Any]) -> DeliveryFilter:
-    """Return which deliveries a query string asks for."""
+    """Return the requested filter of deliveries."""
     names = ("status", "event_id", "event_type", "since", "until")
     return DeliveryFilter(**{name: found.get(f"filter[{name}]") for name in names})
 
@@ -142,7 +155,7 @@ def offset_links(path: str, limit: int, offset: int, total: int) -> Links:
     def page(at: int) -> str:
         return _link(path, {"page[limit]": str(limit), "page[offset]": str(at)})
 
-    # Pages are counted from the one that is shown, so that the last one ends where this way of paging does.
+    # Pages are counted from the current one, so that the links lead to the last one.
     final = offset + (max(total - 1 - offset, 0) // limit) * limit if offset < total else _last(limit, total)
     return {
         "first": page(0),
@@ -156,23 +169,23 @@ def _last(limit: int, total: int) -> int:
     return max(total - 1, 0) // limit * limit
 
 
-def delivery_links(path: str, query: str, asked: Cursor, page: DeliveryPage) -> Links:
-    """Return links to the pages around one of deliveries; filters stay.
+def delivery_links(path: str, query: str, cursor: Cursor, page: DeliveryPage) -> Links:
+    """Return links to the pages around a page of deliveries, with the same filters.
 
-    The last page is what is right before the least identifier of all.
+    The last page is the one before the least identifier.
     """
-    kept = {
-        name: text for name, text in querystring.pairs(query) if name not in ("page[after]", "page[before]")
+    others = {
+        name: text for name, text in query_string.pairs(query) if name not in ("page[after]", "page[before]")
     }
 
     def link(**position: UUID) -> str:
         places = {f"page[{name}]": str(identifier) for name, identifier in position.items()}
-        return _link(path, {**kept, **places})
+        return _link(path, {**others, **places})
 
-    shown = page.deliveries
-    newest = shown[0].id if shown else _beside(asked.after, -1)
-    oldest = shown[-1].id if shown else _beside(asked.before, 1)
-    at_end = asked.before == identifiers.EARLIEST
+    deliveries = page.deliveries
+    newest = deliveries[0].id if deliveries else _beside(cursor.after, -1)
+    oldest = deliveries[-1].id if deliveries else _beside(cursor.before, 1)
+    at_end = cursor.before == identifiers.EARLIEST
     return {
         "first": link(),
         "prev": link(before=newest) if page.newer and newest is not None else None,
@@ -182,7 +195,7 @@ def delivery_links(path: str, query: str, asked: Cursor, page: DeliveryPage) -> 
 
 
 def _beside(identifier: UUID | None, step: int) -> UUID | None:
-    """Return the identifier next to one, so that an empty page leads back to the record it began at."""
+    """Return the identifier next to one, so that an empty page links back to the record it started from."""
     if identifier is None:
         return None
     return UUID(int=min(max(identifier.int + step, 0), identifiers.LATEST.int))

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the management API, made of the table of operations.  Pure."""
+"""The OpenAPI 3.1 document of the management API, made from the table of operations."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.event_types import ORGANIZATION as SLUG
 from dataapi.webhooks.event_types import PROJECT as REF
-from dataapi.webhooks.management import schemas
-from dataapi.webhooks.management.codes import ErrorCode
-from dataapi.webhooks.management.operations import ORGANIZATION, PROJECT, Operation, by_path
+from dataapi.webhooks.management import resources
+from dataapi.webhooks.management.errors import ErrorCode
+from dataapi.webhooks.management.operations import ORGANIZATION, PROJECT, ManagementOperation, by_path
 
 Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ _NAMES = {
     503: "ServiceUnavailable",
     504: "GatewayTimeout",
 }
-"""What an answer is called of a status whose codes are the same wherever it comes."""
+"""The names of responses that are the same for every operation."""
 _HEADERS: Mapping[int, Mapping[str, tuple[str, Json]]] = {
     401: {"WWW-Authenticate": ("How to authenticate.", {"type": "string"})},
     405: {"Allow": ("The methods that are taken.", {"type": "string"})},
@@ -37,19 +37,19 @@ _HEADERS: Mapping[int, Mapping[str, tuple[str, Json]]] = {
 _PLACES: Mapping[str, tuple[str, Json]] = {
     "organization_slug": ("The organization.", {**SLUG, "minLength": 1}),
     "project_ref": ("The project.", dict(REF)),
-    "endpoint_id": ("The endpoint.", schemas.IDENTIFIER),
-    "delivery_id": ("The delivery.", schemas.IDENTIFIER),
+    "endpoint_id": ("The endpoint.", resources.IDENTIFIER),
+    "delivery_id": ("The delivery.", resources.IDENTIFIER),
 }
 _RECORDS = {
-    "endpoint": schemas.ENDPOINT,
-    "delivery": schemas.DELIVERY,
-    "delivery_with_event": schemas.DELIVERY_WITH_EVENT,
-    "ingress": schemas.INGRESS,
-    "queued": schemas.QUEUED,
-    "recovery": schemas.RECOVERY,
-    "event_type": schemas.EVENT_TYPE_RECORD,
-    "links": schemas.LINKS,
-    "error": schemas.ERROR,
+    "endpoint": resources.ENDPOINT,
+    "delivery": resources.DELIVERY,
+    "delivery_with_event": resources.DELIVERY_WITH_EVENT,
+    "ingress": resources.INGRESS,
+    "queued": resources.QUEUED,
+    "recovery": resources.RECOVERY,
+    "event_type": resources.EVENT_TYPE_RECORD,
+    "links": resources.LINKS,
+    "error": resources.ERROR,
 }
 _SCOPES = {ORGANIZATION: "OfOrganization", PROJECT: "OfProject"}
 
@@ -57,7 +57,7 @@ _SCOPES = {ORGANIZATION: "OfOrganization", PROJECT: "OfProject"}
 def description(catalogue: Catalogue, version: str) -> Json:
     """Return the document.
 
-    :param catalogue: whose types may be subscribed to and published.
+    :param catalogue: the types that can be subscribed to and published.
     :param version: of the product.
     """
     return {
@@ -65,7 +65,7 @@ def description(catalogue: Catalogue, version: str) -> Json:
         "info": {
             "title": "Webhook management",
             "version": version,
-            "description": "Endpoints that are told of events, and what was delivered to them.",
+            "description": "Endpoints that receive events, and what was delivered to them.",
         },
         "security": [{"token": []}],
         "paths": {
@@ -88,7 +88,7 @@ def _bodies(catalogue: Catalogue) -> Json:
     return {make.__name__: make(catalogue) for make in sorted(found, key=lambda make: make.__name__)}
 
 
-def _operation(operation: Operation, path: str) -> Json:
+def _operation(operation: ManagementOperation, path: str) -> Json:
     scope = next((name for prefix, name in _SCOPES.items() if path.startswith(prefix)), "")
     described: Json = {
         "operationId": operation.name + scope,
@@ -107,7 +107,7 @@ def _operation(operation: Operation, path: str) -> Json:
     return described
 
 
-def _parameters(operation: Operation, path: str) -> Iterator[Json]:
+def _parameters(operation: ManagementOperation, path: str) -> Iterator[Json]:
     for name, (text, schema) in _PLACES.items():
         if f"{{{name}}}" in path:
             yield {"name": name, "in": "path", "required": True, "description": text, "schema": schema}
@@ -120,7 +120,7 @@ def _parameters(operation: Operation, path: str) -> Iterator[Json]:
         }
 
 
-def _success(operation: Operation) -> Json:
+def _success(operation: ManagementOperation) -> Json:
     answer: Json = {"description": operation.summary, "content": _json(operation.answer)}
     if operation.name == "createEndpoint":
         answer["headers"] = {

@@ -1,37 +1,34 @@
-"""What is kept of webhooks in PostgreSQL: endpoints, events, due work, history, and who may do what."""
+"""What PostgreSQL stores of webhooks: endpoints, events, due work, history, organizations and tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataapi.webhooks.migrate import Fetches
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store.directory import Directory
-from dataapi.webhooks.store.endpoints import Endpoints
-from dataapi.webhooks.store.history import History
-from dataapi.webhooks.store.publishing import Publisher
+from dataapi.webhooks.store.endpoints import Endpoints, KeyRotation
+from dataapi.webhooks.store.enqueue import ManualDeliveries, Publisher
+from dataapi.webhooks.store.history import History, Upkeep
 from dataapi.webhooks.store.queue import Queue
-from dataapi.webhooks.store.requests import Requests
-from dataapi.webhooks.store.resealing import Resealing
-from dataapi.webhooks.store.upkeep import Upkeep
+from dataapi.webhooks.store.statements import SqlRunner
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The whole store; every part works over the same database."""
+    """The parts of the store, over one database."""
 
     directory: Directory
     endpoints: Endpoints
     history: History
     publisher: Publisher
     queue: Queue
-    requests: Requests
-    resealing: Resealing
+    manual_deliveries: ManualDeliveries
+    key_rotation: KeyRotation
     upkeep: Upkeep
 
 
-def make_store(database: Fetches, cipher: Cipher, retention_days: int) -> Store:
-    """Make the store of a database whose schema ``webhooks`` is migrated; reads nothing yet."""
+def make_store(database: SqlRunner, cipher: Cipher, retention_days: int) -> Store:
+    """Make the store of a database; it needs the schema ``webhooks`` only when it is used."""
     upkeep = Upkeep(database, retention_days)
     return Store(
         directory=Directory(database),
@@ -39,7 +36,7 @@ def make_store(database: Fetches, cipher: Cipher, retention_days: int) -> Store:
         history=History(database, retention_days),
         publisher=Publisher(database),
         queue=Queue(database, cipher, upkeep),
-        requests=Requests(database, retention_days),
-        resealing=Resealing(database, cipher),
+        manual_deliveries=ManualDeliveries(database, retention_days),
+        key_rotation=KeyRotation(database, cipher),
         upkeep=upkeep,
     )

@@ -1,16 +1,30 @@
-"""Who there is: organizations with their place on the allowlist, their projects, and access tokens."""
+"""Organizations, their projects and place on the early access allowlist, and personal access tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from dataapi.webhooks.migrate import Fetches
-from dataapi.webhooks.model import Organization, Permission, Project, Token
-from dataapi.webhooks.store.statements import statements
-from dataapi.webhooks.tokens import digest
+from dataapi.webhooks.model import Organization, Permission, ProjectRecord, Token
+from dataapi.webhooks.store.statements import SqlRunner, statements
+
+PREFIX = "dapat_"
+"""The prefix of every token, by which people and secret scanners recognize one."""
+
+
+def new_token(random: Callable[[int], str] = secrets.token_urlsafe) -> str:
+    """Return a token with 256 random bits."""
+    return PREFIX + random(32)
+
+
+def digest(token: str) -> bytes:
+    """Return the stored hash of a token, which needs no salt, as tokens are random."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
 
 _SQL = statements("directory.sql")
 
@@ -18,19 +32,19 @@ _SQL = statements("directory.sql")
 class Directory:
     """Organizations, projects and tokens in a database."""
 
-    def __init__(self, database: Fetches) -> None:
+    def __init__(self, database: SqlRunner) -> None:
         self._database = database
 
     async def create_organization(self, slug: str, *, early_access: bool = False) -> bool:
-        """Add an organization; return False when there is one of that slug."""
+        """Add an organization; False when there is one with that slug."""
         return bool(await self._database.fetch(_SQL["create_organization"], (slug, early_access)))
 
     async def allow(self, slug: str, allowed: bool) -> bool:
-        """Put an organization on the early-access allowlist or take it off; False when there is none."""
+        """Add an organization to the early access allowlist or remove it; False when it is unknown."""
         return bool(await self._database.fetch(_SQL["allow"], (slug, allowed)))
 
     async def organization(self, slug: str) -> Organization | None:
-        """Return the organization of a slug, None when there is none."""
+        """Return the organization with a slug, None when it is unknown."""
         rows = await self._database.fetch(_SQL["organization"], (slug,))
         return Organization(*rows[0]) if rows else None
 
@@ -40,14 +54,15 @@ class Directory:
         return tuple(Organization(*row) for row in rows)
 
     async def create_project(self, ref: str, organization: str) -> bool:
-        """Add a project; return False when its reference is taken or there is no such organization."""
+        """Add a project; False when the reference is taken or the organization unknown."""
         return bool(await self._database.fetch(_SQL["create_project"], (ref, organization)))
 
     async def transfer_project(self, ref: str, organization: str, idempotency_key: str) -> str | None:
-        """Give a project to an organization that is there; return whose it was, None when there is none.
+        """Transfer a project to an existing organization; return its former one, None if it is unknown.
 
-        Its endpoints go with it.  In the same transaction the event ``v1.project.transferred`` tells both
-        organizations, if on the allowlist.  Nothing happens when the project is theirs already.
+        Its endpoints go with it.  The same transaction publishes ``v1.project.transferred`` to both
+        organizations, if they have early access.  Nothing happens when the project already belongs to the
+        organization.
 
         :param idempotency_key: of both events.
         """
@@ -57,22 +72,22 @@ class Directory:
         found: str | None = source
         return found
 
-    async def project(self, ref: str) -> Project | None:
-        """Return the project of a reference, None when there is none."""
+    async def project(self, ref: str) -> ProjectRecord | None:
+        """Return the project with a reference, None when it is unknown."""
         rows = await self._database.fetch(_SQL["project"], (ref,))
-        return Project(*rows[0]) if rows else None
+        return ProjectRecord(*rows[0]) if rows else None
 
-    async def projects(self) -> tuple[Project, ...]:
+    async def projects(self) -> tuple[ProjectRecord, ...]:
         """Return every project, by reference."""
         rows = await self._database.fetch(_SQL["projects"])
-        return tuple(Project(*row) for row in rows)
+        return tuple(ProjectRecord(*row) for row in rows)
 
     async def create_token(
         self, secret: str, organization: str, permissions: Iterable[Permission], expires_at: datetime | None
     ) -> Token | None:
-        """Keep a token's hash; return None when there is no such organization.
+        """Store a token's hash; None when the organization is unknown.
 
-        :param secret: the token, as ``tokens.new_token`` makes it.
+        :param secret: the token, from ``new_token``.
         """
         names = sorted({permission.value for permission in permissions})
         values = (organization, digest(secret), names, expires_at)
@@ -80,12 +95,12 @@ class Directory:
         return _token(rows[0]) if rows else None
 
     async def identify(self, secret: str) -> Token | None:
-        """Return the token that a bearer shows; None when it is unknown, has expired or was revoked."""
+        """Return a bearer's token; None when it is unknown, expired or revoked."""
         rows = await self._database.fetch(_SQL["identify"], (digest(secret),))
         return _token(rows[0]) if rows else None
 
     async def revoke(self, identifier: UUID) -> bool:
-        """Make a token unusable from now on; return False when there is none."""
+        """Revoke a token; False when it is unknown."""
         return bool(await self._database.fetch(_SQL["revoke"], (str(identifier),)))
 
     async def tokens(self) -> tuple[Token, ...]:

@@ -1,34 +1,35 @@
-"""Endpoints: where events go, under the organization or project that they were created in."""
+"""Endpoints in the database, and key rotation: sealing their secrets anew with the first key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from dataapi.errors import DatabaseError
+from dataapi.http.errors import DatabaseError
 from dataapi.webhooks import identifiers
-from dataapi.webhooks.migrate import Fetches
 from dataapi.webhooks.model import UNCHANGED, Endpoint, EndpointChange, NewEndpoint, Scope, Unchanged
-from dataapi.webhooks.secrets import CannotOpen, Cipher
-from dataapi.webhooks.store.sealed import open_headers, seal_headers, seal_secret
-from dataapi.webhooks.store.statements import persistently, statements
+from dataapi.webhooks.secrets import CannotOpen, Cipher, open_headers, open_secret, seal_headers, seal_secret
+from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
 
-MOST_ENDPOINTS = 50
-"""How many endpoints a scope may have (reference/webhooks.md 1, limits)."""
+MAX_ENDPOINTS = 50
+"""Endpoints that a scope may have (docs/reference/webhooks.md, Limits)."""
 
 _NO_REFERENCE = "23503"
 _SQL = statements("endpoints.sql")
 T = TypeVar("T")
 
+BATCH = 100
+"""Endpoints that are read at once."""
+
 
 class TooManyEndpoints(Exception):
-    """The scope has as many endpoints as it may have."""
+    """The scope has the maximum number of endpoints."""
 
 
 class NoScope(Exception):
-    """There is no such organization, or its project was given to another one meanwhile."""
+    """The organization is unknown, or its project was transferred in the meantime."""
 
 
 class Endpoints:
@@ -39,10 +40,10 @@ class Endpoints:
 
     def __init__(
         self,
-        database: Fetches,
+        database: SqlRunner,
         cipher: Cipher,
         *,
-        most: int = MOST_ENDPOINTS,
+        most: int = MAX_ENDPOINTS,
         new_id: Callable[[], UUID] = identifiers.uuid_v7,
     ) -> None:
         self._database = database
@@ -53,8 +54,8 @@ class Endpoints:
     async def create(self, scope: Scope, new: NewEndpoint) -> Endpoint:
         """Add an endpoint to a scope.
 
-        :raises NoScope: there is no such scope any more.
-        :raises NoEncryptionKey: its secrets cannot be kept.
+        :raises NoScope: the scope no longer exists.
+        :raises NoEncryptionKey: its secrets cannot be stored.
         :raises TooManyEndpoints: the scope is full.
         """
         identifier = self._new_id()
@@ -82,7 +83,7 @@ class Endpoints:
         return self._endpoint(rows[0])
 
     async def page(self, scope: Scope, limit: int, offset: int) -> tuple[tuple[Endpoint, ...], int]:
-        """Return a page of a scope's endpoints, oldest first, and how many there are in all."""
+        """Return a page of a scope's endpoints, oldest first, and their total number."""
         values = (scope.organization, scope.project, limit, offset)
         rows = await self._database.fetch(_SQL["list"], values)
         if rows:
@@ -91,44 +92,43 @@ class Endpoints:
         return (), total
 
     async def read(self, scope: Scope, identifier: UUID) -> Endpoint | None:
-        """Return an endpoint, None when the scope has none of that identifier."""
+        """Return an endpoint, None when the scope does not have it."""
         values = (scope.organization, scope.project, str(identifier))
         return self._only(await self._database.fetch(_SQL["read"], values))
 
     async def change(self, scope: Scope, identifier: UUID, change: EndpointChange) -> Endpoint | None:
-        """Change what is given and return the endpoint; None when the scope has none of that identifier.
+        """Change an endpoint and return it, None when the scope does not have it.
 
-        Disabling it dooms what is enqueued: that is skipped when it comes due, even if the endpoint
-        is enabled again before.
+        When it is disabled, queued deliveries are skipped as they come due, even if it is enabled again.
 
-        :raises NoEncryptionKey: new secrets cannot be kept.
+        :raises NoEncryptionKey: new secrets cannot be stored.
         """
         secret, headers = change.signing_secret, change.custom_headers
-        types = _given(change.event_types)
+        types = _value_or_none(change.event_types)
         values = (
             scope.organization,
             scope.project,
             str(identifier),
-            _given(change.url),
+            _value_or_none(change.url),
             None if types is None else list(types),
             None if isinstance(secret, Unchanged) else seal_secret(self._cipher, identifier, secret),
             None if isinstance(headers, Unchanged) else seal_headers(self._cipher, identifier, headers),
             change.description is not UNCHANGED,
-            _given(change.description),
-            _given(change.enabled),
+            _value_or_none(change.description),
+            _value_or_none(change.enabled),
         )
         return self._only(await self._database.fetch(_SQL["change"], values))
 
     async def delete(self, scope: Scope, identifier: UUID) -> Endpoint | None:
-        """Delete an endpoint with its events and deliveries, and return what it was; None when there is none.
+        """Delete an endpoint with its events and deliveries and return it; None when the scope lacks it.
 
-        The outcome of an attempt that is on its way is not recorded, and nothing follows from it.
+        The outcome of an attempt in flight is discarded.
         """
         gone = await self._delete(scope, identifier)
         return gone[0] if gone else None
 
     async def delete_all(self, scope: Scope) -> tuple[Endpoint, ...]:
-        """Delete all endpoints of a scope with their events and deliveries, and return what they were."""
+        """Delete all endpoints of a scope with their events and deliveries, and return them."""
         return await self._delete(scope, None)
 
     async def _delete(self, scope: Scope, identifier: UUID | None) -> tuple[Endpoint, ...]:
@@ -155,5 +155,65 @@ def _without_headers(row: tuple[Any, ...]) -> Endpoint:
     return Endpoint(UUID(identifier), Scope(organization, project), url, tuple(types), {}, *rest)
 
 
-def _given(value: T | Unchanged) -> T | None:
+def _value_or_none(value: T | Unchanged) -> T | None:
     return None if isinstance(value, Unchanged) else value
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedKeys:
+    """The result of a key rotation.
+
+    :ivar sealed: how many endpoints were sealed anew.
+    :ivar unreadable: those whose secrets no configured key opens; they are unchanged.
+    """
+
+    sealed: int
+    unreadable: tuple[UUID, ...]
+
+
+class KeyRotation:
+    """Seals secrets with the first key that were sealed with another one.
+
+    Endpoints are updated one by one, unless they were changed in the meantime, while daemons go on working;
+    those that do not have the first key yet cannot open what it sealed.
+    """
+
+    def __init__(self, database: SqlRunner, cipher: Cipher, *, piece: int = BATCH) -> None:
+        self._database = database
+        self._cipher = cipher
+        self._piece = piece
+
+    async def run(self) -> RotatedKeys:
+        """Rotate all endpoints; raises ``NoEncryptionKey``."""
+        sealed = 0
+        while True:
+            replaced, unchanged, unreadable = await self._walk()
+            sealed += replaced
+            if not unchanged:
+                return RotatedKeys(sealed, unreadable)
+
+    async def _walk(self) -> tuple[int, int, tuple[UUID, ...]]:
+        """Go through all endpoints: count replaced and unchanged ones, and collect unreadable ones."""
+        replaced = unchanged = 0
+        unreadable: list[UUID] = []
+        last = identifiers.EARLIEST
+        while rows := await self._database.fetch(
+            _SQL["sealed_otherwise"], (self._cipher.mark, str(last), self._piece)
+        ):
+            for identifier, secret, headers in rows:
+                last = UUID(identifier)
+                try:
+                    done = await self._replace(last, bytes(secret), bytes(headers))
+                except CannotOpen:
+                    unreadable.append(last)
+                else:
+                    replaced += done
+                    unchanged += not done
+        return replaced, unchanged, tuple(unreadable)
+
+    async def _replace(self, endpoint: UUID, secret: bytes, headers: bytes) -> bool:
+        """Seal one endpoint; False when it was changed since it was read."""
+        new_secret = seal_secret(self._cipher, endpoint, open_secret(self._cipher, endpoint, secret))
+        new_headers = seal_headers(self._cipher, endpoint, open_headers(self._cipher, endpoint, headers))
+        values = (str(endpoint), secret, headers, new_secret, new_headers)
+        return bool(await self._database.fetch(_SQL["replace"], values))

@@ -1,13 +1,14 @@
-"""The history of deliveries, with those that are pending: one record per attempt, newest first."""
+"""The history of deliveries, one record per attempt, and the upkeep that ends it after the retention."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from dataapi.webhooks import identifiers
-from dataapi.webhooks.migrate import Fetches
+from dataapi.webhooks.catalogue import read_payload
 from dataapi.webhooks.model import (
     Cursor,
     Delivery,
@@ -18,28 +19,33 @@ from dataapi.webhooks.model import (
     Status,
     Trigger,
 )
-from dataapi.webhooks.payloads import read_payload
-from dataapi.webhooks.store.statements import statements
+from dataapi.webhooks.store.statements import SqlRunner, statements
+
+DAYS_AHEAD = 7
+"""Days after today that partitions are made for: upkeep may fail that long without harm."""
+
+BATCH = 5_000
+"""Rows that one statement deletes, so that none takes long."""
 
 _SQL = statements("history.sql")
 _OLDER_FIRST = _SQL["list"].replace(" desc", " asc")
 
 
 class History:
-    """Deliveries in a database; none that is past retention is ever shown."""
+    """The deliveries in a database that are within retention."""
 
-    def __init__(self, database: Fetches, retention_days: int) -> None:
+    def __init__(self, database: SqlRunner, retention_days: int) -> None:
         self._database = database
         self._retention_days = retention_days
 
     async def page(
-        self, scope: Scope, endpoint: UUID | None, wanted: DeliveryFilter, cursor: Cursor
+        self, scope: Scope, endpoint: UUID | None, chosen: DeliveryFilter, cursor: Cursor
     ) -> DeliveryPage:
         """Return a page of deliveries.
 
-        :param endpoint: of which endpoint of the scope; None for all of them.
+        :param endpoint: an endpoint of the scope; None for all of them.
         """
-        low, high = _bounds(wanted, cursor)
+        low, high = _bounds(chosen, cursor)
         values = (
             scope.organization,
             scope.project,
@@ -47,9 +53,9 @@ class History:
             str(low),
             str(high),
             self._retention_days,
-            wanted.status,
-            None if wanted.event_id is None else str(wanted.event_id),
-            wanted.event_type,
+            chosen.status,
+            None if chosen.event_id is None else str(chosen.event_id),
+            chosen.event_type,
             cursor.size + 1,
         )
         towards_newer = cursor.before is not None
@@ -61,32 +67,32 @@ class History:
         return DeliveryPage(tuple(found), newer=cursor.after is not None, older=more)
 
     async def read(self, scope: Scope, identifier: UUID) -> tuple[Delivery, Event] | None:
-        """Return a delivery and its event; None when the scope has none, or it is past retention."""
+        """Return a delivery and its event, None when the scope does not have it or it is past retention."""
         values = (scope.organization, scope.project, str(identifier), self._retention_days)
         rows = await self._database.fetch(_SQL["read"], values)
         if not rows:
             return None
         *record, event_type, happened_at, payload, rendered_from = rows[0]
         delivery = _delivery(tuple(record))
-        return delivery, Event(delivery.event_id, event_type, happened_at, _shown(payload), rendered_from)
+        return delivery, Event(delivery.event_id, event_type, happened_at, _payload(payload), rendered_from)
 
 
-def _shown(payload: str) -> dict[str, Any]:
-    """Return a payload; nothing of one that is nested deeper than an answer can be."""
+def _payload(payload: str) -> dict[str, Any]:
+    """Parse a payload; return an empty one if it is nested too deeply for a response."""
     try:
         return read_payload(payload)
     except RecursionError:
         return {}
 
 
-def _bounds(wanted: DeliveryFilter, cursor: Cursor) -> tuple[UUID, UUID]:
-    """Return the first identifier that may be listed and the one before which all are."""
+def _bounds(chosen: DeliveryFilter, cursor: Cursor) -> tuple[UUID, UUID]:
+    """Return the least identifier to list, and the one that all are less than."""
     low = [identifiers.EARLIEST]
     high = [identifiers.LATEST]
-    if wanted.since is not None:
-        low.append(identifiers.uuid_floor(wanted.since))
-    if wanted.until is not None:
-        high.append(identifiers.uuid_floor(wanted.until))
+    if chosen.since is not None:
+        low.append(identifiers.uuid_floor(chosen.since))
+    if chosen.until is not None:
+        high.append(identifiers.uuid_floor(chosen.until))
     if cursor.before is not None:
         low.append(identifiers.following(cursor.before))
     if cursor.after is not None:
@@ -100,3 +106,59 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
         UUID(identifier), UUID(event), UUID(endpoint), event_type, Status(status), attempt, Trigger(trigger),
         code, None if headers is None else json.loads(headers), *rest,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepResult:
+    """What upkeep did.
+
+    :ivar made: partitions made.
+    :ivar dropped: partitions dropped.
+    :ivar events: events deleted.
+    :ivar keys: idempotency keys deleted.
+    """
+
+    made: int
+    dropped: int
+    events: int
+    keys: int
+
+
+class Upkeep:
+    """Keeps the tables of a database in shape; several daemons may do so at once.
+
+    :ivar retention_days: how long deliveries are kept.
+    """
+
+    def __init__(self, database: SqlRunner, retention_days: int, *, piece: int = BATCH) -> None:
+        self._database = database
+        self._piece = piece
+        self.retention_days = retention_days
+
+    async def run(self) -> UpkeepResult:
+        """Do everything; call it at start and every hour."""
+        made, dropped = await self.make_partitions(), await self._drop_partitions()
+        events = await self._purge("purge_events", self.retention_days)
+        keys = await self._purge("purge_keys")
+        await self._database.fetch(_SQL["purge_requests"])
+        return UpkeepResult(made, dropped, events, keys)
+
+    async def make_partitions(self) -> int:
+        """Make the missing partitions of the history; return how many."""
+        [(made,)] = await self._database.fetch(_SQL["make_partitions"], (DAYS_AHEAD,))
+        return int(made)
+
+    async def _drop_partitions(self) -> int:
+        """Drop partitions past retention, each in a transaction of its own; return how many."""
+        dropped = 0
+        while await self._database.fetch(_SQL["drop_partition"], (self.retention_days,)) == [(True,)]:
+            dropped += 1
+        return dropped
+
+    async def _purge(self, name: str, *values: object) -> int:
+        gone = 0
+        while True:
+            rows = await self._database.fetch(_SQL[name], (*values, self._piece))
+            gone += len(rows)
+            if len(rows) < self._piece:
+                return gone

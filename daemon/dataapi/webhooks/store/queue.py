@@ -1,7 +1,7 @@
-"""The queue of attempts to be made: claimed under a lease, finished in batches.
+"""The queue of attempts: claimed under a lease, finished in batches (docs/reference/webhooks.md, Queue).
 
-Any number of daemons claim from one queue.  Who claims gets a fence with each attempt; once the lease
-has ended somebody else may claim it and gets another, and what the first one says is not taken any more.
+Any number of daemons claim from one queue.  Each claim of an attempt has a fence; once the lease has ended,
+another daemon may claim the attempt with a new fence, and the outcome of the first one is rejected.
 """
 
 from __future__ import annotations
@@ -12,43 +12,48 @@ from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
-from dataapi.errors import DatabaseError
+from dataapi.http.errors import DatabaseError
 from dataapi.webhooks import identifiers
-from dataapi.webhooks.migrate import Fetches
-from dataapi.webhooks.model import Status, Trigger
-from dataapi.webhooks.response import storable
-from dataapi.webhooks.secrets import CannotOpen, Cipher
-from dataapi.webhooks.store.sealed import open_headers, open_secret
-from dataapi.webhooks.store.statements import statements
-from dataapi.webhooks.store.upkeep import Upkeep
-from dataapi.webhooks.work import Claim, Claimed, DueWork, Finished, QueueFigures
+from dataapi.webhooks.delivery.http_client import storable
+from dataapi.webhooks.model import (
+    Claim,
+    ClaimResult,
+    DueWork,
+    FinishedAttempt,
+    QueueStatistics,
+    Status,
+    Trigger,
+)
+from dataapi.webhooks.secrets import CannotOpen, Cipher, open_headers, open_secret
+from dataapi.webhooks.store.history import Upkeep
+from dataapi.webhooks.store.statements import SqlRunner, statements
 
-OPENED_KEPT = 1024
-"""Endpoints whose secrets are remembered as they are in the clear."""
+MAX_OPENED = 1024
+"""Endpoints whose opened secrets are cached."""
 
-PUT_OFF = 60.0
-"""Seconds after which work is looked at again that could not be read."""
+POSTPONED = 60.0
+"""Seconds until work can be claimed again whose secrets could not be opened."""
 
-FIGURES_READ = 200_000
-"""Rows that are read to say how the queue stands: so many take PostgreSQL less than a tenth of a second."""
+ROWS_SAMPLED = 200_000
+"""Rows that are read for statistics, which takes PostgreSQL less than a tenth of a second."""
 
 _SQL = statements("queue.sql")
 _NO_PARTITION = "23514"
 
 
 class Queue:
-    """The due work in a database.
+    """The queue in a database.
 
-    :param upkeep: makes the history's partitions when one is missing.
+    :param upkeep: makes missing partitions of the history.
     """
 
-    def __init__(self, database: Fetches, cipher: Cipher, upkeep: Upkeep) -> None:
+    def __init__(self, database: SqlRunner, cipher: Cipher, upkeep: Upkeep) -> None:
         self._database = database
         self._upkeep = upkeep
         self._last_endpoint = identifiers.EARLIEST
-        # A busy endpoint has the same secrets for each of its deliveries.
-        self._open_secret = lru_cache(OPENED_KEPT)(partial(open_secret, cipher))
-        self._open_headers = lru_cache(OPENED_KEPT)(partial(open_headers, cipher))
+        # The deliveries of an endpoint share its secrets.
+        self._open_secret = lru_cache(MAX_OPENED)(partial(open_secret, cipher))
+        self._open_headers = lru_cache(MAX_OPENED)(partial(open_headers, cipher))
 
     async def claim(
         self,
@@ -58,17 +63,17 @@ class Queue:
         per_endpoint: int = 16,
         limits: Mapping[UUID, int] | None = None,
         full: Collection[str] = (),
-    ) -> Claimed:
-        """Take attempts that are due, the endpoints in turn.
+    ) -> ClaimResult:
+        """Claim due attempts, by turns of endpoints.
 
-        What is due for an endpoint that was disabled since is recorded as skipped, and for one that was
-        deleted is dropped: both are counted as settled, so ask again while any were.
+        Work of endpoints that were disabled is recorded as skipped, that of deleted ones dropped.  Both count
+        as settled: claim again while any were.
 
-        :param most: how many at most.
-        :param lease: seconds after which others may take them.
-        :param per_endpoint: how many of one endpoint at most.
-        :param limits: how many of some endpoints instead; of one with as many in flight as it may have, 0.
-        :param full: organizations of whose other endpoints nothing is taken.
+        :param most: the maximum number of attempts.
+        :param lease: seconds after which others may claim them.
+        :param per_endpoint: the maximum for each endpoint.
+        :param limits: other maxima for some endpoints; 0 excludes one.
+        :param full: organizations whose endpoints without a limit of their own are excluded.
         """
         limits = limits or {}
         limited = [str(identifier) for identifier in limits]
@@ -88,29 +93,29 @@ class Queue:
         if work:
             self._last_endpoint = max(one.endpoint_id for one in work)
         if unreadable:
-            await self.release([claim for claim, _ in unreadable], PUT_OFF)
-        return Claimed(tuple(work), settled, tuple(dict.fromkeys(endpoint for _, endpoint in unreadable)))
+            await self.release([claim for claim, _ in unreadable], POSTPONED)
+        return ClaimResult(tuple(work), settled, tuple(dict.fromkeys(endpoint for _, endpoint in unreadable)))
 
-    async def finish(self, finished: Sequence[Finished]) -> frozenset[UUID]:
-        """Record how attempts ended and plan the next ones, all at once.
+    async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
+        """Record outcomes and plan the next attempts, in one transaction.
 
-        :return: the deliveries that were recorded; of the others the lease was lost, or the endpoint deleted.
+        :return: the recorded deliveries; the leases of the others were lost, or their endpoints deleted.
         """
         document = json.dumps([_outcome(one) for one in finished])
         rows = await self._recording(_SQL["finish"], (document, self._upkeep.retention_days))
         return frozenset(UUID(identifier) for (identifier,) in rows)
 
     async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
-        """Give claims back, to be taken after some seconds; return how many were still held."""
+        """Release claims, to be claimable after some seconds; return how many were still held."""
         held = list(claims)
         identifiers_, fences = [str(claim.delivery_id) for claim in held], [claim.fence for claim in held]
         return len(await self._database.fetch(_SQL["release"], (identifiers_, fences, seconds)))
 
     async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
-        """Return in how many seconds something can be claimed, negative when it can be; None without any.
+        """Return the seconds until work can be claimed, at most 0 if it can be now; None without any.
 
-        :param without: endpoints to be left out of account.
-        :param full: organizations whose endpoints all are.
+        :param without: endpoints to ignore.
+        :param full: organizations whose endpoints to ignore.
         """
         excluded = [str(identifier) for identifier in without]
         [(seconds,)] = await self._database.fetch(_SQL["next_due"], (excluded, list(full)))
@@ -118,11 +123,11 @@ class Queue:
         return found
 
     async def rendered(self, event: UUID, payload: Mapping[str, Any]) -> bytes:
-        """Keep the payload that an event's older version has, and return the body to send.
+        """Store the rendered payload of an event's older version, and return the body to send.
 
-        Rendered twice, the first one counts.
+        If it was rendered before, the first one counts.
 
-        :raises LookupError: the event is gone.
+        :raises LookupError: the event was deleted.
         """
         rows = await self._database.fetch(_SQL["rendered"], (str(event), json.dumps(dict(payload))))
         if not rows:
@@ -130,13 +135,13 @@ class Queue:
         body: str = rows[0][0]
         return body.encode()
 
-    async def figures(self) -> QueueFigures:
-        """Count what is in the queue; of a long one, ``FIGURES_READ`` rows or so are counted for all."""
-        [row] = await self._database.fetch(_SQL["figures"], (FIGURES_READ,))
-        return QueueFigures(*row)
+    async def statistics(self) -> QueueStatistics:
+        """Count the rows of the queue; a long one is estimated from about ``ROWS_SAMPLED`` rows."""
+        [row] = await self._database.fetch(_SQL["statistics"], (ROWS_SAMPLED,))
+        return QueueStatistics(*row)
 
     async def _recording(self, text: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Run what writes history; when the clock stepped to a day without partition, make it first."""
+        """Run SQL that writes history; if the clock jumped to a day without a partition, make it first."""
         try:
             return await self._database.fetch(text, values)
         except DatabaseError as error:
@@ -167,14 +172,14 @@ class Queue:
         )
 
 
-def _outcome(finished: Finished) -> dict[str, Any]:
+def _outcome(finished: FinishedAttempt) -> dict[str, Any]:
     outcome = finished.outcome
     return {
         "delivery_id": str(finished.claim.delivery_id),
         "fence": finished.claim.fence,
         "retry_in": finished.retry_in,
         "status": Status.SUCCESS if outcome.success else Status.FAILED,
-        # A hostile receiver may answer with any number.
+        # A hostile receiver may send any number.
         "response_code": outcome.response_code if 0 <= outcome.response_code <= 999 else 0,
         "response_headers": _headers(outcome.response_headers) if outcome.response_code else None,
         "response_body": None if outcome.response_body is None else storable(outcome.response_body),
@@ -185,7 +190,7 @@ def _outcome(finished: Finished) -> dict[str, Any]:
 
 
 def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return headers by name; the values of one that came several times are joined."""
+    """Return headers by name; the values of repeated ones are joined."""
     headers: dict[str, str] = {}
     for pair in pairs:
         name, value = map(storable, pair)

@@ -15,7 +15,7 @@ with recursive walk (endpoint_id, stop, found) as (
         where d.endpoint_id > walk.endpoint_id and d.endpoint_id <= walk.stop
         order by d.endpoint_id limit 1
     ) next
-), picked as materialized (
+), due_rows as materialized (
     select one.*
     from walk cross join lateral (
         select d.delivery_id, d.event_id, d.endpoint_id, d.epoch
@@ -30,14 +30,14 @@ with recursive walk (endpoint_id, stop, found) as (
     ) one
     where walk.found
     limit $1
-), judged as materialized (
+), joined as materialized (
     select p.delivery_id, e.id as endpoint, v.id as event, e.enabled and e.epoch = p.epoch as live,
            e.organization_slug, e.url, e.signing_secret, e.custom_headers, v.type, v.body, v.rendered_from, v.payload
-    from picked p
+    from due_rows p
     left join webhooks.endpoint e on e.id = p.endpoint_id
     left join webhooks.event v on v.id = p.event_id
 ), settled as (
-    delete from webhooks.due d using judged j
+    delete from webhooks.due d using joined j
     where d.delivery_id = j.delivery_id and (j.endpoint is null or j.event is null or not j.live)
     returning d.*, j.endpoint, j.event, j.type
 ), skipped as (
@@ -47,7 +47,7 @@ with recursive walk (endpoint_id, stop, found) as (
 ), claimed as (
     update webhooks.due d
     set leased = true, claimable_at = now() + $2 * interval '1 second', fence = d.fence + 1
-    from judged j
+    from joined j
     where d.delivery_id = j.delivery_id and j.live and j.event is not null
     returning d.*
 )
@@ -55,12 +55,12 @@ select (select count(*) from settled), c.delivery_id::text, c.fence, c.event_id:
        j.organization_slug, c.attempt_number, c.trigger, extract(epoch from now() - webhooks.uuid_time(c.delivery_id))::float8,
        j.url, j.signing_secret, j.custom_headers, j.type, j.body, j.rendered_from, j.payload::text
 from (select 1) as always
-left join (claimed c join judged j on j.delivery_id = c.delivery_id) on true
+left join (claimed c join joined j on j.delivery_id = c.delivery_id) on true
 order by c.due_at;
 
 -- name: finish
--- Only rows whose fence still matches are taken: their holder is the one who says how the attempt ended.  A daemon
--- that took over from itself, after a pause longer than its lease, may say it twice at once.
+-- Only rows whose fence still matches are accepted: their holder alone reports how the attempt ended.  A daemon that
+-- took over from itself, after a pause longer than its lease, may report it twice at once.
 set local enable_seqscan = off;
 with outcome as materialized (
     select * from json_to_recordset($1::json) as o (
@@ -82,7 +82,7 @@ with outcome as materialized (
         and d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased and o.retry_in is not null
     returning o.delivery_id, o.fence, d.event_id, d.endpoint_id, (d.attempt_number - 1)::smallint, d.trigger,
               d.due_at
-), taken as (
+), accepted as (
     select * from ended union all select * from again
 ), recorded as (
     insert into webhooks.delivery (
@@ -92,16 +92,16 @@ with outcome as materialized (
     select t.delivery_id, t.event_id, t.endpoint_id, v.type, o.status, t.attempt_number, t.trigger,
            o.response_code, o.response_headers, o.response_body, o.error, o.duration_ms, o.signed_at,
            t.next_attempt_at
-    from taken t
+    from accepted t
     join outcome o on o.delivery_id = t.delivery_id and o.fence = t.fence
     join webhooks.event v on v.id = t.event_id
-), kept as (
+), extended as (
     -- A later attempt of an old event, after a long outage, must not outlive it.
     update webhooks.event v set kept_until = now() + ($2 + 1) * interval '1 day'
     where v.id = any (array(select event_id from again))
         and v.id < webhooks.uuid_floor(now() - interval '12 hours')
 )
-select delivery_id::text from taken;
+select delivery_id::text from accepted;
 
 -- name: release
 update webhooks.due d
@@ -130,15 +130,15 @@ where walk.endpoint_id <> all ($1::uuid[])
     ));
 
 -- name: rendered
--- Who renders second gets what the first one made, so that every attempt sends the same bytes.
+-- If it was rendered before, the first body counts, so that every attempt sends the same bytes.
 update webhooks.event
 set body = webhooks.envelope(id, type, happened_at, $2::jsonb), payload = null
 where id = $1::uuid and body is null;
 select body from webhooks.event where id = $1::uuid;
 
--- name: figures
--- Of a queue longer than $1 about so many rows are read, from pages by chance, and the counts are reckoned from
--- these: it must not take longer the more there is to be told.
+-- name: statistics
+-- Of a queue longer than $1, about so many rows are read, from random pages, and the counts are estimated from them:
+-- it must not take longer the longer the queue is.
 with part as materialized (
     select least(1, $1 / greatest(reltuples, 1)::float8) as read
     from pg_catalog.pg_class where oid = 'webhooks.due'::pg_catalog.regclass

@@ -1,4 +1,4 @@
-"""The store's SQL, which lies beside its modules in ``.sql`` files.
+"""Loading the store's SQL from the ``.sql`` files beside its modules, and running it.
 
 A line ``-- name: claim`` begins a statement, or several that are sent as one transaction.
 """
@@ -8,14 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
-from dataapi.errors import DatabaseError
-from dataapi.webhooks.migrate import Fetches
+from dataapi.http.errors import DatabaseError
 
-MOST_TRIES = 4
+MAX_TRIES = 4
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
+class SqlRunner(Protocol):
+    """Runs SQL with ``$1`` … parameters as one transaction: a ``Pool``, or a command's connection."""
+
+    async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Return the last statement's rows; raises ``ApiError``."""
 
 
 def statements(file: str) -> Mapping[str, str]:
@@ -25,12 +31,12 @@ def statements(file: str) -> Mapping[str, str]:
     return {name: body.strip().rstrip(";") for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
-async def persistently(database: Fetches, text: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-    """Run SQL that locks many rows, once more whenever it met somebody who locked them in another order.
+async def persistently(database: SqlRunner, text: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    """Run SQL that locks many rows, again after a deadlock.
 
-    :raises ApiError: as ``fetch`` does; a deadlock only the last of a few times.
+    :raises ApiError: as ``fetch`` does; for deadlocks only after ``MAX_TRIES``.
     """
-    for _ in range(MOST_TRIES - 1):
+    for _ in range(MAX_TRIES - 1):
         try:
             return await database.fetch(text, values)
         except DatabaseError as error:

@@ -1,0 +1,1 @@
+"""Authentication: API keys, tokens, the caller's role and settings, and transactions in that role."""

@@ -1,0 +1,215 @@
+"""Authenticates a request: checks the project's API key and the bearer token, and returns the caller.
+
+See docs/reference/rest.md, API keys: the key must be present and valid whatever the token says; a
+user's token decides role and claims; without one the key's own role stands.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from urllib.parse import unquote_plus
+
+from dataapi.auth import keys
+from dataapi.auth.caller import REST_PREFIX, Caller
+from dataapi.auth.jwt import TokenCache, UnknownKey, Verifier, anonymous_disabled
+from dataapi.auth.role_path import parse_role_path
+from dataapi.http.errors import GatewayError, TokenError
+from dataapi.http.messages import Request
+from dataapi.settings import Project
+
+SERVICE_ROLE = "service_role"
+
+_UNAVAILABLE = 503
+_BROWSER = "Mozilla/"
+"""How the User-Agent of browsers begins, and of hardly anything else."""
+
+_OPAQUE = "sb_"
+"""How the platform's opaque keys begin: as a bearer token, such a key is not a JWT and names no user."""
+
+
+class Authenticator:
+    """Decides the caller of each request to one project.
+
+    :param now: the time in Unix seconds.
+    :ivar tokens: the verified tokens; its counters are for the metrics.
+    :raises ValueError: ``jwt-secret`` or ``jwt-role-claim-key`` cannot be read.
+    """
+
+    def __init__(self, project: Project, now: Callable[[], float]) -> None:
+        secret = project.jwt_secret
+        published = secret is not None and keys.is_url(secret)
+        known = (
+            keys.parse_keys(secret, is_base64=project.jwt_secret_is_base64)
+            if secret and not published
+            else ()
+        )
+        path = parse_role_path(project.jwt_role_claim_key)
+        self._verifier = Verifier(known, project.jwt_aud, path, project.db_anon_role, published)
+        self.tokens = TokenCache(self._verifier.verify, project.jwt_cache_max_entries)
+        self._refresh_keys: Callable[[], Awaitable[None]] | None = None
+        self._required = project.require_api_key
+        self._anonymous = _opaque_caller(project.db_anon_role)
+        self._has_secret = bool(project.jwt_secret)
+        service = _opaque_caller(SERVICE_ROLE)
+        self._opaque = [(key.encode(), self._anonymous) for key in project.publishable_keys]
+        self._opaque += [(key.encode(), service) for key in project.secret_keys]
+        self._secret = frozenset(key.encode() for key in project.secret_keys)
+        self._now = now
+
+    def use_keys(self, known: tuple[keys.VerifyingKey, ...]) -> None:
+        """Verify with these keys from now on; what others verified is forgotten."""
+        self._verifier = replace(self._verifier, keys=known)
+        self.tokens.replace_verifier(self._verifier.verify)
+
+    def on_unknown_key(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """Await ``refresh`` when a token's key is unknown; it passes new keys to ``use_keys``."""
+        self._refresh_keys = refresh
+
+    async def authenticate(self, request: Request) -> Caller:
+        """Return the caller of a request, having refreshed the published keys if its token needs another.
+
+        :raises ApiError: like ``caller_of``.
+        """
+        if self._refresh_keys is None:
+            return self.caller_of(request)
+        try:
+            return self._caller_of(request, may_refresh=True)
+        except UnknownKey:
+            await self._refresh_keys()
+        return self.caller_of(request)
+
+    def caller_of(self, request: Request) -> Caller:
+        """Return the caller of a request by the keys that are known.
+
+        :raises GatewayError: 401, the API key is missing, wrong, or secret and sent by a browser.
+        :raises TokenError: the bearer token is unusable, or anonymous access is disabled.
+        """
+        return self._caller_of(request, may_refresh=False)
+
+    def check_key(self, request: Request) -> None:
+        """Check the API key alone, before a body is read.
+
+        A JWT key whose signing key is still unknown passes here and is left to ``authenticate``.
+
+        :raises GatewayError: 401, the API key is missing or wrong.
+        """
+        if not self._required:
+            return
+        presented = api_key(request)
+        try:
+            keyholder = self._keyholder(presented, may_refresh=True)
+        except TokenError:
+            return
+        if keyholder is None:
+            raise _missing_key() if presented is None else _wrong_key()
+
+    def _caller_of(self, request: Request, *, may_refresh: bool) -> Caller:
+        """Do what ``caller_of`` does; if keys may be refreshed, raise ``UnknownKey`` for an API key too."""
+        presented = api_key(request)
+        keyholder = self._keyholder(presented, may_refresh)
+        if self._required and keyholder is None:
+            raise _missing_key() if presented is None else _wrong_key()
+        token = _bearer(request.headers.get("authorization"))
+        if self._is_exposed(presented or token, request):
+            raise _secret_in_browser()
+        if token is None or (token == presented and keyholder is not None):
+            return _with_role(keyholder or self._anonymous)
+        if token.startswith(_OPAQUE):
+            known = keyholder or self._keyholder(token, may_refresh)
+            if known is not None:
+                return _with_role(known)
+        return self.tokens.verified(token, self._now()).caller
+
+    def _is_exposed(self, key: str | None, request: Request) -> bool:
+        """Whether a secret key comes from a browser, where others can read it."""
+        agent = request.headers.get("user-agent", "")
+        return agent.startswith(_BROWSER) and key is not None and key.encode() in self._secret
+
+    def _keyholder(self, key: str | None, may_refresh: bool) -> Caller | None:
+        """Return the caller that a key stands for, or None for an unknown key."""
+        if key is None:
+            return None
+        presented = key.encode()
+        holder = None
+        for known, caller in self._opaque:  # to the end, so that the time reveals nothing
+            if hmac.compare_digest(known, presented):
+                holder = caller
+        if holder is not None or key.count(".") != 2 or not self._has_secret:
+            return holder
+        try:
+            verified = self.tokens.verified(key, self._now())
+        except TokenError as error:
+            if isinstance(error, UnknownKey) and (may_refresh or error.status == _UNAVAILABLE):
+                raise
+            return None
+        return verified.caller if verified.has_role else None
+
+
+def api_key(request: Request) -> str | None:
+    """Return the API key of a request: the header ``apikey``, for REST else the query parameter."""
+    key = request.headers.get("apikey")
+    if key:
+        return key
+    if "apikey=" in request.query and request.path.startswith(REST_PREFIX):
+        return split_query(request.query)[0] or None
+    return None
+
+
+def split_query(query: str) -> tuple[str | None, str]:
+    """Take the parameter ``apikey`` out of a query string: return its first value and the rest."""
+    key, rest = None, []
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        if name != "apikey":
+            rest.append(part)
+        elif key is None:
+            key = unquote_plus(value)
+    return key, "&".join(rest)
+
+
+def _bearer(header: str | None) -> str | None:
+    """Return the token of an ``Authorization`` header, None for schemes other than ``Bearer``."""
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _opaque_caller(role: str) -> Caller:
+    return Caller(role, json.dumps({"role": role}, separators=(",", ":")))
+
+
+def _with_role(caller: Caller) -> Caller:
+    if not caller.role:
+        raise anonymous_disabled()
+    return caller
+
+
+def _missing_key() -> GatewayError:
+    return GatewayError(
+        401,
+        "missing_api_key",
+        "No API key found in request",
+        hint="No `apikey` request header or url param was found.",
+    )
+
+
+def _secret_in_browser() -> GatewayError:
+    return GatewayError(
+        401,
+        "secret_key_in_browser",
+        "Forbidden use of secret API key in browser",
+        hint="Use a publishable key here. This secret key was seen by a browser: replace it.",
+    )
+
+
+def _wrong_key() -> GatewayError:
+    return GatewayError(
+        401,
+        "invalid_api_key",
+        "Invalid API key",
+        hint="Double check your Supabase `anon` or `service_role` API key.",
+    )

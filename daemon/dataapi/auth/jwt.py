@@ -1,0 +1,249 @@
+"""Verifies a JSON Web Token, decides its caller (role and claims) and remembers the result.
+
+Codes and messages are PostgREST's; see docs/reference/rest.md, Roles and tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from dataapi.auth import keys
+from dataapi.auth.caller import Caller
+from dataapi.auth.role_path import RolePath
+from dataapi.concurrency.cache import BoundedCache
+from dataapi.http.errors import TokenError
+from dataapi.http.strict_json import DECODER, INVALID_JSON, is_storable
+
+SKEW = 30
+"""Seconds by which the clocks of issuer and server may differ."""
+
+_NO_KEY = "No suitable key or wrong key type"
+_NO_ALGORITHM = "Wrong or unsupported encoding algorithm"
+_BROKEN = "JWT cryptographic operation failed"
+
+
+class UnknownKey(TokenError):
+    """None of the known keys can have signed the token; one published since then may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A token whose signature and claims were good.
+
+    :ivar has_role: whether the role came from the token itself and not from ``db-anon-role``.
+    :ivar usable_from: the time before which the token is not usable, Unix seconds.
+    :ivar usable_until: the time after which it is not usable any more, Unix seconds.
+    """
+
+    caller: Caller
+    has_role: bool
+    usable_from: float
+    usable_until: float
+
+    def usable(self, now: float) -> bool:
+        """Whether the token's times allow its use now."""
+        return self.usable_from <= now <= self.usable_until
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """What a project demands of a token.
+
+    :ivar keys: the keys of ``jwt-secret``; empty when there is none, or none was read yet.
+    :ivar published: whether the keys are published at a URL and may change.
+    :ivar audience: the value that ``aud`` must hold when the token has one, or None for any.
+    :ivar anon_role: the role of a token without a role claim.
+    """
+
+    keys: tuple[keys.VerifyingKey, ...]
+    audience: str | None
+    role_path: RolePath
+    anon_role: str
+    published: bool = False
+
+    def verify(self, token: str, now: float) -> Verified:
+        """Check a token's signature and claims.
+
+        :param now: Unix seconds.
+        :raises TokenError: PGRST300 without a configured key, else PGRST301 (token), PGRST302 (no role) or
+            PGRST303 (claims).
+        """
+        if not self.keys:
+            raise (
+                _keys_missing() if self.published else TokenError(500, "PGRST300", "Server lacks JWT secret")
+            )
+        text = self._checked_payload(token)
+        claims = _decoded(text)
+        usable_from, usable_until = _times(claims, now)
+        self._check_audience(claims.get("aud"))
+        found = self.role_path.find(claims)
+        role = self.anon_role if found is None else _role(found)
+        if not role:
+            raise anonymous_disabled()
+        if claims.get("role") != role:
+            text = json.dumps({**claims, "role": role}, separators=(",", ":"))
+        return Verified(Caller(role, text), found is not None, usable_from, usable_until)
+
+    def _checked_payload(self, token: str) -> str:
+        """Return the payload's text after one of the keys verified the signature."""
+        if not token:
+            _refuse("PGRST301", "Empty JWT is sent in Authorization header")
+        parts = token.split(".")
+        if len(parts) != 3:
+            _refuse("PGRST301", f"Expected 3 parts in JWT; got {len(parts)}")
+        try:
+            header = json.loads(_unbase64(parts[0]))
+            payload = _unbase64(parts[1])
+            signature = _unbase64(parts[2])
+        except INVALID_JSON:
+            _refuse("PGRST301", _BROKEN)
+        if not isinstance(header, dict) or "crit" in header:
+            _refuse("PGRST301", _BROKEN)
+        algorithm, kid = header.get("alg"), header.get("kid")
+        if not keys.known_algorithm(algorithm):
+            unsecured = "JWT is unsecured but expected 'alg' was not 'none'"
+            _refuse("PGRST301", _NO_ALGORITHM, unsecured if algorithm == "none" else None)
+        suitable = [key for key in self.keys if key.suits(algorithm, kid)]
+        if not suitable:
+            details = "No suitable key was found to decode the JWT"
+            raise UnknownKey(401, "PGRST301", _NO_KEY, details=details, headers=_challenge(_NO_KEY))
+        signed = token.rpartition(".")[0].encode()
+        if not any(key.verifies(algorithm, signed, signature) for key in suitable):
+            _refuse("PGRST301", _NO_KEY, "None of the keys was able to decode the JWT")
+        try:
+            return payload.decode()
+        except UnicodeDecodeError:
+            _refuse("PGRST303", "Parsing claims failed")
+
+    def _check_audience(self, audience: object) -> None:
+        match audience:
+            case None:
+                named: list[str] = []
+            case str():
+                named = [audience]
+            case list() if all(isinstance(one, str) for one in audience):
+                named = audience
+            case _:
+                _refuse("PGRST303", "The JWT 'aud' claim must be a string or an array of strings")
+        if self.audience is not None and named and self.audience not in named:
+            _refuse("PGRST303", "JWT not in audience")
+
+
+def anonymous_disabled() -> TokenError:
+    """Return the error of a caller without a role where ``db-anon-role`` is empty."""
+    headers = (("WWW-Authenticate", "Bearer"),)
+    return TokenError(401, "PGRST302", "Anonymous access is disabled", headers=headers)
+
+
+def _refuse(code: str, message: str, details: str | None = None) -> NoReturn:
+    """Raise the error of an unusable token, with the challenge of RFC 6750 section 3."""
+    raise TokenError(401, code, message, details=details, headers=_challenge(message))
+
+
+def _challenge(message: str) -> tuple[tuple[str, str], ...]:
+    return (("WWW-Authenticate", f'Bearer error="invalid_token", error_description="{message}"'),)
+
+
+def _keys_missing() -> UnknownKey:
+    """Return the error while the published keys could not be read."""
+    details = "The keys that jwt-secret names have not been read yet"
+    headers = (("Retry-After", "5"),)
+    return UnknownKey(503, "PGRST300", "Server lacks JWT secret", details=details, headers=headers)
+
+
+def _unbase64(part: str) -> bytes:
+    # Strict: base64's own decoder skips foreign characters, so that one token had many spellings.
+    text = part.encode("ascii")
+    if b"+" in text or b"/" in text or b"=" in text:
+        raise binascii.Error("not base64url")
+    return base64.b64decode(text + b"=" * (-len(text) % 4), b"-_", validate=True)
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    try:
+        claims = DECODER.decode(text)
+    except INVALID_JSON:
+        _refuse("PGRST303", "Parsing claims failed")
+    if not isinstance(claims, dict):
+        _refuse("PGRST303", "Parsing claims failed")
+    return claims
+
+
+def _times(claims: dict[str, Any], now: float) -> tuple[float, float]:
+    """Check ``exp``, ``nbf`` and ``iat``, each with the skew; return from when to when they allow use."""
+    usable_from, usable_until = float("-inf"), float("inf")
+    checks: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
+        ("exp", "JWT expired", lambda when: when + SKEW < now),
+        ("nbf", "JWT not yet valid", lambda when: when - SKEW > now),
+        ("iat", "JWT issued at future", lambda when: when - SKEW > now),
+    )
+    for name, message, is_wrong in checks:
+        when = claims.get(name)
+        if when is None:
+            continue
+        if isinstance(when, bool) or not isinstance(when, int | float):
+            _refuse("PGRST303", f"The JWT '{name}' claim must be a number")
+        if is_wrong(when):
+            _refuse("PGRST303", message)
+        if name == "exp":
+            usable_until = _bounded(when) + SKEW
+        else:
+            usable_from = max(usable_from, _bounded(when) - SKEW)
+    return usable_from, usable_until
+
+
+def _bounded(when: float) -> float:
+    # A whole number of any length is JSON; beyond this it means "always" or "never" all the same.
+    return float(min(max(when, -(2**62)), 2**62))
+
+
+def _role(found: object) -> str:
+    if not isinstance(found, str) or not found or not is_storable(found):
+        _refuse("PGRST303", "The JWT role claim must be a non-empty string")
+    return found
+
+
+class TokenCache:
+    """Verifies tokens and remembers them for as long as their own times allow.
+
+    :param entries: the most tokens that are remembered.
+    :ivar hits: look-ups answered from the cache.
+    :ivar misses: look-ups that verified the token.
+    """
+
+    def __init__(self, verify: Callable[[str, float], Verified], entries: int) -> None:
+        self._verify = verify
+        self._entries = entries
+        self._tokens: BoundedCache[str, Verified] = BoundedCache(entries)
+        self.hits = 0
+        self.misses = 0
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def replace_verifier(self, verify: Callable[[str, float], Verified]) -> None:
+        """Verify with other keys from now on, and forget every token."""
+        self._verify = verify
+        self._tokens = BoundedCache(self._entries)
+
+    def verified(self, token: str, now: float) -> Verified:
+        """Return what a token says, from the cache or by verifying it.
+
+        :param now: Unix seconds.
+        :raises TokenError: the token is not usable; refusals are not remembered.
+        """
+        known = self._tokens.get(token)
+        if known is not None:
+            if known.usable(now):
+                self.hits += 1
+                return known
+            self._tokens.drop(token)
+        self.misses += 1
+        fresh = self._verify(token, now)
+        self._tokens.put(token, fresh)
+        return fresh

@@ -1,0 +1,328 @@
+"""The GraphQL names of tables, columns, relationships, functions and enums; pure.
+
+The rules are pg_graphql's (docs/reference/graphql.md, Names).  Where those give one name to several
+fields of a type, the last one has it, as there: columns come first, in the table's own order, then the
+table's foreign keys and those that point at it, by schema and name, then functions, by schema and
+name.  These orders outlive a dump and restore.  Each of the others gets a longer name, so that nothing
+is lost, and the clash is reported.  Input types and aggregates hold columns alone, so there a column
+gives way to another column only.
+
+Names are the same for every role, whatever it may see; but a function that no role may call asks for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dataapi.catalog.directives import is_enum_value, is_graphql_name
+from dataapi.catalog.model import (
+    Catalog,
+    Column,
+    Function,
+    Problem,
+    Table,
+    Type,
+)
+from dataapi.catalog.names import (
+    first_free,
+    has_value,
+    inflect,
+    inflects,
+    lower_first,
+    name_entry_points,
+    pascal_case,
+)
+from dataapi.catalog.privileges import executable_by_some
+from dataapi.catalog.relationships import KeyRelationship, Relationships
+
+NODE_ID = "nodeId"
+
+
+def enum_values(catalog: Catalog, enum: Type) -> Mapping[str, str] | None:
+    """Map the enum's labels to GraphQL values; None when some label has no valid one.
+
+    Such an enum can't be a GraphQL enum, since introspection would break every client.
+    """
+    mappings = catalog.directives.enum(enum.oid).mappings
+    values = {label: mappings.get(label, label) for label in enum.labels}
+    if not values or not all(map(is_enum_value, values.values())) or len(set(values.values())) < len(values):
+        return None
+    return values
+
+
+def function_field(catalog: Catalog, function: Function) -> str:
+    """Name the field of a function; one leading ``_`` is dropped. May be no valid GraphQL name."""
+    override = catalog.directives.function(function.oid).name
+    if override:
+        return override
+    name = function.name.removeprefix("_")
+    return lower_first(inflect(name, inflects(catalog, function.schema)))
+
+
+def column_fields(catalog: Catalog, table: Table) -> Iterator[tuple[Column, str]]:
+    """Name the fields of a table's columns by the rules alone. May be no valid GraphQL names."""
+    directives, inflection = catalog.directives, inflects(catalog, table.schema)
+    for column in table.columns:
+        name = directives.column(table.oid, column.name).name
+        if name is None:
+            name = lower_first(pascal_case(column.name)) if inflection else column.name
+        yield column, name
+
+
+def relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
+    """Name the field of a relationship by the rules alone: two may get the same name.
+
+    After a column that GraphQL cannot name, it is named as after several columns.
+    """
+    key = relationship.foreign_key
+    directives = catalog.directives.foreign_key(key.table, key.name)
+    override = directives.foreign_name if relationship.outgoing else directives.local_name
+    if override:
+        return override
+    target = relationship.target
+    table_name = lower_first(_base_name(catalog, target))
+    if not relationship.to_one:
+        return f"{table_name}Collection"
+    inflection = inflects(catalog, target.schema)
+    # pg_graphql strips the referenced column's name for the reverse side of a one-to-one.
+    columns = key.columns if relationship.outgoing else key.foreign_columns
+    suffix = "_id" if inflection else "Id"
+    if len(columns) == 1 and columns[0].endswith(suffix):
+        stripped = lower_first(inflect(columns[0].removesuffix(suffix), inflection))
+        if is_graphql_name(stripped):
+            return stripped
+    return table_name
+
+
+def _base_name(catalog: Catalog, table: Table) -> str:
+    return catalog.base_names.get(table.oid) or inflect(table.name, inflects(catalog, table.schema))
+
+
+def _longer_relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
+    """Name a relationship by its columns too: ``accountByEditorId``, ``blogCollectionByEditorId``."""
+    target = relationship.target
+    inflection = inflects(catalog, catalog.tables[relationship.foreign_key.table].schema)
+    columns = [inflect(name, inflection) for name in relationship.foreign_key.columns]
+    collection = "" if relationship.to_one else "Collection"
+    return lower_first(_base_name(catalog, target)) + collection + "By" + "And".join(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNames:
+    """The names of the fields of one table's types; what has no valid name is absent.
+
+    Those of the object type, ``columns``, ``relationships`` and ``computed``, are all different.
+
+    :ivar columns: field of the object type by column name, in column order.
+    :ivar inputs: name in input types and aggregates by column name, in column order.
+    :ivar relationships: in order: keys of the table itself first, then keys that point at it.
+    :ivar computed: functions whose only argument is the table's row type.
+    :ivar other_inputs: name in input types of relationships and functions, by their field, where it is
+        not the same.
+    """
+
+    columns: Mapping[str, str]
+    inputs: Mapping[str, str]
+    relationships: tuple[tuple[KeyRelationship, str], ...]
+    computed: tuple[tuple[Function, str], ...]
+    other_inputs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestedNames:
+    """What asks for fields of a table's object type, each with the name that the rules give it."""
+
+    columns: list[tuple[Column, str]]
+    relationships: list[tuple[KeyRelationship, str]]
+    functions: list[tuple[Function, str]]
+
+    @property
+    def everything(self) -> list[tuple[Column | KeyRelationship | Function, str]]:
+        """Return all in the order in which a later one takes a name from an earlier one."""
+        return [*self.columns, *self.relationships, *self.functions]
+
+
+class CatalogNames:
+    """The field names of a catalog's tables, worked out when first asked for."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._relationships = Relationships(catalog)
+        self._fields: dict[int, FieldNames] = {}
+        self._values: dict[int, bool] = {}
+
+    @cached_property
+    def tables_by_type(self) -> Mapping[str, int]:
+        """The oids of tables by their type's name."""
+        names = self._catalog.base_names
+        return {name: oid for oid, name in names.items() if oid in self._catalog.tables}
+
+    @cached_property
+    def enums_by_type(self) -> Mapping[str, int]:
+        """The oids of enums by their type's name."""
+        names = self._catalog.base_names
+        return {name: oid for oid, name in names.items() if oid in self._catalog.types}
+
+    @cached_property
+    def tables_by_field(self) -> Mapping[str, int]:
+        """The oids of tables by what their entry points begin with."""
+        return {lower_first(name): oid for name, oid in self.tables_by_type.items()}
+
+    @cached_property
+    def tables_by_name(self) -> Mapping[tuple[str, str], int]:
+        """The oids of tables by their schema's and their own SQL name."""
+        return {(table.schema, table.name): oid for oid, table in self._catalog.tables.items()}
+
+    @cached_property
+    def entry_points(self) -> Mapping[int, str]:
+        """The names of functions' entry points by their oids."""
+        return name_entry_points(self._catalog).names
+
+    def fields(self, table: int) -> FieldNames:
+        """Return the field names of a table's types."""
+        found = self._fields.get(table)
+        if found is None:
+            found = self._fields[table] = self._name_fields(self._catalog.tables[table])
+        return found
+
+    def clashes(self, table: int) -> Iterator[Problem]:
+        """Yield a problem for each field of a table's object type that has another name than it asks for."""
+        requested = self._requested(self._catalog.tables[table])
+        everything = requested.everything
+        if len({NODE_ID, *(name for _, name in everything)}) > len(everything):
+            return
+        owners = {name: self._place(table, thing) for thing, name in everything}
+        owners[NODE_ID] = "the row's node id"
+        type_name = _base_name(self._catalog, self._catalog.tables[table])
+        inputs = self._named(requested.columns)
+        for number, ((thing, name), chosen) in enumerate(
+            zip(everything, self._named(everything), strict=True)
+        ):
+            if name == chosen:
+                continue
+            message = f"the GraphQL field {name} of {type_name} is {owners[name]}; this one is {chosen}"
+            if number < len(inputs) and inputs[number] != chosen:
+                message += f", and still {inputs[number]} in filters, orders, inputs and aggregates"
+            yield Problem(self._place(table, thing), message, clash=True)
+
+    def _requested(self, table: Table) -> _RequestedNames:
+        catalog = self._catalog
+        columns = [
+            (column, name)
+            for column, name in column_fields(catalog, table)
+            if is_graphql_name(name) and self._has_value(column.type)
+        ]
+        related = [
+            each for each in self._relationships.by_key(table) if each.target.oid in catalog.base_names
+        ]
+        return _RequestedNames(
+            columns,
+            [(each, relationship_field(catalog, each)) for each in sorted(related, key=self._rank)],
+            [(each, function_field(catalog, each)) for each in self._computed(table)],
+        )
+
+    def _has_value(self, type_: int) -> bool:
+        known = self._values.get(type_)
+        if known is None:
+            known = self._values[type_] = has_value(self._catalog, type_)
+        return known
+
+    def _name_fields(self, table: Table) -> FieldNames:
+        requested = self._requested(table)
+        names = self._named(requested.everything)
+        inputs = self._named(requested.columns)
+        columns = [column.name for column, _ in requested.columns]
+        others = names[len(columns) :]
+        by_relationship = {
+            each: name for (each, _), name in zip(requested.relationships, others, strict=False)
+        }
+        functions = others[len(by_relationship) :]
+        return FieldNames(
+            columns=dict(zip(columns, names, strict=False)),
+            inputs=dict(zip(columns, inputs, strict=True)),
+            relationships=tuple(
+                (each, by_relationship[each])
+                for each in self._relationships.by_key(table)
+                if each in by_relationship
+            ),
+            computed=tuple(
+                (each, name) for (each, _), name in zip(requested.functions, functions, strict=True)
+            ),
+            other_inputs=self._beside(inputs, requested, names),
+        )
+
+    def _named(self, requested: Sequence[tuple[Column | KeyRelationship | Function, str]]) -> list[str]:
+        """Return a name for each, all different: the last one that asks for a name has it."""
+        owners = {name: number for number, (_, name) in enumerate(requested) if name != NODE_ID}
+        taken = {NODE_ID, *owners}
+        names = []
+        for number, (thing, name) in enumerate(requested):
+            chosen = name
+            if owners.get(name) != number:
+                chosen = first_free(self._others(thing), name, taken)
+                taken.add(chosen)
+            names.append(chosen)
+        return names
+
+    def _beside(
+        self, inputs: Sequence[str], requested: _RequestedNames, names: Sequence[str]
+    ) -> dict[str, str]:
+        """Return other names for fields whose names columns have in input types."""
+        taken, renamed = {*inputs, *names}, {}
+        for (thing, _), name in zip(requested.everything[len(inputs) :], names[len(inputs) :], strict=True):
+            if name in inputs:
+                renamed[name] = first_free(self._others(thing), name, taken)
+                taken.add(renamed[name])
+        return renamed
+
+    def _others(self, thing: Column | KeyRelationship | Function) -> tuple[str, ...]:
+        """Return names to try for what cannot have the one that it asks for."""
+        match thing:
+            case Column(name=name):
+                return (name,)
+            case KeyRelationship():
+                return (_longer_relationship_field(self._catalog, thing),)
+            case Function():
+                return ()
+
+    def _place(self, oid: int, thing: Column | KeyRelationship | Function) -> str:
+        """Return what something of a table is, as ``Problem`` names places."""
+        match thing:
+            case Column(name=name):
+                table = self._catalog.tables[oid]
+                return f"column {table.schema}.{table.name}.{name}"
+            case KeyRelationship(foreign_key=key):
+                table = self._catalog.tables[key.table]
+                return f"foreign key {key.name} of table {table.schema}.{table.name}"
+            case Function(schema=schema, name=name):
+                return f"function {schema}.{name}"
+
+    def _rank(self, relationship: KeyRelationship) -> tuple[bool, bool, str, str, int, str]:
+        """Return what relationships are sorted by before names are given to them."""
+        key = relationship.foreign_key
+        table = self._catalog.tables[key.table]
+        incoming = not relationship.outgoing
+        if key.declared:  # its made-up name ends in its number
+            return incoming, True, table.schema, table.name, len(key.name), key.name
+        return incoming, False, table.schema, key.name, 0, table.name
+
+    def _computed(self, table: Table) -> Iterator[Function]:
+        """Yield the functions that can be fields of a row for some role."""
+        functions = self._relationships.functions_of(table)
+        for function in sorted(functions, key=lambda each: (each.schema, each.name)):
+            if self._executable(function) and self._gives_field(function):
+                yield function
+
+    @cached_property
+    def _executable(self) -> Callable[[Function], bool]:
+        return executable_by_some(self._catalog)
+
+    def _gives_field(self, function: Function) -> bool:
+        if not is_graphql_name(function_field(self._catalog, function)):
+            return False
+        result = self._catalog.types.get(function.returns)
+        if result is not None and result.relation in self._catalog.base_names:
+            return True
+        return not function.returns_set and has_value(self._catalog, function.returns)

@@ -1,0 +1,300 @@
+"""The subcommands for webhooks: organizations, projects, tokens, events, key rotation and the schema.
+
+Each one migrates first.  They use a blocking connection and no reactor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TextIO
+from uuid import UUID, uuid4
+
+from dataapi.database.address import primary_uri
+from dataapi.database.script import ScriptError, complete, opened
+from dataapi.http.errors import ApiError
+from dataapi.service.configuration.parsers import ref, slug, whole
+from dataapi.settings import Settings
+from dataapi.webhooks.catalogue import BadPayload
+from dataapi.webhooks.event_types import completed
+from dataapi.webhooks.model import NewEvent, Permission, Scope
+from dataapi.webhooks.plugins import installed_catalogue
+from dataapi.webhooks.secrets import Cipher, NoEncryptionKey
+from dataapi.webhooks.store import Store, make_store
+from dataapi.webhooks.store.directory import new_token
+from dataapi.webhooks.store.enqueue import CannotPublish
+from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate
+
+Lines = list[str]
+Action = Callable[[Store, argparse.Namespace], Awaitable[Lines]]
+
+_MAX_LISTED = 10
+_MANAGING = [Permission.READ, Permission.WRITE]
+
+
+class _Failed(Exception):
+    """The command failed; the text says why."""
+
+
+def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, errors: TextIO) -> int:
+    """Run the subcommand of a command line; return the exit code."""
+    uri = primary_uri(settings.webhooks.db_uri or settings.projects[0].db_uri)
+
+    async def run(database: Any) -> Lines:
+        options.applied = await migrate(database)
+        store = make_store(
+            database, Cipher(settings.webhooks.encryption_key), settings.webhooks.retention_days
+        )
+        lines: Lines = await options.action(store, options)
+        return lines
+
+    try:
+        if getattr(options, "organization", "") is None:
+            # The project, if there is one, is the argument or an option.
+            named = getattr(options, "ref", None) or getattr(options, "project", None)
+            options.organization = _configured_organization(settings, named)
+        with opened(uri) as database:
+            lines = complete(run(database))
+    except ScriptError as error:
+        print(f"webhooks: the database cannot be used: {' '.join(str(error).split())}", file=errors)
+        return 1
+    except ApiError as error:
+        print(f"webhooks: {error.message}", file=errors)
+        return 1
+    except (CannotMigrate, CannotPublish, BadPayload, _Failed) as error:
+        print(f"webhooks: {error}", file=errors)
+        return 1
+    for line in lines:
+        print(line, file=output)
+    return 0
+
+
+def _configured_organization(settings: Settings, project: str | None) -> str:
+    """Return the organization of a configured project, or the only configured one; raises ``_Failed``."""
+    found = {one.organization for one in settings.projects if project in (None, one.ref)}
+    if len(found) != 1:
+        reason = "names several organizations" if found else f"has no project {project}"
+        raise _Failed(f"--organization is needed, as the configuration {reason}")
+    return found.pop()
+
+
+async def _migrate(_store: Store, options: argparse.Namespace) -> Lines:
+    """Create or upgrade the schema webhooks."""
+    applied: tuple[Migration, ...] = options.applied
+    done = [f"applied migration {migration.number} ({migration.name})" for migration in applied]
+    return done or ["the schema webhooks is up to date"]
+
+
+async def _create_organization(store: Store, options: argparse.Namespace) -> Lines:
+    """Add an organization."""
+    if not await store.directory.create_organization(options.slug, early_access=options.early_access):
+        allow = f"; dataapi organization allow {options.slug} puts it on the early access allowlist"
+        hint = allow if options.early_access else ""
+        raise _Failed(f"there is an organization {options.slug} already{hint}")
+    return []
+
+
+async def _allow(store: Store, options: argparse.Namespace) -> Lines:
+    """Put an organization on the early access allowlist."""
+    return await _set_allowed(store, options.slug, allowed=True)
+
+
+async def _disallow(store: Store, options: argparse.Namespace) -> Lines:
+    """Take an organization off the early access allowlist."""
+    return await _set_allowed(store, options.slug, allowed=False)
+
+
+async def _set_allowed(store: Store, name: str, *, allowed: bool) -> Lines:
+    if not await store.directory.allow(name, allowed):
+        raise _Failed(f"there is no organization {name}")
+    return []
+
+
+async def _list_organizations(store: Store, _options: argparse.Namespace) -> Lines:
+    """List organizations: slug, and whether they are allowed."""
+    return [
+        f"{one.slug}\t{'early-access' if one.early_access else '-'}"
+        for one in await store.directory.organizations()
+    ]
+
+
+async def _create_project(store: Store, options: argparse.Namespace) -> Lines:
+    """Add a project to an organization."""
+    await _organization(store, options)
+    if not await store.directory.create_project(options.ref, options.organization):
+        raise _Failed(f"there is a project {options.ref} already")
+    return []
+
+
+async def _transfer_project(store: Store, options: argparse.Namespace) -> Lines:
+    """Give a project to another organization, with its endpoints; v1.project.transferred tells both."""
+    await _organization(store, options)
+    key = f"dataapi project transfer {uuid4()}"
+    source = await store.directory.transfer_project(options.ref, options.organization, key)
+    if source is None:
+        raise _Failed(f"there is no project {options.ref}")
+    if source == options.organization:
+        raise _Failed(f"project {options.ref} belongs to organization {source} already")
+    return []
+
+
+async def _list_projects(store: Store, _options: argparse.Namespace) -> Lines:
+    """List projects: reference and organization."""
+    return [f"{one.ref}\t{one.organization}" for one in await store.directory.projects()]
+
+
+async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
+    """Make a personal access token and print it, this once."""
+    await _organization(store, options)
+    expires = None if options.expires is None else datetime.now(UTC) + timedelta(days=options.expires)
+    secret = new_token()
+    permissions = options.permission or _MANAGING
+    await store.directory.create_token(secret, options.organization, permissions, expires)
+    return [secret]
+
+
+async def _revoke_token(store: Store, options: argparse.Namespace) -> Lines:
+    """Make a token unusable."""
+    if not await store.directory.revoke(options.id):
+        raise _Failed(f"there is no token {options.id}")
+    return []
+
+
+async def _list_tokens(store: Store, _options: argparse.Namespace) -> Lines:
+    """List tokens: identifier, organization, permissions, expiry, and how they stand."""
+    now = datetime.now(UTC)
+    return [
+        "\t".join(
+            (
+                str(one.id),
+                one.organization,
+                ",".join(sorted(one.permissions)),
+                "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}",
+                "revoked" if one.revoked_at else "usable" if one.usable(now) else "expired",
+            )
+        )
+        for one in await store.directory.tokens()
+    ]
+
+
+async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
+    """Encrypt with the first encryption-key whatever another one encrypted."""
+    try:
+        done = await store.key_rotation.run()
+    except NoEncryptionKey as error:
+        raise _Failed(str(error)) from None
+    if done.unreadable:
+        listed = ", ".join(map(str, done.unreadable[:_MAX_LISTED]))
+        more = ", …" if len(done.unreadable) > _MAX_LISTED else ""
+        raise _Failed(
+            f"endpoints resealed: {done.sealed}; opened by no configured encryption-key: "
+            f"{len(done.unreadable)} ({listed}{more})"
+        )
+    return [f"endpoints resealed: {done.sealed}"]
+
+
+async def _publish(store: Store, options: argparse.Namespace) -> Lines:
+    """Publish an event and print its identifier."""
+    scope = Scope(options.organization, options.project)
+    catalogue = installed_catalogue()
+    published = catalogue.types.get(options.type)
+    if published is not None and published.example.get("project_ref") and options.project is None:
+        raise _Failed(f"{options.type} is about a project: name it with --project")
+    catalogue.check(options.type, completed(options.payload, options.organization, options.project))
+    key = options.idempotency_key
+    if key is None:
+        key = f"dataapi event publish {uuid4()}"
+    event = NewEvent(options.type, scope, options.payload, key)
+    return [str(await store.publisher.publish(event))]
+
+
+async def _organization(store: Store, options: argparse.Namespace) -> None:
+    if await store.directory.organization(options.organization) is None:
+        raise _Failed(f"there is no organization {options.organization}")
+
+
+def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., int]) -> None:
+    """Add the subcommands to the command line's parser.
+
+    :param subcommands: what ``add_subparsers`` returned.
+    :param run: what each of them sets as its ``subcommand``.
+    """
+
+    def leaf(group: Any, name: str, action: Action) -> argparse.ArgumentParser:
+        summary = action.__doc__ or ""
+        parser: argparse.ArgumentParser = group.add_parser(
+            name, parents=[common], help=summary, description=summary
+        )
+        parser.set_defaults(subcommand=run, action=action)
+        return parser
+
+    def group(name: str, summary: str) -> Any:
+        parser = subcommands.add_parser(name, help=summary, description=summary)
+        return parser.add_subparsers(required=True, metavar="ACTION")
+
+    leaf(subcommands, "migrate", _migrate)
+    organization = group("organization", "Manage the organizations that webhooks are for.")
+    create = leaf(organization, "create", _create_organization)
+    create.add_argument("--early-access", action="store_true", help="put it on the allowlist at once")
+    for parser in (create, leaf(organization, "allow", _allow), leaf(organization, "disallow", _disallow)):
+        parser.add_argument("slug", metavar="SLUG", type=_read(slug))
+    leaf(organization, "list", _list_organizations)
+    project = group("project", "Manage the projects that webhooks are for.")
+    for name, action in (("create", _create_project), ("transfer", _transfer_project)):
+        parser = leaf(project, name, action)
+        parser.add_argument("ref", metavar="REF", type=_read(ref))
+        _add_organization(parser, required=action is _transfer_project)
+    leaf(project, "list", _list_projects)
+    _add_tokens(group("token", "Manage personal access tokens."), leaf)
+    leaf(group("secrets", "Manage what encrypts the secrets of endpoints."), "reseal", _reseal)
+    publish = leaf(group("event", "Publish events."), "publish", _publish)
+    publish.add_argument("type", metavar="TYPE", help="such as v1.project.paused")
+    _add_organization(publish)
+    publish.add_argument("--project", metavar="REF", type=_read(ref), help="without it, the organization's")
+    publish.add_argument("--payload", metavar="JSON", type=_read(_json_object), default={})
+    publish.add_argument(
+        "--idempotency-key",
+        metavar="KEY",
+        help="the same key within 24 hours prints the first id and raises nothing; without it, a new one",
+    )
+
+
+def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
+    create = leaf(group, "create", _create_token)
+    _add_organization(create)
+    create.add_argument(
+        "--permission",
+        action="append",
+        type=Permission,
+        choices=list(Permission),
+        help="what it may be used for; again for more; without it webhooks:read and webhooks:write",
+    )
+    create.add_argument("--expires", metavar="DAYS", type=_read(whole(1)), help="without it, never")
+    leaf(group, "revoke", _revoke_token).add_argument("id", metavar="ID", type=_read(UUID))
+    leaf(group, "list", _list_tokens)
+
+
+def _add_organization(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    without = None if required else "without it, the one that the configuration names"
+    parser.add_argument("--organization", metavar="SLUG", required=required, type=_read(slug), help=without)
+
+
+def _read(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser whose errors argparse shows."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError("expected a JSON object")
+    return value

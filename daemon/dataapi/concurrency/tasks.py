@@ -1,0 +1,118 @@
+"""Coroutines under way: in the background, and shared by all callers that wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+Work = Callable[[], Coroutine[Any, Any, V]]
+
+
+class Background:
+    """Coroutines in the background; those that fail are logged."""
+
+    _log = Logger()
+
+    def __init__(self) -> None:
+        self._tasks: set[Deferred[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin the work now."""
+        task: Deferred[None] = Deferred.fromCoroutine(work)
+        if not task.called:
+            self._tasks.add(task)
+        task.addErrback(lambda failure: failure.trap(CancelledError))
+        task.addErrback(lambda failure: self._log.failure("work in the background failed", failure))
+        task.addCallback(lambda _: self._tasks.discard(task))
+
+    def cancel(self) -> None:
+        """Cancel all work that is under way."""
+        for task in list(self._tasks):
+            task.cancel()
+
+
+class SingleFlight(Generic[V]):
+    """Runs one call at a time for all callers that wait for it; a caller that is cancelled only leaves.
+
+    :param fresh: whether no caller shares a call that began before; theirs begins when that has ended.
+    """
+
+    def __init__(self, work: Work[V], *, fresh: bool = False) -> None:
+        self._work = work
+        self._fresh = fresh
+        self._waiting: dict[Deferred[V], None] = {}
+        self._next: dict[Deferred[V], None] = {}
+        self._running: Deferred[Any] | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a call is running."""
+        return self._running is not None
+
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody waits for the call that is running."""
+        return bool(self._waiting)
+
+    def run(self) -> Deferred[V]:
+        """Return the outcome of the call that is under way, else of one that begins now."""
+        waiting = self._next if self._fresh and self._running is not None else self._waiting
+        waiter: Deferred[V] = Deferred(waiting.__delitem__)
+        waiting[waiter] = None
+        if self._running is None:
+            self._begin()
+        return waiter
+
+    def cancel(self) -> None:
+        """Cancel the call that is under way, and begin none for those that wait for the next."""
+        for waiter in list(self._next):
+            waiter.cancel()
+        if self._running is not None:
+            self._running.cancel()
+
+    def _begin(self) -> None:
+        self._running = running = Deferred.fromCoroutine(self._work())
+        running.addBoth(self._end)
+
+    def _end(self, outcome: V | Failure) -> None:
+        self._running = None
+        waiting, self._waiting, self._next = self._waiting, self._next, {}
+        while waiting:  # one may cancel another
+            waiter = next(iter(waiting))
+            del waiting[waiter]
+            waiter.callback(outcome)
+        if self._waiting and self._running is None:
+            self._begin()
+
+
+class SingleFlights(Generic[K, V]):
+    """A ``SingleFlight`` for each key."""
+
+    def __init__(self) -> None:
+        self._flights: dict[K, SingleFlight[V]] = {}
+
+    def run(self, key: K, work: Work[V]) -> Deferred[V]:
+        """Return the outcome of the key's call that is under way, else of the work, which begins now."""
+        flight = self._flights.get(key)
+        if flight is None:
+
+            async def call() -> V:
+                try:
+                    return await work()
+                finally:
+                    del self._flights[key]
+
+            flight = self._flights[key] = SingleFlight(call)
+        return flight.run()
+
+    def awaited(self, key: K) -> bool:
+        """Whether anybody waits for the key's call; threads may ask."""
+        flight = self._flights.get(key)
+        return flight is not None and flight.awaited

@@ -1,0 +1,202 @@
+"""The errors that callers get: what PostgreSQL refuses, by PostgREST's statuses, and no connection."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from dataapi.database.sql_text import without_aliases
+from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
+from dataapi.http.headers import may_be_chosen
+from dataapi.http.strict_json import INVALID_JSON
+
+if TYPE_CHECKING:
+    import psycopg2
+
+_EXACT = {
+    "23503": 409,
+    "23505": 409,
+    "25006": 405,
+    "53400": 500,
+    "57P01": 503,
+    "P0001": 400,
+    "42P01": 404,
+    "42P17": 500,
+}
+_CLASSES = {
+    "08": 503, "09": 500, "0L": 403, "0P": 403, "25": 500, "28": 403, "2D": 500, "38": 500, "39": 500,
+    "3B": 500, "40": 500, "53": 503, "54": 500, "55": 500, "57": 500, "58": 500, "F0": 500, "HV": 500,
+    "P0": 500, "XX": 500,
+}  # fmt: skip
+_UNAUTHENTICATED = (("WWW-Authenticate", "Bearer"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """The fields of PostgreSQL's error message that clients see."""
+
+    sqlstate: str
+    message: str
+    detail: str | None = None
+    hint: str | None = None
+
+
+def status_of(diagnostics: Diagnostics, *, anonymous: bool) -> int:
+    """Return the HTTP status; ``anonymous`` says whether the statement ran as the anonymous role."""
+    state, message = diagnostics.sqlstate, diagnostics.message
+    if state == "42501":
+        return 401 if anonymous else 403
+    if state == "42883":
+        return 406 if message.startswith("function xmlagg(") else 404
+    if state == "21000":
+        return 400 if message.endswith("requires a WHERE clause") else 500
+    if state == "22023":
+        return 401 if message.startswith("role ") and message.endswith("does not exist") else 400
+    if state.startswith("PT"):
+        return _custom_status(state[2:])
+    return _EXACT.get(state) or _CLASSES.get(state[:2], 400)
+
+
+def to_error(diagnostics: Diagnostics, *, anonymous: bool) -> ApiError:
+    """Return what the client gets for an error of PostgreSQL's; ``RAISE SQLSTATE 'PGRST'`` chooses it all."""
+    if diagnostics.sqlstate == "PGRST":
+        return _raised(diagnostics)
+    status = status_of(diagnostics, anonymous=anonymous)
+    return DatabaseError(
+        status,
+        diagnostics.sqlstate,
+        diagnostics.message,
+        details=diagnostics.detail,
+        hint=diagnostics.hint,
+        headers=_UNAUTHENTICATED if status == 401 else (),
+    )
+
+
+def _custom_status(digits: str) -> int:
+    return int(digits) if digits.isascii() and digits.isdigit() and 200 <= int(digits) <= 599 else 500
+
+
+def _raised(diagnostics: Diagnostics) -> ApiError:
+    """Read the error that SQL raised as JSON: MESSAGE is the body, DETAIL has status and headers."""
+    body = _json_object(diagnostics.message)
+    if body is None or not isinstance(body.get("code"), str) or not isinstance(body.get("message"), str):
+        return _malformed(
+            f"Invalid JSON value for MESSAGE: '{diagnostics.message}'",
+            "MESSAGE must be a JSON object with obligatory keys: 'code', 'message' "
+            "and optional keys: 'details', 'hint'.",
+        )
+    answer = _json_object(diagnostics.detail)
+    status = None if answer is None else answer.get("status")
+    headers = None if answer is None else answer.get("headers")
+    reason = None if answer is None else answer.get("status_text")
+    if (
+        not isinstance(status, int)
+        or isinstance(status, bool)
+        or not isinstance(reason, str | None)
+        or not 200 <= status <= 599
+        or not isinstance(headers, dict)
+        or not all(isinstance(value, str) for value in headers.values())
+    ):
+        return _malformed(
+            "DETAIL is missing in the RAISE statement"
+            if diagnostics.detail is None
+            else f"Invalid JSON value for DETAIL: '{diagnostics.detail}'",
+            "DETAIL must be a JSON object with obligatory keys: 'status', 'headers' "
+            "and optional key: 'status_text'.",
+        )
+    return DatabaseError(
+        status,
+        body["code"],
+        body["message"],
+        details=_text(body.get("details")),
+        hint=_text(body.get("hint")),
+        headers=tuple((name, value) for name, value in headers.items() if may_be_chosen(name)),
+        reason=reason,
+    )
+
+
+def _malformed(details: str, hint: str) -> ApiError:
+    message = "Could not parse JSON in the \"RAISE SQLSTATE 'PGRST'\" error"
+    return ApiError(500, "PGRST121", message, details=details, hint=hint)
+
+
+def _json_object(text: str | None) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text or "")
+    except INVALID_JSON:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+_NAMES = "42"
+"""The class of errors that name what stands in the statement: syntax errors and violated access rules."""
+
+
+def refused(error: psycopg2.Error, *, anonymous: bool) -> ApiError:
+    """Return the error for what PostgreSQL refused; see ``sqlstate.to_error``."""
+    diag = error.diag
+    message, detail, hint = diag.message_primary or str(error), diag.message_detail, diag.message_hint
+    if (diag.sqlstate or "").startswith(_NAMES):
+        message, hint = without_aliases(message), hint and without_aliases(hint)
+    found = to_error(Diagnostics(diag.sqlstate or "XX000", message, detail, hint), anonymous=anonymous)
+    if isinstance(found, DatabaseError):
+        found.at_value = _is_at_value(error)
+    return found
+
+
+def _is_at_value(error: psycopg2.Error) -> bool:
+    """Whether the error points at a literal: only reading it by the input function of its type does so."""
+    position, cursor = error.diag.statement_position, error.cursor
+    if position is None or cursor is None or cursor.query is None:
+        return False
+    before = cursor.query.decode()[int(position) - 1 :][:2]
+    return before.startswith(("'", "E'"))
+
+
+def timed_out() -> ApiError:
+    """Return the error for a message that got no connection in time."""
+    return DatabaseUnavailable(504, "PGRST003", "Timed out acquiring connection from connection pool.")
+
+
+def unreachable(seconds: float) -> ApiError:
+    """Return the error while there is no connection; the next attempt is ``seconds`` away."""
+    return _retry_after("PGRST000", "Database connection error. Retrying.", seconds)
+
+
+def died() -> ApiError:
+    """Return the error for a statement whose connection was lost; whether it took effect is unknown."""
+    return _retry_after("PGRST001", "Database client error. Retrying.", 1)
+
+
+def stopped() -> ApiError:
+    """Return the error while the pool is stopping or not started."""
+    return _retry_after("PGRST000", "The service is shutting down.", 1)
+
+
+def _retry_after(code: str, message: str, seconds: float) -> ApiError:
+    headers = (("Retry-After", str(max(1, ceil(seconds)))),)
+    return DatabaseUnavailable(503, code, message, headers=headers)
+
+
+MINIMUM_VERSION = 13
+"""The major version, the oldest one that all tests are run on."""
+
+
+def version_refusal(server_version: int) -> str | None:
+    """Return why a server cannot be worked with, or None when it can.
+
+    :param server_version: as ``server_version_num`` has it; 0 when a pooler or proxy does not tell.
+    """
+    if server_version == 0 or server_version >= MINIMUM_VERSION * 10_000:
+        return None
+    if server_version >= 100_000:
+        version = f"{server_version // 10_000}.{server_version % 10_000}"
+    else:
+        version = f"{server_version // 10_000}.{server_version // 100 % 100}"
+    return f"PostgreSQL {version} is too old: {MINIMUM_VERSION} is the oldest version that is supported"

@@ -1,0 +1,204 @@
+"""The text of SQL: quoted names and literals, and templates with ``%s`` places for psycopg2 to fill.
+
+Everything that goes into a statement is quoted here.  No value of a request is ever part of a template, so
+a template is made once and used for every caller.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LONGEST_IDENTIFIER = 63
+"""Bytes of a name; PostgreSQL cuts longer ones."""
+
+ALIAS = "t~"
+"""What the aliases of generated statements begin with, followed by a number."""
+
+_ALIASED = re.compile(f"{ALIAS}[0-9]+[.]", re.ASCII)
+
+
+def quote_identifier(name: str) -> str:
+    """Quote a name so that SQL takes it as it is."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    """Return text of the catalog as an SQL string literal, whatever ``standard_conforming_strings`` is."""
+    quoted = text.replace("'", "''")
+    if "\\" in quoted:
+        return " E'" + quoted.replace("\\", "\\\\") + "'"
+    return "'" + quoted + "'"
+
+
+def without_aliases(message: str) -> str:
+    """Return a message of PostgreSQL's with the columns that it names not qualified by an alias."""
+    return _ALIASED.sub("", message)
+
+
+_SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
+# The identity just taken on, what a message promises, and the encoding that answers are read in.
+_OURS = frozenset({"role", "session_authorization", "transaction_read_only", "client_encoding"})
+# Strings, quoted names, dollar quotes, comments and names come first: a ``$1`` in them is not a slot.
+_TOKEN = re.compile(
+    r"""
+      [eE]'(?:[^'\\]|''|\\.)*'
+    | '(?:[^']|'')*'
+    | "(?:[^"]|"")*"
+    | \$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$
+    | --[^\n]*
+    | /\*.*?\*/
+    | [^\W\d][\w$]*
+    | \$(?P<slot>[1-9][0-9]*)
+    | %
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+CURSOR = "dataapi_rows"
+"""The one cursor of a transaction that reads its rows piece by piece."""
+
+ISOLATION_LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+"""From the weakest to the strictest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """SQL text with ``%s`` places.
+
+    :ivar order: for each place the index of its value.
+    """
+
+    text: str
+    order: tuple[int, ...]
+
+    def arrange(self, values: tuple[object, ...]) -> list[object]:
+        """Return the values in the order of the places; a slot may have several, or none."""
+        return [values[index] for index in self.order]
+
+
+def may_travel(name: str) -> bool:
+    """Whether a setting of this name may be made for a caller's transaction."""
+    return _SETTING.fullmatch(name) is not None and name.lower() not in _OURS
+
+
+def opening(names: tuple[str, ...], defaults: tuple[tuple[str, str], ...], read_only: bool) -> str:
+    """Return the statement that takes on a role and makes settings for its transaction alone.
+
+    Its slots take the role and then each setting's value.  Raises ``ValueError`` for a name
+    that may not travel.
+
+    :param defaults: settings made before, with their values: those of a configuration, never of a request.
+    """
+    calls = [_call("role", "$1")]
+    calls += [_call(checked(name), quote_literal(value)) for name, value in defaults]
+    calls += [_call(checked(name), f"${slot}") for slot, name in enumerate(names, 2)]
+    if read_only:
+        calls.append(_call("transaction_read_only", "'on'"))
+    return f"select {','.join(calls)}"
+
+
+def as_login_role(settings: tuple[tuple[str, str], ...]) -> str:
+    """Return the template of what the daemon's own SQL begins with; it has no places."""
+    calls = [
+        _call("role", "'none'"),
+        *[_call(checked(name), quote_literal(value)) for name, value in settings],
+    ]
+    return f"select {','.join(calls)};".replace("%", "%%")
+
+
+def _call(name: str, value: str) -> str:
+    # With its schema, as a search path may name one with a function of the same name.
+    return f"pg_catalog.set_config('{name}',{value},true)"
+
+
+def checked(name: str) -> str:
+    """Return the name of a setting; raises ``ValueError`` for one that may not travel."""
+    if not may_travel(name):
+        raise ValueError(f"Not a setting that may travel with a statement: {name!r}")
+    return name
+
+
+def isolation(level: str) -> str:
+    """Return the statement that sets a transaction's isolation level, to come before any query of it.
+
+    Raises ``ValueError`` for what is not a level.
+    """
+    if level not in ISOLATION_LEVELS:
+        raise ValueError(f"Not an isolation level: {level!r}")
+    return f"set transaction isolation level {level.lower()};"
+
+
+def inlined(text: str, types: tuple[str, ...] = ()) -> Template:
+    """Return the template of a statement sent without preparing it, slots cast to their types.
+
+    A slot without a type, or of type ``unknown``, stays a bare literal.
+    """
+    return _remembered(text, types) if len(text) <= _LONGEST_REMEMBERED else _inlined(text, types)
+
+
+def _inlined(text: str, types: tuple[str, ...]) -> Template:
+    order: list[int] = []
+
+    def place(match: re.Match[str]) -> str:
+        slot = match["slot"]
+        if slot is None:
+            return match[0].replace("%", "%%")
+        index = int(slot) - 1
+        order.append(index)
+        kind = types[index] if index < len(types) else "unknown"
+        return "%s" if kind == "unknown" else "%s::" + kind.replace("%", "%%")
+
+    return Template(_TOKEN.sub(place, text), tuple(order))
+
+
+_LONGEST_REMEMBERED = 10_000
+"""Characters of the longest statement whose template is remembered, to bound the memory."""
+
+_remembered = lru_cache(maxsize=1024)(_inlined)
+
+
+def prepare(name: str, text: str, types: tuple[str, ...]) -> str:
+    """Return the template of a ``PREPARE``; it has no places."""
+    arguments = f"({','.join(types)})" if types else ""
+    return f"prepare {name}{arguments} as {text};".replace("%", "%%")
+
+
+def execute(name: str, arity: int) -> str:
+    """Return the template of an ``EXECUTE`` with a place per argument."""
+    return f"execute {name}({','.join(['%s'] * arity)});" if arity else f"execute {name};"
+
+
+def filled(template: str, values: Sequence[object]) -> tuple[str, Sequence[object] | None]:
+    """Return SQL without places for a template and its values, or both as they are, for psycopg2 to quote.
+
+    It takes integers, and texts without a backslash, which read the same whatever
+    ``standard_conforming_strings`` is; psycopg2 takes several times as long for them.
+    """
+    if not values:
+        return template, values
+    literals = []
+    for value in values:
+        if type(value) is int:
+            literals.append(f"{value}" if value >= 0 else f" {value}")
+        elif type(value) is str and "\\" not in value and "\0" not in value:
+            literals.append("'" + value.replace("'", "''") + "'")
+        else:
+            return template, values
+    return template % tuple(literals), None
+
+
+def fetch(rows: int) -> str:
+    """Return the statement that takes the cursor's next rows."""
+    return f"fetch {rows} from {CURSOR}"
+
+
+def search_path(schemas: tuple[str, ...]) -> str:
+    """Return the value of the ``search_path`` setting."""
+    return ", ".join(quote_identifier(schema) for schema in schemas)

@@ -1,0 +1,352 @@
+"""Adaptations of graphql-core that depend on its insides.
+
+A parser that reads by regular expressions, pauses and keeps little memory; visitors that pause and leave no
+cycles; and types and schemas whose parts are made when they are first looked up, because a schema of a
+thousand tables has some fifteen thousand types and a role's documents use a few.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from graphql import (
+    DocumentNode,
+    GraphQLAbstractType,
+    GraphQLField,
+    GraphQLInterfaceType,
+    GraphQLNamedType,
+    GraphQLObjectType,
+    GraphQLSchema,
+    GraphQLSyntaxError,
+    Lexer,
+    Location,
+    Node,
+    Source,
+    SourceLocation,
+    Token,
+    TokenKind,
+    TypeInfo,
+    TypeInfoVisitor,
+    specified_directives,
+)
+from graphql.language.parser import Parser
+from graphql.language.visitor import EnterLeaveVisitor
+from graphql.type.schema import InterfaceImplementations
+
+from dataapi.concurrency.pauses import pause
+
+LONGEST_BLOCK_STRING = 100_000
+"""Characters of the longest block string, which is read character by character."""
+
+_IGNORED = re.compile(r"(?:[ \t,\ufeff\r\n]++|#[^\r\n\ud800-\udfff]*+)*+")
+_TOKEN = re.compile(
+    r"""
+      (?P<name>[_A-Za-z][_0-9A-Za-z]*+)
+    | (?P<punctuator>[!$&():=@\[\]{|}]|\.\.\.)
+    | (?P<number>-?(?:0|[1-9][0-9]*+)(?P<real>(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)(?![._0-9A-Za-z]))
+    """,
+    re.VERBOSE,
+)
+_PLAIN = re.compile(r'[^"\\\r\n\ud800-\udfff]*+')
+# Not possessive: before Python 3.11.5 a group that fails halfway leaves the match a character too long.
+_BLOCK_STRING = re.compile(r'"""(?:[^"\\]++|\\"""|\\|"(?!""))*')
+_PUNCTUATORS = {kind.value: kind for kind in TokenKind}
+
+
+def parse_document(text: str, tokens: int) -> tuple[DocumentNode, int]:
+    """Return the tree of a document and how many tokens it has.
+
+    :param tokens: how many it may have.
+    :raises GraphQLError: the text is not a document, or has more tokens.
+    """
+    lexer = _Lexer(_SourceText(text))
+    parsed = _Parser(lexer.source, lexer=lexer, max_lexical_tokens=tokens).parse_document()
+    return parsed, lexer.count
+
+
+def place_of(node: Node) -> SourceLocation | None:
+    """Return line and column of a node, None for one that is in no text."""
+    return SourceLocation(node.loc.line, node.loc.column) if isinstance(node.loc, _CompactLocation) else None
+
+
+class _CompactLocation(Location):
+    """Where a node is in the text; without its tokens, which take more memory than the node."""
+
+    __slots__ = ("column", "line")
+
+    def __init__(self, start: Token, end: Token, source: Source) -> None:
+        self.start, self.end, self.source = start.start, end.end, source
+        self.line, self.column = start.line, start.column
+
+
+class _Parser(Parser):
+    """Makes nodes that know their places."""
+
+    def loc(self, start_token: Token) -> _CompactLocation:
+        """Return the place of a node that ends with the last token."""
+        return _CompactLocation(start_token, self._lexer.last_token, self._lexer.source)
+
+
+class PausingTypeInfo(TypeInfo):
+    """Follows the types of what is visited, and pauses at each node."""
+
+    def enter(self, node: Node) -> None:
+        """Enter a node."""
+        pause()
+        super().enter(node)
+
+
+class AcyclicTypeInfoVisitor(TypeInfoVisitor):
+    """Leaves nothing to the garbage collector, which would find a tree late.
+
+    Visitors keep by the kind of node what they do with it, and that refers to them.  This one does not, so
+    that it is free after the visit, and makes the one in it forget.
+    """
+
+    def __del__(self) -> None:
+        self.visitor.enter_leave_map.clear()
+
+    def get_enter_leave_for_kind(self, kind: str) -> EnterLeaveVisitor:  # noqa: ARG002 - the base's
+        """Return what is done with nodes of a kind: the same with all."""
+        return EnterLeaveVisitor(self.enter, self.leave)
+
+
+class _SourceText(Source):
+    """A text in which places are found at once, however many lines it has."""
+
+    def get_location(self, position: int) -> SourceLocation:
+        """Return line and column, both from 1 on."""
+        lines, line_start = _lines(self.body[:position])
+        return SourceLocation(1 + lines, position + 1 - line_start)
+
+
+def _lines(text: str) -> tuple[int, int]:
+    """Return how many lines end in a text, and where the last one begins."""
+    ends = text.count("\n") + text.count("\r") - text.count("\r\n")
+    return ends, 1 + max(text.rfind("\n"), text.rfind("\r"))
+
+
+class _Lexer(Lexer):
+    """Reads tokens and leaves comments out.
+
+    A token knows the next one but not the one before it, so that it goes once it has been read.
+    """
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.count = 0
+
+    def lookahead(self) -> Token:
+        """Return the next token and stay where we are."""
+        token = self.token
+        if token.kind is TokenKind.EOF:
+            return token
+        if token.next is None:
+            token.next = self.read_next_token(token.end)
+        return token.next
+
+    def read_next_token(self, start: int) -> Token:
+        """Return the token after a position."""
+        pause()
+        self.count += 1
+        body = self.source.body
+        ignored = _IGNORED.match(body, start)
+        assert ignored is not None, "nothing matches, too"
+        position = ignored.end()
+        lines, line_start = _lines(body[start:position])
+        if lines:
+            self.line += lines
+            self.line_start = start + line_start
+        match = _TOKEN.match(body, position)
+        if match is None:
+            return super().read_next_token(position)  # strings, the end, and what is no token
+        kind = TokenKind.NAME
+        if match["punctuator"]:
+            return self.create_token(_PUNCTUATORS[match[0]], position, match.end())
+        if match["number"]:
+            kind = TokenKind.FLOAT if match["real"] else TokenKind.INT
+        return self.create_token(kind, position, match.end(), match[0])
+
+    def read_string(self, start: int) -> Token:
+        """Return the string that begins at a position."""
+        body = self.source.body
+        parts: list[str] = []
+        position = start + 1
+        while True:
+            plain = _PLAIN.match(body, position)
+            assert plain is not None, "nothing matches, too"
+            parts.append(plain[0])
+            position = plain.end()
+            following = body[position : position + 3]
+            if following[:1] == '"':
+                return self.create_token(TokenKind.STRING, start, position + 1, "".join(parts))
+            if following[:1] != "\\":
+                return super().read_string(position - 1)  # nothing but its error is left to read
+            pause()
+            if following == "\\u{":
+                escape = self.read_escaped_unicode_variable_width(position)
+            elif following[:2] == "\\u":
+                escape = self.read_escaped_unicode_fixed_width(position)
+            else:
+                escape = self.read_escaped_character(position)
+            parts.append(escape.value)
+            position += escape.size
+
+    def read_block_string(self, start: int) -> Token:
+        """Return the block string that begins at a position."""
+        longest = start + LONGEST_BLOCK_STRING + len('"""')
+        match = _BLOCK_STRING.match(self.source.body, start, longest)
+        if match is not None and match.end() - start > LONGEST_BLOCK_STRING:
+            message = (
+                f"The block string has more than the {LONGEST_BLOCK_STRING} characters allowed: "
+                "send long values as variables."
+            )
+            raise GraphQLSyntaxError(self.source, start, message)
+        return super().read_block_string(start)
+
+
+T = TypeVar("T")
+
+
+class LazyMap(dict[str, T], Generic[T]):
+    """A dict whose values are made when first looked up.
+
+    graphql-core looks types and fields up one by one, and walks all of them only for introspection.
+
+    :param make: makes the value of a name, None where there is none.
+    :param names: returns the names that may have a value, in the order in which they are listed.
+    :param unlisted: names that are found and never listed.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[str], T | None],
+        names: Callable[[], Iterable[str]],
+        unlisted: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__()
+        self._make = make
+        self._names = names
+        self._unlisted = unlisted
+        self._whole = False
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and self._made(name) is not None)
+
+    def _made(self, name: str) -> T | None:
+        """Make the entry that is not there yet, and store it if it is listed."""
+        if name in self._unlisted:
+            return self._make(name)
+        value = None if self._whole else self._make(name)
+        if value is not None:
+            super().__setitem__(name, value)
+        return value
+
+    def __missing__(self, name: str) -> T:
+        value = self._made(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the entry, made now if need be."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def made(self) -> list[T]:
+        """Return the entries that were made until now."""
+        return list(super().values())
+
+    def _make_all(self) -> None:
+        if self._whole:
+            return
+        made = {name: self[name] for name in self._names() if name in self}
+        self._whole = True
+        super().clear()
+        super().update(made)
+
+    def __iter__(self) -> Iterator[str]:
+        self._make_all()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._make_all()
+        return super().__len__()
+
+    def keys(self) -> Any:
+        """Return all names."""
+        self._make_all()
+        return super().keys()
+
+    def values(self) -> Any:
+        """Return all entries."""
+        self._make_all()
+        return super().values()
+
+    def items(self) -> Any:
+        """Return all names and entries."""
+        self._make_all()
+        return super().items()
+
+
+class LazyObjectType(GraphQLObjectType):
+    """An object type whose fields are made one by one."""
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[str], GraphQLField | None],
+        names: Callable[[], Iterable[str]],
+        description: str,
+        unlisted: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(name, fields={}, description=description)
+        self._lazy_fields = LazyMap(make, names, unlisted)
+
+    @cached_property
+    def fields(self) -> Any:
+        """Return the fields."""
+        return self._lazy_fields
+
+
+class LazySchema(GraphQLSchema):
+    """A schema whose types are made when first asked for.
+
+    graphql-core's constructor walks every type; this one only takes the map that makes them.
+    The schema is valid by construction, which a test shows by validating whole ones.
+    """
+
+    def __init__(
+        self, query: GraphQLObjectType, mutation: GraphQLObjectType | None, types: LazyMap[GraphQLNamedType]
+    ) -> None:
+        self.description = None
+        self.extensions = {}
+        self.ast_node = None
+        self.extension_ast_nodes = ()
+        self.query_type = query
+        self.mutation_type = mutation
+        self.subscription_type = None
+        self.directives = specified_directives
+        self.type_map = types
+        self._implementations_map = {}
+        self._sub_type_map = {}
+        self._validation_errors = []
+        self.assume_valid = True
+
+    def get_implementations(self, interface_type: GraphQLInterfaceType) -> InterfaceImplementations:
+        """Return the object types with node ids; making them all is needed for introspection only."""
+        objects = [
+            type_
+            for type_ in self.type_map.values()
+            if isinstance(type_, GraphQLObjectType) and interface_type in type_.interfaces
+        ]
+        return InterfaceImplementations(objects=objects, interfaces=[])
+
+    def is_sub_type(self, abstract_type: GraphQLAbstractType, maybe_sub_type: GraphQLNamedType) -> bool:
+        """Whether a type is a row with a node id, asked of that type alone."""
+        return isinstance(maybe_sub_type, GraphQLObjectType) and abstract_type in maybe_sub_type.interfaces

@@ -1,0 +1,344 @@
+"""Mutations and their answers: the statements that insert, update and delete, and answer with the rows.
+
+A mutation whose records have only columns of the row itself is one statement: the data-modifying
+query and the answer over what it returns.  PostgreSQL runs all parts of one statement on
+one snapshot, so relationships of changed rows would be seen as they were before; then the
+answer is a second statement of the same message, which finds the rows again by their key.
+
+Deleted rows are answered as they were before, with what they related to.  VOLATILE functions do not keep to
+the snapshot: where the records call some, they are made before any row is gone.
+
+A VOLATILE function that gives rows is called once, before the statement that answers from its rows.
+An answer may need a page, a count and relationships of them.  Asked for in the calling
+statement itself, it would call the function anew for each of them, and would see related
+rows as they were before the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dataapi.catalog.model import Volatility
+from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.graphql.outputs import ConnectionOutput
+from dataapi.sql.algebra import Rows
+from dataapi.sql.dml import delete_sql, mutation_queries
+from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql, source_sql
+from dataapi.sql.guards import Guard, raise_sql
+from dataapi.sql.mutations import Delete, Mutation
+from dataapi.sql.outputs import InnerOutput, Key, Object, Output, build_object, key_sql
+from dataapi.sql.row_output import MemberWriter, One
+from dataapi.sql.statement import Compiled, compiled
+from dataapi.sql.writer import Row, Writer, qualified
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedRecords(InnerOutput):
+    """The rows that a mutation affected."""
+
+    output: Output
+
+    def reads_only_columns(self) -> bool:
+        """Return whether the records read nothing else."""
+        return self.output.reads_only_columns()
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedCount(InnerOutput):
+    """How many rows a mutation affected."""
+
+    def reads_only_columns(self) -> bool:
+        """Return True: it reads no row."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class MutationStep:
+    """A mutation with its answer.
+
+    :ivar key: columns that identify a row, each with its SQL type (``unknown`` where it has no name
+        that every role may use); empty when rows can't be found again.
+    :ivar output: the answer, with ``AffectedRecords`` and ``AffectedCount`` in it.
+    :ivar guard: a bound for the number of affected rows, or None.
+    """
+
+    mutation: Mutation
+    key: tuple[tuple[str, str], ...]
+    output: Object
+    guard: Guard | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStep:
+    """A read whose answer is one field among mutations, such as a volatile function's result."""
+
+    output: Output
+
+
+OperationStep = MutationStep | ReadStep
+
+
+def compile_mutations(steps: tuple[tuple[Key, OperationStep], ...]) -> tuple[Compiled, ...]:
+    """Return the statements of mutation fields in order; the last one's row is the answer's JSON text."""
+    if len(steps) == 1:
+        key, step = steps[0]
+        return _single(key, step)
+    statements: list[Compiled] = []
+    for number, (_, step) in enumerate(steps):
+        *before, answer = _step_statements(number, step)
+        statements += before
+        json = f"coalesce(pg_catalog.to_json({answer.text})::text, 'null')"
+        stored = f"select pg_catalog.set_config({quote_literal(_result(number))}, {json}, true)"
+        statements.append(compiled(answer.prefix + stored, answer.writer))
+    writer = Writer()
+    members = [
+        (key_sql(writer, key), f"pg_catalog.current_setting({quote_literal(_result(number))})::json")
+        for number, (key, _) in enumerate(steps)
+    ]
+    statements.append(compiled(f"select {build_object(members)}::text", writer))
+    return tuple(statements)
+
+
+def _single(key: Key, step: OperationStep) -> tuple[Compiled, ...]:
+    *before, answer = _step_statements(0, step)
+    member = build_object([(key_sql(answer.writer, key), answer.text)])
+    return (*before, compiled(f"{answer.prefix}select {member}::text", answer.writer))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """An answer's SQL before its statement is finished.
+
+    :ivar prefix: a ``with`` clause, or empty.
+    :ivar text: the answer as an expression.
+    """
+
+    writer: Writer
+    prefix: str
+    text: str
+
+
+def _result(number: int) -> str:
+    return f"dataapi.result{number}"
+
+
+def _step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled, ...], _Pending]:
+    if isinstance(step, ReadStep):
+        writer = Writer()
+        called = _call_apart(step.output, f"dataapi.rows{number}")
+        if called is None:
+            return (_Pending(writer, "", step.output.sql(writer, None)),)
+        calling, output = called
+        return calling, _Pending(writer, "", output.sql(writer, None))
+    if step.key and not isinstance(step.mutation, Delete) and not step.output.reads_only_columns():
+        return _in_two(number, step)
+    return (_in_one(number, step),)
+
+
+# ---------------------------------------------------------------- in one statement
+
+
+def _in_one(number: int, step: MutationStep) -> _Pending:
+    writer = Writer()
+    changed = writer.alias()
+    row = Row(writer.alias(), derived=True)
+    count = f"(select pg_catalog.count(*) from {changed})"
+    affected = _Affected(_listing(writer, row, f"{changed} as {row.alias}"), count)
+    answer = _answer_sql(writer, step.output, affected)
+    if writer.volatile and isinstance(step.mutation, Delete):
+        return _read_before(number, step, step.mutation)
+    prefix = f"with {mutation_queries(writer, step.mutation, changed, row)} "
+    return _Pending(writer, prefix, _guarded_sql(writer, number, step, count, answer))
+
+
+def _guarded_sql(writer: Writer, number: int, step: MutationStep, count: str, answer: str) -> str:
+    """Return the answer, or SQL that raises where too many rows are affected."""
+    if step.guard is None:
+        return answer
+    violated = step.guard.violated_sql(writer, count)
+    raised = f"pg_catalog.to_json({raise_sql(step.guard.reason, count, number)})"
+    return f"case when {violated} then {raised} else {answer} end"
+
+
+@dataclass(frozen=True, slots=True)
+class _Affected:
+    """How an answer is made of the affected rows.
+
+    :ivar records: makes the SQL of their JSON array.
+    :ivar count: SQL of how many there are.
+    """
+
+    records: Callable[[Output], str]
+    count: str
+
+
+def _listing(writer: Writer, row: Row, source: str, order: str = "") -> Callable[[Output], str]:
+    """Return what makes the records of rows.
+
+    :param source: the ``from`` item of the row.
+    :param order: an ``order by`` clause, or empty.
+    """
+
+    def records(inner: Output) -> str:
+        members = MemberWriter(writer, None, row, joining=bool(order))
+        listed = f"pg_catalog.json_agg({members.value_sql(inner)}{order})"
+        return f"(select coalesce({listed}, '[]'::json) from {source}{members.joins.sql()})"
+
+    return records
+
+
+def _answer_sql(writer: Writer, output: Output, affected: _Affected) -> str:
+    match output:
+        case Object(members):
+            return build_object(
+                [(key_sql(writer, key), _answer_sql(writer, value, affected)) for key, value in members]
+            )
+        case AffectedRecords(inner):
+            return affected.records(inner)
+        case AffectedCount():
+            return affected.count
+        case _:
+            return output.sql(writer, None)
+
+
+# ---------------------------------------------------------------- deletes read before
+
+
+def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
+    """Return a delete whose records are made of the matching rows before the first of them is gone."""
+    writer = Writer()
+    before, changed = writer.alias(), writer.alias()
+    row, matching, target = Row(writer.alias(), derived=True), Row(writer.alias()), Row(writer.alias())
+    made: list[str] = []
+    joins: list[str] = []
+
+    def records(inner: Output) -> str:
+        members = MemberWriter(writer, None, row, joining=False)
+        made.append(f'pg_catalog.to_json({members.value_sql(inner)}) as "~record{len(made)}"')
+        joins.append(members.joins.sql())
+        gone, known = writer.alias(), writer.alias()
+        listed = f'pg_catalog.json_agg({known}."~record{len(made) - 1}" order by {known}."~place")'
+        source = f'{changed} as {gone} join (select distinct on ("~identity") * from {before}) as {known}'
+        return f"(select coalesce({listed}, '[]'::json) from {source} using (\"~identity\"))"
+
+    count = f"(select pg_catalog.count(*) from {changed})"
+    answer = _answer_sql(writer, step.output, _Affected(records, count))
+    identity = _identity(step, row)
+    where = "" if delete.where is None else f" where {condition_sql(writer, delete.where, matching)}"
+    source = f'(select {row.selection_from(matching)}, {identity(matching)} as "~identity"'
+    source += f" from {qualified(delete.table)} as {matching.alias}{where}) as {row.alias}"
+    columns = ", ".join([f'{row.alias}."~identity"', 'pg_catalog.row_number() over () as "~place"', *made])
+    # Asked for alone, as a condition on no row, the count is made before any row is looked at.
+    deleting = delete_sql(writer, delete, target, f"(select pg_catalog.count(*) from {before}) is not null")
+    prefix = (
+        f"with {before} as materialized (select {columns} from {source}{''.join(joins)}), "
+        f'{changed} as ({deleting} returning {identity(target)} as "~identity") '
+    )
+    return _Pending(writer, prefix, _guarded_sql(writer, number, step, count, answer))
+
+
+def _identity(step: MutationStep, row: Row) -> Callable[[Row], str]:
+    """Return what makes the SQL of a text that identifies a row: of its key, or of all columns of the answer.
+
+    :param row: what was named of this one is in the answer.
+    """
+    key = [name for name, _ in step.key]
+    by_key = bool(key) and step.mutation.table.is_unique(key)
+    names = key if by_key else list(row.columns)
+    whole = row.needs_whole and not by_key
+
+    def identity_sql(of: Row) -> str:
+        parts = [*map(of.column, names), *([of.whole()] if whole else [])]
+        return f"row({', '.join(parts)})::text"
+
+    return identity_sql
+
+
+# ---------------------------------------------------------------- in two statements
+
+
+def _in_two(number: int, step: MutationStep) -> tuple[Compiled, _Pending]:
+    keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
+    return _modify_and_store(number, step, keys, count), _read_again(step, keys, count)
+
+
+def _modify_and_store(number: int, step: MutationStep, keys: str, count: str) -> Compiled:
+    """Return the statement that makes the change and stores the keys and the count of rows in settings."""
+    writer = Writer()
+    changed, row = writer.alias(), Row(writer.alias(), derived=True)
+    for name, _ in step.key:
+        row.column(name)
+    queries = mutation_queries(writer, step.mutation, changed, row)
+    counted = "pg_catalog.count(*)"
+    if step.guard is not None:
+        violated = step.guard.violated_sql(writer, counted)
+        raised = raise_sql(step.guard.reason, counted, number)
+        counted = f"case when {violated} then {raised} else {counted} end"
+    values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in step.key)
+    listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"
+    text = (
+        f"with {queries} "
+        f"select pg_catalog.set_config({quote_literal(count)}, ({counted})::text, true), "
+        f"pg_catalog.set_config({quote_literal(keys)}, coalesce({listed}, '[]')::text, true) "
+        f"from {changed}"
+    )
+    return compiled(text, writer)
+
+
+def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
+    """Return the answer over the rows found again by the stored keys, in the order of the mutation."""
+    writer = Writer()
+    row, stored = Row(writer.alias()), writer.alias()
+    matches = []
+    for place, (name, type_) in enumerate(step.key):
+        value = f"({stored}.key ->> {place})"
+        if type_ == "unknown":
+            matches.append(f"{row.column(name)}::text = {value}")
+        else:
+            matches.append(f"{row.column(name)} {operator_sql('=', is_builtin(type_))} {value}::{type_}")
+    source = (
+        f"pg_catalog.json_array_elements(pg_catalog.current_setting({quote_literal(keys)})::json) "
+        f"with ordinality as {stored}(key, place) "
+        f"join {qualified(step.mutation.table)} as {row.alias} on {' and '.join(matches)}"
+    )
+    counted = f"pg_catalog.current_setting({quote_literal(count)})::int"
+    affected = _Affected(_listing(writer, row, source, f" order by {stored}.place"), counted)
+    return _Pending(writer, "", _answer_sql(writer, step.output, affected))
+
+
+# ---------------------------------------------------------------- volatile calls
+
+
+def _call_apart(output: Output, setting: str) -> tuple[Compiled, Output] | None:
+    """Return the statement that calls a volatile function and stores its rows, and the output over these.
+
+    None when the call may stand in the answer itself: it changes nothing, or only the own columns of
+    one row are asked for.
+
+    :param setting: the name of the transaction's setting that holds the rows.
+    """
+    match output:
+        case One(rows, inner) if _is_volatile(rows) and not inner.reads_only_columns():
+            return _calling(rows, setting), replace(output, rows=_stored(rows, setting))
+        case ConnectionOutput(rows) if _is_volatile(rows):
+            return _calling(rows, setting), replace(output, rows=_stored(rows, setting))
+        case _:
+            return None
+
+
+def _is_volatile(rows: Rows) -> bool:
+    return rows.call is not None and rows.call.function.volatility is Volatility.VOLATILE
+
+
+def _stored(rows: Rows, setting: str) -> Rows:
+    return replace(rows, call=None, stored_in=setting)
+
+
+def _calling(rows: Rows, setting: str) -> Compiled:
+    writer = Writer()
+    row = Row(writer.alias())
+    source = source_sql(writer, Rows(rows.table, call=rows.call), row, None)
+    stored = f"coalesce(pg_catalog.array_agg({row.whole()})::text, '{{}}')"
+    text = f"select pg_catalog.set_config({quote_literal(setting)}, {stored}, true) from {source}"
+    return compiled(text, writer)

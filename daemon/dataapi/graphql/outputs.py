@@ -1,0 +1,371 @@
+"""The outputs that GraphQL alone has: connections, results of functions, node ids, cursors and ready JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.sql.algebra import Expression, FunctionCall, OrderTerm, Parameter, Rows
+from dataapi.sql.conditions import After, Condition
+from dataapi.sql.expressions import (
+    call_sql,
+    condition_sql,
+    count_sql,
+    expression_sql,
+    limit_sql,
+    order_sql,
+    source_sql,
+)
+from dataapi.sql.outputs import (
+    InnerOutput,
+    Labels,
+    Object,
+    Output,
+    WireForm,
+    build_object,
+    form_sql,
+    in_scope,
+    key_sql,
+)
+from dataapi.sql.page_source import at_most_one
+from dataapi.sql.row_output import MemberWriter
+from dataapi.sql.writer import Row, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionValue(Output):
+    """The scalar or array result of a function call."""
+
+    call: FunctionCall
+    form: WireForm = WireForm.JSON
+    labels: Labels = ()
+
+    def sql(self, writer: Writer, row: Row | None) -> str:
+        """Return the call; a form that names its value twice calls the function once all the same."""
+        call = call_sql(writer, self.call, row)
+        if self.form not in (WireForm.ENUM, WireForm.ENUM_ARRAY):
+            return form_sql(call, self.form, self.labels)
+        alias = writer.alias()
+        return f"(select {form_sql(f'{alias}.value', self.form, self.labels)} from {call} as {alias}(value))"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionValues(Output):
+    """The results of a function that returns a set of scalars, as a list."""
+
+    call: FunctionCall
+    form: WireForm = WireForm.JSON
+    labels: Labels = ()
+
+    def sql(self, writer: Writer, row: Row | None) -> str:
+        """Return a query of the list."""
+        alias = writer.alias()
+        value = form_sql(f"{alias}.value", self.form, self.labels)
+        source = f"{call_sql(writer, self.call, row)} as {alias}(value)"
+        return f"(select coalesce(pg_catalog.json_agg({value}), '[]'::json) from {source})"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionVoid(Output):
+    """Null, after calling a function for its effect."""
+
+    call: FunctionCall
+
+    def sql(self, writer: Writer, row: Row | None) -> str:
+        """Return a query that calls the function."""
+        return f"(select null::json from {call_sql(writer, self.call, row)})"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonText(Output):
+    """JSON that was made elsewhere, behind a ``json`` parameter."""
+
+    parameter: Parameter
+
+    def sql(self, writer: Writer, _row: Row | None) -> str:
+        """Return the parameter's slot."""
+        return writer.slot(self.parameter)
+
+
+@dataclass(frozen=True, slots=True)
+class Instant(Output):
+    """The transaction's time."""
+
+    def sql(self, _writer: Writer, _row: Row | None) -> str:
+        """Return ``now()``."""
+        return "pg_catalog.now()"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeId(Output):
+    """The current row's node id (docs/reference/graphql.md, Node ids)."""
+
+    schema: str
+    table: str
+    key: tuple[str, ...]
+
+    def sql(self, _writer: Writer, row: Row | None) -> str:
+        """Return the base64 of the table's name and the row's key."""
+        names = [f"{quote_literal(self.schema)}::text", f"{quote_literal(self.table)}::text"]
+        return base64_sql([*names, *(in_scope(row).column(name) for name in self.key)])
+
+    def reads_only_columns(self) -> bool:
+        """Return True: it is made of the key."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class RowCursor(Output):
+    """The current row's position in an order (docs/reference/graphql.md, Cursors)."""
+
+    order: tuple[OrderTerm, ...]
+
+    def sql(self, writer: Writer, row: Row | None) -> str:
+        """Return the base64 of the order's values."""
+        return cursor_sql(writer, self.order, in_scope(row))
+
+
+def cursor_sql(writer: Writer, order: tuple[OrderTerm, ...], row: Row) -> str:
+    """Return the SQL of a row's cursor."""
+    return base64_sql([expression_sql(writer, term.expression, row) for term in order])
+
+
+def base64_sql(values: list[str]) -> str:
+    """Return the base64 of a JSON array's text, without the line breaks that ``encode`` adds."""
+    array = f"pg_catalog.jsonb_build_array({', '.join(values)})"
+    encoded = f"pg_catalog.encode(pg_catalog.convert_to({array}::text, 'UTF8'), 'base64')"
+    return f"pg_catalog.translate({encoded}, E'\\n', '')"
+
+
+class Fact(Enum):
+    """A fact about a page."""
+
+    START_CURSOR = "startCursor"
+    END_CURSOR = "endCursor"
+    HAS_NEXT_PAGE = "hasNextPage"
+    HAS_PREVIOUS_PAGE = "hasPreviousPage"
+
+
+@dataclass(frozen=True, slots=True)
+class PageFact(InnerOutput):
+    """A fact about a page, of which ``pageInfo`` is made."""
+
+    which: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Edges(InnerOutput):
+    """The page's rows, each as the output says, in the page's order."""
+
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class Summary(InnerOutput):
+    """Outputs made of aggregates over all rows that match, whatever the page."""
+
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class Groups(InnerOutput):
+    """A list with an output of each group of the matching rows.
+
+    :ivar keys: what the rows are grouped and the groups ordered by.
+    """
+
+    keys: tuple[Expression, ...]
+    having: Condition | None
+    limit: Parameter | int
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOutput(Output):
+    """A page of rows with what surrounds it.
+
+    :ivar rows: ``where`` without the page's position; ``order`` in the forward direction.
+    :ivar position: the position behind which the page begins, in the direction of paging
+        (with reversed terms when the page is taken backward).
+    :ivar backward: the page is the last rows of the order (``last``/``before``).
+    """
+
+    rows: Rows
+    output: Object
+    position: After | None = None
+    backward: bool = False
+
+    def sql(self, writer: Writer, row: Row | None) -> str:
+        """Return the connection as an expression."""
+        return _ConnectionWriter(writer, self, row).sql()
+
+
+class _ConnectionWriter:
+    """Writes one connection: a page selected by an inner query, numbered where a fact needs it.
+
+    The inner query takes the page's rows in the direction of paging (reversed for the
+    last rows), one more than asked when the next page's existence is asked for.
+    """
+
+    _NUMBER, _COUNT = quote_identifier("~number"), quote_identifier("~count")
+
+    def __init__(self, writer: Writer, connection: ConnectionOutput, parent: Row | None) -> None:
+        self._writer = writer
+        self._connection = connection
+        self._parent = parent
+        self._rows = connection.rows
+        self._page = Row(writer.alias(), derived=True)
+        self._members = MemberWriter(
+            writer, self._rows.table, self._page, joining=not at_most_one(self._rows)
+        )
+        self._lookahead = False
+        self._numbered = connection.backward
+        self._counted = False
+        self._reads_page = False
+        self._find_needs(connection.output)
+
+    def _find_needs(self, output: Output) -> None:
+        ahead = Fact.HAS_PREVIOUS_PAGE if self._connection.backward else Fact.HAS_NEXT_PAGE
+        last = Fact.START_CURSOR if self._connection.backward else Fact.END_CURSOR
+        match output:
+            case Object(members):
+                for _, value in members:
+                    self._find_needs(value)
+            case Edges():
+                self._reads_page = True
+            case PageFact(fact):
+                self._lookahead |= fact is ahead
+                self._counted |= fact is last
+                cursor = fact in (Fact.START_CURSOR, Fact.END_CURSOR)
+                self._numbered |= fact is ahead or cursor
+                self._reads_page |= fact is ahead or cursor
+
+    def sql(self) -> str:
+        """Return the connection as an expression."""
+        members = self._output_sql(self._connection.output)
+        if not self._reads_page:
+            return members
+        joins = self._members.joins.sql()
+        return f"(select {members} from {self._page_sql()} as {self._page.alias}{joins})"
+
+    def _page_sql(self) -> str:
+        inner = Row(self._writer.alias())
+        source = source_sql(self._writer, self._rows, inner, self._parent, self._connection.position)
+        order = order_sql(self._writer, self._traversal(), inner)
+        limit = limit_sql(self._writer, self._rows, extra=1 if self._lookahead else 0)
+        page = f"(select {self._page.selection_from(inner)} from {source}{order}{limit})"
+        if not self._numbered:
+            return page
+        alias = self._writer.alias()
+        numbers = f"pg_catalog.row_number() over () as {self._NUMBER}"
+        if self._counted:
+            numbers += f", pg_catalog.count(*) over () as {self._COUNT}"
+        return f"(select {alias}.*, {numbers} from {page} as {alias})"
+
+    def _traversal(self) -> tuple[OrderTerm, ...]:
+        order = self._rows.order
+        return tuple(term.reversed() for term in order) if self._connection.backward else order
+
+    def _output_sql(self, output: Output) -> str:
+        match output:
+            case Object(members):
+                return build_object(
+                    [(key_sql(self._writer, key), self._output_sql(value)) for key, value in members]
+                )
+            case Edges(edge):
+                return self._edges_sql(edge)
+            case PageFact(fact):
+                return self._fact_sql(fact)
+            case Summary(inner):
+                return self._summary_sql(inner)
+            case Groups():
+                return self._groups_sql(output)
+            case _:
+                return output.sql(self._writer, None)
+
+    def _edges_sql(self, edge: Output) -> str:
+        edge_sql = self._members.value_sql(edge)
+        order = self._edges_order()
+        within = f" filter (where {self._number()} <= {self._limit()})" if self._lookahead else ""
+        return f"coalesce(pg_catalog.json_agg({edge_sql}{order}){within}, '[]'::json)"
+
+    def _edges_order(self) -> str:
+        if self._connection.backward:
+            return f" order by {self._number()} desc"
+        if not self._members.joins.rows:
+            return ""
+        self._numbered = True
+        return f" order by {self._number()}"
+
+    def _fact_sql(self, fact: Fact) -> str:
+        backward = self._connection.backward
+        match fact:
+            case Fact.START_CURSOR | Fact.END_CURSOR:
+                cursor = cursor_sql(self._writer, self._rows.order, self._page)
+                last = (fact is Fact.START_CURSOR) == backward
+                number = self._last_number() if last else self._first_number()
+                return f"pg_catalog.max({cursor}) filter (where {self._number()} = {number})"
+            case Fact.HAS_NEXT_PAGE:
+                return self._behind_sql() if backward else self._ahead_sql()
+            case Fact.HAS_PREVIOUS_PAGE:
+                return self._ahead_sql() if backward else self._behind_sql()
+
+    def _ahead_sql(self) -> str:
+        return "false" if self._rows.limit is None else f"pg_catalog.count(*) > {self._limit()}"
+
+    def _behind_sql(self) -> str:
+        """Return whether rows exist on the side that the page came from."""
+        alternatives = []
+        if self._connection.position is not None:
+            alternatives.append(self._exists_sql(behind_position=True))
+        if self._rows.offset is not None:
+            alternatives.append(
+                f"({self._writer.slot(self._rows.offset)} > 0 and {self._exists_sql(behind_position=False)})"
+            )
+        return "(" + " or ".join(alternatives) + ")" if alternatives else "false"
+
+    def _exists_sql(self, *, behind_position: bool) -> str:
+        row = Row(self._writer.alias())
+        position = self._connection.position
+        behind = position.complement() if behind_position and position is not None else None
+        source = source_sql(self._writer, self._rows, row, self._parent, behind)
+        return f"exists (select 1 from {source})"
+
+    def _summary_sql(self, output: Output) -> str:
+        row = Row(self._writer.alias())
+        inner = output.sql(self._writer, row)
+        source = source_sql(self._writer, self._rows, row, self._parent)
+        # It is one row also where no aggregate is asked for, but type names alone.
+        return f"(select {inner} from {source} having true)"
+
+    def _groups_sql(self, groups: Groups) -> str:
+        row, alias = Row(self._writer.alias()), self._writer.alias()
+        keys = [expression_sql(self._writer, key, row) for key in groups.keys]
+        inner = groups.output.sql(self._writer, row)
+        source = source_sql(self._writer, self._rows, row, self._parent)
+        listed = ", ".join(keys)
+        having = ""
+        if groups.having is not None:
+            having = f" having {condition_sql(self._writer, groups.having, row)}"
+        limit = count_sql(self._writer, groups.limit)
+        grouped = (
+            f"select {inner} as value from {source} group by {listed}{having} order by {listed} limit {limit}"
+        )
+        listed = f"coalesce(pg_catalog.json_agg({alias}.value), '[]'::json)"
+        return f"(select {listed} from ({grouped}) as {alias})"
+
+    def _number(self) -> str:
+        return f"{self._page.alias}.{self._NUMBER}"
+
+    def _first_number(self) -> str:
+        # With a limit of 0, the only row there may be is the one that was looked ahead at.
+        return f"least(1, {self._limit()})" if self._lookahead else "1"
+
+    def _last_number(self) -> str:
+        count = f"{self._page.alias}.{self._COUNT}"
+        return count if self._rows.limit is None else f"least({count}, {self._limit()})"
+
+    def _limit(self) -> str:
+        assert self._rows.limit is not None, "a page without a limit has nothing beyond it"
+        return count_sql(self._writer, self._rows.limit)

@@ -1,0 +1,207 @@
+"""Types that every schema has: enums of fixed words, ``PageInfo``, ``Node`` and the filters of scalars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphql import (
+    GraphQLArgument,
+    GraphQLBoolean,
+    GraphQLEnumType,
+    GraphQLEnumValue,
+    GraphQLField,
+    GraphQLID,
+    GraphQLInputField,
+    GraphQLInputObjectType,
+    GraphQLInputType,
+    GraphQLInt,
+    GraphQLInterfaceType,
+    GraphQLList,
+    GraphQLNamedType,
+    GraphQLNonNull,
+    GraphQLObjectType,
+    GraphQLScalarType,
+    GraphQLString,
+    specified_scalar_types,
+)
+
+from dataapi.graphql.schema.type_mapping import CURSOR, CUSTOM_SCALARS
+from dataapi.sql.conditions import Operator
+
+
+def required(type_: Any) -> Any:
+    """Return the type as non-null."""
+    return GraphQLNonNull(type_)
+
+
+def nullable(type_: GraphQLInputType) -> GraphQLInputType:
+    """Return the type without its non-null wrapper."""
+    return type_.of_type if isinstance(type_, GraphQLNonNull) else type_
+
+
+def list_of(type_: Any) -> Any:
+    """Return a non-null list of non-null items."""
+    return GraphQLNonNull(GraphQLList(GraphQLNonNull(type_)))
+
+
+ORDER_BY_DIRECTION = GraphQLEnumType(
+    "OrderByDirection",
+    # The values are pairs (descending, nulls first).
+    {
+        "AscNullsFirst": GraphQLEnumValue((False, True), description="From small to large, after nulls."),
+        "AscNullsLast": GraphQLEnumValue((False, False), description="From small to large, then nulls."),
+        "DescNullsFirst": GraphQLEnumValue((True, True), description="From large to small, after nulls."),
+        "DescNullsLast": GraphQLEnumValue((True, False), description="From large to small, then nulls."),
+    },
+    description="A direction to order by.",
+    extensions={"shapes": True},
+)
+FILTER_IS = GraphQLEnumType(
+    "FilterIs",
+    {
+        "NULL": GraphQLEnumValue(value=False, description="There is no value."),
+        "NOT_NULL": GraphQLEnumValue(value=True, description="There is a value."),
+    },
+    description="Whether a value is there.",
+    extensions={"shapes": True},
+)
+NODE = GraphQLInterfaceType(
+    "Node",
+    {"nodeId": GraphQLField(GraphQLNonNull(GraphQLID), description="Identifies a row among all tables.")},
+    description="A row that can be found again by its node id.",
+)
+PAGE_INFO = GraphQLObjectType(
+    "PageInfo",
+    {
+        "endCursor": GraphQLField(GraphQLString, description="The position of the last row."),
+        "hasNextPage": GraphQLField(
+            GraphQLNonNull(GraphQLBoolean), description="Whether rows follow the last one."
+        ),
+        "hasPreviousPage": GraphQLField(
+            GraphQLNonNull(GraphQLBoolean), description="Whether rows come before the first one."
+        ),
+        "startCursor": GraphQLField(GraphQLString, description="The position of the first row."),
+    },
+    description="Where a page stands in its collection.",
+)
+
+OPERATORS = {
+    "eq": Operator.EQ,
+    "neq": Operator.NEQ,
+    "gt": Operator.GT,
+    "gte": Operator.GTE,
+    "lt": Operator.LT,
+    "lte": Operator.LTE,
+    "in": Operator.IN,
+    "startsWith": Operator.STARTS_WITH,
+    "like": Operator.LIKE,
+    "ilike": Operator.ILIKE,
+    "regex": Operator.REGEX,
+    "iregex": Operator.IREGEX,
+    "contains": Operator.CONTAINS,
+    "containedBy": Operator.CONTAINED_BY,
+    "overlaps": Operator.OVERLAPS,
+}
+"""The filter operators that compare, by name; ``is`` is not among them."""
+
+_ORDERED = ("eq", "gt", "gte", "in", "is", "lt", "lte", "neq")
+FILTER_OPERATORS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Int", "BigInt", "Float", "BigFloat", "Date", "Time", "Datetime"), _ORDERED),
+    "String": (*_ORDERED, "startsWith", "like", "ilike", "regex", "iregex"),
+    "UUID": ("eq", "in", "is", "neq"),
+    "Enum": ("eq", "in", "is", "neq"),
+    "Boolean": ("eq", "is"),
+    "Opaque": ("eq", "is"),
+    "ID": ("eq",),
+}
+"""Which operators a filter type has, by scalar name (docs/reference/graphql.md, Filters)."""
+LIST_OPERATORS = ("containedBy", "contains", "eq", "is", "overlaps")
+_MEANINGS = {
+    "eq": "Equal to this.",
+    "neq": "Different from this.",
+    "gt": "Greater than this.",
+    "gte": "Greater than this or equal to it.",
+    "lt": "Less than this.",
+    "lte": "Less than this or equal to it.",
+    "in": "Equal to one of these.",
+    "is": "Whether there is a value.",
+    "startsWith": "Begins with this text.",
+    "like": "Matches this pattern, in which % stands for any text and _ for one character.",
+    "ilike": "Matches this pattern as `like` does, in upper or lower case.",
+    "regex": "Matches this POSIX regular expression.",
+    "iregex": "Matches this POSIX regular expression, in upper or lower case.",
+    "contains": "Has all of these items.",
+    "containedBy": "Has no other items than these.",
+    "overlaps": "Has at least one of these items.",
+}
+_CONDITIONS = "Conditions on {}; all that are given must hold."
+
+
+def filter_type(name: str, item: Any, operators: tuple[str, ...]) -> GraphQLInputObjectType:
+    """Return a filter type over a scalar or enum, None for whatever has a value."""
+    fields = {}
+    for operator in operators:
+        field_type: Any = item
+        if operator == "is":
+            field_type = FILTER_IS
+        elif operator == "in":
+            field_type = GraphQLList(GraphQLNonNull(item))
+        fields[operator] = GraphQLInputField(field_type, description=_MEANINGS[operator])
+    value = "a value that cannot be compared" if item is None else f"a value of type {item}"
+    return GraphQLInputObjectType(name, fields, description=_CONDITIONS.format(value))
+
+
+def list_filter_type(name: str, item: Any) -> GraphQLInputObjectType:
+    """Return a filter type over a list of scalars or enums."""
+    items = GraphQLList(GraphQLNonNull(item))
+    return GraphQLInputObjectType(
+        name,
+        {
+            operator: GraphQLInputField(
+                FILTER_IS if operator == "is" else items, description=_MEANINGS[operator]
+            )
+            for operator in LIST_OPERATORS
+        },
+        description=_CONDITIONS.format(f"a list of type [{item}]"),
+    )
+
+
+IS_FILTER = filter_type("IsFilter", None, ("is",))
+"""The filter of what cannot be compared."""
+
+
+def _scalar_filters() -> dict[str, GraphQLNamedType]:
+    filters: dict[str, GraphQLNamedType] = {}
+    for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS):
+        if scalar.name not in FILTER_OPERATORS:
+            continue
+        filters[f"{scalar.name}Filter"] = filter_type(
+            f"{scalar.name}Filter", scalar, FILTER_OPERATORS[scalar.name]
+        )
+        if scalar.name != "ID":
+            filters[f"{scalar.name}ListFilter"] = list_filter_type(f"{scalar.name}ListFilter", scalar)
+    return filters
+
+
+COMMON_TYPES: dict[str, GraphQLNamedType] = {
+    **{scalar.name: scalar for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS)},
+    **{type_.name: type_ for type_ in (ORDER_BY_DIRECTION, FILTER_IS, IS_FILTER, NODE, PAGE_INFO)},
+    **_scalar_filters(),
+}
+
+
+def paging_arguments() -> dict[str, GraphQLArgument]:
+    """Return the paging arguments of every collection."""
+    return {
+        "first": GraphQLArgument(GraphQLInt, description="How many rows from the start."),
+        "last": GraphQLArgument(GraphQLInt, description="How many rows from the end."),
+        "before": GraphQLArgument(CURSOR, description="Only rows before this position."),
+        "after": GraphQLArgument(CURSOR, description="Only rows after this position."),
+        "offset": GraphQLArgument(GraphQLInt, description="How many rows to skip."),
+    }
+
+
+def scalar_filter_name(scalar: GraphQLScalarType, *, is_list: bool) -> str | None:
+    """Return the name of a scalar's filter type, None when values of it are not compared."""
+    name = f"{scalar.name}{'List' if is_list else ''}Filter"
+    return name if name in COMMON_TYPES else None

@@ -1,0 +1,364 @@
+"""What one role sees of one table: its columns, computed fields and relationships as GraphQL fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dataapi.catalog.field_names import FieldNames
+from dataapi.catalog.model import Column, Function, Table, TypeKind
+from dataapi.catalog.names import is_looked_up_by_key
+from dataapi.catalog.relationships import KeyRelationship
+from dataapi.graphql.schema.type_mapping import TypeMapping, mapping_of
+from dataapi.sql.algebra import ColumnOf, FunctionCall, Join, OrderTerm, Rows
+from dataapi.sql.conditions import Condition
+from dataapi.sql.writer import qualified
+
+if TYPE_CHECKING:
+    from dataapi.graphql.schema.catalog_view import CatalogView
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnField:
+    """A column as a field.
+
+    :ivar name: in input types and aggregates.
+    :ivar field: in the object type.
+    """
+
+    name: str
+    field: str
+    column: Column
+    mapping: TypeMapping
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedField:
+    """A computed scalar field.
+
+    :ivar input_name: the name in input types.
+    """
+
+    name: str
+    input_name: str
+    function: Function
+    mapping: TypeMapping
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedField:
+    """A relationship as a field, by foreign key or by a function of the row.
+
+    :ivar input_name: the name in input types.
+    :ivar target: oid of the table that it leads to.
+    :ivar pairs: ``(target's column, own column)``; empty for a computed relationship.
+    :ivar outgoing: the foreign key is this table's own.
+    :ivar nullable: of a to-one field, whether the schema shows it as nullable.
+    """
+
+    name: str
+    input_name: str
+    target: int
+    to_one: bool
+    pairs: tuple[tuple[str, str], ...]
+    function: Function | None
+    nullable: bool
+    description: str | None
+    outgoing: bool = False
+
+
+DEFAULT_MAX_ROWS = 30
+"""The page cap where no directive or configuration sets one (docs/reference/graphql.md, Directives)."""
+
+
+class TableType(StrEnum):
+    """The types that are made for a table: a type's name is the table's with this ending."""
+
+    COLLECTION_FILTER = "CollectionFilter"
+    COLLECTION_ORDER_BY = "CollectionOrderBy"
+    MIN_MAX_ORDER_BY = "MinMaxOrderBy"
+    ON_CONFLICT_INPUT = "OnConflictInput"
+    CONFLICT_CONSTRAINT = "ConflictConstraint"
+    INSERT_COLUMN = "InsertColumn"
+    UPDATE_COLUMN = "UpdateColumn"
+    GROUP_COLUMN = "GroupColumn"
+    GROUP = "Group"
+    GROUP_KEYS = "GroupKeys"
+    COUNT_DISTINCT_AGGREGATE_RESULT = "CountDistinctAggregateResult"
+    HAVING = "Having"
+    SUM_HAVING = "SumHaving"
+    AVG_HAVING = "AvgHaving"
+    MIN_HAVING = "MinHaving"
+    MAX_HAVING = "MaxHaving"
+    COUNT_DISTINCT_HAVING = "CountDistinctHaving"
+    FILTER = "Filter"
+    ORDER_BY = "OrderBy"
+    INSERT_INPUT = "InsertInput"
+    UPDATE_INPUT = "UpdateInput"
+    OBJECT = ""
+    CONNECTION = "Connection"
+    EDGE = "Edge"
+    INSERT_RESPONSE = "InsertResponse"
+    UPDATE_RESPONSE = "UpdateResponse"
+    DELETE_RESPONSE = "DeleteResponse"
+    AGGREGATE = "Aggregate"
+    SUM_AGGREGATE_RESULT = "SumAggregateResult"
+    AVG_AGGREGATE_RESULT = "AvgAggregateResult"
+    MIN_AGGREGATE_RESULT = "MinAggregateResult"
+    MAX_AGGREGATE_RESULT = "MaxAggregateResult"
+
+    def of(self, view: TableView) -> str:
+        """Return the name of a table's type."""
+        return view.name + self.value
+
+    @classmethod
+    def aggregate_result(cls, field: str) -> TableType:
+        """Return the type of an aggregate's field such as ``sum`` or ``countDistinct``."""
+        return cls(f"{field[0].upper()}{field[1:]}AggregateResult")
+
+
+class TableView:
+    """One table as a role sees it: only columns with SELECT, only relationships to tables it sees."""
+
+    def __init__(self, catalog_view: CatalogView, table: Table, name: str) -> None:
+        self.table = table
+        self.name = name
+        self._role = catalog_view
+        self._catalog = catalog_view.catalog
+        self.directives = self._catalog.directives.table(table.oid)
+        self.features = self.directives.features | catalog_view.features
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether the table's types of aggregates exist."""
+        return self.directives.aggregate or "groupBy" in self.features
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """Return the key columns that the role may read."""
+        readable = self._role.privileges.columns(self.table, "SELECT")
+        return tuple(name for name in self._catalog.primary_key(self.table) if name in readable)
+
+    @cached_property
+    def has_node_id(self) -> bool:
+        """Whether rows can be identified: the role reads the whole key."""
+        return self.key == self._catalog.primary_key(self.table)
+
+    @cached_property
+    def columns(self) -> tuple[ColumnField, ...]:
+        """Return the readable columns that have a GraphQL type and a valid name."""
+        return tuple(self._columns_with("SELECT", lambda _column: True))
+
+    @cached_property
+    def insertable(self) -> tuple[ColumnField, ...]:
+        """Return the columns that an insert may set."""
+        if not self.table.insertable:
+            return ()
+        return tuple(self._columns_with("INSERT", self._writable))
+
+    @cached_property
+    def takes_rows(self) -> bool:
+        """Whether many rows can be inserted as one value: all types have a name that the role may use."""
+        nested = self._role.uses("nestedInserts")
+        return not nested and all(self.type_name(field) is not None for field in self.insertable)
+
+    def type_name(self, field: ColumnField) -> str | None:
+        """Return the SQL name of a column's type (a domain's base), None when the role may not name it."""
+        if field.mapping.parameter != "unknown":
+            return field.mapping.parameter
+        found = self._catalog.types[field.column.type]
+        if found.kind is TypeKind.DOMAIN:
+            found = self._catalog.types[found.base]
+        return qualified(found) if self._role.privileges.can_use_schema(found.schema) else None
+
+    @cached_property
+    def updatable(self) -> tuple[ColumnField, ...]:
+        """Return the columns that an update may set."""
+        if not self.table.updatable:
+            return ()
+        return tuple(self._columns_with("UPDATE", self._writable))
+
+    @cached_property
+    def deletable(self) -> bool:
+        """Whether the role may delete rows."""
+        return self.table.deletable and self._role.privileges.can_whole(self.table, "DELETE")
+
+    @property
+    def _names(self) -> FieldNames:
+        return self._role.names.fields(self.table.oid)
+
+    def _input_name(self, field: str) -> str:
+        return self._names.other_inputs.get(field, field)
+
+    def _writable(self, column: Column) -> bool:
+        if column.generated or column.identity == "a":
+            return False
+        return self.table.updatable_columns is None or column.name in self.table.updatable_columns
+
+    def _columns_with(self, privilege: str, accept: Callable[[Column], bool]) -> Iterator[ColumnField]:
+        allowed = self._role.privileges.columns(self.table, privilege)
+        names = self._names.inputs
+        for column in self.table.columns:
+            if column.name not in allowed or column.name not in names or not accept(column):
+                continue
+            mapping = mapping_of(self._catalog, column.type, column.typmod)
+            if mapping is not None and self._role.shows(mapping):
+                description = self._catalog.directives.column(self.table.oid, column.name).description
+                field = self._names.columns[column.name]
+                yield ColumnField(names[column.name], field, column, mapping, description)
+
+    @cached_property
+    def columns_by_name(self) -> dict[str, ColumnField]:
+        """Return the readable columns by their name in input types and aggregates."""
+        return {field.name: field for field in self.columns}
+
+    @cached_property
+    def orderable(self) -> bool:
+        """Whether there is a column to order by."""
+        return any(column.mapping.orderable for column in self.columns)
+
+    @cached_property
+    def fields_by_name(self) -> dict[str, ColumnField | ComputedField | RelatedField]:
+        """Return the object type's fields but ``nodeId`` by name."""
+        return {
+            **{column.field: column for column in self.columns},
+            **{field.name: field for field in self._others},
+        }
+
+    @cached_property
+    def others_by_input(self) -> dict[str, ComputedField | RelatedField]:
+        """Return what is not a column by its name in input types, where features put it."""
+        return {field.input_name: field for field in self._others}
+
+    @property
+    def _others(self) -> tuple[ComputedField | RelatedField, ...]:
+        return (*self.computed, *self.related)
+
+    @cached_property
+    def computed(self) -> tuple[ComputedField, ...]:
+        """Return the computed fields of scalar, enum and array types that the role may execute."""
+        fields = []
+        for function, name in self._executable():
+            mapping = None if function.returns_set else mapping_of(self._catalog, function.returns)
+            if mapping is not None and self._role.shows(mapping):
+                description = self._catalog.directives.function(function.oid).description
+                fields.append(ComputedField(name, self._input_name(name), function, mapping, description))
+        return tuple(fields)
+
+    def _executable(self) -> Iterator[tuple[Function, str]]:
+        # A function gets the whole row, for which PostgreSQL asks SELECT on every column.
+        readable = self._role.privileges.columns(self.table, "SELECT")
+        if not readable.issuperset(column.name for column in self.table.columns):
+            return
+        for function, name in self._names.computed:
+            if self._role.privileges.can_execute(function):
+                yield function, name
+
+    @cached_property
+    def related(self) -> tuple[RelatedField, ...]:
+        """Return the relationships to tables that the role sees."""
+        by_key = (self._by_key(relationship, name) for relationship, name in self._names.relationships)
+        computed = (self._by_function(function, name) for function, name in self._executable())
+        return tuple(field for field in (*by_key, *computed) if field is not None)
+
+    def _by_key(self, relationship: KeyRelationship, name: str) -> RelatedField | None:
+        target = self._role.table(relationship.target.oid)
+        own = self._role.privileges.columns(self.table, "SELECT")
+        if target is None or not own.issuperset(column for column, _ in relationship.pairs):
+            return None
+        theirs = self._role.privileges.columns(target.table, "SELECT")
+        if not theirs.issuperset(column for _, column in relationship.pairs):
+            return None
+        pairs = tuple((column, own_column) for own_column, column in relationship.pairs)
+        nullable = not (
+            relationship.outgoing and self._role.non_null and self._always_found(relationship, target)
+        )
+        return RelatedField(
+            name,
+            self._input_name(name),
+            relationship.target.oid,
+            relationship.to_one,
+            pairs,
+            None,
+            nullable,
+            None,
+            relationship.outgoing,
+        )
+
+    def _always_found(self, relationship: KeyRelationship, target: TableView) -> bool:
+        """Whether a row always has its target (docs/reference/graphql.md, Relationships)."""
+        columns = [self.table.column(own) for own, _ in relationship.pairs]
+        not_null = all(column is not None and not column.nullable for column in columns)
+        return relationship.foreign_key.validated and not_null and not target.table.row_security
+
+    def _by_function(self, function: Function, name: str) -> RelatedField | None:
+        target = self._role.table_of_type(function.returns)
+        if target is None:
+            return None
+        description = self._catalog.directives.function(function.oid).description
+        return RelatedField(
+            name,
+            self._input_name(name),
+            target.table.oid,
+            function.gives_one_row,
+            (),
+            function,
+            True,
+            description,
+        )
+
+    def target(self, related: RelatedField) -> TableView:
+        """Return the view of the table that one of its relationships leads to."""
+        found = self._role.table(related.target)
+        assert found is not None, "a relationship leads to a table that the role sees"
+        return found
+
+    def related_rows(self, related: RelatedField, where: Condition | None = None) -> Rows:
+        """Return the rows that a relationship leads to from the row in scope."""
+        target = self.target(related).table
+        if related.function is not None:
+            unique = related.to_one and not related.function.returns_set
+            return Rows(target, call=FunctionCall(related.function, of_row=True), where=where, unique=unique)
+        unique = related.to_one and target.is_unique(column for column, _ in related.pairs)
+        return Rows(target, join=Join(related.pairs), where=where, unique=unique)
+
+    @cached_property
+    def insertable_relations(self) -> tuple[tuple[RelatedField, TableView], ...]:
+        """Return the relationships by key over which rows can be inserted with this table's."""
+        found = []
+        for related in self.related:
+            target = self.target(related)
+            if related.function is None and target.insertable:
+                found.append((related, target))
+        return tuple(found)
+
+    @cached_property
+    def max_rows(self) -> int:
+        """Return the page cap: the table's, else the schema's, else the configured one, else 30."""
+        schema = self._catalog.directives.schema(self.table.schema)
+        return self.directives.max_rows or schema.max_rows or self._role.max_rows or DEFAULT_MAX_ROWS
+
+    @cached_property
+    def key_order(self) -> tuple[OrderTerm, ...]:
+        """Return the order by key, ascending, that ends every order."""
+        columns = [self.table.column(name) for name in self.key]
+        return tuple(
+            OrderTerm(ColumnOf(column.name), nullable=column.nullable)
+            for column in columns
+            if column is not None
+        )
+
+    @cached_property
+    def by_key(self) -> tuple[ColumnField, ...]:
+        """Return the key's fields in key order, empty when the table has no ``ByPk`` field."""
+        by_column = {field.column.name: field for field in self.columns}
+        if not self.has_node_id or not all(name in by_column for name in self.key):
+            return ()
+        if not is_looked_up_by_key(self._catalog, self.table):
+            return ()
+        return tuple(by_column[name] for name in self.key)

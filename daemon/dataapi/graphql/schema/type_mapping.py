@@ -1,0 +1,372 @@
+"""The GraphQL type of each PostgreSQL type, and how its values travel both ways.
+
+Input is handled here: a scalar's coerced value is the text (or number) that is bound, and PostgreSQL
+decides whether it is valid.  Output is JSON that PostgreSQL builds.  The table is in
+docs/reference/graphql.md, Types; composite types have no GraphQL type.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from graphql import (
+    GraphQLBoolean,
+    GraphQLError,
+    GraphQLFloat,
+    GraphQLInt,
+    GraphQLScalarType,
+    GraphQLString,
+    ListValueNode,
+    ObjectValueNode,
+    ValueNode,
+    VariableNode,
+    value_from_ast_untyped,
+)
+
+from dataapi.catalog.field_names import enum_values
+from dataapi.catalog.model import Catalog, Type, TypeKind
+from dataapi.catalog.names import has_value, is_list
+from dataapi.database.sql_text import quote_identifier
+from dataapi.http.strict_json import EXACT_DECODER, InvalidConstant
+from dataapi.sql.outputs import Labels, WireForm
+from dataapi.sql.writer import qualified
+
+Encode = Callable[[Any], str]
+"""Makes the text form of a coerced value, which PostgreSQL reads."""
+
+_LONGEST_TEXT, _MOST_MEMBERS, _DEEPEST = 100, 5, 2
+_CUT = "…"
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_DECIMAL = re.compile(
+    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|[+-]?Infinity", re.IGNORECASE
+)
+UUID_TEXT = re.compile(r"\{?[0-9a-fA-F]{4}(-?[0-9a-fA-F]{4}){7}\}?")
+_INT64 = range(-(2**63), 2**63)
+
+
+def abbreviated(value: Any, depth: int = 0) -> str:
+    """Return a value as JSON, shortened where it is long or deep."""
+    if isinstance(value, str):
+        return json.dumps(_cut(value), ensure_ascii=False)
+    if not value or not isinstance(value, dict | list):
+        return _cut(json.dumps(value))
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    if depth == _DEEPEST:
+        return begin + _CUT + end
+    items = islice(value, _MOST_MEMBERS)
+    if isinstance(value, dict):
+        parts = [f"{abbreviated(name)}: {abbreviated(value[name], depth + 1)}" for name in items]
+    else:
+        parts = [abbreviated(item, depth + 1) for item in items]
+    if len(value) > _MOST_MEMBERS:
+        parts.append(_CUT)
+    return f"{begin}{', '.join(parts)}{end}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + _CUT
+
+
+def _big_int(value: Any) -> int:
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise GraphQLError("Invalid input for BigInt type. An integer in a string is expected.")
+    if value not in _INT64:
+        raise GraphQLError(f"Invalid input for BigInt type. {abbreviated(value)} does not fit into 64 bits.")
+    return value
+
+
+def _big_float(value: Any) -> str:
+    if not isinstance(value, str):
+        raise GraphQLError("Invalid input for BigFloat type. String required")
+    if not _DECIMAL.fullmatch(value):
+        raise GraphQLError("Invalid input for BigFloat type. A decimal number in a string is expected.")
+    return value
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)  # JSON has no such numbers: they come in as they go out
+    try:
+        number: float = GraphQLFloat.coerce_input_value(value)
+    except GraphQLError:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise GraphQLError(f"Float cannot represent non numeric value: {abbreviated(value)}") from None
+        message = f"Float cannot represent {abbreviated(value)}, which is too large or would lose precision"
+        raise GraphQLError(message) from None
+    return number
+
+
+def _uuid(value: Any) -> str:
+    if not isinstance(value, str) or not UUID_TEXT.fullmatch(value):
+        raise GraphQLError("Invalid input for UUID type. 32 hexadecimal digits in a string are expected.")
+    return value
+
+
+def _json(value: Any) -> str:
+    if not isinstance(value, str):
+        raise GraphQLError("Invalid input for JSON type. A string that holds serialized JSON is expected.")
+    try:
+        EXACT_DECODER.decode(value)
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at line {error.lineno} column {error.colno}"
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except InvalidConstant as error:
+        reason = str(error)
+    else:
+        return value
+    raise GraphQLError(f"Invalid input for JSON type. The string is not JSON: {reason}")
+
+
+def _opaque(value: Any) -> str:
+    """Return what is bound for a type without special handling: its text, or JSON for a structure."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+def _text(name: str) -> Any:
+    def coerce(value: Any) -> str:
+        if not isinstance(value, str):
+            raise GraphQLError(f"Invalid input for {name} type. A string is expected.")
+        return value
+
+    return coerce
+
+
+class _Scalar(GraphQLScalarType):
+    """A scalar whose errors name the place of a literal."""
+
+    def parse_literal(self, node: ValueNode, variables: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
+        """Return the coerced value of a literal."""
+        if _holds_variable(node):
+            message = f"A literal of type {self.name} cannot hold variables: send all of it as one variable."
+            raise GraphQLError(message, node)
+        try:
+            return self.coerce_input_value(value_from_ast_untyped(node))
+        except GraphQLError as error:
+            raise GraphQLError(error.message, node) from None
+
+
+def _holds_variable(node: ValueNode) -> bool:
+    if isinstance(node, ListValueNode):
+        return any(map(_holds_variable, node.values))
+    if isinstance(node, ObjectValueNode):
+        return any(_holds_variable(member.value) for member in node.fields)
+    return isinstance(node, VariableNode)
+
+
+def _scalar(name: str, description: str, coerce: Any = None) -> GraphQLScalarType:
+    return _Scalar(name, description=description, coerce_input_value=coerce or _text(name))
+
+
+BIG_INT = _scalar("BigInt", "A 64-bit integer, as a string.", _big_int)
+BIG_FLOAT = _scalar("BigFloat", "A decimal number of any precision, as a string.", _big_float)
+UUID = _scalar("UUID", "A universally unique identifier.", _uuid)
+DATE = _scalar("Date", "A date, in ISO 8601 form.")
+TIME = _scalar("Time", "A time of day, in ISO 8601 form.")
+DATETIME = _scalar("Datetime", "A date and time, in ISO 8601 form.")
+JSON = _scalar("JSON", "A string that holds serialized JSON.", _json)
+CURSOR = _scalar("Cursor", "An opaque position in a collection, for paging.")
+OPAQUE = _scalar("Opaque", "A value of a type without special handling.", _opaque)
+
+FLOAT = _scalar("_Float", GraphQLFloat.description or "", _float)
+FLOAT.name = "Float"  # graphql-core refuses to define a type of this name
+"""GraphQL's own Float, which also takes the strings "NaN", "Infinity" and "-Infinity"."""
+
+CUSTOM_SCALARS = (FLOAT, BIG_INT, BIG_FLOAT, UUID, DATE, TIME, DATETIME, JSON, CURSOR, OPAQUE)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMapping:
+    """How a PostgreSQL type appears in GraphQL.
+
+    :ivar scalar: the GraphQL scalar of the value (of the element, for a list); None for an enum.
+    :ivar enum: the enum's type oid, 0 for a scalar.
+    :ivar is_list: an array.
+    :ivar form: how the value is written to JSON.
+    :ivar labels: the enum's labels that have other names in GraphQL, ``(label, name)``.
+    :ivar parameter: the slot type of one value of the type.
+    :ivar list_parameter: the slot type of a list of such values.
+    :ivar max_length: characters, of ``varchar(n)`` and ``char(n)``; None without a limit.
+    :ivar comparable: ``=`` exists.
+    :ivar orderable: ``<`` exists.
+    :ivar compare_as: the type to cast a value to before it is compared, "" for none: PostgreSQL
+        finds no operator for a domain over an enum.
+    """
+
+    scalar: GraphQLScalarType | None
+    enum: int
+    is_list: bool
+    form: WireForm
+    labels: Labels
+    parameter: str
+    list_parameter: str
+    max_length: int | None = None
+    comparable: bool = True
+    orderable: bool = True
+    compare_as: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Return the scalar's name, ``Enum`` for an enum."""
+        return self.scalar.name if self.scalar is not None else "Enum"
+
+    @property
+    def builtin(self) -> bool:
+        """Whether PostgreSQL's own operators compare its values: those of enums and arrays are its own."""
+        return self.parameter.startswith("pg_catalog.") or bool(self.enum) or self.is_list
+
+    @property
+    def numeric(self) -> bool:
+        """Whether ``sum`` and ``avg`` apply."""
+        return not self.is_list and self.kind in ("Int", "BigInt", "Float", "BigFloat")
+
+    @property
+    def minimum(self) -> bool:
+        """Whether ``min`` and ``max`` apply (docs/reference/graphql.md, Aggregates)."""
+        return self.numeric or (
+            not self.is_list and self.kind in ("String", "Boolean", "Date", "Time", "Datetime")
+        )
+
+
+_SCALARS: dict[str, tuple[GraphQLScalarType, WireForm]] = {
+    "int2": (GraphQLInt, WireForm.JSON),
+    "int4": (GraphQLInt, WireForm.JSON),
+    "int8": (BIG_INT, WireForm.TEXT),
+    "float4": (FLOAT, WireForm.JSON),
+    "float8": (FLOAT, WireForm.JSON),
+    "numeric": (BIG_FLOAT, WireForm.TEXT),
+    "bool": (GraphQLBoolean, WireForm.JSON),
+    "text": (GraphQLString, WireForm.JSON),
+    "varchar": (GraphQLString, WireForm.JSON),
+    "bpchar": (GraphQLString, WireForm.JSON),
+    "char": (GraphQLString, WireForm.JSON),
+    "uuid": (UUID, WireForm.JSON),
+    "date": (DATE, WireForm.JSON),
+    "time": (TIME, WireForm.JSON),
+    "timestamp": (DATETIME, WireForm.JSON),
+    "timestamptz": (DATETIME, WireForm.JSON),
+    "json": (JSON, WireForm.TEXT),
+    "jsonb": (JSON, WireForm.TEXT),
+}
+
+_NOT_COMPARABLE = frozenset(
+    {
+        *("xml", "json", "jsonpath", "point", "polygon", "refcursor", "gtsvector", "int2vector"),
+        *("pg_snapshot", "txid_snapshot", "pg_ndistinct", "pg_dependencies", "pg_mcv_list"),
+        *("pg_brin_bloom_summary", "pg_brin_minmax_multi_summary"),
+    }
+)
+_NOT_ORDERABLE = _NOT_COMPARABLE | {"line", "lseg", "box", "path", "circle", "xid", "cid", "aclitem"}
+_LENGTH_OFFSET = 4  # a varchar's typmod counts the four bytes of its header
+
+
+def mapping_of(catalog: Catalog, oid: int, typmod: int = -1) -> TypeMapping | None:
+    """Return how a type appears, or None for a composite or pseudo-type."""
+    return _mapping_of(catalog, oid, typmod) if has_value(catalog, oid) else None
+
+
+def _mapping_of(catalog: Catalog, oid: int, typmod: int) -> TypeMapping:
+    found = catalog.types[oid]
+    if found.kind is TypeKind.DOMAIN:
+        mapping = _mapping_of(catalog, found.base, typmod)
+        if mapping.is_list or not mapping.enum:
+            return mapping
+        return replace(mapping, compare_as=qualified(catalog.types[found.base]))
+    if not is_list(found):
+        return _single(catalog, found, typmod)
+    element = _mapping_of(catalog, found.element, typmod)
+    form = {WireForm.TEXT: WireForm.TEXT_ARRAY, WireForm.ENUM: WireForm.ENUM_ARRAY}.get(
+        element.form, WireForm.JSON
+    )
+    parameter = _parameter(found)
+    return replace(
+        element,
+        is_list=True,
+        form=form,
+        parameter=parameter,
+        list_parameter=parameter,
+        orderable=False,
+        compare_as="",
+    )
+
+
+def _single(catalog: Catalog, found: Type, typmod: int) -> TypeMapping:
+    values = enum_values(catalog, found) if found.oid in catalog.base_names else None
+    if values is not None:
+        labels = tuple((label, shown) for label, shown in values.items() if label != shown)
+        return TypeMapping(None, found.oid, False, WireForm.ENUM, labels, "unknown", "unknown")
+    scalar, form = OPAQUE, WireForm.JSON
+    if found.schema == "pg_catalog":
+        scalar, form = _SCALARS.get(found.name, (scalar, form))
+    elif found.name == "citext":
+        scalar = GraphQLString
+    known = found.schema == "pg_catalog"
+    return TypeMapping(
+        scalar,
+        0,
+        False,
+        form,
+        (),
+        _parameter(found),
+        f"pg_catalog.{quote_identifier('_' + found.name)}" if known else "unknown",
+        max_length=typmod - _LENGTH_OFFSET if found.name in ("varchar", "bpchar") and typmod >= 0 else None,
+        comparable=found.name not in _NOT_COMPARABLE,
+        orderable=found.name not in _NOT_ORDERABLE and scalar is not JSON,
+    )
+
+
+def _parameter(found: Type) -> str:
+    """Return the slot type: PostgreSQL's own types by name, others as inferred.
+
+    The name of another type could be in a schema that the role may not use.
+    """
+    return f"pg_catalog.{quote_identifier(found.name)}" if found.schema == "pg_catalog" else "unknown"
+
+
+def encode_value(value: Any) -> str:
+    """Return the text form that PostgreSQL reads for a coerced scalar or enum value."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def encode_list(values: Any) -> str:
+    """Return the array literal of coerced values; a lone value is a list of one."""
+    items = values if isinstance(values, list | tuple) else [values]
+    return "{" + ",".join("NULL" if item is None else _array_item(encode_value(item)) for item in items) + "}"
+
+
+def _array_item(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def encoder(mapping: TypeMapping) -> Encode:
+    """Return what makes the text of a value to be written, refusing one that is too long."""
+    encode: Encode = encode_list if mapping.is_list else encode_value
+    return encode if mapping.max_length is None else _checked_length(encode, mapping.max_length)
+
+
+@lru_cache(maxsize=256)
+def _checked_length(encode: Encode, limit: int) -> Encode:
+    """Return the encoder that also refuses more characters than a column takes."""
+
+    def encode_checked(value: Any) -> str:
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(item, str) and len(item) > limit:
+                raise GraphQLError(f"Invalid input for String type. Maximum character length {limit}")
+        return encode(value)
+
+    return encode_checked

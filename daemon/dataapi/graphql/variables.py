@@ -1,0 +1,311 @@
+"""The values of variables: coerced, judged, and reduced to the shape that decides how an operation compiles.
+
+Coercions and shapes are made once for a type, as graphql-core finds out what each type is anew for every
+value, which for a thousand rows is most of the time that a request takes here.  The results are
+graphql-core's own; its messages speak Python, and clients JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from graphql import (
+    GraphQLBoolean,
+    GraphQLEnumType,
+    GraphQLError,
+    GraphQLID,
+    GraphQLInputObjectType,
+    GraphQLInputType,
+    GraphQLList,
+    GraphQLNonNull,
+    Undefined,
+    VariableDefinitionNode,
+    coerce_input_value,
+    get_named_type,
+    is_required_input_field,
+    specified_scalar_types,
+)
+
+from dataapi.concurrency.pauses import pause
+from dataapi.graphql.schema.shared_types import nullable
+from dataapi.graphql.schema.type_mapping import CURSOR, abbreviated
+from dataapi.graphql.sources import decode_cursor, decode_node_id
+
+
+class Absent:
+    """The type of ``ABSENT``."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MANY = 2
+"""From how many objects on a list of them may be bound as one value."""
+
+ABSENT: Final = Absent()
+
+
+Coerce = Callable[[Any], Any]
+Steps = tuple[str | int, ...]
+
+
+class _Uncoercible(Exception):
+    """A value is not valid for its type."""
+
+
+def coercer(type_: GraphQLInputType) -> Coerce:
+    """Return what coerces a value of the type, ``Undefined`` for an invalid one."""
+    coerce = _coercer(type_)
+
+    def coerced(value: Any) -> Any:
+        try:
+            return coerce(value)
+        except RecursionError:
+            raise
+        except Exception:  # a scalar may refuse in any way
+            return Undefined
+
+    return coerced
+
+
+def _coercer(type_: GraphQLInputType) -> Coerce:
+    if isinstance(type_, GraphQLNonNull):
+        return _required(_coercer(type_.of_type))
+    if isinstance(type_, GraphQLList):
+        return _list(_coercer(type_.of_type))
+    if isinstance(type_, GraphQLInputObjectType):
+        return _ObjectCoercion(type_)
+    leaf: Coerce = type_.coerce_input_value
+    return lambda value: None if value is None else leaf(value)
+
+
+def _required(inner: Coerce) -> Coerce:
+    def coerce(value: Any) -> Any:
+        if value is None:
+            raise _Uncoercible
+        return inner(value)
+
+    return coerce
+
+
+def _list(item: Coerce) -> Coerce:
+    def coerce(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            return [item(value)]  # a lone value is a list of one
+        items = []
+        for inner in value:
+            pause()
+            items.append(item(inner))
+        return items
+
+    return coerce
+
+
+class _ObjectCoercion:
+    """Coerces input objects; it looks at the type with the first one, as types nest in themselves."""
+
+    def __init__(self, type_: GraphQLInputObjectType) -> None:
+        self._type = type_
+        self._members: dict[str, Coerce] = {}
+        self._places: dict[str, int] | None = None
+        self._required: frozenset[str] = frozenset()
+        self._plain = True
+
+    def _look(self) -> dict[str, int]:
+        fields = self._type.fields
+        self._required = frozenset(name for name, field in fields.items() if is_required_input_field(field))
+        self._plain = not self._type.is_one_of and all(
+            field.default is None and field.out_name is None for field in fields.values()
+        )
+        self._places = {name: place for place, name in enumerate(fields)}
+        return self._places
+
+    def __call__(self, value: Any) -> Any:
+        if value is None:
+            return None
+        places = self._places or self._look()
+        if not isinstance(value, dict):
+            raise _Uncoercible
+        if not self._plain:
+            return self._by_graphql_core(value)
+        if not self._required.issubset(value):
+            raise _Uncoercible
+        members = self._members
+        coerced = {}
+        for name in sorted(value, key=places.__getitem__):  # in the order of the type, as graphql-core
+            member = members.get(name)
+            if member is None:
+                member = members[name] = _coercer(self._type.fields[name].type)
+            coerced[name] = member(value[name])
+        return coerced
+
+    def _by_graphql_core(self, value: Any) -> Any:
+        coerced = coerce_input_value(value, self._type)
+        if coerced is Undefined:
+            raise _Uncoercible
+        return coerced
+
+
+# ---------------------------------------------------------------- errors
+
+
+def faults(value: Any, type_: GraphQLInputType, place: Steps = ()) -> Iterator[tuple[Steps, str]]:
+    """Yield what keeps a value from being one of the type: places in it, each with a message.
+
+    Nothing for a value that coerces.
+    """
+    if value is None:
+        if isinstance(type_, GraphQLNonNull):
+            yield place, f"Expected a value of non-null type '{type_}' not to be null."
+    elif isinstance(type_, GraphQLNonNull):
+        yield from faults(value, type_.of_type, place)
+    elif isinstance(type_, GraphQLList):
+        if not isinstance(value, list):
+            yield from faults(value, type_.of_type, place)
+        else:
+            for index, item in enumerate(value):
+                pause()
+                yield from faults(item, type_.of_type, (*place, index))
+    elif isinstance(type_, GraphQLInputObjectType):
+        yield from _faults_of_object(value, type_, place)
+    else:
+        message = _fault_of_leaf(value, type_)
+        if message is not None:
+            yield place, message
+
+
+def _faults_of_object(value: Any, type_: GraphQLInputObjectType, place: Steps) -> Iterator[tuple[Steps, str]]:
+    if not isinstance(value, dict):
+        yield place, f"Expected value of type '{type_}' to be an object, found: {abbreviated(value)}."
+        return
+    for name, member in type_.fields.items():
+        if name in value:
+            yield from faults(value[name], member.type, (*place, name))
+        elif is_required_input_field(member):
+            yield place, f"Expected value of type '{type_}' to include required field '{name}'."
+    for name in value:
+        if name not in type_.fields:
+            yield place, f"Expected value of type '{type_}' not to include unknown field {abbreviated(name)}."
+
+
+def _fault_of_leaf(value: Any, type_: Any) -> str | None:
+    if isinstance(type_, GraphQLEnumType):
+        if isinstance(value, str):
+            return (
+                None
+                if value in type_.values
+                else f"Value {abbreviated(value)} does not exist in '{type_}' enum."
+            )
+        return f"Enum '{type_}' cannot represent non-string value: {abbreviated(value)}."
+    try:
+        type_.coerce_input_value(value)
+    except GraphQLError as error:
+        if specified_scalar_types.get(type_.name) is not type_:
+            return error.message
+        # What graphql-core's own scalars say ends in the value as Python writes it.
+        return f"{error.message.partition(': ')[0]}: {abbreviated(value)}"
+    return None
+
+
+# ---------------------------------------------------------------- shapes
+
+Shaper = Callable[[Any], Hashable]
+
+
+def _shape_of_cursor(text: str) -> Hashable:
+    try:
+        return tuple(value is None for value in decode_cursor(text))
+    except GraphQLError:
+        return text  # compiling it reports the error with its place
+
+
+def _shape_of_node_id(text: str) -> Hashable:
+    try:
+        key = decode_node_id(text)
+    except GraphQLError:
+        return text
+    return key.schema, key.table, len(key.values)
+
+
+def shaper(type_: GraphQLInputType) -> Shaper:
+    """Return the function that reduces a coerced value to what decides the statement's text.
+
+    Of most leaves that is only whether they are null.  The words of ``OrderByDirection``
+    and ``FilterIs``, booleans (they may steer ``@include``), a cursor's nulls and a node
+    id's table decide more.
+    """
+    inner = _shaper_of_present(nullable(type_))
+    return lambda value: None if value is None else inner(value)
+
+
+def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
+    if isinstance(type_, GraphQLList):
+        if not holds_objects(type_):
+            named = get_named_type(type_)
+            shapes = isinstance(named, GraphQLEnumType) and named.extensions.get("shapes")
+            return tuple if shapes else (lambda _value: True)
+        items = _Late(type_.of_type)
+        if not get_named_type(type_).extensions.get("rows"):
+            return lambda value: tuple(items(item) for item in value)
+        # However many rows there are, they are bound as one value (see ``inserts``).
+        return lambda value: (True, *value[0]) if is_uniform(value) else tuple(items(item) for item in value)
+    if isinstance(type_, GraphQLInputObjectType):
+        members = {name: _Late(field.type) for name, field in type_.fields.items()}
+        return lambda value: tuple((name, members[name](member)) for name, member in value.items())
+    if type_ is GraphQLID:
+        return _shape_of_node_id
+    if type_ is CURSOR:
+        return _shape_of_cursor
+    if type_ is GraphQLBoolean or (isinstance(type_, GraphQLEnumType) and type_.extensions.get("shapes")):
+        return lambda value: (value,)
+    return lambda _value: True
+
+
+class _Late:
+    """A shaper made at its first use, because input types nest in themselves."""
+
+    def __init__(self, type_: GraphQLInputType) -> None:
+        self._type = type_
+        self._shaper: Shaper | None = None
+
+    def __call__(self, value: Any) -> Hashable:
+        if self._shaper is None:
+            self._shaper = shaper(self._type)
+        return self._shaper(value)
+
+
+def is_uniform(objects: list[Any]) -> bool:
+    """Whether there are several objects, all with the same members, so that they are bound as one value."""
+    if len(objects) < MANY or not objects[0]:
+        return False
+    members = objects[0].keys()
+    return all(item is not None and item.keys() == members for item in objects)
+
+
+def holds_objects(type_: GraphQLInputType) -> bool:
+    """Whether a list type's items are input objects."""
+    while isinstance(type_, GraphQLNonNull | GraphQLList):
+        type_ = type_.of_type
+    return isinstance(type_, GraphQLInputObjectType)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of an operation, ready to take values.
+
+    :ivar name: what the client calls it.
+    :ivar inner_name: what the operation calls it.
+    :ivar default: its default's value, ``ABSENT`` for none.
+    """
+
+    name: str
+    inner_name: str
+    type: GraphQLInputType
+    default: Any
+    shape: Shaper
+    coerce: Coerce
+    node: VariableDefinitionNode

@@ -1,0 +1,1 @@
+"""HTTP as values, independent of server and protocol: requests, replies, headers, query strings, errors."""

@@ -1,0 +1,96 @@
+"""A request and its answer as values, so that handlers never touch the server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+
+Stream = AsyncGenerator[bytes, None]
+"""The pieces of a body that is sent while it is made; none is asked for while the client does not read."""
+
+LONGEST_TARGET = 131_072
+"""Bytes of a request target as received."""
+
+STAGES = ("jwt", "parse", "plan", "transaction", "response")
+"""The stages of a request that ``Server-Timing`` reports, in this order."""
+
+
+class Timing:
+    """How long each stage of one request took, each from the end of the one before.
+
+    See docs/reference/rest.md, Headers.
+
+    :param seconds: the clock that durations are measured by.
+    """
+
+    __slots__ = ("_failed", "_last", "_seconds", "_stages")
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._last = seconds()
+        self._stages: dict[str, float] = {}
+        self._failed = False
+
+    def mark(self, stage: str) -> None:
+        """End a stage now; one that is repeated, as in a batch, adds up."""
+        now = self._seconds()
+        self._stages[stage] = self._stages.get(stage, 0.0) + now - self._last
+        self._last = now
+
+    def fail(self) -> None:
+        """End the current stage as the last one, because the request failed in it."""
+        self.mark(next((stage for stage in STAGES if stage not in self._stages), STAGES[-1]))
+        self._failed = True
+
+    def header(self) -> str:
+        """Return the value of ``Server-Timing``: the stages in order, in milliseconds.
+
+        Calling it ends the stage ``response``.
+        """
+        if not self._failed:
+            self.mark(STAGES[-1])
+        measured = ((stage, self._stages[stage]) for stage in STAGES if stage in self._stages)
+        return ", ".join(f"{stage};dur={seconds * 1000:.3f}" for stage, seconds in measured)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request whose body was read and is within the limit.
+
+    :ivar id: the request id that the log and ``X-Request-Id`` carry.
+    :ivar path: the decoded path, without the query string.
+    :ivar query: the raw query string, without the question mark.
+    :ivar headers: names in lower case; the values of repeated headers are joined by ``", "``.
+    :ivar peer: the client's address, "" where the connection has none.
+    :ivar timing: measures the stages, None when ``server-timing-enabled`` is off.
+    """
+
+    id: str
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes
+    timing: Timing | None = None
+    peer: str = ""
+
+    def mark(self, stage: str) -> None:
+        """End a stage of the answer, one of ``STAGES``."""
+        if self.timing is not None:
+            self.timing.mark(stage)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One HTTP answer.
+
+    :ivar stream: the rest of the body after ``body``, sent while it is made.  An error before its first
+        piece is answered like any other; a later one cuts the answer off.  ``HEAD`` does not run it.
+    :ivar reason: the reason phrase of the status line, None for the standard one.
+    """
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    stream: Stream | None = None
+    reason: str | None = None

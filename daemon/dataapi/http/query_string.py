@@ -1,0 +1,82 @@
+"""Reads query strings: names and values percent-decoded, errors name their place."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote_to_bytes
+
+from dataapi.http.errors import ApiError
+
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def pairs(query: str) -> list[tuple[str, str]]:
+    """Return the parameters in order; a ``+`` is a space.
+
+    :raises ApiError: 400, a parameter is not UTF-8 or holds U+0000.
+    """
+    return [(_decoded(name, name), _decoded(value, name)) for name, value in _split(query)]
+
+
+def lenient_pairs(query: str) -> list[tuple[str, str]]:
+    """Return the parameters in order, with replacement characters where they are not UTF-8."""
+    return [
+        (unquote_to_bytes(name).decode(errors="replace"), unquote_to_bytes(value).decode(errors="replace"))
+        for name, value in _split(query)
+    ]
+
+
+def raw_text(query: bytes) -> str:
+    """Return a query string as text, its escapes left as they are.
+
+    :raises ApiError: 400, its bytes are not UTF-8.
+    """
+    try:
+        return query.decode()
+    except UnicodeDecodeError as error:
+        raise _bad(f"The query string is not UTF-8: byte {error.start + 1}") from None
+
+
+def path(text: str) -> str:
+    """Percent-decode a path.
+
+    :raises ApiError: 400, the path has a broken escape, is not UTF-8 or holds U+0000.
+    """
+    broken = _BROKEN_ESCAPE.search(text)
+    if broken is not None:
+        raise _bad(f"The path has a percent sign at character {broken.start() + 1} that begins no escape")
+    try:
+        decoded = unquote_to_bytes(text).decode()
+    except UnicodeDecodeError as error:
+        raise _bad(f"The path is not UTF-8 once decoded: byte {error.start + 1}") from None
+    if "\0" in decoded:
+        raise _bad(f"The path holds the character U+0000 at character {decoded.index(chr(0)) + 1}")
+    return decoded
+
+
+def _split(query: str) -> list[tuple[str, str]]:
+    found = []
+    for part in query.split("&"):
+        if part:
+            name, _, value = part.replace("+", " ").partition("=")
+            found.append((name, value))
+    return found
+
+
+def _decoded(text: str, parameter: str) -> str:
+    # A lone percent sign stays one: "like.50%" is how people write it, and PostgREST takes it.
+    if "%" not in text:
+        return text
+    try:
+        decoded = unquote_to_bytes(text).decode()
+    except UnicodeDecodeError as error:
+        raise _bad(
+            f"The parameter {parameter[:60]} is not UTF-8 once decoded: byte {error.start + 1}"
+        ) from None
+    if "\0" in decoded:
+        raise _bad(f"The parameter {parameter[:60]} holds the character U+0000, which text cannot hold")
+    return decoded
+
+
+def _bad(message: str) -> ApiError:
+    return ApiError(400, "PGRST100", message)

@@ -1,1 +1,0 @@
-"""The algebra both APIs compile to, and its one SQL generator."""

@@ -1,1 +1,0 @@
-"""Functions below ``/rpc/``: which one is meant, with what, and what it gives; pure."""

@@ -1,0 +1,194 @@
+"""Bodies of answers: the SQL of rows in the form that was negotiated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from dataapi.catalog.model import Table
+from dataapi.database.sql_text import quote_literal
+from dataapi.http.errors import ApiError
+from dataapi.sql.algebra import Parameter
+from dataapi.sql.outputs import Key, Output, Text, key_sql
+from dataapi.sql.row_output import OutputRows, Record, Spread
+from dataapi.sql.writer import Writer, qualified
+
+
+class Form(Enum):
+    """How the rows are written into the body."""
+
+    NONE = "none"
+    """Not at all: they are counted."""
+    ARRAY = "array"
+    """A JSON array."""
+    STRIPPED = "stripped"
+    """A JSON array of objects without their null members."""
+    CSV = "csv"
+    """RFC 4180 with a header line; NULL is empty, and the last line has no end."""
+    GEOJSON = "geojson"
+    """A GeoJSON feature collection, made by PostGIS."""
+    VALUE = "value"
+    """The one row, or the one value of a function, as JSON; null when there is none."""
+    VALUES = "values"
+    """A JSON array of a function's values."""
+
+
+class Content(Enum):
+    """What a value is that is a body by itself."""
+
+    TEXT = "text"
+    BYTES = "bytes"
+    """A ``bytea``, whose text is hexadecimal with ``\\x`` before it."""
+    XML = "xml"
+    """Written by its type's output function, which leaves out a declared encoding: the body has another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """The one value of a function as it stands."""
+
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerBody:
+    """A body made by an aggregate of the database over the rows (a custom media type handler).
+
+    :ivar function: the aggregate's SQL name, quoted and qualified.
+    :ivar table: the table whose row type it takes; None when it takes any, and reads the members' names,
+        which then must be ``Text``.
+    """
+
+    function: str
+    table: Table | None
+    content: Content = Content.TEXT
+
+
+Body = Form | HandlerBody | Raw
+
+
+def body_sql(writer: Writer, rows: OutputRows, body: Body) -> str:
+    """Return the body of an answer, to stand in the select list of a query over them.
+
+    :raises ApiError: PGRST127 (400), an aggregate reads the members' names, of which some are a client's.
+    """
+    match body:
+        case HandlerBody(function, table, content):
+            return _content_sql(f"{function}({_handled_sql(rows, function, table)})", content)
+        case Raw(content):
+            return f"pg_catalog.string_agg({_content_sql(rows.column(0), content)}, '')"
+        case Form.NONE:
+            return "null::text"
+        case Form.ARRAY | Form.VALUES:
+            return rows.array_sql(writer)
+        case Form.STRIPPED:
+            return f"pg_catalog.json_strip_nulls({rows.array_sql(writer)})"
+        case Form.CSV:
+            lines = f"coalesce(pg_catalog.string_agg({csv_line_sql(rows)}, E'\\n'), '')"
+            return f"{_csv_header_sql(writer, rows)} || E'\\n' || {lines}"
+        case Form.GEOJSON:
+            return _features_sql(writer, rows)
+        case Form.VALUE:
+            return f"coalesce(pg_catalog.json_agg({rows.value_sql(writer)}) -> 0, 'null'::json)"
+
+
+def _content_sql(value: str, content: Content) -> str:
+    return f"pg_catalog.xml_out({value})::text" if content is Content.XML else f"({value})::text"
+
+
+def _handled_sql(rows: OutputRows, function: str, table: Table | None) -> str:
+    if rows.scalar:
+        return rows.column(0)
+    if table is not None:
+        columns = ", ".join(rows.column(place) for place in range(len(rows.columns)))
+        return f"row({columns})::{qualified(table)}"
+    if not rows.named:
+        raise ApiError(
+            400,
+            "PGRST127",
+            "Feature not implemented",
+            details=f"The aggregate {function} takes rows of any kind, whose members cannot be renamed.",
+        )
+    return rows.alias
+
+
+# ---------------------------------------------------------------- CSV
+
+
+def csv_header(output: Output, name_of: Callable[[Parameter], str]) -> str:
+    """Return the header line of rows as CSV, with its line end.
+
+    :param name_of: finds the name that stands behind a parameter.
+    """
+    names = [key.text if isinstance(key, Text) else name_of(key) for key in _keys(output)]
+    return ",".join(map(csv_field, names)) + "\n"
+
+
+def csv_field(text: str) -> str:
+    """Return a text as a field of RFC 4180, quoted where it must be."""
+    if re.search('[",\r\n]', text) or not text:
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _keys(output: Output) -> list[Key]:
+    if not isinstance(output, Record):
+        return []
+    keys = ((_keys(each.record) if isinstance(each, Spread) else [each[0]]) for each in output.members)
+    return [key for some in keys for key in some]
+
+
+def csv_line_sql(rows: OutputRows) -> str:
+    """Return the SQL of a row as a line of CSV, without its end.
+
+    A row's text form is one but for its brackets and for backslashes, which it doubles.
+    """
+    if not rows.columns:
+        return "''::text"
+    text = f"({rows.alias})::text"
+    fields = f"pg_catalog.substr(pg_catalog.left({text}, -1), 2)"
+    return f"pg_catalog.replace({fields}, E'\\\\\\\\', E'\\\\')"
+
+
+def _csv_header_sql(writer: Writer, rows: OutputRows) -> str:
+    fields = [_csv_name_sql(writer, key) for key, _ in rows.columns if key is not None]
+    return " || ',' || ".join(fields) or "''::text"
+
+
+def _csv_name_sql(writer: Writer, key: Key) -> str:
+    if isinstance(key, Text):
+        return f"{quote_literal(csv_field(key.text))}::text"
+    name = key_sql(writer, key)
+    quoted = f"""'"' || pg_catalog.replace({name}, '"', '""') || '"'"""
+    return f"case when {name} ~ E'[\",\\\\r\\\\n]' or {name} = '' then {quoted} else {name} end"
+
+
+# ---------------------------------------------------------------- GeoJSON
+
+
+def _features_sql(writer: Writer, rows: OutputRows) -> str:
+    # PostGIS is wherever the database's search path says.
+    feature = f"ST_AsGeoJSON({rows.alias})::json"
+    if not rows.named:
+        feature = _renamed_sql(writer, rows, feature)
+    features = f"coalesce(pg_catalog.json_agg({feature}), '[]'::json)"
+    return f"pg_catalog.json_build_object('type', 'FeatureCollection', 'features', {features})"
+
+
+def _renamed_sql(writer: Writer, rows: OutputRows, feature: str) -> str:
+    """Return a feature whose properties, named by their columns, have their keys as names."""
+    made, each, name = writer.alias(), writer.alias(), writer.alias()
+    names = ", ".join(
+        f"({quote_literal(column)}::text, {key_sql(writer, key)}::text)"
+        for key, column in rows.columns
+        if key is not None
+    )
+    properties = (
+        f"select pg_catalog.json_object_agg({name}.renamed, {each}.value) "
+        f"from pg_catalog.json_each({made}.feature -> 'properties') as {each} "
+        f"join (values {names}) as {name}(own, renamed) on {name}.own = {each}.key"
+    )
+    members = f"'type', 'Feature', 'geometry', {made}.feature -> 'geometry', 'properties', ({properties})"
+    return f"(select pg_catalog.json_build_object({members}) from (select {feature} as feature) as {made})"

@@ -1,0 +1,283 @@
+"""Negotiates the media type of an answer: ``Accept`` against what database and role can give; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from dataapi.catalog.model import ANY_MEDIA_TYPE, Table
+from dataapi.http.errors import ApiError
+from dataapi.http.headers import MediaType, parse_accept
+from dataapi.rest.media_output import Body, Content, Form, HandlerBody
+from dataapi.rest.parse.body import BINARY
+
+LONGEST_REMEMBERED = 300
+"""Characters of an ``Accept`` header whose outcome is remembered: clients repeat themselves."""
+
+PLAN_OPTIONS = ("analyze", "verbose", "settings", "buffers", "wal")
+"""Options of ``EXPLAIN``, in the order in which answers name them."""
+
+LINES = "application/x-ndjson"
+OBJECT = "application/vnd.pgrst.object+json"
+OPENAPI = "application/openapi+json"
+
+
+class MediaKind(Enum):
+    """How the body is made."""
+
+    JSON = "json"
+    """An array of objects, or the value of a function that returns no set."""
+    OBJECT = "object"
+    """The one object there must be."""
+    CSV = "csv"
+    GEOJSON = "geojson"
+    LINES = "lines"
+    """A JSON object a line, sent while the rows come."""
+    RAW = "raw"
+    """A function's value as it is."""
+    HANDLER = "handler"
+    """By an aggregate of the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowHandler:
+    """An aggregate of the database that makes a media type of rows.
+
+    :ivar media_type: in small letters, ``*/*`` for whatever is accepted.
+    :ivar function: its SQL name, quoted and qualified.
+    :ivar table: the oid of the table whose rows it takes, 0 for any rows.
+    :ivar content: what it returns.
+    """
+
+    media_type: str
+    function: str
+    table: int
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """The statement's plan is requested in place of its rows.
+
+    :ivar as_json: else as text.
+    :ivar options: some of ``PLAN_OPTIONS``.
+    """
+
+    as_json: bool
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """The form of an answer.
+
+    :ivar content_type: the answer's header.
+    :ivar stripped: leave null members out.
+    :ivar row_handler: what makes the body, for ``MediaKind.HANDLER``.
+    :ivar explain: answer the plan of the statement that would make this body.
+    """
+
+    kind: MediaKind
+    content_type: str
+    stripped: bool = False
+    row_handler: RowHandler | None = None
+    explain: Explain | None = None
+
+    @property
+    def single(self) -> bool:
+        """Whether the answer must be exactly one object."""
+        return self.kind is MediaKind.OBJECT
+
+    @property
+    def binary(self) -> bool:
+        """Whether an aggregate returns the body as ``bytea``, which arrives in its text form."""
+        return self.row_handler is not None and self.row_handler.content is Content.BYTES
+
+    def body(self, table: Table | None) -> Body:
+        """Return how the body is made of rows.
+
+        :param table: what the rows are of.
+        """
+        if self.row_handler is not None:
+            return HandlerBody(
+                self.row_handler.function, table if self.row_handler.table else None, self.row_handler.content
+            )
+        if self.kind is MediaKind.CSV:
+            return Form.CSV
+        if self.kind is MediaKind.GEOJSON:
+            return Form.GEOJSON
+        return Form.STRIPPED if self.stripped else Form.ARRAY
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Media types that are available besides JSON, CSV and GeoJSON.
+
+    :ivar row_handlers: the aggregates that the role may use, those for a table's rows before others.
+    :ivar table: the oid of the table of whose whole rows the answer is, 0 when it is of anything else.
+    :ivar raw: the media types that a function's value is as it stands, ``*/*`` for all.
+    :ivar lines: whether rows can be sent while they come.
+    :ivar plans: whether plans may be requested (``db-plan-enabled``).
+    """
+
+    row_handlers: tuple[RowHandler, ...] = ()
+    table: int = 0
+    raw: tuple[str, ...] = ()
+    lines: bool = False
+    plans: bool = False
+
+
+def negotiate(accept: str | None, offers: Offers) -> Media:
+    """Return the available media type that the client prefers.
+
+    :param accept: the ``Accept`` header; None accepts anything.
+    :raises ApiError: PGRST107 (406), none of the accepted forms is available.
+    """
+    if accept is None:
+        return _remembered(ANY_MEDIA_TYPE, offers)
+    return (_remembered if len(accept) <= LONGEST_REMEMBERED else _negotiate)(accept, offers)
+
+
+def _negotiate(accept: str, offers: Offers) -> Media:
+    accepted = parse_accept(accept)
+    for form in accepted:
+        media = _media(form, offers)
+        if media is not None:
+            return media
+    raise unavailable([_canonical(form) for form in accepted] or [accept])
+
+
+def unavailable(names: Iterable[str]) -> ApiError:
+    """Return the error for media ranges of which none is available."""
+    return ApiError(406, "PGRST107", f"None of these media types are available: {', '.join(names)}")
+
+
+_remembered = lru_cache(maxsize=512)(_negotiate)
+
+# ---------------------------------------------------------------- the choice
+
+_OBJECTS = (OBJECT, "application/vnd.pgrst.object")
+_ARRAYS = ("application/vnd.pgrst.array+json", "application/vnd.pgrst.array")
+_PLANS = {
+    "application/vnd.pgrst.plan": False,
+    "application/vnd.pgrst.plan+text": False,
+    "application/vnd.pgrst.plan+json": True,
+}
+_BUILT_IN = {
+    ANY_MEDIA_TYPE: Media(MediaKind.JSON, "application/json; charset=utf-8"),
+    "application/json": Media(MediaKind.JSON, "application/json; charset=utf-8"),
+    "text/csv": Media(MediaKind.CSV, "text/csv; charset=utf-8"),
+    "application/geo+json": Media(MediaKind.GEOJSON, "application/geo+json; charset=utf-8"),
+}
+_WITH_CHARSET = frozenset({*_BUILT_IN, "text/plain", "text/xml"})
+
+
+def _media(form: MediaType, offers: Offers) -> Media | None:
+    if form.name in _PLANS:
+        return _plan(form, offers) if offers.plans else None
+    if form.name in _OBJECTS:
+        return Media(MediaKind.OBJECT, f"{_canonical(form)}; charset=utf-8", _strips(form))
+    if form.name in _ARRAYS:
+        if not _strips(form):
+            return _found("application/json", offers)
+        return Media(MediaKind.JSON, f"{_canonical(form)}; charset=utf-8", stripped=True)
+    if form.name.endswith("/*") and form.name != ANY_MEDIA_TYPE:
+        return _in_range(form.name[:-1], offers)
+    return _found(form.name, offers)
+
+
+def _plan(form: MediaType, offers: Offers) -> Media | None:
+    media = _media(_explained(form), offers)
+    if media is None or media.explain is not None:
+        return None
+    explain = Explain(_PLANS[form.name], _options(form))
+    content_type = f"{_canonical(form)}; charset=utf-8"
+    return Media(media.kind, content_type, media.stripped, media.row_handler, explain)
+
+
+def _found(name: str, offers: Offers) -> Media | None:
+    """Return what answers a media type: a function's own value, then handlers for the table, then for any."""
+    if ANY_MEDIA_TYPE in offers.raw:
+        return Media(MediaKind.RAW, BINARY)
+    if name in offers.raw:
+        return Media(MediaKind.RAW, _content_type(name))
+    if offers.table:
+        for requested in (ANY_MEDIA_TYPE, name):
+            handled = _handled(requested, offers.table, offers)
+            if handled is not None:
+                return handled
+    handled = _handled(name, 0, offers)
+    if handled is not None:
+        return handled
+    if name == LINES and offers.lines:
+        return Media(MediaKind.LINES, LINES)
+    return _BUILT_IN.get(name)
+
+
+def _in_range(beginning: str, offers: Offers) -> Media | None:
+    names = (*offers.raw, *(row_handler.media_type for row_handler in offers.row_handlers), *_BUILT_IN)
+    for name in names:
+        if name.startswith(beginning):
+            found = _found(name, offers)
+            if found is not None:
+                return found
+    return None
+
+
+def _handled(name: str, table: int, offers: Offers) -> Media | None:
+    for row_handler in offers.row_handlers:
+        if row_handler.media_type == name and row_handler.table == table:
+            return Media(MediaKind.HANDLER, _content_type(name), row_handler=row_handler)
+    return None
+
+
+def _content_type(name: str) -> str:
+    if name == ANY_MEDIA_TYPE:
+        return BINARY
+    return f"{name}; charset=utf-8" if name in _WITH_CHARSET else name
+
+
+# ---------------------------------------------------------------- names
+
+
+def _strips(form: MediaType) -> bool:
+    return form.parameter("nulls") == "stripped"
+
+
+def _options(form: MediaType) -> tuple[str, ...]:
+    asked = (form.parameter("options") or "").split("|")
+    return tuple(option for option in PLAN_OPTIONS if option in asked)
+
+
+def _explained(form: MediaType) -> MediaType:
+    """Return the form whose statement's plan is asked for."""
+    name, *fields = (form.parameter("for") or "application/json").lower().split(";")
+    parameters = [field.strip().partition("=") for field in fields]
+    return MediaType(name.strip(), tuple((key, value) for key, _, value in parameters))
+
+
+def _canonical(form: MediaType) -> str:
+    """Return a media range of PostgREST's as it names it itself."""
+    if form.name in _OBJECTS:
+        return _OBJECTS[0] + (";nulls=stripped" if _strips(form) else "")
+    if form.name in _ARRAYS:
+        return _ARRAYS[0] + ";nulls=stripped" if _strips(form) else "application/json"
+    if form.name in _PLANS:
+        options = "|".join(_options(form))
+        name = "application/vnd.pgrst.plan+" + ("json" if _PLANS[form.name] else "text")
+        canonical = f'{name}; for="{_canonical(_explained(form))}"'
+        return f"{canonical}; options={options}" if options else canonical
+    return form.name
+
+
+def as_bytes(media: Media, body: bytes | str | None) -> bytes:
+    """Return the bytes of a body as the statement gave it."""
+    content = body.encode() if isinstance(body, str) else body or b""
+    return unhex(content) if media.binary else content
+
+
+def unhex(text: bytes) -> bytes:
+    """Return the bytes of a ``bytea`` in the text form that it has with ``bytea_output = hex``."""
+    return bytes.fromhex(text[2:].decode("ascii")) if text.startswith(rb"\x") else text

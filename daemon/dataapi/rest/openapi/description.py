@@ -1,0 +1,134 @@
+"""Describes a schema of one role in OpenAPI 2.0 or 3.1; pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from enum import Enum
+from importlib.metadata import version as version_of
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from dataapi.auth.caller import REST_PREFIX
+from dataapi.catalog.model import Catalog
+from dataapi.catalog.privileges import Privileges
+from dataapi.http.errors import ApiError
+from dataapi.http.headers import MediaType, parse_accept
+from dataapi.http.messages import Request
+from dataapi.rest.negotiation import OPENAPI, unavailable
+from dataapi.rest.openapi import openapi3, swagger
+from dataapi.rest.openapi.model import VisibleSchema, encode
+from dataapi.settings import Project
+
+REGISTERED = "application/vnd.oai.openapi+json"
+
+_ANY = frozenset({"*/*", "application/*", "application/json"})
+_CHARSET = "; charset=utf-8"
+
+
+class Version(Enum):
+    """The versions of OpenAPI that a schema is described in."""
+
+    SWAGGER = "2.0"
+    OPENAPI = "3.1"
+
+
+def describe(
+    project: Project, catalog: Catalog, role: str, schema: str, version: Version, pause: Callable[[], None]
+) -> bytes:
+    """Return the description as a JSON object, without the members for the API's address.
+
+    :param pause: called between small pieces of work.
+    """
+    privileges = None if project.openapi_mode == "ignore-privileges" else Privileges(catalog, role)
+    visible = VisibleSchema(catalog, schema, privileges, pause)
+    make = swagger.document if version is Version.SWAGGER else openapi3.document
+    return encode(make(visible, version_of("dataapi"), api_key=project.require_api_key), pause)
+
+
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
+
+
+def with_address(project: Project, request: Request, version: Version, description: bytes) -> bytes:
+    """Return the description with its version and the API's address before all else.
+
+    The address is ``openapi-server-proxy-uri`` where that is set, else the one that the request was sent to.
+    """
+    first = _openapi_address(project) if version is Version.OPENAPI else _swagger_address(project, request)
+    return _prepend(first, description)
+
+
+def description_text(project: Project, catalog: Catalog, role: str) -> str:
+    """Return the OpenAPI 3.1 description of the first exposed schema for people to read and to compare."""
+    description = describe(project, catalog, role, project.db_schemas[0], Version.OPENAPI, lambda: None)
+    whole = json.loads(_prepend(_openapi_address(project), description))
+    return json.dumps(whole, indent=2, ensure_ascii=False)
+
+
+def _prepend(first: dict[str, Any], description: bytes) -> bytes:
+    return json.dumps(first).encode()[:-1] + b"," + description[1:]
+
+
+def _openapi_address(project: Project) -> dict[str, Any]:
+    proxy = project.openapi_server_proxy_uri
+    return {"openapi": "3.1.0", "servers": [{"url": proxy.rstrip("/") if proxy else REST_PREFIX}]}
+
+
+def _swagger_address(project: Project, request: Request) -> dict[str, Any]:
+    proxy = project.openapi_server_proxy_uri
+    return {"swagger": "2.0", **(_of_proxy(proxy) if proxy else _of_request(request))}
+
+
+def _of_proxy(address: str) -> dict[str, Any]:
+    place = urlsplit(address)
+    return {"host": place.netloc, "basePath": place.path.rstrip("/") or "/", "schemes": [place.scheme]}
+
+
+def _of_request(request: Request) -> dict[str, Any]:
+    host = request.headers.get("host", "")
+    scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else "http"
+    named = {"host": host} if _HOST.fullmatch(host) else {}
+    return {**named, "basePath": REST_PREFIX, "schemes": [scheme]}
+
+
+# ---------------------------------------------------------------- what is asked for
+
+
+def negotiate_description(accept: str | None, query: str) -> tuple[str, Version]:
+    """Return the content type and the version of the description that a request asks for.
+
+    ``?openapi=3.1`` goes before the versions in the header.
+
+    :raises ApiError: PGRST107 (406) or PGRST100 (400), there is no such form or version.
+    """
+    asked = dict(parse_qsl(query)).get("openapi")
+    if asked is not None and asked not in {version.value for version in Version}:
+        raise ApiError(
+            400, "PGRST100", f"There is no description in OpenAPI {asked}", hint="Ask for 2.0 or 3.1."
+        )
+    forms = parse_accept(accept or "*/*")
+    for form in forms:
+        version = _version(form)
+        if version is not None:
+            chosen = Version(asked) if asked else version
+            return _content_type(form, chosen), chosen
+    raise unavailable(form.name for form in forms)
+
+
+def _version(form: MediaType) -> Version | None:
+    """Return the version that a media range stands for, None where it stands for no description."""
+    if form.name in _ANY:
+        return Version.SWAGGER
+    if form.name not in (OPENAPI, REGISTERED):
+        return None
+    asked = form.parameter("version")
+    if asked is None:
+        return Version.SWAGGER
+    # OpenAPI's third number only mends the text.
+    return next((each for each in Version if asked == each.value or asked.startswith(f"{each.value}.")), None)
+
+
+def _content_type(form: MediaType, version: Version) -> str:
+    name = form.name if form.name in (OPENAPI, REGISTERED) else OPENAPI
+    return f"{name}{'; version=3.1' if version is Version.OPENAPI else ''}{_CHARSET}"

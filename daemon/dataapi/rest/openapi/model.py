@@ -1,0 +1,223 @@
+"""The visible part of a schema, as both versions of OpenAPI describe it, written piece by piece; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dataapi.catalog.comments import without_directives
+from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Table, TableKind
+from dataapi.catalog.privileges import Privileges
+from dataapi.rest.parse.syntax import RESERVED
+from dataapi.rest.plan.functions import is_callable
+
+_VIEWS = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW})
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleTable:
+    """A table with what may be done to it.
+
+    :ivar columns: those that may be read or written, in order.
+    :ivar read, insert, update: names of the columns of ``columns`` that may be; all three may be empty.
+    :ivar key: names of the key columns by which rows can be replaced; empty where they cannot.
+    """
+
+    table: Table
+    columns: tuple[Column, ...]
+    read: frozenset[str]
+    insert: frozenset[str]
+    update: frozenset[str]
+    delete: bool
+    key: tuple[str, ...]
+
+    @property
+    def filterable(self) -> tuple[Column, ...]:
+        """The columns that a query string can have conditions on."""
+        return tuple(
+            column for column in self.columns if column.name in self.read and column.name not in RESERVED
+        )
+
+
+class VisibleSchema:
+    """The part of a schema that a role sees, as a description shows it.
+
+    :param privileges: the role's, or None to show everything (``openapi-mode = ignore-privileges``).
+    :param pause: called between small pieces of work.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        schema: str,
+        privileges: Privileges | None,
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.catalog = catalog
+        self.pause = pause
+        self.schema = schema
+        self._privileges = privileges
+        self._open = schema in catalog.schemas and (privileges is None or privileges.can_use_schema(schema))
+
+    @cached_property
+    def tables(self) -> tuple[VisibleTable, ...]:
+        """The tables by name, partitions left out."""
+        if not self._open:
+            return ()
+        return tuple(self._tables())
+
+    def _tables(self) -> Iterator[VisibleTable]:
+        for table in self.catalog.tables.values():
+            if table.schema == self.schema and not table.partition_of:
+                visible = self._table(table)
+                if visible.columns or visible.delete:
+                    self.pause()
+                    yield visible
+
+    def _table(self, table: Table) -> VisibleTable:
+        read = self._columns(table, "SELECT")
+        insert = self._writable(table, "INSERT") if table.insertable else frozenset()
+        update = self._writable(table, "UPDATE") if table.updatable else frozenset()
+        used = read | insert | update
+        return VisibleTable(
+            table,
+            tuple(column for column in table.columns if column.name in used),
+            read,
+            insert,
+            update,
+            table.deletable and (self._privileges is None or self._privileges.can_whole(table, "DELETE")),
+            self._key(table, (read & insert & update) - RESERVED),
+        )
+
+    def _key(self, table: Table, usable: frozenset[str]) -> tuple[str, ...]:
+        """Return the table's key if rows can be put by it: ``PUT`` reads, inserts and updates its columns."""
+        key = self.catalog.row_key(table)
+        given = {column.name for column in table.columns if column.identity != "a"}
+        return key if usable & given >= set(key) else ()
+
+    def _columns(self, table: Table, privilege: str) -> frozenset[str]:
+        if self._privileges is None:
+            return frozenset(column.name for column in table.columns)
+        return self._privileges.columns(table, privilege)
+
+    def _writable(self, table: Table, privilege: str) -> frozenset[str]:
+        columns = self._columns(table, privilege)
+        if table.updatable_columns is not None:
+            columns &= table.updatable_columns
+        return frozenset(column.name for column in table.columns if not column.generated) & columns
+
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions by name that can be called, overloads next to each other."""
+        if not self._open:
+            return ()
+        return tuple(
+            function
+            for function in self.catalog.functions
+            if function.schema == self.schema
+            and (self._privileges is None or self._privileges.can_execute(function))
+            and is_callable(self.catalog, function)
+        )
+
+    @cached_property
+    def references(self) -> dict[tuple[int, str], ForeignKey]:
+        """By table and column, the foreign key of that one column; to tables rather than to views.
+
+        A key to a column that is not shown would tell its name.
+        """
+        columns = {visible.table.oid: {column.name for column in visible.columns} for visible in self.tables}
+        found: dict[tuple[int, str], ForeignKey] = {}
+        keys = [*self.catalog.foreign_keys, *self.catalog.view_keys]
+        keys.sort(key=lambda key: self.catalog.tables[key.foreign_table].kind in _VIEWS)
+        for key in keys:
+            visible = key.table in columns and key.foreign_columns[0] in columns.get(key.foreign_table, ())
+            if visible and len(key.columns) == 1:
+                found.setdefault((key.table, key.columns[0]), key)
+        return found
+
+    @property
+    def comment(self) -> str | None:
+        """The schema's comment."""
+        schema = self.catalog.schemas.get(self.schema)
+        return schema.comment if schema else None
+
+
+def column_description(visible: VisibleSchema, table: VisibleTable, column: Column) -> str | None:
+    """Return a column's comment with notes on keys, which clients look for in this form."""
+    notes = []
+    if column.name in visible.catalog.row_key(table.table):
+        notes.append("This is a Primary Key.<pk/>")
+    key = visible.references.get((table.table.oid, column.name))
+    if key is not None:
+        foreign, other = visible.catalog.tables[key.foreign_table].name, key.foreign_columns[0]
+        notes.append(f"This is a Foreign Key to `{foreign}.{other}`.<fk table='{foreign}' column='{other}'/>")
+    words = without_directives(column.comment)
+    if not notes:
+        return words
+    return "\n".join([*([f"{words}\n"] if words else []), "Note:", *notes])
+
+
+def info(visible: VisibleSchema, version: str) -> dict[str, str]:
+    """Return ``info``: the schema's comment as title and description, and the product's version."""
+    title, description = summary(visible.comment)
+    return {
+        "title": title or "dataapi REST API",
+        "description": description or "This is a dynamic API generated by dataapi",
+        "version": version,
+    }
+
+
+def summary(comment: str | None) -> tuple[str | None, str | None]:
+    """Split a comment into its first line and the rest; directives are no part of either."""
+    words = without_directives(comment)
+    if words is None:
+        return None, None
+    first, _, rest = words.partition("\n")
+    return first, rest.lstrip("\n") or None
+
+
+_TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class ObjectMembers:
+    """The members of an object, made while they are written; their values may be ``ObjectMembers`` too.
+
+    :param pairs: names and values; each name once.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        self.pairs = pairs
+
+
+def members(**values: Any) -> ObjectMembers:
+    """Return members with those names."""
+    return ObjectMembers(values.items())
+
+
+def without_empty(**values: Any) -> dict[str, Any]:
+    """Return an object of the values that are neither None nor an empty list."""
+    return {name: value for name, value in values.items() if value is not None and value != []}
+
+
+def encode(value: Any, pause: Callable[[], None]) -> bytes:
+    """Return the value as JSON.
+
+    :param pause: called after each member of ``ObjectMembers``.
+    """
+    return b"".join(piece.encode() for piece in _pieces(value, pause))
+
+
+def _pieces(value: Any, pause: Callable[[], None]) -> Iterator[str]:
+    if not isinstance(value, ObjectMembers):
+        yield _TEXT(value)
+        return
+    mark = "{"
+    for name, member in value.pairs:
+        yield f"{mark}{_TEXT(name)}:"
+        yield from _pieces(member, pause)
+        pause()
+        mark = ","
+    yield "{}" if mark == "{" else "}"

@@ -1,0 +1,303 @@
+"""SQL types, columns and tables as JSON types and JSON Schemas; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any
+
+from dataapi.catalog.comments import without_directives
+from dataapi.catalog.model import Catalog, Column, Function, Type, TypeKind
+from dataapi.http.strict_json import DECODER, INVALID_JSON
+from dataapi.rest.openapi.model import VisibleSchema, VisibleTable, column_description, without_empty
+
+STRING, INTEGER, NUMBER, BOOLEAN, ARRAY = "string", "integer", "number", "boolean", "array"
+
+_KINDS = {
+    "boolean": BOOLEAN,
+    "smallint": INTEGER,
+    "integer": INTEGER,
+    "bigint": INTEGER,
+    "numeric": NUMBER,
+    "real": NUMBER,
+    "double precision": NUMBER,
+    "json": None,
+    "jsonb": None,
+}
+_SWAGGER_FORMATS = {"smallint": "int32", "integer": "int32", "bigint": "int64"}
+_BITS = frozenset({"bit", "varbit"})
+_CHARACTERS = frozenset({"bpchar", "varchar"})
+_CHARACTERS_HEADER = 4
+"""What PostgreSQL adds to the length in a character type's modifier."""
+
+_CHECKED = {
+    "date": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+}
+"""Formats of JSON Schema that are types of PostgreSQL too: another default would not be valid."""
+
+_LITERAL = re.compile(r"'((?:[^']|'')*)'(?:::[^']+)?")
+
+
+def json_type(sql_name: str) -> str | None:
+    """Return the JSON type of a type's values by its name; None for json, which may be any."""
+    if sql_name.endswith("[]"):
+        return ARRAY
+    return _KINDS.get(sql_name, STRING)
+
+
+def format_name(sql_name: str) -> str:
+    """Return a type's ``format`` in OpenAPI 2.0: its SQL name, or the defined one of an integer."""
+    return _SWAGGER_FORMATS.get(sql_name, sql_name)
+
+
+def element_name(sql_name: str) -> str:
+    """Return the name of an array's elements' type."""
+    return sql_name.removesuffix("[]")
+
+
+def column_type_name(catalog: Catalog, column: Column) -> str:
+    """Return the name that stands for a column's type: a domain's base where that is PostgreSQL's own."""
+    type_ = catalog.types[column.type]
+    base = catalog.underlying(type_)
+    return base.sql_name if base.schema == "pg_catalog" else column.sql_name or type_.sql_name
+
+
+def max_length(catalog: Catalog, column: Column) -> int | None:
+    """Return how many characters or bits a column's value has at most, None without a limit."""
+    name = catalog.underlying(catalog.types[column.type]).name
+    if column.typmod < 0:
+        return None
+    if name in _CHARACTERS:
+        return column.typmod - _CHARACTERS_HEADER
+    return column.typmod if name in _BITS else None
+
+
+def labels(catalog: Catalog, type_: Type) -> tuple[str, ...]:
+    """Return an enum's labels; empty for other types."""
+    base = catalog.underlying(type_)
+    return base.labels if base.kind is TypeKind.ENUM else ()
+
+
+def default_text(catalog: Catalog, column: Column) -> str | None:
+    """Return the SQL text of a column's default, or of its domain's."""
+    if column.generated or column.identity:
+        return None
+    return column.default or catalog.types[column.type].default
+
+
+def literal(catalog: Catalog, column: Column) -> Any:
+    """Return a default that is a literal as JSON has it; None for none or for an expression."""
+    text = default_text(catalog, column)
+    if text is None:
+        return None
+    kind = json_type(column_type_name(catalog, column))
+    if kind == STRING:
+        found = _LITERAL.fullmatch(text)
+        return _checked(catalog, column, found[1].replace("''", "'") if found else None)
+    try:
+        value = DECODER.decode(text)
+    except INVALID_JSON:
+        return None
+    return value if _fits(value, kind) else None
+
+
+def default(catalog: Catalog, column: Column) -> Any:
+    """Return a column's default as ``literal`` does, or the text of an expression that gives a string."""
+    value = literal(catalog, column)
+    if value is None and json_type(column_type_name(catalog, column)) == STRING:
+        return _checked(catalog, column, default_text(catalog, column))
+    return value
+
+
+def _checked(catalog: Catalog, column: Column, text: str | None) -> str | None:
+    """Return a default, unless JSON Schema has a format for the type that the text does not match."""
+    form = _CHECKED.get(column_type_name(catalog, column))
+    return None if text is not None and form is not None and not form.fullmatch(text) else text
+
+
+def _fits(value: Any, kind: str | None) -> bool:
+    if isinstance(value, bool) or kind == BOOLEAN:
+        return isinstance(value, bool) and kind == BOOLEAN
+    whole = isinstance(value, int) and kind in (INTEGER, NUMBER)
+    return whole or (isinstance(value, float) and kind == NUMBER)
+
+
+ERROR = "Error"
+_JSON_OID = 114
+_FORMATS = {
+    "int4": "int32",
+    "int8": "int64",
+    "float4": "float",
+    "float8": "double",
+    "uuid": "uuid",
+    "date": "date",
+    "timestamptz": "date-time",
+}
+"""Formats that OpenAPI knows; other strings carry their type's SQL name."""
+
+
+class Components:
+    """Names and makes the schemas that operations refer to."""
+
+    def __init__(self, visible: VisibleSchema) -> None:
+        self._shown = visible
+        self._catalog = visible.catalog
+        self._taken = {ERROR}
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """Names of the tables' schemas by oid, in characters that OpenAPI allows, all different."""
+        return {visible.table.oid: self._name(visible.table.name) for visible in self._shown.tables}
+
+    def _name(self, name: str) -> str:
+        base = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+        number, found = 1, base
+        while found in self._taken:
+            number += 1
+            found = f"{base}_{number}"
+        self._taken.add(found)
+        return found
+
+    def schemas(self) -> Iterator[tuple[str, Any]]:
+        """Yield the named schemas: of errors, then of each table's rows and of what is written to it."""
+        yield ERROR, _error()
+        for table in self._shown.tables:
+            name = self.names[table.table.oid]
+            words = without_directives(table.table.comment)
+            yield name, self._rows(table, table.columns, words, _required(table.columns))
+            if table.insert:
+                columns = [column for column in table.columns if column.name in table.insert]
+                needed = [
+                    column
+                    for column in columns
+                    if default_text(self._catalog, column) is None and not column.identity
+                ]
+                required = _required(needed)
+                yield f"{name}.insert", self._rows(table, columns, words, required)
+                if table.key:
+                    columns = [column for column in columns if column.name in table.update]
+                    required = [each.name for each in columns if each.name in (*table.key, *required)]
+                    yield f"{name}.put", self._rows(table, columns, words, required)
+            if table.update:
+                columns = [column for column in table.columns if column.name in table.update]
+                yield f"{name}.update", self._rows(table, columns, words, [])
+
+    def _rows(
+        self, table: VisibleTable, columns: Iterable[Column], words: str | None, required: list[str]
+    ) -> dict[str, Any]:
+        schema = without_empty(type="object", description=words, required=required)
+        schema["properties"] = {column.name: self._property(table, column) for column in columns}
+        return schema
+
+    def _property(self, table: VisibleTable, column: Column) -> dict[str, Any]:
+        schema = self.value(column.type)
+        if column.nullable:
+            schema = nullable(schema)
+        # PostgreSQL writes times otherwise than date-time does.
+        timed = schema.get("format") == "date-time"
+        return {
+            **schema,
+            **without_empty(
+                maxLength=max_length(self._catalog, column),
+                default=None if timed else literal(self._catalog, column),
+                description=column_description(self._shown, table, column),
+                readOnly=True if column.generated or column.identity == "a" else None,
+            ),
+        }
+
+    def value(self, oid: int) -> dict[str, Any]:
+        """Return the schema of a type's values other than null."""
+        type_ = self._catalog.types[oid]
+        if {(oid, _JSON_OID), (_JSON_OID, oid)} & self._catalog.representations.keys():
+            return {}
+        if type_.kind is TypeKind.DOMAIN:
+            return self.value(type_.base)
+        if type_.kind is TypeKind.ARRAY:
+            return {"type": ARRAY, "items": nullable(self.value(type_.element))}
+        if type_.kind is TypeKind.COMPOSITE:
+            return self._composite(type_)
+        if type_.kind is TypeKind.ENUM:
+            return {"type": STRING, "enum": list(type_.labels)}
+        kind = json_type(type_.sql_name)
+        if kind is None:
+            return {}
+        return without_empty(type=kind, format=_format(type_, kind))
+
+    def _composite(self, type_: Type) -> dict[str, Any]:
+        if type_.relation in self.names:
+            return self.row(type_.relation)
+        return self.object((member.name, member.type) for member in type_.members)
+
+    def object(self, parts: Iterable[tuple[str, int]]) -> dict[str, Any]:
+        """Return the schema of an object whose members have those names and types, or are null."""
+        properties = {name: nullable(self.value(oid)) for name, oid in parts}
+        return {"type": "object", **({"properties": properties} if properties else {})}
+
+    def row(self, oid: int) -> dict[str, Any]:
+        """Return a reference to the schema of a visible table's rows."""
+        return schema_named(self.names[oid])
+
+    def arguments(self, function: Function) -> dict[str, Any]:
+        """Return the schema of an object with a function's arguments."""
+        schema = without_empty(
+            type="object", required=[part.name for part in function.arguments if part.default is None]
+        )
+        schema["properties"] = {part.name: nullable(self.value(part.type)) for part in function.arguments}
+        return schema
+
+    def result(self, function: Function) -> dict[str, Any] | None:
+        """Return the schema of what a function answers; None for nothing."""
+        type_ = self._catalog.types[function.returns]
+        if type_.kind is TypeKind.PSEUDO and type_.name == "void":
+            return None
+        if function.columns:
+            one = self.object((column.name, column.type) for column in function.columns)
+        elif type_.kind is TypeKind.PSEUDO:
+            one = {"type": "object"} if type_.name == "record" else {}
+        else:
+            one = self.value(type_.oid)
+        return {"type": ARRAY, "items": one} if function.returns_set else nullable(one)
+
+
+def schema_named(name: str) -> dict[str, Any]:
+    """Return a reference to a schema."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with null allowed."""
+    if "$ref" in schema:
+        return {"anyOf": [schema, {"type": "null"}]}
+    if "type" not in schema:
+        return schema
+    widened = {**schema, "type": [schema["type"], "null"]}
+    if "enum" in schema:
+        widened["enum"] = [*schema["enum"], None]
+    return widened
+
+
+def _required(columns: Iterable[Column]) -> list[str]:
+    return [column.name for column in columns if not column.nullable]
+
+
+def _format(type_: Type, kind: str) -> str | None:
+    known = _FORMATS.get(type_.name) if type_.schema == "pg_catalog" else None
+    if known is None and kind == STRING and type_.name not in ("text", "varchar"):
+        return type_.sql_name
+    return known
+
+
+def _error() -> dict[str, Any]:
+    text = {"type": ["string", "null"]}
+    return {
+        "type": "object",
+        "required": ["message"],
+        "properties": {
+            "code": {"type": "string", "description": "An SQLSTATE or a code that begins with PGRST"},
+            "message": {"type": "string"},
+            "details": {"anyOf": [text, {"type": "array"}]},
+            "hint": text,
+        },
+    }

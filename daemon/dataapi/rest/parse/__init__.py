@@ -1,0 +1,1 @@
+"""Parses REST requests into typed values, without a look at any catalog; pure."""

@@ -1,0 +1,169 @@
+"""Parses the rows of a request's body, whatever its media type; pure.
+
+They travel to PostgreSQL as one JSON text, which it unfolds by its own rules for each type; here
+the text is parsed only to find the columns that it names.  Messages are PostgREST's (PGRST102).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from dataapi.http import query_string as querystring
+from dataapi.http.errors import ApiError
+from dataapi.http.headers import media_type
+from dataapi.http.strict_json import EXACT_DECODER, INVALID_JSON
+
+JSON = "application/json"
+CSV = "text/csv"
+FORM = "application/x-www-form-urlencoded"
+BINARY = "application/octet-stream"
+
+NULL = "NULL"
+"""Null in a CSV body."""
+
+ROWS_AT_ONCE = 1000
+"""Rows that are encoded at once."""
+
+MOST_REPEATED = 16
+"""How many times a CSV body's length its lines may take with the columns' names beside the values."""
+SHORT = 1_000_000
+"""Characters that they may take in any case."""
+
+EMPTY = "Empty or invalid json"
+UNEQUAL_KEYS = "All object keys must match"
+UNEQUAL_LINES = "All lines must have same number of fields"
+LONG_NAMES = "The columns' names, repeated for every line, are much longer than the lines"
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Rows as a JSON text.
+
+    :ivar many: whether it is an array of objects and not one object.
+    :ivar columns: the names of what it brings, sorted.
+    :ivar incomplete: whether some of the objects lack some of these.
+    """
+
+    text: str
+    many: bool
+    columns: tuple[str, ...]
+    incomplete: bool = False
+
+
+NO_ROWS = Payload("[]", True, ())
+"""No rows at all."""
+
+
+def read(body: bytes, content_type: str | None, columns: tuple[str, ...] | None) -> Payload:
+    """Return the rows of a body; its objects must have the same keys, unless ``columns`` are chosen.
+
+    JSON is not parsed when the columns are chosen.
+
+    :param content_type: the header; None means JSON.
+    :param columns: what to take of each object, None for all there is.
+    :raises ApiError: PGRST102 (400), the body or its type cannot be understood.
+    """
+    form = media_type(content_type or JSON)
+    if form == JSON and columns is not None:
+        text = _text(body)
+        return Payload(text, not text.lstrip().startswith("{"), _sorted(columns))
+    text, value = _parsed(body, form)
+    if columns is not None:
+        return Payload(text, isinstance(value, list), _sorted(columns))
+    if isinstance(value, dict):
+        return Payload(text, False, _sorted(value))
+    if not isinstance(value, list) or not value:
+        return NO_ROWS  # a lone number or text is no row
+    keys = value[0].keys() if isinstance(value[0], dict) else ()
+    if not all(isinstance(row, dict) and row.keys() == keys for row in value):
+        raise invalid(UNEQUAL_KEYS)
+    return Payload(text, True, _sorted(keys))
+
+
+def read_keyed(
+    body: bytes, content_type: str | None, columns: tuple[str, ...] | None, key: tuple[str, ...]
+) -> Payload:
+    """Return the rows of a body, each of which names its own row by the key and may have keys of its own.
+
+    :raises ApiError: PGRST102 (400), as ``read``, or an object lacks the key or has that of another one.
+    """
+    text, value = _parsed(body, media_type(content_type or JSON))
+    rows = value if isinstance(value, list) else [value]
+    if not all(isinstance(row, dict) for row in rows):
+        raise invalid(UNEQUAL_KEYS)
+    named = {name for row in rows for name in row} if columns is None else {*columns, *key}
+    keys = [tuple([row.get(name) for name in key]) for row in rows]
+    if any(None in values for values in keys):
+        raise invalid(f"All objects must have the key columns: {', '.join(key)}")
+    if len({str(values) for values in keys}) < len(keys):
+        raise invalid(f"All objects must differ in the key columns: {', '.join(key)}")
+    incomplete = any(not named <= row.keys() for row in rows)
+    return Payload(text, isinstance(value, list), _sorted(named if rows else ()), incomplete)
+
+
+def invalid(message: str) -> ApiError:
+    """Return the error of a body that cannot be understood."""
+    return ApiError(400, "PGRST102", message)
+
+
+def _parsed(body: bytes, form: str) -> tuple[str, Any]:
+    """Return the JSON text of a body, and the value that it is of."""
+    text = _text(body)
+    if form == JSON:
+        return text, _loaded(text)
+    if form == CSV:
+        rows = _lines(text)
+        return _dumped(rows), rows
+    if form == FORM:
+        fields = dict(querystring.pairs(text))
+        return json.dumps(fields, ensure_ascii=False), fields
+    raise invalid(f"Content-Type not acceptable: {form}")
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise invalid(EMPTY) from None
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return EXACT_DECODER.decode(text)
+    except INVALID_JSON:
+        raise invalid(EMPTY) from None
+
+
+def _lines(text: str) -> list[dict[str, str | None]]:
+    """Return the lines of a CSV text below its header, empty ones left out."""
+    csv.field_size_limit(sys.maxsize)  # a setting of the whole module ``csv``; ``max-body`` limits the text
+    # Spreadsheets write a byte order mark.
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    try:
+        header, *lines = [line for line in reader if line]
+    except csv.Error as error:
+        raise invalid(f"parse error ({error}) in line {reader.line_num}") from None
+    except ValueError:
+        raise invalid('parse error (not enough input) at ""') from None
+    if any(len(line) != len(header) for line in lines):
+        raise invalid(UNEQUAL_LINES)
+    if len(lines) * sum(len(name) + 6 for name in header) > max(SHORT, MOST_REPEATED * len(text)):
+        raise invalid(LONG_NAMES)
+    return [
+        dict(zip(header, [None if cell == NULL else cell for cell in line], strict=True)) for line in lines
+    ]
+
+
+def _dumped(rows: list[dict[str, str | None]]) -> str:
+    """Return the JSON text of rows, made in pieces: one call would not let other threads run meanwhile."""
+    pieces = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+    return "[" + ",".join([json.dumps(piece, ensure_ascii=False)[1:-1] for piece in pieces]) + "]"
+
+
+def _sorted(names: Any) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))

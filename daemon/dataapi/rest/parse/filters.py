@@ -1,0 +1,283 @@
+"""Parses filters and logic trees, and separates their values from them; pure.
+
+A filter is split into an ``FilterOperation``, which decides the SQL, and the texts that are bound to it
+(``docs/reference/rest.md``, Filters).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from dataapi.rest.parse.reader import BLANKS, DELIMITER, Mismatch, Reader
+from dataapi.rest.parse.select import json_path, parse_embeds
+from dataapi.rest.parse.syntax import MOST_CONDITIONS, FilterOperation, LogicFilter, LogicGroup, LogicTree
+
+QUANTIFIABLE = frozenset({"eq", "gt", "gte", "lt", "lte", "like", "ilike", "match", "imatch"})
+SEARCHES = frozenset({"fts", "plfts", "phfts", "wfts"})
+SIMPLE = frozenset({"neq", "cs", "cd", "ov", "sl", "sr", "nxr", "nxl", "adj", "isdistinct"})
+PATTERNS = frozenset({"like", "ilike"})
+"""Operators whose values may have ``*`` for ``%``."""
+WORDS = ("null", "not_null", "true", "false", "unknown")
+DEEPEST = 50
+"""How deep ``and`` and ``or`` may stand in each other."""
+
+_WORDS_EXPECTED = f"isVal: ({', '.join(WORDS)})"
+_OPERATOR_EXPECTED = "operator (eq, gt, ...)"
+_OPERATORS = QUANTIFIABLE | SEARCHES | SIMPLE | {"in", "is"}
+_LONGEST_FIRST = re.compile("|".join(sorted(_OPERATORS, key=lambda word: -len(word))))
+_PLAIN = {word: FilterOperation(word) for word in QUANTIFIABLE | SEARCHES | SIMPLE}
+_NEGATED = {word: FilterOperation(word, True) for word in QUANTIFIABLE | SEARCHES | SIMPLE}
+_IS = {word: FilterOperation("is", word=word) for word in WORDS}
+_IN, _NOT_IN = FilterOperation("in"), FilterOperation("in", True)
+_LETTERS = re.compile(r"[a-z]+", re.IGNORECASE)
+_BEGINNING = re.compile(r"(?:not\.)?[a-z]+[.(]")
+_BARE_LIST = re.compile(r'\(([^"()]*)\)')
+_ELEMENT = re.compile(r"[^,)]*")
+_PLAIN_LEAF = re.compile(r'([A-Za-z_]\w*)\.(not\.)?([a-z]+)\.([^,)"{]*)(?=[,)])', re.ASCII)
+_PG_ARRAY = re.compile(r"\{[^{}]*\}")
+
+Literal = tuple[str, ...]
+
+
+def read_filter(text: str) -> tuple[FilterOperation, Literal]:
+    """Return the operation of a filter's value, and the values that are bound.
+
+    As in PostgREST, nothing is read behind a list of ``in`` or a word of ``is``.
+
+    :raises ApiError: PGRST100 (400) with the column at which the value cannot be understood.
+    """
+    word, dot, rest = text.partition(".")
+    plain = _PLAIN.get(word)
+    if plain is not None and dot:
+        return plain, (rest.replace("*", "%") if word in PATTERNS else rest,)
+    if word == "is" and rest in _IS:
+        return _IS[rest], ()
+    if word == "in":
+        bare = _BARE_LIST.fullmatch(rest)
+        if bare is not None:
+            return _IN, (array_literal(bare[1].lstrip(BLANKS).split(",")),)
+    reader = Reader(text)
+    values: list[str] = []
+    try:
+        operation = _operation(reader, values, _rest)
+    except Mismatch:
+        raise reader.error(f"filter ({text})") from None
+    return operation, tuple(values)
+
+
+def has_operator(text: str) -> bool:
+    """Return whether a parameter's value begins with an operator, so that it is a filter and no argument."""
+    if _BEGINNING.match(text) is None:
+        return False
+    reader = Reader(text)
+    try:
+        _operation(reader, [], _rest)
+    except Mismatch:
+        return False
+    return True
+
+
+def read_logic(name: str, text: str) -> tuple[tuple[str, ...], LogicTree, Literal]:
+    """Return where a logic parameter belongs, its tree, and the values that are bound, in the tree's order.
+
+    As in PostgREST, nothing is read behind the parenthesis that closes the tree.
+
+    :param name: the parameter's name, such as ``or`` or ``directors.not.and``.
+    :raises ApiError: PGRST100 (400) with the column at which name or value cannot be understood.
+    """
+    names = parse_embeds(name, "logic path")
+    embeds = tuple(part for part in names[:-1] if part != "not")
+    word = f"not.{names[-1]}" if "not" in names else names[-1]
+    reader = Reader(word + text)
+    values: list[str] = []
+    try:
+        tree = _tree(reader, values, 0)
+    except Mismatch:
+        raise reader.error(f"logic tree ({text})") from None
+    return embeds, tree, tuple(values)
+
+
+def array_literal(elements: Iterable[str]) -> str:
+    """Return PostgreSQL's text form of an array of texts; a single empty one stands for no element."""
+    listed = list(elements)
+    if listed == [""]:
+        return "{}"
+    quoted = [element.replace("\\", "\\\\").replace('"', '\\"') for element in listed]
+    return '{"' + '","'.join(quoted) + '"}'
+
+
+# ---------------------------------------------------------------- operations
+
+_ReadValue = Callable[[Reader], str]
+
+
+def _operation(reader: Reader, values: list[str], read_value: _ReadValue) -> FilterOperation:
+    """Read ``not.operator(modifier).value``."""
+    negated = reader.token("not.", '"not"')
+    word, modifier = _operator(reader)
+    if word == "is":
+        return FilterOperation("is", negated, word=_is_word(reader))
+    if word == "in":
+        values.append(array_literal(_elements(reader)))
+        return _NOT_IN if negated else _IN
+    if word in SEARCHES and modifier is not None:
+        values += [modifier, read_value(reader)]
+        return FilterOperation(word, negated, "language")
+    value = read_value(reader)
+    values.append(value.replace("*", "%") if word in PATTERNS else value)
+    if modifier is None:
+        return _NEGATED[word] if negated else _PLAIN[word]
+    return FilterOperation(word, negated, modifier)
+
+
+def _operator(reader: Reader) -> tuple[str, str | None]:
+    """Read an operator with its modifier, or a search's language, and the dot behind it."""
+    start, record = reader.at, reader.record
+    found = _LONGEST_FIRST.match(reader.text, start)
+    if found is None:
+        raise reader.fail(_OPERATOR_EXPECTED)
+    reader.at = found.end()
+    word, modifier = found[0], None
+    try:
+        if (word in QUANTIFIABLE or word in SEARCHES) and reader.token("("):
+            modifier = reader.word() if word in SEARCHES else _quantifier(reader)
+            reader.need(")")
+        reader.need(".", DELIMITER)
+    except Mismatch:
+        # Whatever is wrong within an operator, an operator was expected; a longer word is wrong as a whole.
+        farthest = reader.farthest
+        longer = _LETTERS.match(reader.text, found.end())
+        reader.record = record
+        reader.missed(_OPERATOR_EXPECTED, longer.end() if longer else farthest, farthest)
+        raise
+    return word, modifier
+
+
+def _quantifier(reader: Reader) -> str:
+    for word in ("any", "all"):
+        if reader.token(word):
+            return word
+    raise Mismatch
+
+
+def _is_word(reader: Reader) -> str:
+    rest = reader.text[reader.at : reader.at + len("not_null")].lower()
+    for word in sorted(WORDS, key=len, reverse=True):
+        if rest.startswith(word):
+            reader.at += len(word)
+            return word
+    raise reader.fail(_WORDS_EXPECTED)
+
+
+def _rest(reader: Reader) -> str:
+    """Read all that is left."""
+    value = reader.text[reader.at :]
+    reader.at = len(reader.text)
+    return value
+
+
+# ---------------------------------------------------------------- lists and trees
+
+
+def _elements(reader: Reader) -> list[str]:
+    """Read ``(a,"b,c",d)``."""
+    if not reader.lexeme("("):
+        raise Mismatch
+    elements = [_element(reader)]
+    while reader.token(","):
+        elements.append(_element(reader))
+    if not reader.lexeme(")"):
+        raise Mismatch
+    return elements
+
+
+def _element(reader: Reader) -> str:
+    """Read a value that ends with a comma or a parenthesis unless it is quoted."""
+    start, record = reader.at, reader.record
+    if reader.text.startswith('"', start):
+        try:
+            quoted = reader.quoted()
+        except Mismatch:
+            reader.record = record
+        else:
+            if reader.at == len(reader.text) or reader.text[reader.at] in ",)":
+                return quoted
+    found = _ELEMENT.match(reader.text, start)
+    reader.at = found.end() if found else start
+    return reader.text[start : reader.at]
+
+
+def _leaf_value(reader: Reader) -> str:
+    """Read a value within a tree: quoted, an array in braces, or up to a comma or a parenthesis."""
+    found = _PG_ARRAY.match(reader.text, reader.at)
+    if found is None:
+        return _element(reader)
+    reader.at = found.end()
+    return found[0]
+
+
+def _tree(reader: Reader, values: list[str], depth: int) -> LogicTree:
+    """Read a filter, or ``not.and(…)`` and the like."""
+    reader.count("filters and logic operators", MOST_CONDITIONS)
+    plain = _plain_leaf(reader, values)
+    if plain is not None:
+        return plain
+    start, record, known = reader.at, reader.record, len(values)
+    try:
+        return _leaf(reader, values)
+    except Mismatch:
+        reader.at = start
+        del values[known:]
+    missed = reader.record
+    reader.record = record
+    negated = reader.token("not.", "negation operator (not)")
+    label = "logic operator (and, or)"
+    every = reader.token("and", label)
+    if not every and not reader.token("or", label):
+        if not negated:
+            _merge(reader, missed)
+        raise Mismatch
+    if depth == DEEPEST:
+        raise reader.fail(f"at most {DEEPEST} logic operators within each other")
+    if not reader.lexeme("("):
+        raise Mismatch
+    parts = [_tree(reader, values, depth + 1)]
+    while reader.lexeme(","):
+        parts.append(_tree(reader, values, depth + 1))
+    if not reader.lexeme(")"):
+        raise Mismatch
+    return LogicGroup(every, negated, tuple(parts))
+
+
+def _plain_leaf(reader: Reader, values: list[str]) -> LogicFilter | None:
+    """Read ``column.operator.value`` at once, as most filters are; None when it is anything else."""
+    found = _PLAIN_LEAF.match(reader.text, reader.at)
+    if found is None:
+        return None
+    name, negated, word, value = found.groups()
+    operation = (_NEGATED if negated else _PLAIN).get(word)
+    if operation is None:
+        return None
+    values.append(value.replace("*", "%") if word in PATTERNS else value)
+    reader.at = found.end()
+    return LogicFilter(name, (), operation)
+
+
+def _merge(reader: Reader, missed: tuple[int, tuple[str, ...], str | None, bool]) -> None:
+    """Merge what a filter and what an operator expected; only the farther failure is reported."""
+    other = reader.record
+    if missed[0] >= other[0]:
+        reader.record = missed
+        if missed[0] == other[0]:
+            for expected in other[1]:
+                reader.missed(expected, missed[0])
+
+
+def _leaf(reader: Reader, values: list[str]) -> LogicFilter:
+    reader.blanks()
+    name = reader.name()
+    path = json_path(reader)
+    reader.blanks()
+    reader.need(".", DELIMITER)
+    return LogicFilter(name, path, _operation(reader, values, _leaf_value))

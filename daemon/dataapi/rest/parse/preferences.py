@@ -1,0 +1,194 @@
+"""Parses the ``Prefer`` header; pure.
+
+Names, values and rules are PostgREST's (``docs/reference/rest.md``, Preferences), based on RFC 7240.
+Beyond it are ``resolution=match`` (see ``writing``) and offsets of time zones that all count eastward.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from dataapi.http.errors import ApiError
+
+
+class Count(Enum):
+    """How all matching rows are counted."""
+
+    EXACT = "exact"
+    PLANNED = "planned"
+    ESTIMATED = "estimated"
+
+
+class Return(Enum):
+    """What the answer of a change contains."""
+
+    MINIMAL = "minimal"
+    HEADERS_ONLY = "headers-only"
+    REPRESENTATION = "representation"
+
+
+class Resolution(Enum):
+    """What happens to rows that exist already."""
+
+    MERGE = "merge-duplicates"
+    """An insert updates them."""
+    IGNORE = "ignore-duplicates"
+    """An insert leaves them as they are."""
+    MATCH = "match"
+    """An update takes one object per row and finds each row by the object's key."""
+
+
+class Missing(Enum):
+    """The value of members that an object lacks."""
+
+    DEFAULT = "default"
+    NULL = "null"
+
+
+class End(Enum):
+    """How the transaction ends, where ``db-tx-end`` lets the client choose."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What a client prefers; None where it has no preference.
+
+    :ivar timezone: as the client wrote it: a name that the server knows, or an offset from UTC.
+    :ivar unknown: unknown preferences, under ``handling=strict`` alone, which refuses them.
+    """
+
+    count: Count | None = None
+    returned: Return | None = None
+    resolution: Resolution | None = None
+    missing: Missing | None = None
+    end: End | None = None
+    strict: bool | None = None
+    max_affected: int | None = None
+    timezone: str | None = None
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def most(self) -> int | None:
+        """How many rows a change may affect; ``max-affected`` holds under ``handling=strict`` alone."""
+        return self.max_affected if self.strict else None
+
+    @property
+    def counts(self) -> bool:
+        """Whether rows that were all read are counted, without the planner."""
+        return self.count in (Count.EXACT, Count.ESTIMATED)
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """The settings that the transaction takes from them."""
+        return () if self.timezone is None else (("timezone", _zone(self.timezone)),)
+
+
+class Action(Enum):
+    """What a request does; the value is the set of preferences that apply to it."""
+
+    READ = frozenset({"count", "tx", "handling", "timezone"})
+    STREAM = READ - {"count"}
+    """Streamed rows, whose number is not known when the headers are sent."""
+    CALL = READ | {"max-affected"}
+    PUT = READ | {"return"}
+    DELETE = PUT | {"max-affected"}
+    UPDATE = DELETE | {"missing"}
+    MATCHED_UPDATE = UPDATE | {"resolution"}
+    """Each row by an object of its own."""
+    INSERT = PUT | {"missing"}
+    RESOLVED_INSERT = INSERT | {"resolution"}
+    """With ``on_conflict`` columns or a primary key."""
+
+
+def applied(preferences: Preferences, action: Action) -> str:
+    """Return the value of ``Preference-Applied``, in PostgREST's order; "" if nothing was applied."""
+    given = {
+        "resolution": preferences.resolution and preferences.resolution.value,
+        "missing": preferences.missing and preferences.missing.value,
+        "return": preferences.returned and preferences.returned.value,
+        "count": preferences.count and preferences.count.value,
+        "tx": preferences.end and preferences.end.value,
+        "handling": None if preferences.strict is None else _HANDLING[preferences.strict],
+        "timezone": preferences.timezone,
+        "max-affected": preferences.most,
+    }
+    followed = action.value
+    return ", ".join(
+        [f"{kind}={value}" for kind, value in given.items() if value is not None and kind in followed]
+    )
+
+
+@lru_cache(maxsize=256)
+def read(
+    header: str | None, timezones: frozenset[str] = frozenset(), *, overrides_end: bool = False
+) -> Preferences:
+    """Return the preferences; the first of a kind counts, unknown ones are ignored unless handling is strict.
+
+    :param timezones: the names that the server knows.
+    :param overrides_end: whether the client may choose how the transaction ends.
+    """
+    found: dict[str, str] = {}
+    unknown = []
+    for part in header.split(",") if header else ():
+        preference = part.strip()
+        name, _, value = preference.partition("=")
+        if _known(name, value, timezones):
+            found.setdefault(name, value)
+        elif preference and name != "max-affected":
+            unknown.append(preference)
+    return Preferences(
+        Count(found["count"]) if "count" in found else None,
+        Return(found["return"]) if "return" in found else None,
+        Resolution(found["resolution"]) if "resolution" in found else None,
+        Missing(found["missing"]) if "missing" in found else None,
+        End(found["tx"]) if "tx" in found and overrides_end else None,
+        found["handling"] == "strict" if "handling" in found else None,
+        int(found["max-affected"]) if "max-affected" in found else None,
+        found.get("timezone"),
+        tuple(unknown) if found.get("handling") == "strict" else (),
+    )
+
+
+def not_followed(*preferences: str) -> ApiError:
+    """Return the error for preferences that cannot be applied under ``handling=strict``."""
+    return ApiError(
+        400,
+        "PGRST122",
+        "Invalid preferences given with handling=strict",
+        details=f"Invalid preferences: {', '.join(preferences)}",
+    )
+
+
+_HANDLING = {True: "strict", False: "lenient"}
+_VALUES = {
+    "count": frozenset(count.value for count in Count),
+    "return": frozenset(returned.value for returned in Return),
+    "resolution": frozenset(resolution.value for resolution in Resolution),
+    "missing": frozenset(missing.value for missing in Missing),
+    "tx": frozenset(end.value for end in End),
+    "handling": frozenset(_HANDLING.values()),
+}
+_OFFSET = re.compile(r"([+-]?)(0?[0-9]|1[0-5])(?::([0-5][0-9]))?", re.ASCII)
+
+
+def _known(name: str, value: str, timezones: frozenset[str]) -> bool:
+    if name == "max-affected":
+        return value.isascii() and value.isdigit() and len(value) <= 18
+    if name == "timezone":
+        return value in timezones or _OFFSET.fullmatch(value) is not None
+    return value in _VALUES.get(name, ())
+
+
+def _zone(timezone: str) -> str:
+    """Return a time zone as the setting takes it, which counts bare offsets westward, as POSIX does."""
+    match = _OFFSET.fullmatch(timezone)
+    if match is None:
+        return timezone
+    sign, hours, minutes = match[1] or "+", int(match[2]), match[3] or "00"
+    return f"<{sign}{hours:02}:{minutes}>{'-' if sign == '+' else '+'}{hours:02}:{minutes}"

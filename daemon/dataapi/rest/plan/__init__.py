@@ -1,0 +1,1 @@
+"""Plans REST requests against the catalog of one role; pure."""

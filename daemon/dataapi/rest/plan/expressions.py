@@ -1,0 +1,308 @@
+"""Fields and filters as expressions and conditions of the SQL algebra; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+from dataapi.http.errors import ApiError
+from dataapi.rest.parse.filters import PATTERNS, SEARCHES
+from dataapi.rest.parse.syntax import FilterOperation, LogicFilter, LogicTree, Path, Step
+from dataapi.rest.plan.embed_tree import Resource, ResourceFilter
+from dataapi.rest.plan.similar_names import hint_for
+from dataapi.rest.plan.tables import Relation, RoleTables
+from dataapi.rest.plan.types import JSONB, TEXT, Types
+from dataapi.sql.algebra import ColumnOf, ComputedOf, Expression, JsonPathOf, Parameter, Rows
+from dataapi.sql.conditions import (
+    And,
+    Compare,
+    Condition,
+    Converted,
+    Distinct,
+    Exists,
+    Is,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    Quantifier,
+    SearchSyntax,
+    TextSearch,
+    Truth,
+)
+
+if TYPE_CHECKING:
+    from dataapi.rest.parse.query import HasLiterals
+
+
+@dataclass(frozen=True, slots=True)
+class FixedText:
+    """A text of the shape itself, such as an alias."""
+
+    text: str
+
+    def bind(self, values: HasLiterals) -> str:  # noqa: ARG002 - the sources' interface
+        """Return the text."""
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value of the query string, by its position."""
+
+    position: int
+
+    def bind(self, values: HasLiterals) -> str:
+        """Return the value."""
+        return values.literals[self.position]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLanguage:
+    """The name of a text search configuration in the query string."""
+
+    position: int
+
+    def bind(self, values: HasLiterals) -> str:
+        """Return the name.
+
+        :raises ApiError: 42704 (400), it is a number, which PostgreSQL would accept as an unchecked oid.
+        """
+        name = values.literals[self.position]
+        if name.isdigit():
+            raise ApiError(400, "42704", f'text search configuration "{name}" does not exist')
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class CappedLimit:
+    """A limit in the query string, with the most rows that may be answered."""
+
+    position: int
+    most: int | None
+
+    def bind(self, values: HasLiterals) -> str:
+        """Return the number."""
+        text = values.literals[self.position]
+        return text if self.most is None or int(text) <= self.most else str(self.most)
+
+
+class HasMaxAffected(Protocol):
+    """The values of a request that may have a most of rows."""
+
+    @property
+    def most(self) -> int | None:
+        """How many rows there may be, None for any number."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaxAffected:
+    """How many rows a request may change, or a function may return (``max-affected``)."""
+
+    def bind(self, values: HasMaxAffected) -> str:
+        """Return the number."""
+        return str(values.most)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedExpression:
+    """An expression with the type of its values.
+
+    :ivar type: the type's oid, None if it is unknown.
+    """
+
+    expression: Expression
+    type: int | None
+    nullable: bool = True
+
+
+def field_of(tables: RoleTables, relation: Relation, name: str, path: Path = ()) -> TypedExpression:
+    """Return a field of a relation: a column, a function of its rows, or a member of a JSON value of one.
+
+    :raises ApiError: 42703 (400), there is not a field of that name; 42883 (404), a step leads into a text.
+    """
+    found = _plain(tables, relation, name)
+    if not path:
+        return found
+    _check(path)
+    json = found.type is not None and tables.types.is_json(found.type)
+    member = JsonPathOf(found.expression, json, tuple(_parameter(step) for step in path), path[-1].as_text)
+    if path[-1].as_text:
+        return TypedExpression(member, TEXT)
+    return TypedExpression(member, found.type if json else JSONB)
+
+
+def has_field(tables: RoleTables, relation: Relation, name: str) -> bool:
+    """Whether a relation has a column or a computed field of that name."""
+    if relation.columns is None or name in relation.columns:
+        return True
+    return tables.computed(relation, name) is not None
+
+
+def _plain(tables: RoleTables, relation: Relation, name: str) -> TypedExpression:
+    if relation.columns is None:
+        return TypedExpression(ColumnOf(name), None)
+    cell = relation.columns.get(name)
+    if cell is not None:
+        return TypedExpression(ColumnOf(name), cell.type, cell.nullable)
+    function = tables.computed(relation, name)
+    if function is not None:
+        return TypedExpression(ComputedOf(function), function.returns)
+    called = relation.alias or relation.name
+    raise ApiError(
+        400,
+        "42703",
+        f"column {called}.{name} does not exist",
+        hint=hint_for(called, name, tables.readable(relation)),
+    )
+
+
+def _check(path: Path) -> None:
+    """Refuse a path that goes on after ``->>``, in PostgreSQL's words: texts have no members."""
+    for before, step in pairwise(path):
+        if before.as_text:
+            arrow, operand = "->>" if step.as_text else "->", "integer" if step.is_index else "unknown"
+            raise ApiError(
+                404,
+                "42883",
+                f"operator does not exist: text {arrow} {operand}",
+                hint="No operator matches the given name and argument types."
+                " You might need to add explicit type casts.",
+            )
+
+
+def _parameter(step: Step) -> Parameter:
+    return Parameter(FixedText(step.operand), "integer" if step.is_index else "text")
+
+
+_OPERATORS = {
+    "eq": Operator.EQ,
+    "neq": Operator.NEQ,
+    "gt": Operator.GT,
+    "gte": Operator.GTE,
+    "lt": Operator.LT,
+    "lte": Operator.LTE,
+    "like": Operator.LIKE,
+    "ilike": Operator.ILIKE,
+    "match": Operator.REGEX,
+    "imatch": Operator.IREGEX,
+    "in": Operator.IN,
+    "cs": Operator.CONTAINS,
+    "cd": Operator.CONTAINED_BY,
+    "ov": Operator.OVERLAPS,
+    "sl": Operator.STRICTLY_LEFT,
+    "sr": Operator.STRICTLY_RIGHT,
+    "nxr": Operator.NOT_RIGHT,
+    "nxl": Operator.NOT_LEFT,
+    "adj": Operator.ADJACENT,
+}
+_PARSERS = {
+    "fts": SearchSyntax.TSQUERY,
+    "plfts": SearchSyntax.PLAIN,
+    "phfts": SearchSyntax.PHRASE,
+    "wfts": SearchSyntax.WEB,
+}
+_QUANTIFIERS = {"any": Quantifier.ANY, "all": Quantifier.ALL}
+_TRUTHS = {"true": Truth.TRUE, "false": Truth.FALSE, "unknown": Truth.UNKNOWN}
+_NULLS = frozenset({"null", "not_null"})
+
+RowsOf = Callable[[Resource], Rows]
+
+
+def conditions_of(tables: RoleTables, resource: Resource, rows_of: RowsOf) -> list[Condition]:
+    """Return the conditions of a resource's filters and logic trees.
+
+    :param rows_of: makes the rows of an embedded resource, for filters on whether there are any.
+    :raises ApiError: 42703 (400), an unknown column; PGRST120 (400), another filter on a whole resource.
+    """
+    making = _ConditionPlanner(tables, resource, rows_of)
+    return [making.condition(filters) for filters in resource.filters]
+
+
+class _ConditionPlanner:
+    """Makes conditions on one resource."""
+
+    def __init__(self, tables: RoleTables, resource: Resource, rows_of: RowsOf) -> None:
+        self._tables = tables
+        self._resource = resource
+        self._rows_of = rows_of
+        self._position = 0
+
+    def condition(self, filters: ResourceFilter) -> Condition:
+        self._position = filters.position
+        return self._tree(filters.tree)
+
+    def _tree(self, tree: LogicTree) -> Condition:
+        """Make the condition of a tree whose values begin at the next position."""
+        if isinstance(tree, LogicFilter):
+            position = self._position
+            self._position += tree.operation.value_count
+            return self._leaf(tree, position)
+        parts = tuple([self._tree(part) for part in tree.parts])
+        joined: Condition = And(parts) if tree.every else Or(parts)
+        return Not(joined) if tree.negated else joined
+
+    def _leaf(self, leaf: LogicFilter, position: int) -> Condition:
+        child = None if leaf.path else self._resource.child(leaf.name)
+        if child is not None:
+            operation = leaf.operation
+            if operation.operator == "is" and operation.word in _NULLS:
+                exists: Condition = Exists(self._rows_of(child))
+                absent = (operation.word == "null") is not operation.negated
+                return Not(exists) if absent else exists
+            if not has_field(self._tables, self._resource.relation, leaf.name):
+                raise ApiError(
+                    400,
+                    "PGRST120",
+                    f"Bad operator on the '{leaf.name}' embedded resource",
+                    details="Only is null or not is null filters are allowed on embedded resources",
+                )
+        typed = field_of(self._tables, self._resource.relation, leaf.name, leaf.path)
+        return _condition(self._tables.types, typed, leaf.operation, position)
+
+
+def _condition(types: Types, left: TypedExpression, operation: FilterOperation, position: int) -> Condition:
+    if operation.word in _NULLS:
+        return IsNull(left.expression, (operation.word == "not_null") is not operation.negated)
+    positive = _positive(types, left, operation, position)
+    return Not(positive) if operation.negated else positive
+
+
+def _positive(types: Types, left: TypedExpression, operation: FilterOperation, position: int) -> Condition:
+    if operation.word is not None:
+        return Is(left.expression, _TRUTHS[operation.word])
+    if operation.operator in SEARCHES:
+        return _search(types, left, operation, position)
+    if operation.operator == "isdistinct":
+        return Distinct(left.expression, _value(types, left, position))
+    operator = _OPERATORS[operation.operator]
+    builtin = left.type is not None and types.is_own(left.type)
+    if operation.modifier is not None:
+        quantifier = _QUANTIFIERS[operation.modifier]
+        return Compare(left.expression, operator, Parameter(Literal(position)), builtin, quantifier)
+    if operation.operator in PATTERNS:  # texts, whatever is read as the column's values
+        return Compare(left.expression, operator, Parameter(Literal(position)), builtin)
+    many = operator is Operator.IN
+    return Compare(left.expression, operator, _value(types, left, position, many=many), builtin)
+
+
+def _value(
+    types: Types, left: TypedExpression, position: int, *, many: bool = False
+) -> Parameter | Converted:
+    """Return a value to compare with; PostgreSQL infers its type, unless a domain reads texts itself."""
+    function = types.text_function(left.type) if left.type is not None else None
+    if function is None:
+        return Parameter(Literal(position))
+    return Converted(function, Parameter(Literal(position), "text[]" if many else "text"))
+
+
+def _search(types: Types, left: TypedExpression, operation: FilterOperation, position: int) -> TextSearch:
+    language = None
+    if operation.modifier == "language":
+        language = Parameter(SearchLanguage(position), "regconfig")
+        position += 1
+    words = Parameter(Literal(position), "text")
+    vector = left.type is not None and types.is_vector(left.type)
+    return TextSearch(left.expression, words, language, _PARSERS[operation.operator], vector=vector)

@@ -1,0 +1,309 @@
+"""The functions that a role may call, which one a request means, and what each returns; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from dataapi.catalog.model import Catalog, Function, MediaHandler, Type, TypeKind, media_type_of
+from dataapi.catalog.privileges import Privileges
+from dataapi.database.errors import Diagnostics, to_error
+from dataapi.http.errors import ApiError
+from dataapi.rest.media_output import Content
+from dataapi.rest.negotiation import RowHandler
+from dataapi.rest.parse.arguments import WHOLE_BODY, RequestedCall
+from dataapi.rest.parse.body import BINARY
+from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
+from dataapi.rest.plan.tables import Relation, RelationColumn
+from dataapi.rest.statements import SCALAR
+from dataapi.sql.writer import qualified
+
+_CONTENTS = {"bytea": Content.BYTES, "xml": Content.XML}
+_TEXTS = "S"
+"""The category of PostgreSQL's text types."""
+
+
+class ResultShape(Enum):
+    """What the result of a function is."""
+
+    VOID = "void"
+    VALUE = "value"
+    VALUES = "values"
+    ROW = "row"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionResult:
+    """The result of a function.
+
+    :ivar relation: what its rows are of; values are rows of one column.
+    :ivar raw: media types that its one value is as it stands, ``*/*`` for all.
+    :ivar content: what that value is.
+    """
+
+    shape: ResultShape
+    relation: Relation
+    raw: tuple[str, ...] = ()
+    content: Content = Content.TEXT
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is values and not rows."""
+        return self.shape in (ResultShape.VOID, ResultShape.VALUE, ResultShape.VALUES)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is always one value or row."""
+        return self.shape in (ResultShape.VOID, ResultShape.VALUE, ResultShape.ROW)
+
+
+def result_of(catalog: Catalog, function: Function) -> FunctionResult:
+    """Return what a function returns."""
+    declared = catalog.types[function.returns]
+    relation = _relation(catalog, function, declared)
+    if relation is not None:
+        return FunctionResult(ResultShape.ROWS if function.returns_set else ResultShape.ROW, relation)
+    values = Relation(function.schema, function.name, None, {SCALAR: RelationColumn(function.returns)})
+    if function.returns_set:
+        return FunctionResult(ResultShape.VALUES, values)
+    if declared.name == "void" and declared.kind is TypeKind.PSEUDO:
+        return FunctionResult(ResultShape.VOID, values)
+    return FunctionResult(ResultShape.VALUE, values, _raw(catalog, declared), content_of(catalog, declared))
+
+
+def _relation(catalog: Catalog, function: Function, declared: Type) -> Relation | None:
+    """Return the relation of a function's rows; None when it returns values."""
+    if function.columns:
+        columns = {column.name: RelationColumn(column.type) for column in function.columns}
+        return Relation(function.schema, function.name, None, columns)
+    type_ = catalog.underlying(declared)
+    if type_.kind is not TypeKind.COMPOSITE:
+        return None
+    table = catalog.tables.get(type_.relation)
+    if table is not None:
+        return Relation.of(table)
+    members = {member.name: RelationColumn(member.type) for member in type_.members}
+    return Relation(type_.schema, type_.name, None, members)
+
+
+def _raw(catalog: Catalog, declared: Type) -> tuple[str, ...]:
+    own = media_type_of(declared)
+    if own is not None:
+        return (own,)
+    content = content_of(catalog, declared)
+    if content is Content.BYTES:
+        return (BINARY,)
+    if content is Content.XML:
+        return ("text/xml", "text/plain")
+    type_ = catalog.underlying(declared)
+    return ("text/plain", BINARY) if type_.category == _TEXTS else ("text/plain",)
+
+
+def content_of(catalog: Catalog, type_: Type) -> Content:
+    """Return what the values of a type are; a domain's are those of the type under it."""
+    return _CONTENTS.get(catalog.underlying(type_).sql_name, Content.TEXT)
+
+
+_BODIES = {type_: media_type for media_type, types in WHOLE_BODY.items() for type_ in types}
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenFunction:
+    """The function that is called.
+
+    :ivar whole: its single nameless argument takes the whole body.
+    """
+
+    function: Function
+    whole: bool
+
+
+def choose(
+    catalog: Catalog, candidates: Sequence[Function], requested: RequestedCall
+) -> ChosenFunction | None:
+    """Return the function that accepts the arguments; None if no function does.
+
+    Functions that take the names go before those that take the whole body; an empty name stands for it.
+
+    :raises ApiError: PGRST203 (300), several do.
+    """
+    matching = [each for each in candidates if _takes_names(each, requested)]
+    whole = [each for each in candidates if _takes_whole(catalog, each, requested)] if not matching else []
+    found = matching or whole
+    if len(found) > 1:
+        raise _ambiguous(catalog, found)
+    return ChosenFunction(found[0], bool(whole)) if found else None
+
+
+def _takes_names(function: Function, requested: RequestedCall) -> bool:
+    if not function.arguments:
+        return not requested.names and not requested.unparsed
+    required = {argument.name for argument in function.arguments if argument.default is None}
+    optional = {argument.name for argument in function.arguments if argument.default is not None}
+    return "" not in requested.names and requested.names - optional == required
+
+
+def _takes_whole(catalog: Catalog, function: Function, requested: RequestedCall) -> bool:
+    body = whole_body(catalog, function)
+    if requested.media_type == "application/json" and requested.names == {""}:
+        return body is not None
+    return requested.media_type is not None and body == requested.media_type
+
+
+def is_callable(catalog: Catalog, function: Function) -> bool:
+    """Whether a request can call the function: its arguments have names, or it takes a whole body."""
+    return all(argument.name for argument in function.arguments) or whole_body(catalog, function) is not None
+
+
+def whole_body(catalog: Catalog, function: Function) -> str | None:
+    """Return the media type of the bodies that a single nameless argument takes as they are; None without."""
+    if len(function.arguments) != 1 or function.arguments[0].name:
+        return None
+    type_ = catalog.types[function.arguments[0].type]
+    return _BODIES.get(type_.name) if type_.kind is TypeKind.BASE else None
+
+
+def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
+    ordered = sorted(functions, key=lambda each: _rank(catalog, each))
+    signatures = [_signature(catalog, each) for each in ordered]
+    return ApiError(
+        300,
+        "PGRST203",
+        f"Could not choose the best candidate function between: {', '.join(signatures)}",
+        hint="Try renaming the parameters or the function itself in the database so function overloading can"
+        " be resolved",
+    )
+
+
+def _rank(catalog: Catalog, function: Function) -> tuple[object, ...]:
+    """Return what functions of a name are sorted by: the number of arguments, the comment, the arguments."""
+    arguments = [(argument.name, catalog.types[argument.type].sql_name) for argument in function.arguments]
+    return len(arguments), function.comment or "", arguments
+
+
+def _signature(catalog: Catalog, function: Function) -> str:
+    arguments = [f"{each.name} => {catalog.types[each.type].sql_name}" for each in function.arguments]
+    return f"{function.schema}.{function.name}({', '.join(arguments)})"
+
+
+def unknown(requested: RequestedCall, candidates: Sequence[Function], names: NameIndex) -> ApiError:
+    """Return the error for a call that no function takes (PGRST202, 404).
+
+    :param candidates: the functions of that name.
+    :param names: the names of all functions of the schema.
+    """
+    function = f"{requested.schema}.{requested.name}"
+    provided = sorted(requested.names)
+    arguments = "" if requested.unparsed else _names(provided) if provided else " without parameters"
+    return ApiError(
+        404,
+        "PGRST202",
+        f"Could not find the function {function}{arguments} in the schema cache",
+        details=f"Searched for the function {function}{_searched(requested, provided)},"
+        " but no matches were found in the schema cache.",
+        hint=_hint(requested, candidates, names),
+    )
+
+
+def _searched(requested: RequestedCall, provided: Sequence[str]) -> str:
+    if requested.unparsed:
+        [type_] = WHOLE_BODY[requested.media_type or ""]
+        return f" with a single unnamed {type_} parameter"
+    searched = " without parameters"
+    if provided:
+        searched = f" with parameter{'s' if len(provided) > 1 else ''} {', '.join(provided)}"
+    if requested.media_type == "application/json":
+        searched += " or with a single unnamed json/jsonb parameter"
+    return searched
+
+
+def _hint(requested: RequestedCall, candidates: Sequence[Function], names: NameIndex) -> str | None:
+    if requested.unparsed:
+        return None
+    begin = f"Perhaps you meant to call the function {requested.schema}."
+    if candidates:
+        signatures = [_names(argument.name for argument in each.arguments) for each in candidates]
+        close = similar(_names(requested.names), NameIndex(signatures), DISTANTLY_ALIKE)
+        return None if close is None else begin + requested.name + close
+    close = similar(requested.name, names)
+    return None if close is None else begin + close
+
+
+def _names(names: Iterable[str]) -> str:
+    return f"({', '.join(sorted(names))})"
+
+
+class RoleFunctions:
+    """What of a catalog's functions a role may call; the others are refused in PostgreSQL's words.
+
+    Found out at first use, so that roles that only read tables cost nothing.
+
+    :param anonymous: whether it is the role of anonymous callers.
+    """
+
+    def __init__(self, catalog: Catalog, role: str, *, anonymous: bool) -> None:
+        self._catalog = catalog
+        self._role = role
+        self._anonymous = anonymous
+        self._named: Mapping[tuple[str, str], Sequence[Function]] | None = None
+        self._names: dict[str, NameIndex] = {}
+        self._results: dict[int, FunctionResult] = {}
+        self._row_handlers: tuple[RowHandler, ...] | None = None
+
+    def named(self, schema: str, name: str) -> Sequence[Function]:
+        """Return the functions of a name, which share it when it is overloaded; none when it is unknown.
+
+        :raises ApiError: 42501 (401, 403), there are some, and the role may call none of them.
+        """
+        found = self._by_name().get((schema, name), ())
+        if not found and any(
+            function.schema == schema and function.name == name and is_callable(self._catalog, function)
+            for function in self._catalog.functions
+        ):
+            closed = not Privileges(self._catalog, self._role).can_use_schema(schema)
+            what = f"schema {schema}" if closed else f"function {name}"
+            denied = Diagnostics("42501", f"permission denied for {what}")
+            raise to_error(denied, anonymous=self._anonymous)
+        return found
+
+    def names(self, schema: str) -> NameIndex:
+        """Return the names of a schema's functions, to search for similar ones."""
+        if schema not in self._names:
+            self._names[schema] = NameIndex(
+                name for in_schema, name in self._by_name() if in_schema == schema
+            )
+        return self._names[schema]
+
+    def _by_name(self) -> Mapping[tuple[str, str], Sequence[Function]]:
+        if self._named is None:
+            privileges = Privileges(self._catalog, self._role)
+            found: dict[tuple[str, str], list[Function]] = {}
+            for function in self._catalog.functions:
+                usable = privileges.can_use_schema(function.schema) and privileges.can_execute(function)
+                if usable and is_callable(self._catalog, function):
+                    found.setdefault((function.schema, function.name), []).append(function)
+            self._named = found
+        return self._named
+
+    def result(self, function: Function) -> FunctionResult:
+        """Return what a function returns."""
+        known = self._results.get(function.oid)
+        if known is None:
+            known = self._results[function.oid] = result_of(self._catalog, function)
+        return known
+
+    @property
+    def row_handlers(self) -> tuple[RowHandler, ...]:
+        """The aggregates that make media types of rows."""
+        if self._row_handlers is None:
+            handlers = self._catalog.media_handlers
+            privileges = Privileges(self._catalog, self._role)
+            usable = [each for each in handlers if privileges.can_execute(each)]
+            self._row_handlers = tuple(self._row_handler(each) for each in usable)
+        return self._row_handlers
+
+    def _row_handler(self, handler: MediaHandler) -> RowHandler:
+        content = content_of(self._catalog, self._catalog.types[handler.type])
+        return RowHandler(handler.media_type, qualified(handler), handler.table, content)

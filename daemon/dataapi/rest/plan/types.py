@@ -1,0 +1,167 @@
+"""What types mean for a request: casts, representations of domains, columns to write; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dataapi.catalog.model import Catalog, Column, QualifiedName, Table, Type, TypeKind
+from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.http.errors import ApiError
+from dataapi.sql.mutations import JsonColumn
+from dataapi.sql.writer import qualified
+
+TEXT, JSON, JSONB, TSVECTOR = 25, 114, 3802, 3614
+"""Oids of PostgreSQL's own types."""
+
+OWN_SCHEMA = "pg_catalog"
+
+_SPELLINGS = {
+    "bigint": "int8",
+    "bit varying": "varbit",
+    "boolean": "bool",
+    "character varying": "varchar",
+    "dec": "numeric",
+    "decimal": "numeric",
+    "double precision": "float8",
+    "float": "float8",
+    "int": "int4",
+    "integer": "int4",
+    "national character varying": "varchar",
+    "real": "float4",
+    "smallint": "int2",
+    "time with time zone": "timetz",
+    "time without time zone": "time",
+    "timestamp with time zone": "timestamptz",
+    "timestamp without time zone": "timestamp",
+}
+"""What SQL calls PostgreSQL's types besides their own names."""
+
+_LENGTH_ONE = {"char": "character", "character": "character", "bit": "bit"}
+"""Types with a length, which is one by default."""
+
+_OWN_NAMES = """
+    bool bytea int2 int4 int8 float4 float8 numeric money text varchar bpchar name uuid json jsonb xml
+    date time timetz timestamp timestamptz interval inet cidr macaddr macaddr8 varbit tsvector tsquery
+    point line lseg box path polygon circle int4range int8range numrange tsrange tstzrange daterange
+    int4multirange int8multirange nummultirange tsmultirange tstzmultirange datemultirange oid regclass
+    regtype regproc regprocedure regoper regoperator regrole regnamespace regconfig regdictionary
+    jsonpath pg_lsn tid xid cid xid8
+"""
+_OWN = frozenset(_OWN_NAMES.split())
+"""Types of PostgreSQL that a value may be cast to by their own name."""
+
+
+class Types:
+    """The types of a catalog, as requests need them."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._types = catalog.types
+        self._schemas = catalog.search_path
+        self._representations = catalog.representations
+        self._named: dict[tuple[str, str], Type] | None = None
+
+    def cast(self, name: str) -> str:
+        """Return the SQL of the type that a cast names, in small letters as SQL reads it.
+
+        :raises ApiError: 42704 (400), there is no such type.
+        """
+        low = " ".join(name.lower().split())
+        if low in _LENGTH_ONE:
+            return _LENGTH_ONE[low]
+        own = _SPELLINGS.get(low, low)
+        if own.removeprefix("_") in _OWN:  # so begin the names of types that are arrays of another
+            return f"{OWN_SCHEMA}.{own}"
+        found = self._in_path(low)
+        if found is not None:
+            return qualified(found)
+        element = self._in_path(low.removeprefix("_"))
+        if element is not None:
+            return f"{qualified(element)}[]"
+        raise ApiError(400, "42704", f'type "{name}" does not exist')
+
+    def _in_path(self, name: str) -> Type | None:
+        """Return the first type of that name in the search path."""
+        if self._named is None:
+            self._named = {(type_.schema, type_.name): type_ for type_ in self._types.values()}
+        found = (self._named.get((schema, name)) for schema in self._schemas)
+        return next((type_ for type_ in found if type_ is not None), None)
+
+    def is_own(self, oid: int) -> bool:
+        """Whether a type has PostgreSQL's own operators, and not an extension's."""
+        type_ = self._types.get(oid)
+        while type_ is not None and (type_.element or type_.base):
+            type_ = self._types.get(type_.element or type_.base)
+        return type_ is not None and (type_.kind is not TypeKind.BASE or type_.schema == OWN_SCHEMA)
+
+    def is_json(self, oid: int) -> bool:
+        """Whether a type is ``json`` or ``jsonb``, or a domain over one."""
+        type_ = self._types.get(oid)
+        return oid in (JSON, JSONB) or (type_ is not None and type_.base in (JSON, JSONB))
+
+    def is_vector(self, oid: int) -> bool:
+        """Whether a type is ``tsvector``, or a domain over it."""
+        type_ = self._types.get(oid)
+        return oid == TSVECTOR or (type_ is not None and type_.base == TSVECTOR)
+
+    def json_function(self, oid: int) -> str | None:
+        """Return the SQL name of the function that turns a domain's values into JSON, if it has one."""
+        return _name(self._representations.get((oid, JSON)))
+
+    def text_function(self, oid: int) -> str | None:
+        """Return the SQL name of the function that makes a domain's values of texts, if it has one."""
+        return _name(self._representations.get((TEXT, oid)))
+
+
+def _name(name: QualifiedName | None) -> str | None:
+    return None if name is None else qualified(name)
+
+
+_JSON = f'{OWN_SCHEMA}."json"'
+
+
+def json_columns(catalog: Catalog, table: Table, names: Iterable[str]) -> tuple[JsonColumn, ...]:
+    """Return the columns of those names.
+
+    :raises ApiError: PGRST204 (400), the table has no such column.
+    """
+    return tuple(_json_column(catalog, table, name) for name in names)
+
+
+def known_columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that ``on_conflict`` chose, as they are.
+
+    :raises ApiError: 42703 (400) as PostgreSQL's, the table has no such column.
+    """
+    for name in names:
+        if table.column(name) is None:
+            raise ApiError(400, "42703", f'column "{name}" does not exist')
+    return names
+
+
+def _json_column(catalog: Catalog, table: Table, name: str) -> JsonColumn:
+    column = table.column(name)
+    if column is None:
+        message = f"Could not find the '{name}' column of '{table.name}' in the schema cache"
+        raise ApiError(400, "PGRST204", message)
+    default = _default(catalog, table, column)
+    from_json = catalog.representations.get((JSON, column.type))
+    if from_json is not None:
+        return JsonColumn(name, _JSON, qualified(from_json), default)
+    # A domain checks values when they are assigned; as the type of a member it would refuse one that lacks.
+    return JsonColumn(name, _named(catalog.underlying(catalog.types[column.type])), default=default)
+
+
+def _named(type_: Type) -> str:
+    """Return a type's SQL name; without a length, which those that SQL has words for would have."""
+    own = type_.schema == OWN_SCHEMA
+    return f"{OWN_SCHEMA}.{quote_identifier(type_.name)}" if own else qualified(type_)
+
+
+def _default(catalog: Catalog, table: Table, column: Column) -> str | None:
+    """Return SQL of what a column gets when an insert does not name it, None for null."""
+    if column.generated:
+        return None
+    if column.identity:
+        sequence = f"pg_catalog.pg_get_serial_sequence({quote_literal(qualified(table))}, "
+        return f"pg_catalog.nextval({sequence}{quote_literal(column.name)})::regclass)"
+    return column.default or catalog.types[column.type].default

@@ -1,1 +1,0 @@
-"""What a REST request says, before any catalog is asked: the grammar of the dialect; pure."""

@@ -1,0 +1,347 @@
+"""Statements whose single row is a REST answer: the body, how many rows it has, and what functions set.
+
+The columns are those of ``ResultRow``.  The body is made by PostgreSQL in the form that was negotiated.
+What is too large is refused by the statement too: it would fill the daemon's memory, and hold up others
+while it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from dataapi.catalog.model import Table, Volatility
+from dataapi.database.sql_text import quote_identifier
+from dataapi.rest.media_output import Body, Form, body_sql, csv_line_sql
+from dataapi.sql.algebra import OrderTerm, Parameter, Rows
+from dataapi.sql.conditions import Condition
+from dataapi.sql.dml import inserted_sql, mutation_queries
+from dataapi.sql.expressions import condition_sql, source_sql
+from dataapi.sql.guards import Guard, raise_sql
+from dataapi.sql.mutations import Mutation
+from dataapi.sql.outputs import Output
+from dataapi.sql.page_source import RowSource, row_source
+from dataapi.sql.row_output import Record, is_grouped, output_rows
+from dataapi.sql.statement import Compiled, compiled
+from dataapi.sql.writer import Row, Writer
+
+TOO_LARGE = "PGRST100"
+"""What a statement raises for an answer of too many bytes."""
+
+SCALAR = "pgrst_scalar"
+"""The column of rows that are single values of a function; clients know it by this name."""
+
+UPDATED = "dataapi.updated"
+"""The transaction's setting that counts the rows that an upsert updates; it must be "0" before."""
+
+
+class Total(Enum):
+    """How all matching rows are counted, not those of the page alone."""
+
+    NONE = "none"
+    EXACT = "exact"
+    BOUNDED = "bounded"
+    """Up to one more than the bound of ``compile_answer``: an estimate takes over beyond it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """The row of an answer.
+
+    :ivar count: rows in the body.
+    :ivar total: matching rows, None when they were not counted.
+    :ivar response_headers, response_status: the settings ``response.headers`` and ``response.status``
+        that functions made, None where they did not.
+    :ivar location: for an insert, a JSON object of the one inserted row's key with its values as text.
+    :ivar inserted: for an upsert, how many rows were inserted and not updated.
+    """
+
+    body: bytes | None
+    count: int
+    total: int | None
+    response_headers: str | None
+    response_status: str | None
+    location: str | None = None
+    inserted: int | None = None
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> ResultRow:
+        """Return a statement's row as an answer; bodies that are not JSON come as text."""
+        body, *others = row
+        return cls(body.encode() if isinstance(body, str) else body, *others)
+
+
+TO_COME = ResultRow(None, 0, None, None, None)
+"""What is known of an answer before its rows."""
+
+SETTINGS = (
+    "nullif(pg_catalog.current_setting('response.headers', true), '')",
+    "nullif(pg_catalog.current_setting('response.status', true), '')",
+)
+"""SQL of what functions set for the answer, to stand where all rows were computed before."""
+
+
+# ---------------------------------------------------------------- reads and calls
+
+
+def compile_answer(
+    rows: Rows, output: Output, body: Body, total: Total = Total.NONE, bound: Parameter | None = None
+) -> Compiled:
+    """Return the statement that answers with rows; its columns are the first five of ``ResultRow``.
+
+    A function that may change something is called once, whatever is asked of its rows.
+
+    :param output: a ``Record`` of each row, or a function's value (``ColumnOf(SCALAR)``).
+    :param bound: a ``bigint`` parameter, for ``Total.BOUNDED``.
+    """
+    writer = Writer()
+    source = _CalledOnce(writer, rows) if _is_called_apart(rows) else _PlainRows(writer, rows)
+    counted = _total_sql(writer, source, output, total, bound)
+    result = output_rows(writer, output, source.page())
+    columns = (body_sql(writer, result, body), "pg_catalog.count(*)", counted, *SETTINGS)
+    return compiled(f"{source.prefix()}select {', '.join(columns)} from {result.item}", writer)
+
+
+def compile_lines(rows: Rows, output: Output, form: Form) -> Compiled:
+    """Return the statement that gives a row of one column for each row, to be sent while they come.
+
+    :param form: ``ARRAY`` or ``STRIPPED`` for a JSON value each, ``CSV`` for a line each, without its end.
+    """
+    writer = Writer()
+    result = output_rows(writer, output, row_source(writer, rows, None))
+    line = csv_line_sql(result) if form is Form.CSV else result.json_sql(writer)
+    if form is Form.STRIPPED:
+        line = f"pg_catalog.json_strip_nulls({line})"
+    return compiled(f"select {line} from {result.item}", writer)
+
+
+def _total_sql(
+    writer: Writer, source: _PlainRows, output: Output, total: Total, bound: Parameter | None
+) -> str:
+    if total is Total.NONE:
+        return "null::bigint"
+    if total is Total.BOUNDED:
+        assert bound is not None, "counting up to a bound needs one"
+        counted = f"(select 1 from {source.all_rows()} limit {writer.slot(bound)} + 1) as {writer.alias()}"
+        return f"(select pg_catalog.count(*) from {counted})"
+    rows, grouped = source.rows, isinstance(output, Record) and is_grouped(output)
+    if rows.limit is None and rows.offset is None and not grouped:
+        return "pg_catalog.count(*)"
+    return f"(select pg_catalog.count(*) from {source.all_rows()})"
+
+
+class _PlainRows:
+    """The rows of a table, or of a function that may as well be called again."""
+
+    def __init__(self, writer: Writer, rows: Rows) -> None:
+        self.rows = rows
+        self._writer = writer
+
+    def prefix(self) -> str:
+        """Return what the statement begins with."""
+        return ""
+
+    def page(self) -> RowSource:
+        """Return the source of the answer's rows."""
+        row = self._row()
+        return RowSource(row, self._source_sql(row), self.rows)
+
+    def all_rows(self) -> str:
+        """Return the ``from`` item of all rows, to count them."""
+        return self._source_sql(self._row())
+
+    def _row(self) -> Row:
+        return Row(self._writer.alias())
+
+    def _source_sql(self, row: Row) -> str:
+        return source_sql(self._writer, self.rows, row, None)
+
+
+def _is_called_apart(rows: Rows) -> bool:
+    # What is not volatile is called where it stands: PostgreSQL can look into it, and apply conditions there.
+    call = rows.call
+    if call is None:
+        return False
+    return call.value_column != "" or call.function.volatility is Volatility.VOLATILE
+
+
+class _CalledOnce(_PlainRows):
+    """The rows of a function that is called once, in a ``with`` query of its own."""
+
+    def __init__(self, writer: Writer, rows: Rows) -> None:
+        super().__init__(writer, rows)
+        self._called = writer.alias()
+        self._used: list[Row] = []
+
+    def prefix(self) -> str:
+        inner, needed = Row(self._writer.alias()), Row("", derived=True)
+        for row in self._used:
+            needed.also(row)
+        assert self.rows.call is not None
+        if self.rows.call.value_column:
+            # A value that nothing names would not be computed.
+            needed.column(self.rows.call.value_column)
+        call = Rows(self.rows.table, call=self.rows.call)
+        source = source_sql(self._writer, call, inner, None)
+        return f"with {self._called} as materialized (select {needed.selection_from(inner)} from {source}) "
+
+    def _row(self) -> Row:
+        row = Row(self._writer.alias(), derived=True)
+        self._used.append(row)
+        return row
+
+    def _source_sql(self, row: Row) -> str:
+        rows = replace(self.rows, call=None)
+        return source_sql(self._writer, rows, row, None, relation=f"{self._called} as {row.alias}")
+
+
+# ---------------------------------------------------------------- bounds of reads and calls
+
+
+def guarded(answer: Compiled, guard: Guard) -> Compiled:
+    """Return the statement of an answer that raises where its number of rows is out of bounds."""
+    statement, sources = answer.statement, answer.sources
+    types, violated = statement.types, '"count" <> 1'
+    if guard.at_most is not None:
+        types, sources = (*types, guard.at_most.type), (*sources, guard.at_most.source)
+        violated = f'"count" > ${len(types)}'
+    raised = raise_sql(guard.reason, '"count"')
+    text = _with_count(statement.text, f'case when {violated} then {raised} else "count" end')
+    return Compiled(replace(statement, text=text, types=types), sources)
+
+
+def within(answer: Compiled, most: int) -> Compiled:
+    """Return the statement of an answer that raises ``TOO_LARGE`` and the size of a body of more bytes."""
+    statement = answer.statement
+    text = _with_count(statement.text, _count_within(most))
+    return replace(answer, statement=replace(statement, text=text))
+
+
+def _with_count(text: str, count: str) -> str:
+    """Return the text of an answer with another SQL for its column ``count``."""
+    return (
+        f'select "body", {count}, "total", "headers", "status" '
+        f'from ({text}) as "answer"("body", "count", "total", "headers", "status")'
+    )
+
+
+def _count_within(most: int) -> str:
+    """Return the column ``count`` of an answer, raising instead where its ``body`` has more bytes."""
+    size = 'pg_catalog.pg_column_size("body")'
+    return f'case when {size} > {most} then {raise_sql(TOO_LARGE, size)} else "count" end'
+
+
+def lines_within(lines: Compiled, most: int) -> Compiled:
+    """Return the statement of lines that raises ``TOO_LARGE`` and the size where one has more bytes."""
+    statement, size = lines.statement, 'pg_catalog.pg_column_size("line")'
+    # Without the offset PostgreSQL would make each line twice.
+    text = (
+        f'select "line" from ({statement.text} offset 0) as "lines"("line") '
+        f"where case when {size} > {most} then {raise_sql(TOO_LARGE, size)} = 0 else true end"
+    )
+    return replace(lines, statement=replace(statement, text=text))
+
+
+# ---------------------------------------------------------------- mutations
+
+_OTHERS = ('"total"', '"headers"', '"status"', '"location"', '"inserted"')
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """What an answer shows of the changed rows.
+
+    :ivar required: shows only the rows that satisfy it.
+    """
+
+    table: Table
+    record: Record
+    body: Body
+    order: tuple[OrderTerm, ...] = ()
+    required: Condition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MutationQuery:
+    """A mutation and what is answered of it.
+
+    :ivar representation: None to show nothing, which takes no privilege to read.
+    :ivar located: key columns of which the one changed row's values are answered.
+    :ivar inserted: whether the inserted rows are counted apart from the updated ones.
+    :ivar most_bytes: a larger body is refused; None where none is made, as only the plan is asked for.
+    """
+
+    mutation: Mutation
+    representation: Representation | None
+    guards: tuple[Guard, ...] = ()
+    located: tuple[str, ...] = ()
+    inserted: bool = False
+    most_bytes: int | None = 2**30
+
+
+def compile_mutation(query: MutationQuery) -> Compiled:
+    """Return the statement of a mutation.
+
+    PostgreSQL runs all parts of it on one snapshot: relationships of changed rows are seen as they were
+    before, as PostgREST shows them.
+    """
+    writer = Writer()
+    changed = writer.alias()
+    row = Row(writer.alias(), derived=True)
+    body, page = _body_and_page(writer, query.representation, changed, row)
+    location = _location_sql(writer, query.located, changed, row)
+    columns = [
+        body,
+        _count_sql(writer, query.guards, changed),
+        "null::bigint",
+        *SETTINGS,
+        location,
+        inserted_sql(changed, UPDATED) if query.inserted else "null::bigint",
+    ]
+    queries = mutation_queries(writer, query.mutation, changed, row)
+    answer = f"select {', '.join(columns)} from {page}"
+    if query.representation is None or query.most_bytes is None:
+        return compiled(f"with {queries} {answer}", writer)
+    bounded = f'select "body", {_count_within(query.most_bytes)}, {", ".join(_OTHERS)}'
+    named = f'"answer"("body", "count", {", ".join(_OTHERS)})'
+    return compiled(f'with {queries}, {named} as ({answer}) {bounded} from "answer"', writer)
+
+
+def _count_sql(writer: Writer, guards: tuple[Guard, ...], changed: str) -> str:
+    """Return the number of rows in the body, raising instead where a guard is violated."""
+    listed, affected = "pg_catalog.count(*)", f"(select pg_catalog.count(*) from {changed})"
+    cases = []
+    for guard in guards:
+        count = listed if guard.at_most is None else affected
+        cases.append(f"when {guard.violated_sql(writer, count)} then {raise_sql(guard.reason, count)}")
+    return f"case {' '.join(cases)} else {listed} end" if cases else listed
+
+
+def _location_sql(writer: Writer, key: tuple[str, ...], changed: str, row: Row) -> str:
+    """Return the key of the one row as a JSON object of texts, null when there is not one row."""
+    if not key:
+        return "null::json"
+    only, member = writer.alias(), writer.alias()
+    for name in key:
+        row.column(name)
+    columns = ", ".join(map(quote_identifier, key))
+    listed = f"pg_catalog.json_object_agg({member}.key, {member}.value)"
+    members = f"pg_catalog.json_each_text(pg_catalog.row_to_json({only})) as {member}"
+    found = f"(select {listed} from (select {columns} from {changed} limit 1) as {only}, {members})"
+    return f"case when pg_catalog.count(*) = 1 then {found} end"
+
+
+def _body_and_page(
+    writer: Writer, representation: Representation | None, changed: str, row: Row
+) -> tuple[str, str]:
+    """Return the body and the ``from`` item that it is made over; what is needed of a row is named."""
+    source = f"{changed} as {row.alias}"
+    if representation is None:
+        return "null::text", source
+    if representation.required is not None:
+        source += f" where {condition_sql(writer, representation.required, row)}"
+    rows = Rows(representation.table, order=representation.order)
+    result = output_rows(writer, representation.record, RowSource(row, source, rows))
+    return body_sql(writer, result, representation.body), result.item

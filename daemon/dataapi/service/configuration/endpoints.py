@@ -1,0 +1,142 @@
+"""Twisted's endpoint strings, checked without binding anything.
+
+The grammar is that of ``twisted.internet.endpoints.serverFromString``: arguments are
+separated by ``:``, named ones have a ``=``, and a backslash takes the next character as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dataapi.service.configuration.parsers import InvalidValue
+
+_NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The arguments of one type of endpoint, in their positional order; the first is required."""
+
+    arguments: tuple[str, ...]
+    example: str
+
+
+KINDS = {
+    "tcp": _Kind(("port", "interface", "backlog"), "tcp:8000:interface=127.0.0.1"),
+    "tcp6": _Kind(("port", "backlog", "interface"), r"tcp6:8000:interface=\:\:1"),
+    "ssl": _Kind(
+        (
+            "port",
+            "privateKey",
+            "certKey",
+            "sslmethod",
+            "interface",
+            "backlog",
+            "extraCertChain",
+            "dhParameters",
+        ),
+        "ssl:8443:privateKey=/etc/dataapi/key.pem:certKey=/etc/dataapi/cert.pem",
+    ),
+    "unix": _Kind(("address", "mode", "backlog", "lockfile"), "unix:/run/dataapi/http.sock:mode=660"),
+    "systemd": _Kind(("domain", "index", "name"), "systemd:domain=INET:name=http"),
+}
+_SEPARATOR = re.compile(rf"\n|,\s*(?=(?:{'|'.join(KINDS)}):)")
+
+
+def split_endpoints(text: str) -> tuple[str, ...]:
+    """Split a list of endpoints, one a line or with a comma before the next one's type."""
+    return tuple(part.strip() for part in _SEPARATOR.split(text) if part.strip())
+
+
+def check_endpoint(text: str) -> str:
+    """Return ``text`` when it is an endpoint that the daemon can listen on.
+
+    :raises InvalidValue: naming what is wrong with it.
+    """
+    kind_name, *rest = _tokens(text)
+    if kind_name[0] is not None or kind_name[1] not in KINDS:
+        raise InvalidValue(f"expected a Twisted endpoint: {', '.join(f'{name}:…' for name in KINDS)}")
+    name = kind_name[1]
+    kind = KINDS[name]
+    arguments = _arguments(name, kind, rest)
+    if kind.arguments[0] not in arguments:
+        raise InvalidValue(f"expected a {kind.arguments[0]}, as in {kind.example}")
+    if "port" in arguments and not _in_range(arguments["port"], 65535):
+        raise InvalidValue(f"expected a port from 0 to 65535, as in {kind.example}")
+    if "backlog" in arguments and not _in_range(arguments["backlog"], 65535):
+        raise InvalidValue("expected a whole number for backlog")
+    if "mode" in arguments and re.fullmatch("[0-7]{3,4}", arguments["mode"]) is None:
+        raise InvalidValue(f"expected an octal mode, as in {kind.example}")
+    if name == "systemd" and ("index" in arguments) == ("name" in arguments):
+        raise InvalidValue(f"expected either index or name, as in {kind.example}")
+    return text
+
+
+def parse_endpoints(value: str) -> tuple[str, ...]:
+    """Read endpoint strings; the list may be empty."""
+    return tuple(check_endpoint(item) for item in split_endpoints(value))
+
+
+def parse_some_endpoints(value: str) -> tuple[str, ...]:
+    """Read at least one endpoint string."""
+    found = parse_endpoints(value)
+    if not found:
+        raise InvalidValue("expected at least one Twisted endpoint, such as tcp:8000:interface=127.0.0.1")
+    return found
+
+
+def http_address(text: str) -> str | None:
+    """Return the URL, without a path, at which a checked TCP endpoint is reached from this machine."""
+    (_, name), *rest = _tokens(text)
+    if name not in ("tcp", "tcp6", "ssl"):
+        return None
+    arguments = _arguments(name, KINDS[name], rest)
+    interface = arguments.get("interface", "")
+    everywhere = {"tcp6": "::1"}.get(name, "127.0.0.1")
+    host = everywhere if interface in ("", "0.0.0.0", "::") else interface
+    scheme = "https" if name == "ssl" else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{arguments['port']}"
+
+
+def _arguments(name: str, kind: _Kind, tokens: list[tuple[str | None, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for position, (argument, value) in enumerate(tokens):
+        if argument is None:
+            if position >= len(kind.arguments):
+                raise InvalidValue(f"expected at most {len(kind.arguments)} arguments, as in {kind.example}")
+            argument = kind.arguments[position]  # noqa: PLW2901 - a positional argument gets its name
+        elif argument not in kind.arguments:
+            raise InvalidValue(
+                f"{name} has no argument {argument!r}; expected one of {', '.join(kind.arguments)}"
+            )
+        if argument in found:
+            raise InvalidValue(f"expected the argument {argument} only once")
+        if not value:
+            raise InvalidValue(f"expected a value for {argument}, as in {kind.example}")
+        found[argument] = value
+    return found
+
+
+def _in_range(text: str, highest: int) -> bool:
+    return _NUMBER.fullmatch(text) is not None and int(text) <= highest
+
+
+def _tokens(text: str) -> list[tuple[str | None, str]]:
+    """Split into ``(name or None, value)`` pairs."""
+    tokens: list[tuple[str | None, str]] = []
+    name: str | None = None
+    current = ""
+    characters = iter(text)
+    for character in characters:
+        if character == "\\":
+            current += next(characters, "")
+        elif character == "=" and name is None:
+            name, current = current, ""
+        elif character == ":":
+            tokens.append((name, current))
+            name, current = None, ""
+        else:
+            current += character
+    tokens.append((name, current))
+    return tokens

@@ -1,0 +1,119 @@
+"""Every key of every section, with the reader of its value.
+
+A key's name is that of the dataclass field with ``-`` for ``_``; a test keeps the two alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dataapi.service.configuration import endpoints, parsers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationKey:
+    """How a key of a section is read.
+
+    :ivar parse: reads the value or raises ``InvalidValue``.
+    :ivar secret: whether the value is never shown.
+    :ivar empty_means_empty: whether an empty value is a value (a list without members, no role);
+        otherwise it means the default.
+    """
+
+    parse: Callable[[str], Any]
+    secret: bool = False
+    empty_means_empty: bool = False
+
+
+def _list(parse: Callable[[str], Any], *, secret: bool = False) -> ConfigurationKey:
+    return ConfigurationKey(parse, secret, empty_means_empty=True)
+
+
+_POSITIVE = ConfigurationKey(parsers.whole(1))
+_SECONDS = ConfigurationKey(parsers.seconds)
+_TIME_LIMIT = ConfigurationKey(parsers.time_limit, empty_means_empty=True)
+_SWITCH = ConfigurationKey(parsers.boolean)
+_TEXT = ConfigurationKey(parsers.text)
+
+SERVICE = {
+    "listen": _list(endpoints.parse_some_endpoints),
+    "admin-listen": _list(endpoints.parse_endpoints),
+    "workers": ConfigurationKey(parsers.workers),
+    "max-connections": _POSITIVE,
+    "max-bodies": _POSITIVE,
+    "log-format": ConfigurationKey(parsers.one_of("json", "text")),
+    "log-level": ConfigurationKey(parsers.one_of("crit", "error", "warn", "info", "debug")),
+}
+
+PROJECT = {
+    "ref": ConfigurationKey(parsers.ref),
+    "organization": ConfigurationKey(parsers.slug),
+    "hosts": _list(parsers.hosts),
+    "db-uri": ConfigurationKey(parsers.database_uri, secret=True),
+    "db-schemas": _list(parsers.schemas),
+    "db-extra-search-path": _list(parsers.listed),
+    "db-anon-role": ConfigurationKey(parsers.text, empty_means_empty=True),
+    "db-pool": _POSITIVE,
+    "db-pool-acquisition-timeout": _SECONDS,
+    "db-pool-max-idletime": _TIME_LIMIT,
+    "db-pool-max-lifetime": _TIME_LIMIT,
+    "db-max-rows": _POSITIVE,
+    "db-pre-request": _TEXT,
+    "db-root-spec": _TEXT,
+    "db-prepared-statements": ConfigurationKey(parsers.automatic),
+    "db-channel-enabled": ConfigurationKey(parsers.automatic),
+    "db-statement-timeout": _TIME_LIMIT,
+    "request-timeout": _SECONDS,
+    "db-tx-end": ConfigurationKey(parsers.transaction_end),
+    "db-hoisted-tx-settings": _list(parsers.setting_names),
+    "db-plan-enabled": _SWITCH,
+    "db-aggregates-enabled": _SWITCH,
+    "jwt-secret": ConfigurationKey(parsers.jwt_secret, secret=True),
+    "jwt-secret-is-base64": _SWITCH,
+    "jwt-aud": _TEXT,
+    "jwt-role-claim-key": ConfigurationKey(parsers.claim_path),
+    "jwt-cache-max-entries": ConfigurationKey(parsers.whole(0)),
+    "require-api-key": _SWITCH,
+    "publishable-keys": _list(parsers.api_keys, secret=True),
+    "secret-keys": _list(parsers.api_keys, secret=True),
+    "openapi-mode": ConfigurationKey(parsers.one_of("follow-privileges", "ignore-privileges", "disabled")),
+    "openapi-server-proxy-uri": ConfigurationKey(parsers.web_address),
+    "graphql-max-depth": _POSITIVE,
+    "graphql-max-aliases": _POSITIVE,
+    "graphql-max-tokens": _POSITIVE,
+    "graphql-max-cost": _POSITIVE,
+    "graphql-documents": ConfigurationKey(parsers.folder),
+    "graphql-documents-only": _SWITCH,
+    "graphql-validation": ConfigurationKey(parsers.one_of("compatible", "strict")),
+    "graphql-non-null-relationships": _SWITCH,
+    "graphql-features": _list(parsers.features),
+    "client-error-verbosity": ConfigurationKey(parsers.one_of("verbose", "minimal")),
+    "server-timing-enabled": _SWITCH,
+    "server-trace-header": ConfigurationKey(parsers.header_name),
+    "server-cors-allowed-origins": _list(parsers.origins),
+    "max-body": _POSITIVE,
+    "max-answer": _POSITIVE,
+}
+
+WEBHOOKS = {
+    "db-uri": ConfigurationKey(parsers.database_uri, secret=True),
+    "encryption-key": _list(parsers.encryption_keys, secret=True),
+    "retry-waits": _list(parsers.waits),
+    "timeout": _SECONDS,
+    "retention-days": _POSITIVE,
+    "concurrency": _POSITIVE,
+    "concurrency-per-host": _POSITIVE,
+    "allow-addresses": _list(parsers.networks),
+    "require-https": _SWITCH,
+}
+
+
+def keys_of(section: str) -> dict[str, ConfigurationKey] | None:
+    """Return the keys of a section by its name, None when there is no such section."""
+    if section == "project" or section.startswith("project:"):
+        return PROJECT
+    return {"dataapi": SERVICE, "webhooks": WEBHOOKS}.get(section)

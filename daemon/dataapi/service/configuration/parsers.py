@@ -1,0 +1,293 @@
+"""Parsers of configuration values: one function per kind, each raising ``InvalidValue``."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from dataapi.auth.keys import check_key_url, is_url, parse_keys
+from dataapi.auth.role_path import parse_role_path
+from dataapi.catalog.directives import FEATURES
+from dataapi.database.address import is_connection_string
+from dataapi.database.sql_text import may_travel
+from dataapi.http.headers import may_be_chosen
+from dataapi.settings import TransactionEnd
+from dataapi.webhooks.secrets import read_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WORDS = {
+    "yes": True,
+    "true": True,
+    "on": True,
+    "1": True,
+    "no": False,
+    "false": False,
+    "off": False,
+    "0": False,
+}
+_WHOLE = re.compile("[0-9]{1,15}")
+_DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_LONGEST_LIMIT = 2_000_000
+_REF = re.compile("[a-z]{20}")
+_SLUG = re.compile(r"[\w-]{1,64}", re.ASCII)
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
+_ORIGIN = re.compile(
+    r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-9+.-]*://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?"
+)
+_SYSTEM_SCHEMAS = frozenset({"pg_catalog", "information_schema"})
+
+
+class InvalidValue(ValueError):
+    """A value is not acceptable; the text says what is expected in its place."""
+
+
+def text(value: str) -> str:
+    """Take the value as it stands."""
+    return value
+
+
+def boolean(value: str) -> bool:
+    """Read yes or no, also spelt true, on, 1 and false, off, 0."""
+    try:
+        return _WORDS[value.lower()]
+    except KeyError:
+        raise InvalidValue("expected yes or no") from None
+
+
+def automatic(value: str) -> bool | None:
+    """Read yes or no, or auto, which is None."""
+    if value.lower() == "auto":
+        return None
+    try:
+        return boolean(value)
+    except InvalidValue:
+        raise InvalidValue("expected yes, no or auto") from None
+
+
+def whole(minimum: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers of at least ``minimum``."""
+
+    def parse(value: str) -> int:
+        if _WHOLE.fullmatch(value) is None or int(value) < minimum:
+            raise InvalidValue(f"expected a whole number of at least {minimum}")
+        return int(value)
+
+    return parse
+
+
+def seconds(value: str) -> float:
+    """Read a positive number of seconds."""
+    if _DECIMAL.fullmatch(value) is None or not float(value) > 0:
+        raise InvalidValue("expected a positive number of seconds, such as 10 or 0.5")
+    return float(value)
+
+
+def time_limit(value: str) -> float | None:
+    """Read a number of seconds; 0 and an empty value are no limit, which is None."""
+    if not value:
+        return None
+    if _DECIMAL.fullmatch(value) is None or float(value) > _LONGEST_LIMIT:
+        raise InvalidValue(f"expected seconds up to {_LONGEST_LIMIT}, such as 30 or 0.5, or 0 for no limit")
+    return float(value) or None
+
+
+def waits(value: str) -> tuple[float, ...]:
+    """Read a list of waits in seconds; zero is allowed."""
+    items = listed(value)
+    if not all(_DECIMAL.fullmatch(item) and math.isfinite(float(item)) for item in items):
+        raise InvalidValue("expected seconds separated by commas, such as 10, 30, 90, 270")
+    return tuple(float(item) for item in items)
+
+
+def workers(value: str) -> int:
+    """Read a number of processes; ``auto`` is one per core that the process may use."""
+    if value.lower() == "auto":
+        return len(os.sched_getaffinity(0))
+    try:
+        return whole(1)(value)
+    except InvalidValue:
+        raise InvalidValue("expected a whole number of at least 1, or auto") from None
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return a parser that accepts exactly ``names``."""
+
+    def parse(value: str) -> str:
+        if value not in names:
+            raise InvalidValue(f"expected one of {', '.join(names)}")
+        return value
+
+    return parse
+
+
+def transaction_end(value: str) -> TransactionEnd:
+    """Read ``db-tx-end``."""
+    return TransactionEnd(one_of(*(end.value for end in TransactionEnd))(value))
+
+
+def listed(value: str) -> tuple[str, ...]:
+    """Split at commas and line ends, dropping what is empty."""
+    return tuple(item.strip() for item in re.split(r"[,\n]", value) if item.strip())
+
+
+def schemas(value: str) -> tuple[str, ...]:
+    """Read the exposed schemas: at least one, each once, none of the system's."""
+    names = listed(value)
+    if not names:
+        raise InvalidValue("expected at least one schema")
+    if len(set(names)) < len(names):
+        raise InvalidValue("expected each schema only once")
+    forbidden = _SYSTEM_SCHEMAS.intersection(names)
+    if forbidden:
+        raise InvalidValue(
+            f"expected schemas of the application; {', '.join(sorted(forbidden))} cannot be exposed"
+        )
+    return names
+
+
+def ref(value: str) -> str:
+    """Read a project reference."""
+    if _REF.fullmatch(value) is None:
+        raise InvalidValue("expected 20 letters a-z")
+    return value
+
+
+def slug(value: str) -> str:
+    """Read an organization's slug."""
+    if _SLUG.fullmatch(value) is None:
+        raise InvalidValue("expected up to 64 letters, digits, - and _")
+    return value
+
+
+def hosts(value: str) -> tuple[str, ...]:
+    """Read host names, in lower case and without a port."""
+    names = tuple(name.lower() for name in listed(value))
+    for name in names:
+        if _HOST.fullmatch(name) is None:
+            raise InvalidValue("expected host names without scheme and port, such as api.example.org")
+    return names
+
+
+def database_uri(value: str) -> str:
+    """Read a connection string: a URI or libpq's ``keyword=value`` form."""
+    if not is_connection_string(value):
+        raise InvalidValue("expected postgresql://user:password@host:port/database or host=... dbname=...")
+    return value
+
+
+def jwt_secret(value: str) -> str:
+    """Read what verifies tokens: a secret for HS256, a JWK, a JWKS or the URL of one."""
+    try:
+        if is_url(value):
+            check_key_url(value)
+        else:
+            parse_keys(value)
+    except ValueError as error:
+        raise InvalidValue(
+            f"{error}; expected a secret of 32 characters or more, a JWK, a JWKS, or the https URL of one"
+        ) from None
+    return value
+
+
+def claim_path(value: str) -> str:
+    """Read the path of the role in the claims."""
+    try:
+        parse_role_path(value)
+    except ValueError as error:
+        raise InvalidValue(str(error)) from None
+    return value
+
+
+def features(value: str) -> frozenset[str]:
+    """Read the GraphQL features that every table has."""
+    names = listed(value)
+    unknown = [name for name in names if name not in FEATURES]
+    if unknown:
+        raise InvalidValue(f"expected some of {', '.join(FEATURES)}")
+    return frozenset(names)
+
+
+def folder(value: str) -> Path:
+    """Read the path of a folder that is there; a relative one begins where the daemon is started."""
+    path = Path(value).absolute()
+    if not path.is_dir():
+        raise InvalidValue("expected a folder that exists")
+    return path
+
+
+def api_keys(value: str) -> tuple[str, ...]:
+    """Read opaque keys, each once."""
+    keys = listed(value)
+    if not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
+        raise InvalidValue(
+            "expected keys of ASCII letters, digits and signs, separated by commas or line ends"
+        )
+    if len(set(keys)) < len(keys):
+        raise InvalidValue("expected each key only once")
+    return keys
+
+
+def setting_names(value: str) -> tuple[str, ...]:
+    """Read names of settings that may be made for a caller, in lower case as PostgreSQL compares them."""
+    names = tuple(name.lower() for name in listed(value))
+    if not all(may_travel(name) for name in names):
+        raise InvalidValue("expected names of PostgreSQL's settings, such as statement_timeout")
+    return names
+
+
+def header_name(value: str) -> str:
+    """Read the name of a header that has no part in framing an answer."""
+    if not may_be_chosen(value):
+        raise InvalidValue("expected the name of a header, such as X-Request-Id")
+    return value
+
+
+def web_address(value: str) -> str:
+    """Read the address under which others reach a service of ours."""
+    try:
+        address = urlsplit(value)
+        found = address.scheme in ("http", "https") and address.hostname and (address.port or 1)
+    except ValueError:
+        found = None
+    if not found or address.query or address.fragment or "@" in address.netloc:
+        raise InvalidValue("expected an http or https address, such as https://api.example.org/rest/v1")
+    return value
+
+
+def origins(value: str) -> tuple[str, ...]:
+    """Read origins as browsers name them."""
+    found = listed(value)
+    if not all(_ORIGIN.fullmatch(origin) for origin in found):
+        raise InvalidValue("expected origins without path, such as https://app.example.org")
+    return found
+
+
+def encryption_keys(value: str) -> tuple[str, ...]:
+    """Read keys that encrypt what webhooks keep: the first one encrypts, all of them decrypt."""
+    keys = listed(value)
+    for number, key in enumerate(keys, 1):
+        try:
+            read_key(key)
+        except ValueError as error:
+            raise InvalidValue(
+                f"key {number} is {error}; expected 32 bytes in base64, as dataapi keys prints them"
+            ) from None
+    return keys
+
+
+def networks(value: str) -> tuple[str, ...]:
+    """Read networks in CIDR form or single addresses."""
+    items = listed(value)
+    for item in items:
+        try:
+            ipaddress.ip_network(item)
+        except ValueError:
+            raise InvalidValue("expected addresses or networks such as 10.1.0.0/16, fd00::/8") from None
+    return items

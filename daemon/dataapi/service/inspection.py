@@ -1,0 +1,145 @@
+"""Inspects a project's database and documents for ``check-config``, and its roles at start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from dataapi.catalog.model import Catalog, Role
+from dataapi.catalog.reflect import reflect
+from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
+from dataapi.database.script import ScriptError, ServerTooOld, complete, connected
+from dataapi.graphql.document_store import read_folder
+from dataapi.settings import Project
+
+_CALLABLE = """
+select 1 from pg_catalog.pg_proc f join pg_catalog.pg_namespace s on s.oid = f.pronamespace
+where f.proname = $1::text and s.nspname = any ($2::text[]) and f.prokind = 'f'
+    and f.pronargs = f.pronargdefaults
+limit 1
+"""
+"""A function of that name in one of the schemas that can be called without arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something an operator should know.
+
+    :ivar wrong: whether it must be corrected; otherwise it could not be checked, or may be intended.
+    """
+
+    project: str
+    text: str
+    wrong: bool = True
+
+    def __str__(self) -> str:
+        """Return the finding as one line of text."""
+        return f"project {self.project}: {self.text}"
+
+
+def inspect(project: Project) -> list[Finding]:
+    """Read the project's documents and its database, if it can be reached; return the findings; blocks."""
+    findings = [Finding(project.ref, text) for text in _document_faults(project)]
+    try:
+        catalog = read_catalog(project)
+    except ServerTooOld as error:
+        return [*findings, Finding(project.ref, str(error))]
+    except ScriptError as error:
+        reason = " ".join(str(error).split())
+        return [*findings, Finding(project.ref, f"the database was not checked: {reason}", wrong=False)]
+    findings += [Finding(project.ref, text) for text in _pooler_faults(project)]
+    findings += [Finding(project.ref, text) for text in _function_faults(project)]
+    findings += [Finding(project.ref, text) for text in _faults(project, catalog)]
+    for problem in catalog.problems:
+        # Clashing names are resolved by a rule, whose outcome may be intended.
+        text = f"{problem.place}: {problem.message}"
+        findings.append(Finding(project.ref, text, wrong=not problem.clash))
+    return findings
+
+
+def read_catalog(project: Project) -> Catalog:
+    """Read what the project's database holds; blocks.
+
+    :raises ScriptError: the database cannot be reached or asked.
+    """
+    with connected(project.db_uri) as fetch:
+
+        async def at_once(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            return fetch(text, values)
+
+        return complete(reflect(at_once, project.db_schemas, 1, in_thread=_call))
+
+
+def _pooler_faults(project: Project) -> Iterator[str]:
+    """Yield settings that cannot work through the pooler before the database; blocks."""
+    advice = pooler_advice(prepared=project.db_prepared_statements, listening=project.db_channel_enabled)
+    if advice is None:
+        return
+    # A database without a free connection is reported elsewhere.
+    with suppress(ScriptError), connected(project.db_uri) as one, connected(project.db_uri) as other:
+
+        async def first() -> int:
+            return int(one(PROCESS, ())[0][0])
+
+        async def second() -> int:
+            return int(other(PROCESS, ())[0][0])
+
+        if complete(share_processes(first, second)):
+            yield advice
+
+
+def _function_faults(project: Project) -> Iterator[str]:
+    """Yield each function that the configuration names and the database does not have; blocks."""
+    named = {"db-pre-request": project.db_pre_request, "db-root-spec": project.db_root_spec}
+    if not any(named.values()):
+        return
+    # A database that cannot be reached any more is reported elsewhere.
+    with suppress(ScriptError), connected(project.db_uri) as fetch:
+        for key, function in named.items():
+            if function is None:
+                continue
+            schema, _, name = function.rpartition(".")
+            further = project.db_extra_search_path if key == "db-pre-request" else ()
+            searched = list(dict.fromkeys([schema] if schema else [*project.db_schemas, *further]))
+            if not fetch(_CALLABLE, (name, searched)):
+                places = ", ".join(searched)
+                yield f"{key} names {function}, and there is no such function without arguments in {places}"
+
+
+async def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def _document_faults(project: Project) -> Iterator[str]:
+    """Yield each persisted document that cannot be used."""
+    if project.graphql_documents is None:
+        return
+    try:
+        documents = read_folder(project.graphql_documents)
+    except OSError as error:
+        yield f"graphql-documents: {project.graphql_documents}: {error.strerror}"
+        return
+    yield from (f"graphql-documents: {problem}" for problem in documents.problems)
+
+
+def role_faults(project: Project, catalog: Catalog) -> list[str]:
+    """Return what is wrong with the roles that API keys and callers without one get."""
+    names = [project.db_anon_role, *(["service_role"] if project.secret_keys else [])]
+    faults = ((name, _role_fault(catalog.roles.get(name))) for name in dict.fromkeys(filter(None, names)))
+    return [f"requests run as {name}, {fault}" for name, fault in faults if fault is not None]
+
+
+def _role_fault(role: Role | None) -> str | None:
+    if role is None:
+        return "and the login role of db-uri may not become that role"
+    return f"which is {role.excess}: they are refused" if role.excess is not None else None
+
+
+def _faults(project: Project, catalog: Catalog) -> Iterator[str]:
+    """Yield reasons why requests cannot be answered."""
+    for schema in project.db_schemas:
+        if schema not in catalog.schemas:
+            yield f"db-schemas names {schema}, and there is no such schema"
+    yield from role_faults(project, catalog)

@@ -1,0 +1,269 @@
+"""The root service: starts the parts in order, stops them in reverse, fails loudly.
+
+Order: sockets are bound (while privileged), then the embedded PostgreSQL, if any,
+then what serves (this process or its workers), then the admin listener, and then
+systemd is notified.  A failed start ends the daemon with a non-zero exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import ILogObserver, Logger
+from twisted.python.failure import Failure
+
+from dataapi.service.settings_source import SettingsSource
+from dataapi.service.sockets import Acceptor, BoundSocket, Descriptor, StartFailed, accept, bind
+from dataapi.settings import Settings
+from dataapi.telemetry.readiness import Operated
+from dataapi.web.admin import make_admin_site
+
+_log = Logger(namespace="dataapi.service")
+
+RELOADING = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""The signals that ask for a reload; PostgREST's SIGUSR2, which reloads its configuration, is one of them."""
+
+
+class RequestServer(Operated, Protocol):
+    """What answers the public sockets: this process, or its workers."""
+
+    async def start(self) -> None:
+        """Begin to answer; returns when requests are accepted."""
+
+    async def stop(self) -> None:
+        """Accept no more, finish what is in flight, and end."""
+
+
+Build = Callable[[Settings, Sequence[Descriptor]], RequestServer]
+"""Makes what serves from complete settings and bound sockets."""
+
+
+class RootService(Service):
+    """The one service that twistd runs."""
+
+    name = "dataapi"
+
+    def __init__(
+        self,
+        reactor: Any,
+        source: SettingsSource,
+        build: Build,
+        notifier: Notifier,
+        observer: ILogObserver | None,
+    ) -> None:
+        self._reactor = reactor
+        self._source = source
+        self._build = build
+        self._notifier = notifier
+        self._observer = observer
+        self._sockets: tuple[BoundSocket, ...] = ()
+        self._admin_sockets: tuple[BoundSocket, ...] = ()
+        self._admin: list[Acceptor] = []
+        self._server: RequestServer | None = None
+        self._working: Deferred[None] | None = None
+        self._reload_asked: signal.Signals | None = None
+        self._stopping = False
+        self._watchdog = LoopingCall(notifier.alive)
+        self._watchdog.clock = reactor
+
+    def setServiceParent(self, parent: Any) -> None:  # noqa: N802 - IService
+        """Join the application, and make our log observer the one that twistd starts."""
+        super().setServiceParent(parent)
+        if self._observer is not None:
+            parent.setComponent(ILogObserver, self._observer)
+
+    def privilegedStartService(self) -> None:  # noqa: N802 - IService
+        """Bind every socket; raises ``StartFailed``, on which twistd exits with 1."""
+        super().privilegedStartService()
+        for number in RELOADING:
+            self._on_signal(number, partial(self._ask_to_reload, number))
+        try:
+            self._sockets = bind(self._reactor, self._source.settings.listen)
+            self._admin_sockets = bind(self._reactor, self._source.settings.admin_listen)
+        except StartFailed as error:
+            _log.critical("{error}", error=str(error))
+            # twistd prints exceptions that it cannot handle; the message is all that an operator needs.
+            sys.tracebacklimit = 0
+            raise
+
+    def startService(self) -> None:  # noqa: N802 - IService
+        """Start the parts once the reactor runs."""
+        super().startService()
+        use_monotonic_clock(self._reactor)
+        self._reactor.callWhenRunning(self._begin)
+
+    def _begin(self) -> None:
+        # Twisted's handler would end the process by the signal.
+        self._on_signal(signal.SIGTERM, self._terminate)
+        self._working = Deferred.fromCoroutine(self._start())
+        self._working.addErrback(self._start_failed)
+
+    async def _start(self) -> None:
+        if self._notifier.watchdog is not None:
+            watching = self._watchdog.start(self._notifier.watchdog)
+            watching.addErrback(lambda failure: _log.failure("the watchdog is not notified", failure))
+        settings = await self._source.prepare()
+        self._server = server = self._build(settings, [bound.handed for bound in self._sockets])
+        site = make_admin_site(server, self._reactor)
+        self._admin = [accept(self._reactor, bound.handed, site) for bound in self._admin_sockets]
+        await server.start()
+        _log.info("listening on {listen}", listen=", ".join(settings.listen))
+        self._source.announce()
+        self._notifier.ready("serving")
+        await self._reload_as_asked(server)
+
+    def _start_failed(self, failure: Failure) -> None:
+        if self._stopping and failure.check(CancelledError):
+            return
+        if failure.check(StartFailed):
+            _log.critical("{error}", error=failure.getErrorMessage())
+        else:
+            _log.failure("the daemon cannot start", failure)
+        _exit_with(1)
+        self._reactor.stop()
+
+    def stopService(self) -> Deferred[None]:  # noqa: N802 - IService
+        """Stop the parts; the Deferred fires when nothing is left to wait for."""
+        super().stopService()
+        self._stopping = True
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._on_signal(number, self._leave_at_once)
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        self._notifier.stopping()
+        if self._working is not None:
+            self._working.cancel()
+        for bound in self._sockets:
+            await _logged("a socket", bound.close)
+        if self._server is not None:
+            await _logged("serving", self._server.stop)
+        for accepting in self._admin:
+            accepting.stop()
+        for bound in self._admin_sockets:
+            await _logged("an admin socket", bound.close)
+        await _logged("the embedded database", self._source.cleanup)
+        if self._watchdog.running:
+            self._watchdog.stop()
+        _log.info("stopped")
+
+    def _on_signal(self, number: signal.Signals, action: Callable[[], None]) -> None:
+        signal.signal(number, lambda _number, _frame: self._reactor.callFromThread(action))
+
+    def _terminate(self) -> None:
+        _log.info("stopping on SIGTERM")
+        self._reactor.stop()
+
+    def _leave_at_once(self) -> None:
+        """Exit at once, as the operator asked twice; workers and the embedded server end by themselves."""
+        _log.warn("asked twice to stop: requests in flight are given up")
+        _leave(1)
+
+    def _ask_to_reload(self, number: signal.Signals) -> None:
+        """Reload, once the start or the reload that is under way is over."""
+        self._reload_asked = number
+        if self._server is not None and self._working is not None and self._working.called:
+            self._working = Deferred.fromCoroutine(self._reload_as_asked(self._server))
+
+    async def _reload_as_asked(self, server: RequestServer) -> None:
+        while self._reload_asked is not None and not self._stopping:
+            number, self._reload_asked = self._reload_asked, None
+            self._notifier.reloading()
+            try:
+                outcome = await server.reload()
+            except CancelledError:
+                return
+            except Exception:
+                _log.failure("the reload failed")
+            else:
+                _log.info("reloaded on {signal}", signal=number.name, **outcome.as_json())
+            self._notifier.ready("serving")
+
+
+async def _logged(what: str, stop: Callable[[], Awaitable[None]]) -> None:
+    """Stop a part, and log its failure so that the others stop too."""
+    try:
+        await stop()
+    except Exception:
+        _log.failure("{what} did not stop as it should", what=what)
+
+
+def _exit_with(status: int) -> None:
+    """Make the process exit with ``status``, because twistd itself always exits with 0."""
+    atexit.register(_leave, status)
+
+
+def _leave(status: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def use_monotonic_clock(reactor: Any) -> None:
+    """Run the reactor's timers by the monotonic clock instead of the wall clock, before there are timers.
+
+    Otherwise a wall clock that is set back by an hour would delay every retry and time limit by an hour.
+    """
+    if reactor.seconds is time.time:
+        reactor.seconds = time.monotonic
+
+
+def _send(address: str, message: bytes) -> None:
+    """Send one datagram to the notification socket; ``@`` is the abstract namespace."""
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notifier:
+        notifier.sendto(message, address)
+
+
+@dataclass(frozen=True, slots=True)
+class Notifier:
+    """Notifies systemd (``sd_notify(3)``); does nothing when there is none.
+
+    :ivar address: ``NOTIFY_SOCKET``, or None.
+    :ivar watchdog: seconds between two keep-alive messages, half of what systemd allows, or None.
+    """
+
+    address: str | None = None
+    watchdog: float | None = None
+    send: Callable[[str, bytes], None] = _send
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Notifier:
+        """Read ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID``."""
+        microseconds = environ.get("WATCHDOG_USEC", "")
+        ours = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        watchdog = int(microseconds) / 2_000_000 if microseconds.isdigit() and ours else None
+        return cls(environ.get("NOTIFY_SOCKET") or None, watchdog or None)
+
+    def ready(self, status: str) -> None:
+        """Notify that requests are answered; ``systemctl status`` shows the ``status``."""
+        self._notify(f"READY=1\nSTATUS={status}")
+
+    def reloading(self) -> None:
+        """Notify that the catalogs are being reloaded; ``ready`` follows."""
+        self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}\nSTATUS=reloading")
+
+    def stopping(self) -> None:
+        """Notify that the daemon finishes requests in flight and then exits."""
+        self._notify("STOPPING=1\nSTATUS=finishing requests in flight")
+
+    def alive(self) -> None:
+        """Notify the watchdog."""
+        self._notify("WATCHDOG=1")
+
+    def _notify(self, message: str) -> None:
+        if self.address is not None:
+            self.send(self.address, message.encode())

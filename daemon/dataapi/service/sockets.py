@@ -1,0 +1,194 @@
+"""Listening sockets: bound once, before anything else, then served by this process or its workers.
+
+Binding happens synchronously while twistd may still be root and before it detaches, so a
+taken port is reported on the terminal.  A bound socket queues connections but accepts
+none until a process *adopts* it; one process and many go the same way.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.interfaces import IReadDescriptor
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+_log = Logger(namespace="dataapi.service")
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE = 1.0
+"""Seconds without accepting after the system had no descriptor or memory left for a connection."""
+_BACKLOG = 1024
+"""Connections that may wait to be accepted, unless the endpoint has ``backlog=``; Twisted's 50 are few."""
+
+
+class StartFailed(Exception):
+    """A part of the daemon cannot start; the text is for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A bound socket as it is handed to a process: its endpoint string and file descriptor."""
+
+    description: str
+    descriptor: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSocket:
+    """A bound socket from which nothing accepts yet.
+
+    :ivar description: the endpoint string it was made from.
+    :ivar port: Twisted's port, which keeps the file system entry of a ``unix:`` socket.
+    """
+
+    description: str
+    port: Any
+
+    @property
+    def handed(self) -> Descriptor:
+        """What a process needs to accept from it."""
+        return Descriptor(self.description, int(self.port.fileno()))
+
+    async def close(self) -> None:
+        """Stop queueing; a ``systemd:`` socket is the service manager's and stays."""
+        if self.description.startswith("systemd:") and _family(int(self.port.fileno())) == socket.AF_UNIX:
+            self.port.socket.close()
+        else:
+            await _deferred(self.port.stopListening())
+
+
+def _reason(outcome: Sequence[Failure]) -> str:
+    if not outcome:
+        return "the endpoint does not bind at once"
+    reason = outcome[0].getErrorMessage()
+    taken = getattr(getattr(outcome[0].value, "socketError", None), "errno", None) == errno.EADDRINUSE
+    advice = " End what listens there, or change listen and admin-listen of [dataapi]." if taken else ""
+    return f"{reason}{advice}"
+
+
+def bind(reactor: Any, descriptions: Sequence[str]) -> tuple[BoundSocket, ...]:
+    """Bind every endpoint; raises ``StartFailed`` that names the one which cannot be."""
+    bound: list[BoundSocket] = []
+    for description in descriptions:
+        outcome: list[Any] = []
+        try:
+            serverFromString(reactor, description).listen(Factory()).addBoth(outcome.append)
+        except Exception as error:
+            raise StartFailed(f"cannot listen on {description}: {error}") from error
+        if not outcome or isinstance(outcome[0], Failure):
+            raise StartFailed(f"cannot listen on {description}: {_reason(outcome)}")
+        outcome[0].stopReading()
+        if "backlog=" not in description and not description.startswith("systemd:"):
+            outcome[0].socket.listen(_BACKLOG)
+        bound.append(BoundSocket(description, outcome[0]))
+    return tuple(bound)
+
+
+def accept(reactor: Any, bound: Descriptor, factory: Any) -> Acceptor:
+    """Begin to serve ``factory`` on a bound socket."""
+    if bound.description.startswith("ssl:"):
+        recorder = _ContextRecorder()
+        serverFromString(recorder, bound.description).listen(factory)
+        factory = TLSMemoryBIOFactory(recorder.context, False, factory)
+    return Acceptor(reactor, bound.descriptor, factory)
+
+
+class _ContextRecorder:
+    """Stands in for a reactor to learn the TLS context that an ``ssl:`` endpoint would use."""
+
+    context: Any = None
+
+    def listenSSL(self, _port: int, _factory: Any, **options: Any) -> None:  # noqa: N802 - IReactorSSL
+        """Keep the context."""
+        self.context = options["contextFactory"]
+
+
+def _family(descriptor: int) -> socket.AddressFamily:
+    duplicate = socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM)
+    with duplicate:
+        return socket.AddressFamily(duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN))
+
+
+def _deferred(result: Any) -> Deferred[Any]:
+    return result if isinstance(result, Deferred) else succeed(result)
+
+
+@implementer(IReadDescriptor)
+class Acceptor:
+    """Accepts one connection per turn of the reactor.
+
+    Twisted's own port accepts up to a hundred at once: the first worker to wake would serve all
+    the connections that a client opens together, and the others none.
+
+    :param descriptor: the bound socket; a duplicate is used.
+    :param factory: makes the protocols; started here and stopped by ``stop``.
+    """
+
+    def __init__(self, reactor: Any, descriptor: int, factory: Any) -> None:
+        self._reactor = reactor
+        self._factory = factory
+        self._socket = socket.socket(fileno=os.dup(descriptor))
+        self._socket.setblocking(False)
+        self._resume: Any = None
+        factory.doStart()
+        reactor.addReader(self)
+
+    def fileno(self) -> int:
+        """Return the descriptor that the reactor watches."""
+        return self._socket.fileno()
+
+    def logPrefix(self) -> str:  # noqa: N802 - ILoggingContext
+        """Return the name for the reactor's own log messages."""
+        return "dataapi"
+
+    def doRead(self) -> None:  # noqa: N802 - IReadDescriptor
+        """Accept one connection, if another process did not take it first."""
+        try:
+            connection, _ = self._socket.accept()
+        except (BlockingIOError, ConnectionError, InterruptedError):
+            return
+        except OSError as error:
+            if error.errno not in _EXHAUSTED:
+                raise
+            self._pause(error)
+            return
+        with connection:
+            try:
+                self._reactor.adoptStreamConnection(connection.fileno(), connection.family, self._factory)
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._pause(error)
+                # Otherwise the peer has closed it in the meantime.
+
+    def connectionLost(self, reason: Failure) -> None:  # noqa: ARG002, N802 - IReadDescriptor
+        """End, because the reactor does, or because the socket is broken."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Accept no more; the socket itself and a ``unix:`` path stay with the process that bound it."""
+        if self._resume is not None:
+            self._resume.cancel()
+            self._resume = None
+        if self._socket.fileno() != -1:
+            self._reactor.removeReader(self)
+            self._socket.close()
+            self._factory.doStop()
+
+    def _pause(self, error: OSError) -> None:
+        _log.error("no connection can be accepted: {error}", error=os.strerror(error.errno or 0))
+        self._reactor.removeReader(self)
+        self._resume = self._reactor.callLater(_PAUSE, self._again)
+
+    def _again(self) -> None:
+        self._resume = None
+        self._reactor.addReader(self)

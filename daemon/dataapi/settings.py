@@ -1,0 +1,141 @@
+"""The configuration as frozen values, read from an ini file, the environment and secret files.
+
+Keys and defaults are those of ``etc/dataapi.ini``; see its comments for what each is for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class TransactionEnd(Enum):
+    """``db-tx-end``: how a transaction that may write ends."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    COMMIT_ALLOW_OVERRIDE = "commit-allow-override"
+    ROLLBACK_ALLOW_OVERRIDE = "rollback-allow-override"
+
+    @property
+    def allows_override(self) -> bool:
+        """Whether the client may choose how its transaction ends."""
+        return self.value.endswith("allow-override")
+
+    def rolls_back(self, prefer: str) -> bool:
+        """Whether a transaction is undone, where the ``Prefer`` header may choose the other end.
+
+        :param prefer: the header's value, with ``tx=commit`` or ``tx=rollback`` among its preferences, of
+            which the first one counts.
+        """
+        if self.allows_override and "tx=" in prefer:
+            preferences = [part.strip() for part in prefer.split(",")]
+            ends = [part for part in preferences if part in ("tx=rollback", "tx=commit")]
+            if ends:
+                return ends[0] == "tx=rollback"
+        return self.value.startswith("rollback")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A ``[project]`` section: one database, its keys and its limits. Secrets are not shown by ``repr``.
+
+    None stands for ``auto``.
+    """
+
+    ref: str
+    organization: str
+    db_uri: str = field(repr=False)
+    hosts: tuple[str, ...] = ()
+    db_schemas: tuple[str, ...] = ("public",)
+    db_extra_search_path: tuple[str, ...] = ("public",)
+    db_anon_role: str = "anon"
+    db_pool: int = 10
+    db_pool_acquisition_timeout: float = 10.0
+    db_pool_max_idletime: float | None = 30.0
+    db_pool_max_lifetime: float | None = 1800.0
+    db_max_rows: int | None = None
+    db_pre_request: str | None = None
+    db_root_spec: str | None = None
+    db_prepared_statements: bool | None = None
+    db_channel_enabled: bool | None = None
+    db_statement_timeout: float | None = 30.0
+    request_timeout: float = 60.0
+    db_tx_end: TransactionEnd = TransactionEnd.COMMIT
+    db_hoisted_tx_settings: tuple[str, ...] = (
+        "statement_timeout",
+        "plan_filter.statement_cost_limit",
+        "default_transaction_isolation",
+    )
+    db_plan_enabled: bool = False
+    db_aggregates_enabled: bool = False
+    jwt_secret: str | None = field(default=None, repr=False)
+    jwt_secret_is_base64: bool = False
+    jwt_aud: str | None = None
+    jwt_role_claim_key: str = ".role"
+    jwt_cache_max_entries: int = 1000
+    require_api_key: bool = True
+    publishable_keys: tuple[str, ...] = field(default=(), repr=False)
+    secret_keys: tuple[str, ...] = field(default=(), repr=False)
+    openapi_mode: str = "follow-privileges"
+    openapi_server_proxy_uri: str | None = None
+    graphql_max_depth: int = 50
+    graphql_max_aliases: int = 1_000
+    graphql_max_tokens: int = 20_000
+    graphql_max_cost: int = 5_000_000
+    graphql_documents: Path | None = None
+    graphql_documents_only: bool = False
+    graphql_validation: str = "compatible"
+    graphql_non_null_relationships: bool = False
+    graphql_features: frozenset[str] = frozenset()
+    client_error_verbosity: str = "verbose"
+    server_timing_enabled: bool = False
+    server_trace_header: str | None = None
+    server_cors_allowed_origins: tuple[str, ...] = ()
+    max_body: int = 10_485_760
+    max_answer: int = 104_857_600
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The schemas that statements find names in: those of the APIs before the others."""
+        return tuple(dict.fromkeys((*self.db_schemas, *self.db_extra_search_path)))
+
+    @property
+    def longest_line(self) -> int:
+        """Bytes of the longest line of a streamed answer."""
+        return self.max_answer // 10
+
+
+@dataclass(frozen=True, slots=True)
+class Webhooks:
+    """The ``[webhooks]`` section. Waits and times are in seconds."""
+
+    db_uri: str | None = field(default=None, repr=False)
+    encryption_key: tuple[str, ...] = field(default=(), repr=False)
+    retry_waits: tuple[float, ...] = (10.0, 30.0, 90.0, 270.0)
+    timeout: float = 20.0
+    retention_days: int = 14
+    concurrency: int = 256
+    concurrency_per_host: int = 16
+    allow_addresses: tuple[str, ...] = ()
+    require_https: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A whole configuration, checked."""
+
+    projects: tuple[Project, ...]
+    listen: tuple[str, ...] = ("tcp:8000:interface=127.0.0.1",)
+    admin_listen: tuple[str, ...] = ("tcp:8001:interface=127.0.0.1",)
+    workers: int = 1
+    max_connections: int = 1000
+    max_bodies: int = 268_435_456
+    log_format: str = "json"
+    log_level: str = "error"
+    webhooks: Webhooks = field(default_factory=Webhooks)
+    file: Path | None = None

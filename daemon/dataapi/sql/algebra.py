@@ -1,0 +1,297 @@
+"""The algebra that both APIs compile to: which rows, in which order, under which conditions.
+
+A front end (GraphQL, REST) turns a request into these values, ``conditions``, ``outputs`` and
+``mutations``; the other modules turn them into SQL.  They hold catalog objects, fixed words and
+``Parameter``s; a value of a request appears only behind a ``Parameter``, whose source finds it when
+the statement is bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dataapi.catalog.model import Function, Table, Type
+
+if TYPE_CHECKING:
+    from dataapi.sql.conditions import Condition
+
+# ---------------------------------------------------------------- values and expressions
+
+
+class SlotSource(Protocol):
+    """Where a front end finds the value of a slot; equal sources find the same value."""
+
+    def bind(self, values: Any, /) -> str | None:
+        """Return the value as text, None for NULL.
+
+        :param values: those of one request, in the front end's own form.
+        """
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A slot of the statement.
+
+    :ivar source: where the value is found when the statement is bound; equal parameters share a slot.
+    :ivar type: the slot's SQL type as text, ``unknown`` to let PostgreSQL infer it at each place.
+    """
+
+    source: SlotSource
+    type: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOf:
+    """A column of the current row."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CastOf:
+    """An expression as another type.
+
+    :ivar type: the type's SQL name, quoted and qualified.
+    """
+
+    expression: Expression
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionOf:
+    """An expression passed through a function of one argument, such as a domain's representation.
+
+    :ivar function: the function's SQL name, quoted and qualified.
+    """
+
+    function: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedOf:
+    """A computed field: a function of the current row."""
+
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedOf:
+    """An expression over the one row that a to-one relationship leads to."""
+
+    rows: Rows
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedAggregateOf:
+    """An aggregate over the rows that a to-many relationship leads to.
+
+    :ivar expression: None for ``count(*)``.
+    :ivar builtin: as of ``AggregateOf``.
+    """
+
+    rows: Rows
+    function: AggregateFunction
+    expression: Expression | None
+    builtin: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JsonbOf:
+    """A ``json`` or ``jsonb`` value as ``jsonb``."""
+
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPathOf:
+    """A member of a JSON value as ``->`` and ``->>`` find it; NULL where there is none.
+
+    :ivar expression: of any type; what is neither ``json`` nor ``jsonb`` is made ``jsonb`` first.
+    :ivar json: whether the expression is ``json`` or ``jsonb`` already.
+    :ivar steps: ``text`` parameters for members, ``integer`` ones for places in arrays.
+    :ivar as_text: whether the last step gives text (``->>``).
+    """
+
+    expression: Expression
+    json: bool
+    steps: tuple[Parameter, ...]
+    as_text: bool
+
+
+class JsonKind(Enum):
+    """What a member of a JSON value is compared as; its value is the SQL type."""
+
+    TEXT = "text"
+    NUMBER = "numeric"
+    BOOLEAN = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonMemberOf:
+    """A member of a JSON value; NULL where there is none, or one of another kind.
+
+    :ivar path: a ``text[]`` parameter.
+    """
+
+    expression: Expression
+    path: Parameter
+    kind: JsonKind
+
+
+class AggregateFunction(Enum):
+    """An aggregate; its value is the SQL function."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+    EVERY = "bool_and"
+    SOME = "bool_or"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateOf:
+    """An aggregate over the rows of the group in scope; ``count(*)`` without an expression.
+
+    :ivar builtin: PostgreSQL's own aggregate is meant, whatever the schemas of the search path hold;
+        a type that is not PostgreSQL's may bring its own.
+    """
+
+    function: AggregateFunction
+    expression: Expression | None = None
+    distinct: bool = False
+    builtin: bool = True
+
+
+Expression = (
+    ColumnOf
+    | CastOf
+    | FunctionOf
+    | ComputedOf
+    | RelatedOf
+    | RelatedAggregateOf
+    | JsonbOf
+    | JsonPathOf
+    | JsonMemberOf
+    | AggregateOf
+)
+
+# ---------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTerm:
+    """One term of an order.
+
+    :ivar nullable: whether the expression can be NULL; if not, ``nulls_first`` is of no
+        effect and left out of the SQL, so that plain indexes serve both directions.
+    """
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = False
+    nullable: bool = True
+
+    def reversed(self) -> OrderTerm:
+        """Return the term of the opposite order."""
+        return OrderTerm(self.expression, not self.descending, not self.nulls_first, self.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Equality of columns of the current row with columns of the enclosing one."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """The junction table of a many-to-many relationship.
+
+    :ivar near: pairs of a column of the junction table and the equal one of the enclosing row.
+    :ivar far: pairs of a column of the junction table and the equal one of the current row.
+    """
+
+    table: Table
+    near: tuple[tuple[str, str], ...]
+    far: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallArgument:
+    """An argument of a call.
+
+    :ivar name: "" for the argument of a function that has a single unnamed one.
+    :ivar value: None for NULL.
+    :ivar composite: the composite type that the value, JSON text, is made into; None for other types.
+    :ivar variadic: the value is an array of a variadic function's last arguments.
+    """
+
+    name: str
+    value: Parameter | None
+    composite: Type | None = None
+    variadic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JsonArguments:
+    """A JSON object whose members are the arguments of a call.
+
+    :ivar value: a ``json`` parameter.
+    :ivar many: whether it is an array of objects, of which the first one counts.
+    :ivar members: each argument's name, with the SQL type that the member is read as.
+    """
+
+    value: Parameter
+    many: bool
+    members: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A call of a function, as a value or as rows.
+
+    :ivar of_row: pass the enclosing row first (computed fields and relationships).
+    :ivar value_column: as rows, its results are single values (also ``void``, and records without known
+        columns) in one column of this name, and a NULL is a row too; "" for rows with columns of their own.
+    :ivar from_json: the source of arguments that have a name and no value.
+    :ivar keeps_null: a NULL of a composite type counts as a row of NULLs instead of as no row.
+    """
+
+    function: Function
+    arguments: tuple[CallArgument, ...] = ()
+    of_row: bool = False
+    value_column: str = ""
+    from_json: JsonArguments | None = None
+    keeps_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a table, or of a function that returns rows of it.
+
+    :ivar table: what the rows are of; None for a function of its own result columns.
+    :ivar call: the function to call instead of reading the table.
+    :ivar through: a junction table, instead of ``join``.
+    :ivar stored_in: the setting of the transaction to take the rows from instead.
+    :ivar unique: at most one row can match, so that no limit is needed.
+    """
+
+    table: Table | None
+    call: FunctionCall | None = None
+    join: Join | None = None
+    where: Condition | None = None
+    order: tuple[OrderTerm, ...] = ()
+    limit: Parameter | int | None = None
+    offset: Parameter | None = None
+    unique: bool = False
+    stored_in: str | None = None
+    through: Through | None = None

@@ -1,0 +1,298 @@
+"""SQL of mutations: the data-modifying queries of a ``with`` clause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from dataapi.catalog.model import Table
+from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql
+from dataapi.sql.mutations import (
+    Cell,
+    Default,
+    Delete,
+    Insert,
+    JsonColumn,
+    JsonRows,
+    MissingMember,
+    Mutation,
+    NestedRow,
+    NestedRows,
+    OnConflict,
+    Update,
+    ValueRows,
+)
+from dataapi.sql.writer import Row, Writer, qualified
+
+
+def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Row) -> str:
+    """Return the ``with`` queries that make a mutation; the last one has the name.
+
+    :param returned: the row that reads this query; what was named of it is what the query gives.
+    """
+    if isinstance(mutation, Insert) and isinstance(mutation.rows, NestedRows):
+        return _nested_queries(writer, mutation.rows, name, returned)
+    return f"{name} as ({_mutation_sql(writer, mutation, returned)})"
+
+
+def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
+    target = Row(writer.alias())
+    match mutation:
+        case Insert():
+            text = _insert_sql(writer, mutation, target)
+        case Update(table, JsonRows(columns=columns), _, key) if {each.name for each in columns} <= {*key}:
+            return _no_rows_sql(table, target, returned)
+        case Update():
+            text = _update_sql(writer, mutation, target)
+        case Delete():
+            text = delete_sql(writer, mutation, target)
+    return f"{text} returning {returned.selection_from(target)}"
+
+
+def inserted_sql(name: str, counter: str) -> str:
+    """Return SQL of how many of the rows that an upsert gives were inserted and not updated.
+
+    :param name: the name of its query.
+    :param counter: see ``OnConflict``.
+    """
+    updated = f"pg_catalog.current_setting({quote_literal(counter)})::bigint"
+    return f"(select pg_catalog.count(*) from {name}) - {updated}"
+
+
+# ---------------------------------------------------------------- insert
+
+
+def _insert_sql(writer: Writer, insert: Insert, target: Row) -> str:
+    into = f"insert into {qualified(insert.table)} as {target.alias}"
+    match insert.rows:
+        case ValueRows(columns, rows):
+            cells = ", ".join(f"({', '.join(_cell_sql(writer, cell) for cell in row)})" for row in rows)
+            text = f"{into} ({_listed(columns)}) values {cells}"
+        case JsonRows() as rows:
+            text = f"{into}{_selected_sql(writer, rows, insert)}"
+        case NestedRows():
+            raise TypeError("each nested row takes a query of its own")
+    return text + ("" if insert.conflict is None else _conflict_sql(insert.conflict))
+
+
+def _selected_sql(writer: Writer, rows: JsonRows, insert: Insert) -> str:
+    """Return the columns of JSON rows and the query that gives them."""
+    row = Row(writer.alias())
+    source = _json_source_sql(writer, rows, row)
+    names = f" ({_listed(column.name for column in rows.columns)})"
+    cells = ", ".join(_json_cell_sql(rows, each, row) for each in rows.columns)
+    text = f"{names} select {cells} from {source}" if cells else f" select from {source}"
+    if insert.matching is not None:
+        text += f" where {condition_sql(writer, insert.matching, row)} limit 1"
+    return text
+
+
+def _conflict_sql(conflict: OnConflict) -> str:
+    key = f"({_listed(conflict.columns)})"
+    if conflict.constraint is not None:
+        key = f"on constraint {quote_identifier(conflict.constraint)}"
+    if not conflict.update:
+        return f" on conflict {key} do nothing"
+    names = map(quote_identifier, conflict.update)
+    text = f" on conflict {key} do update set " + ", ".join(f"{name} = excluded.{name}" for name in names)
+    if conflict.counter is None:
+        return text
+    setting = quote_literal(conflict.counter)
+    more = f"(pg_catalog.current_setting({setting})::bigint + 1)::text"
+    return f"{text} where pg_catalog.set_config({setting}, {more}, true) <> ''"
+
+
+# ---------------------------------------------------------------- update and delete
+
+
+def _update_sql(writer: Writer, update: Update, target: Row) -> str:
+    conditions: list[str] = []
+    source = ""
+    match update.values:
+        case ValueRows(columns, rows):
+            [row] = rows
+            cells = [_cell_sql(writer, cell) for cell in row]
+        case JsonRows() as rows:
+            json = Row(writer.alias())
+            source = f" from {_json_source_sql(writer, rows, json, first=not update.key)}"
+            written = [each for each in rows.columns if each.name not in update.key]
+            columns = tuple(each.name for each in written)
+            cells = [_json_cell_sql(rows, each, json, target) for each in written]
+            types = {each.name: each.type for each in rows.columns}
+            conditions = [
+                f"{target.column(name)} {operator_sql('=', is_builtin(types[name]))} {json.column(name)}"
+                for name in update.key
+            ]
+    if update.where is not None:
+        conditions.append(condition_sql(writer, update.where, target))
+    assignments = ", ".join(
+        f"{quote_identifier(name)} = {cell}" for name, cell in zip(columns, cells, strict=True)
+    )
+    where = f" where {' and '.join(conditions)}" if conditions else ""
+    return f"update {qualified(update.table)} as {target.alias} set {assignments}{source}{where}"
+
+
+def _no_rows_sql(table: Table, target: Row, returned: Row) -> str:
+    """Return a query without rows for an update that sets nothing, which SQL cannot express."""
+    selection = returned.selection_from(target)
+    source = f" from {qualified(table)} as {target.alias}" if selection != "1" else ""
+    return f"select {selection}{source} where false"
+
+
+def delete_sql(writer: Writer, delete: Delete, target: Row, *conditions: str) -> str:
+    """Return the query that deletes rows, without its ``returning`` clause.
+
+    :param conditions: SQL that must hold besides, to be tested first.
+    """
+    found = list(conditions)
+    if delete.where is not None:
+        found.append(condition_sql(writer, delete.where, target))
+    where = f" where {' and '.join(found)}" if found else ""
+    return f"delete from {qualified(delete.table)} as {target.alias}{where}"
+
+
+# ---------------------------------------------------------------- values
+
+
+def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
+    if isinstance(cell, Default):
+        return "default"
+    return "null" if cell is None else writer.slot(cell)
+
+
+def _json_source_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = False) -> str:
+    """Return the ``from`` item of JSON rows, aliased as the row.
+
+    :param first: take only the first object.
+    """
+    slot = writer.slot(rows.value)
+    members = ", ".join(f"{quote_identifier(each.key)} {each.type}" for each in rows.columns)
+    record = f"{row.alias}({members})"
+    if rows.columns and rows.missing is MissingMember.NULL:
+        function = f"pg_catalog.{'json_to_recordset' if rows.many else 'json_to_record'}"
+        writer.readings.append((f"select pg_catalog.count(*) from {function}($1) as {record}", rows.value))
+        source = f"{function}({slot}) as {record}"
+        return f"(select * from {source} limit 1) as {row.alias}" if first and rows.many else source
+    objects = f"(select {slot}) as {_objects(row)}(value)"
+    if rows.many:
+        objects = f"pg_catalog.json_array_elements({slot}) as {_objects(row)}(value)"
+        if first:
+            objects = f"(select * from {objects} limit 1) as {_objects(row)}"
+    if not rows.columns:
+        return objects
+    return f"{objects} cross join lateral pg_catalog.json_to_record({_objects(row)}.value) as {record}"
+
+
+def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | None = None) -> str:
+    """Return what a column is set to.
+
+    :param updated: the row that is updated.
+    """
+    value = row.column(column.key)
+    if column.function:
+        value = f"{column.function}({value})"
+    if column.cast:
+        value = f"{value}::{column.cast}"
+    missing = None
+    if rows.missing is MissingMember.DEFAULT and column.default is not None:
+        missing = f"({column.default})"
+    elif rows.missing is MissingMember.UNCHANGED and updated is not None:
+        missing = updated.column(column.name)
+    if missing is None:
+        return value
+    # A member that is null is the JSON value null; only a missing one is NULL.
+    member = f"{_objects(row)}.value operator(pg_catalog.->) {quote_literal(column.key)}::text"
+    return f"case when ({member}) is not null then {value} else {missing} end"
+
+
+def _objects(row: Row) -> str:
+    """Return the alias of the JSON objects that a row is made of."""
+    return f'{row.alias[:-1]}~object"'
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(quote_identifier, names))
+
+
+# ---------------------------------------------------------------- nested inserts
+
+_Assigned = tuple[tuple[str, str], ...]
+"""Columns with the SQL of values that come from another insert."""
+_Selection = Callable[[Row], str]
+
+
+def _nested_queries(writer: Writer, rows: NestedRows, name: str, returned: Row) -> str:
+    nested = _NestedWriter(writer)
+    names = [nested.insert(row, (), (), returned.selection_from) for row in rows.rows]
+    columns = ", ".join(returned.provided())
+    gathered = " union all ".join(f"select {columns} from {each}" for each in names)
+    return ", ".join([*nested.queries, f"{name} as ({gathered})"])
+
+
+class _NestedWriter:
+    """Writes an insert for each row, in the order of their dependencies.
+
+    A row that holds a foreign key is inserted after the row that it points at and takes the key from what
+    that insert returned.
+
+    :ivar queries: the finished ``with`` queries.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._last_child = ""
+        self.queries: list[str] = []
+
+    def insert(
+        self, row: NestedRow, taken: _Assigned, returned: Iterable[str], selection: _Selection | None = None
+    ) -> str:
+        """Write the inserts of a row, parents before it and children after it; return its query's name.
+
+        :param taken: columns whose values come from another insert, with the SQL of the value.
+        :param returned: columns whose values another insert takes.
+        :param selection: makes the select list of what else is to be returned.
+        """
+        name = self._writer.alias()
+        for parent in row.parents:
+            theirs = [column for column, _ in parent.pairs]
+            parent_name = self.insert(parent.row, (), theirs)
+            taken += tuple((own, _key(parent_name, column)) for column, own in parent.pairs)
+        keys = dict.fromkeys((*returned, *(own for child in row.children for _, own in child.pairs)))
+        self.queries.append(f"{name} as ({self._insert_sql(row, taken, keys, selection)})")
+        for child in row.children:
+            keys_of_row = tuple((column, _key(name, own)) for column, own in child.pairs)
+            self._last_child = self.insert(child.row, keys_of_row, ())
+        return name
+
+    def _insert_sql(
+        self, row: NestedRow, taken: _Assigned, keys: Iterable[str], selection: _Selection | None
+    ) -> str:
+        target = Row(self._writer.alias())
+        cells = [(name, _cell_sql(self._writer, cell)) for name, cell in row.values]
+        cells += taken
+        names = _listed(name for name, _ in cells)
+        values = ", ".join(value for _, value in cells)
+        source = f"({names}) select {values}{self._after() if taken else ''}" if cells else "default values"
+        items = [f"{target.column(name)} as {_returned(name)}" for name in keys]
+        if selection is not None:
+            items.append(selection(target))
+        # Something must be returned for a later query to depend on.
+        returning = ", ".join(items) or "1"
+        return f"insert into {qualified(row.table)} as {target.alias} {source} returning {returning}"
+
+    def _after(self) -> str:
+        """Return a clause that lets the child before this one be inserted first.
+
+        PostgreSQL runs queries that nothing reads in any order; reading one another, they run,
+        and generated keys grow, in the order of the request's rows.
+        """
+        return f" where (select pg_catalog.count(*) from {self._last_child}) >= 0" if self._last_child else ""
+
+
+def _returned(column: str) -> str:
+    """Return the name under which an insert returns a column for other inserts."""
+    return quote_identifier(f"~{column}")
+
+
+def _key(query: str, column: str) -> str:
+    return f"(select {_returned(column)} from {query})"

@@ -1,0 +1,397 @@
+"""SQL of expressions, conditions, orders, limits, and of what rows come from: tables and function calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.sql.algebra import (
+    AggregateFunction,
+    AggregateOf,
+    CallArgument,
+    CastOf,
+    ColumnOf,
+    ComputedOf,
+    Expression,
+    FunctionCall,
+    FunctionOf,
+    JsonArguments,
+    JsonbOf,
+    JsonKind,
+    JsonMemberOf,
+    JsonPathOf,
+    OrderTerm,
+    Parameter,
+    RelatedAggregateOf,
+    RelatedOf,
+    Rows,
+    Through,
+)
+from dataapi.sql.conditions import (
+    After,
+    And,
+    Compare,
+    Condition,
+    Converted,
+    Distinct,
+    Exists,
+    Is,
+    IsNull,
+    Not,
+    NotTrue,
+    Operator,
+    Or,
+    Quantifier,
+    TextSearch,
+)
+from dataapi.sql.writer import Row, Writer, qualified
+
+
+def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
+    """Return the SQL of an expression over a row."""
+    match expression:
+        case ColumnOf(name):
+            return row.column(name)
+        case CastOf(inner, type_):
+            return f"({expression_sql(writer, inner, row)})::{type_}"
+        case ComputedOf(function):
+            return f"{writer.function(function)}({row.whole()})"
+        case JsonbOf(inner):
+            return f"({expression_sql(writer, inner, row)})::jsonb"
+        case FunctionOf(function, inner):
+            return f"{function}({expression_sql(writer, inner, row)})"
+        case JsonPathOf(inner, json, steps, as_text):
+            value = expression_sql(writer, inner, row)
+            document = value if json else f"pg_catalog.to_jsonb({value})"
+            return json_path_sql(document, [writer.slot(step) for step in steps], as_text=as_text)
+        case JsonMemberOf(inner, path, kind):
+            return json_member_sql(expression_sql(writer, inner, row), writer.slot(path), kind)
+        case AggregateOf(function, operand, distinct, builtin):
+            argument = "*" if operand is None else expression_sql(writer, operand, row)
+            name = aggregate_sql(function, builtin)
+            return f"{name}({'distinct ' if distinct else ''}{argument})"
+        case RelatedOf(rows, inner):
+            related = Row(writer.alias())
+            source = source_sql(writer, rows, related, row)
+            return f"(select {expression_sql(writer, inner, related)} from {source}{one_sql(writer, rows)})"
+        case RelatedAggregateOf(rows, function, operand, builtin):
+            related = Row(writer.alias())
+            source = source_sql(writer, rows, related, row)
+            argument = "*" if operand is None else expression_sql(writer, operand, related)
+            return f"(select {aggregate_sql(function, builtin)}({argument}) from {source})"
+
+
+def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
+    """Return the SQL of a condition over a row, safe to stand beside ``and`` and ``or``."""
+    match condition:
+        case Compare(left, operator, right, builtin, quantifier):
+            value = expression_sql(writer, left, row)
+            return compare_sql(writer, value, operator, right, builtin=builtin, quantifier=quantifier)
+        case Distinct(left, right):
+            return f"{expression_sql(writer, left, row)} is distinct from {value_sql(writer, right)}"
+        case Is(left, truth):
+            return f"{expression_sql(writer, left, row)} is {truth.value}"
+        case TextSearch():
+            return search_sql(writer, expression_sql(writer, condition.left, row), condition)
+        case IsNull(left, negated):
+            return f"{expression_sql(writer, left, row)} is {'not ' if negated else ''}null"
+        case And(conditions):
+            return _joined(writer, conditions, row, " and ", "true")
+        case Or(conditions):
+            return _joined(writer, conditions, row, " or ", "false")
+        case Not(inner):
+            return f"not ({condition_sql(writer, inner, row)})"
+        case NotTrue(inner):
+            return f"({condition_sql(writer, inner, row)}) is not true"
+        case Exists(rows):
+            apart = "" if writer.joinable() else " offset 0"  # which PostgreSQL does not rewrite
+            source = source_sql(writer, rows, Row(writer.alias()), row)
+            skipped = apart if rows.offset is None else f" offset {writer.slot(rows.offset)}"
+            exists = f"exists (select 1 from {source}{skipped})"
+            if isinstance(rows.limit, Parameter):  # not within, where it would keep PostgreSQL from joining
+                return f"({writer.slot(rows.limit)} > 0 and {exists})"
+            return exists
+        case After(order, values, inclusive_before):
+            terms = [expression_sql(writer, term.expression, row) for term in order]
+            after = after_sql(writer, order, terms, values)
+            return f"({after}) is not true" if inclusive_before else after
+
+
+def _joined(writer: Writer, conditions: Sequence[Condition], row: Row, word: str, empty: str) -> str:
+    if not conditions:
+        return empty
+    parts = [condition_sql(writer, condition, row) for condition in conditions]
+    return parts[0] if len(parts) == 1 else "(" + word.join(parts) + ")"
+
+
+def order_sql(writer: Writer, order: Sequence[OrderTerm], row: Row) -> str:
+    """Return an ``order by`` clause with its leading blank, empty for no order."""
+    if not order:
+        return ""
+    terms = [term_sql(expression_sql(writer, term.expression, row), term) for term in order]
+    return " order by " + ", ".join(terms)
+
+
+def term_sql(sql: str, term: OrderTerm) -> str:
+    """Return a term of an ``order by`` clause over the SQL of its expression."""
+    direction = " desc" if term.descending else ""
+    if not term.nullable:
+        return sql + direction
+    return sql + direction + (" nulls first" if term.nulls_first else " nulls last")
+
+
+def limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:
+    """Return the ``limit`` and ``offset`` clauses with their leading blank.
+
+    :param extra: how many rows to take beyond the limit.
+    """
+    sql = ""
+    if rows.limit is not None:
+        sql += f" limit {count_sql(writer, rows.limit)}" + (f" + {extra}" if extra else "")
+    if rows.offset is not None:
+        sql += f" offset {writer.slot(rows.offset)}"
+    return sql
+
+
+def one_sql(writer: Writer, rows: Rows) -> str:
+    """Return the clauses that leave at most one row, such as that of the rows' own limit of one."""
+    return limit_sql(writer, rows) or " limit 1"
+
+
+def count_sql(writer: Writer, count: Parameter | int) -> str:
+    """Return a number of rows."""
+    return writer.slot(count) if isinstance(count, Parameter) else str(count)
+
+
+def source_sql(
+    writer: Writer,
+    rows: Rows,
+    row: Row,
+    parent: Row | None,
+    *extra: Condition | None,
+    relation: str | None = None,
+) -> str:
+    """Return the ``from`` item and the ``where`` clause of the rows, with extra conditions.
+
+    :param relation: where the rows are found instead, aliased as the row.
+    """
+    source, conditions = source_parts(writer, rows, row, parent, *extra, relation=relation)
+    return f"{source} where {conditions}" if conditions else source
+
+
+def source_parts(
+    writer: Writer,
+    rows: Rows,
+    row: Row,
+    parent: Row | None,
+    *extra: Condition | None,
+    relation: str | None = None,
+) -> tuple[str, str]:
+    """Return the ``from`` item of the rows and their conditions, empty for none; as of ``source_sql``."""
+    source = relation_sql(writer, rows, row, parent) if relation is None else relation
+    conditions = []
+    if rows.join is not None:
+        assert parent is not None, "a join needs the row it joins to"
+        conditions += [f"{row.column(own)} = {parent.column(theirs)}" for own, theirs in rows.join.pairs]
+    call = rows.call
+    if call is not None and not (call.value_column or call.keeps_null or call.function.returns_set):
+        # A function of a composite result that returns NULL gives one row of nulls.
+        conditions.append(f"not ({row.alias} is null)")
+    for condition in (rows.where, *extra):
+        if condition is not None:
+            conditions.append(condition_sql(writer, condition, row))
+    return source, " and ".join(conditions)
+
+
+# ---------------------------------------------------------------- operators, whose operands are SQL already
+
+
+def operator_sql(operator: str, builtin: bool) -> str:
+    """Return an operator; a built-in one by its schema.
+
+    PostgreSQL takes the operator (and the function) whose argument types fit best from all schemas
+    of the search path, so that a role that may create one there could have other roles run it.
+    """
+    return f"operator(pg_catalog.{operator})" if builtin else operator
+
+
+def aggregate_sql(function: AggregateFunction, builtin: bool) -> str:
+    """Return an aggregate's name; see ``operator_sql``."""
+    return f"pg_catalog.{function.value}" if builtin else function.value
+
+
+def is_builtin(type_: str) -> bool:
+    """Whether a slot's type is PostgreSQL's own."""
+    return type_.startswith("pg_catalog.")
+
+
+def compare_sql(
+    writer: Writer,
+    left: str,
+    operator: Operator,
+    right: Parameter | Converted,
+    *,
+    builtin: bool,
+    quantifier: Quantifier | None,
+) -> str:
+    """Return the comparison of an expression with a value, or with the values of an array."""
+    if operator is Operator.IN:
+        operator, quantifier = Operator.EQ, Quantifier.ANY
+    word = operator_sql(operator.value, builtin)
+    if quantifier is None:
+        return f"{left} {word} {value_sql(writer, right)}"
+    return f"{left} {word} {quantifier.value}({_values_sql(writer, right)})"
+
+
+def value_sql(writer: Writer, value: Parameter | Converted) -> str:
+    """Return the SQL of one value."""
+    if isinstance(value, Converted):
+        return f"{value.function}({writer.slot(value.parameter)})"
+    return writer.slot(value)
+
+
+def _values_sql(writer: Writer, values: Parameter | Converted) -> str:
+    """Return the SQL of an array of values."""
+    if not isinstance(values, Converted):
+        return writer.slot(values)
+    alias = writer.alias()
+    texts = f"pg_catalog.unnest({writer.slot(values.parameter)}) as {alias}(value)"
+    return f"array(select {values.function}({alias}.value) from {texts})"
+
+
+def search_sql(writer: Writer, left: str, search: TextSearch) -> str:
+    """Return the full-text search of an expression."""
+    configuration = "" if search.language is None else f"{writer.slot(search.language)}, "
+    words = f"pg_catalog.{search.syntax.value}({configuration}{writer.slot(search.query)})"
+    vector = left if search.vector else f"pg_catalog.to_tsvector({configuration}{left})"
+    return f"{vector} {operator_sql('@@', True)} {words}"
+
+
+def json_member_sql(value: str, path: str, kind: JsonKind) -> str:
+    """Return the member of a ``jsonb`` value as another type, NULL where it is of another kind."""
+    member = f"({value} #>> {path})"
+    if kind is JsonKind.TEXT:
+        return member
+    word = "number" if kind is JsonKind.NUMBER else "boolean"
+    type_ = f"pg_catalog.jsonb_typeof({value} #> {path})"
+    return f"(case when {type_} = '{word}' then {member}::{kind.value} end)"
+
+
+def json_path_sql(value: str, steps: Sequence[str], *, as_text: bool) -> str:
+    """Return the member of a JSON value that steps lead to."""
+    arrows = [operator_sql("->", True)] * len(steps)
+    if as_text:
+        arrows[-1:] = [operator_sql("->>", True)]
+    path = "".join(f" {arrow} {step}" for arrow, step in zip(arrows, steps, strict=True))
+    return f"({value}{path})"
+
+
+def after_sql(
+    writer: Writer,
+    order: Sequence[OrderTerm],
+    expressions: Sequence[str],
+    values: Sequence[Parameter | None],
+) -> str:
+    """Return the keyset condition of a position, ``expressions`` being the SQL of the order's terms.
+
+    Where every term ascends (or every one descends) and none can be null, it is one row
+    comparison, which an index serves as a whole; else it is spelled out term by term.
+    """
+    slots = [None if value is None else writer.slot(value) for value in values]
+    directions = {term.descending for term in order}
+    if len(directions) == 1 and not any(term.nullable for term in order) and None not in slots:
+        builtin = all(value is not None and is_builtin(value.type) for value in values)
+        operator = operator_sql("<" if directions.pop() else ">", builtin)
+        if len(order) == 1:
+            return f"{expressions[0]} {operator} {slots[0]}"
+        return f"({', '.join(expressions)}) {operator} ({', '.join(slot or '' for slot in slots)})"
+    alternatives: list[str] = []
+    equal: list[str] = []
+    for term, expression, slot, value in zip(order, expressions, slots, values, strict=True):
+        builtin = value is not None and is_builtin(value.type)
+        beyond = _beyond(term, expression, slot, builtin)
+        if beyond is not None:
+            alternatives.append("(" + " and ".join([*equal, beyond]) + ")")
+        is_equal = f"{expression} {operator_sql('=', builtin)} {slot}"
+        equal.append(f"{expression} is null" if slot is None else is_equal)
+    return "(" + " or ".join(alternatives) + ")" if alternatives else "false"
+
+
+def _beyond(term: OrderTerm, expression: str, slot: str | None, builtin: bool) -> str | None:
+    """Return the condition that one term lies strictly beyond a value, None when nothing can."""
+    if slot is None:
+        return f"{expression} is not null" if term.nulls_first else None
+    beyond = f"{expression} {operator_sql('<' if term.descending else '>', builtin)} {slot}"
+    if term.nullable and not term.nulls_first:
+        return f"({beyond} or {expression} is null)"
+    return beyond
+
+
+def call_sql(writer: Writer, call: FunctionCall, parent: Row | None, json: Row | None = None) -> str:
+    """Return a function call with its arguments, by name where they have one.
+
+    :param json: the row that has the arguments of ``call.from_json``.
+    """
+    arguments = [parent.whole()] if call.of_row and parent is not None else []
+    arguments += [_argument_sql(writer, argument, json) for argument in call.arguments]
+    return f"{writer.function(call.function)}({', '.join(arguments)})"
+
+
+def _argument_sql(writer: Writer, argument: CallArgument, json: Row | None) -> str:
+    if json is not None and argument.value is None:
+        value = json.column(argument.name)
+    else:
+        value = "null" if argument.value is None else writer.slot(argument.value)
+    if argument.composite is not None and argument.value is not None:
+        made = f"pg_catalog.json_populate_record(null::{qualified(argument.composite)}, "
+        writer.readings.append((f"select {made}$1) is null", argument.value))
+        value = f"{made}{value})"
+    name = f"{quote_identifier(argument.name)} => " if argument.name else ""
+    return f"{'variadic ' if argument.variadic else ''}{name}{value}"
+
+
+def relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> str:
+    """Return the ``from`` item of the rows, aliased as the row, with the junction table if there is one."""
+    relation = _own_relation_sql(writer, rows, row, parent)
+    if rows.through is None:
+        return relation
+    assert parent is not None, "a junction table needs the row on its other side"
+    return relation + _through_sql(writer, rows.through, row, parent)
+
+
+def _own_relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> str:
+    if rows.call is not None:
+        return _called_sql(writer, rows.call, row, parent)
+    assert rows.table is not None, "rows are of a table or of a call"
+    if rows.stored_in is not None:
+        stored = f"pg_catalog.current_setting({quote_literal(rows.stored_in)})"
+        return f"pg_catalog.unnest({stored}::{qualified(rows.table)}[]) as {row.alias}"
+    return f"{qualified(rows.table)} as {row.alias}"
+
+
+def _called_sql(writer: Writer, call: FunctionCall, row: Row, parent: Row | None) -> str:
+    lead, json = "", None
+    if call.from_json is not None:
+        json = Row(writer.alias())
+        lead = f"{_json_arguments_sql(writer, call.from_json, json)} cross join lateral "
+    called = call_sql(writer, call, parent, json)
+    if call.value_column:
+        called = f"(select {called} as {quote_identifier(call.value_column)})"
+    return f"{lead}{called} as {row.alias}"
+
+
+def _json_arguments_sql(writer: Writer, arguments: JsonArguments, row: Row) -> str:
+    value = writer.slot(arguments.value)
+    members = ", ".join(f"{quote_identifier(name)} {type_}" for name, type_ in arguments.members)
+    if not arguments.many:
+        return f"pg_catalog.json_to_record({value}) as {row.alias}({members})"
+    inner = Row(writer.alias())
+    records = f"pg_catalog.json_to_recordset({value}) as {inner.alias}({members})"
+    return f"(select {inner.alias}.* from {records} limit 1) as {row.alias}"
+
+
+def _through_sql(writer: Writer, through: Through, row: Row, parent: Row) -> str:
+    between = Row(writer.alias())
+    matches = [f"{between.column(own)} = {row.column(theirs)}" for own, theirs in through.far]
+    matches += [f"{between.column(own)} = {parent.column(theirs)}" for own, theirs in through.near]
+    return f" join {qualified(through.table)} as {between.alias} on {' and '.join(matches)}"

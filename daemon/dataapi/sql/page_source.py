@@ -1,0 +1,128 @@
+"""SQL of the rows of a page: the inner query that selects them in their order, and what is joined to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dataapi.database.sql_text import quote_identifier
+from dataapi.sql.algebra import ColumnOf, OrderTerm, RelatedOf, Rows
+from dataapi.sql.conditions import And, Compare, Condition, Operator
+from dataapi.sql.expressions import expression_sql, limit_sql, one_sql, order_sql, source_sql, term_sql
+from dataapi.sql.writer import Row, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class RowSource:
+    """Where the rows of a page come from.
+
+    :ivar sql: a ``from`` item and what follows it up to ``where``, in which ``row`` stands.
+    :ivar rows: their order and page.
+    :ivar one: take at most one row, in place of the page.
+    """
+
+    row: Row
+    sql: str
+    rows: Rows
+    one: bool = False
+
+
+def row_source(writer: Writer, rows: Rows, parent: Row | None, *, one: bool = False) -> RowSource:
+    """Return the source of the rows of a table or a call."""
+    row = Row(writer.alias())
+    return RowSource(row, source_sql(writer, rows, row, parent), rows, one)
+
+
+class Joins:
+    """What is joined to the rows of a page for the outputs made of them.
+
+    :ivar rows: how many other rows are; joining them may lose the order of the page.
+    """
+
+    def __init__(self) -> None:
+        self._items: list[str] = []
+        self.rows = 0
+
+    def add(self, item: str) -> None:
+        """Add another row: a join with its condition, that gives exactly one row for each of the page."""
+        self.rows += 1
+        self._items.append(item)
+
+    def add_object(self, item: str) -> None:
+        """Add what is made of a row itself: a query without a ``from`` clause."""
+        self._items.append(f" cross join lateral {item}")
+
+    def sql(self) -> str:
+        """Return the joins, each with its leading blank."""
+        return "".join(self._items)
+
+
+def at_most_one(rows: Rows) -> bool:
+    """Return whether at most one row matches, which a key or ``Rows.unique`` guarantees."""
+    return rows.unique or (
+        rows.table is not None and rows.call is None and rows.table.is_unique(_equated(rows.where))
+    )
+
+
+def _equated(condition: Condition | None) -> Iterable[str]:
+    """Yield the columns that a condition compares with one value for equality."""
+    match condition:
+        case And(conditions):
+            for each in conditions:
+                yield from _equated(each)
+        case Compare(ColumnOf(name), Operator.EQ, quantifier=None):
+            yield name
+
+
+def page_sql(writer: Writer, source: RowSource, page: Row, joins: Joins, groups: str | None) -> str:
+    """Return the query of a page's rows with what is joined to them, in the right order.
+
+    :param groups: the ``group by`` clause of rows that are grouped.
+    """
+    rows, items, order, outside = source.rows, "", "", ""
+    if groups is not None:
+        items, ordered = _group_order(writer, rows.order, source.row, page)
+        outside = groups + ordered + (one_sql if source.one else limit_sql)(writer, rows)
+    elif joins.rows and rows.order and not source.one:
+        # Joins may lose the order of the page.
+        items, order, outside = _order_twice(writer, rows.order, source.row, page)
+        paged = rows.limit is not None or rows.offset is not None
+        order = order + limit_sql(writer, rows) if paged else ""
+    else:
+        order = _order_and_limit(writer, source)
+    # What must be selected is known only now that everything else is written.
+    selection = page.selection_from(source.row) + items
+    return f"(select {selection} from {source.sql}{order}) as {page.alias}{joins.sql()}{outside}"
+
+
+def _order_twice(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: Row) -> tuple[str, str, str]:
+    """Return the order's terms as columns, and clauses that order by them: within the query, and outside."""
+    named = [(quote_identifier(f"~order{place}"), term) for place, term in enumerate(order)]
+    items = [f", {expression_sql(writer, term.expression, row)} as {name}" for name, term in named]
+    inside = ", ".join(term_sql(name, term) for name, term in named)
+    outside = ", ".join(term_sql(f"{page.alias}.{name}", term) for name, term in named)
+    return "".join(items), f" order by {inside}", f" order by {outside}"
+
+
+def _group_order(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: Row) -> tuple[str, str]:
+    """Return further columns of a query, and the clause that orders groups of its rows.
+
+    A related row's value is not among the keys of the groups; that of any row of a group stands for it.
+    """
+    items, terms = "", []
+    for place, term in enumerate(order):
+        if isinstance(term.expression, RelatedOf):
+            name = quote_identifier(f"~order{place}")
+            items += f", {expression_sql(writer, term.expression, row)} as {name}"
+            key = f"(pg_catalog.array_agg({page.alias}.{name}))[1]"
+        else:
+            key = expression_sql(writer, term.expression, page)
+        terms.append(term_sql(key, term))
+    return items, f" order by {', '.join(terms)}" if terms else ""
+
+
+def _order_and_limit(writer: Writer, source: RowSource) -> str:
+    rows, row = source.rows, source.row
+    if source.one:
+        return "" if rows.unique else order_sql(writer, rows.order, row) + one_sql(writer, rows)
+    return order_sql(writer, rows.order, row) + limit_sql(writer, rows)

@@ -1,0 +1,343 @@
+"""Log lines: one JSON object (or one line of text) per event, with the request's id and without secrets.
+
+Every module logs with ``twisted.logger.Logger(namespace="dataapi.…")``; keyword arguments
+of the call become fields of the line.  Twisted's own chatter below a warning is left out
+unless ``log-level`` is ``debug``.  Answered requests are logged as far as ``log-level`` asks for them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import select
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
+from zope.interface import implementer
+
+from dataapi.settings import Settings
+from dataapi.telemetry.metrics import RequestMetrics
+
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+"""The id of the request that the running code works for; routing sets it."""
+
+_HIDDEN = "***"
+_SECRETS = (
+    (re.compile(r"(\w+://[^:/@\s]*):[^@\s]*@"), rf"\1:{_HIDDEN}@"),
+    (re.compile(r"(?i)(\b(?:basic|bearer)\s+)[\w.~+/=-]+"), rf"\1{_HIDDEN}"),
+    (
+        re.compile(r"""(?i)\b((?:pgpassword|password|api_?key|authorization|jwt[-_]secret)["']?\s*[:=]\s*)"""
+                   r"""(?:"[^"]*"|'[^']*'|(?:(?:basic|bearer)\s+)?[^\s"'&,;}]+)"""),
+        rf"\1{_HIDDEN}",
+    ),
+    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), _HIDDEN),
+    (re.compile(r"\bsb_secret_\w+"), _HIDDEN),
+)  # fmt: skip
+_SHORTEST_SECRET = 6
+"""Shorter configured values are not looked for: ``app`` as a password would blank half the log."""
+
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that a terminal obeys or hides: controls, line separators, marks of direction."""
+
+_LEGACY = frozenset(
+    ("message", "time", "isError", "system", "format", "failure", "why", "logLevel", "printed", "debug")
+)
+_PLAIN = (str, int, float, bool, type(None))
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Blanks secrets out of text: known values by themselves, others by the shape they come in."""
+
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def knowing(cls, secrets: Iterable[str | None]) -> Redactor:
+        """Build one that also knows the configuration's secret values, the longest first."""
+        known = {secret for secret in secrets if secret and len(secret) >= _SHORTEST_SECRET}
+        return cls(tuple(sorted(known, key=len, reverse=True)))
+
+    def __call__(self, text: str) -> str:
+        """Return the text with every secret replaced by three stars."""
+        for value in self.values:
+            text = text.replace(value, _HIDDEN)
+        for pattern, replacement in _SECRETS:
+            text = pattern.sub(replacement, text)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One log line before it is written.
+
+    :ivar time: seconds since the epoch.
+    :ivar fields: what else the caller gave, JSON values only.
+    """
+
+    time: float
+    level: str
+    logger: str
+    message: str
+    request_id: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    traceback: str | None = None
+
+
+def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str]) -> LogRecord:
+    """Read a Twisted log event; secrets are blanked in every text of it."""
+    failure = event.get("log_failure")
+    message = formatEvent(event)
+    if failure is not None and not message:
+        message = failure.getErrorMessage()
+    return LogRecord(
+        time=event["log_time"],
+        level=event["log_level"].name,
+        logger=event.get("log_namespace", "dataapi"),
+        message=redact(message),
+        request_id=str(event.get("request_id", current_request)),
+        fields={
+            name: _plain(value, redact)
+            for name, value in event.items()
+            if not name.startswith(("log_", "_")) and name != "request_id" and name not in _LEGACY
+        },
+        traceback=None if failure is None else redact(failure.getTraceback()),
+    )
+
+
+def _plain(value: object, redact: Callable[[str], str]) -> object:
+    """Make a value fit for JSON; anything unknown is shown by its ``repr``."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, redact) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item, redact) for item in value]
+    return redact(repr(value))
+
+
+def timestamp(seconds: float) -> str:
+    """Write a time as RFC 3339 in UTC with milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def as_json(record: LogRecord) -> str:
+    """Write a record as one JSON object on one line; fields never replace the members of their own."""
+    line: dict[str, Any] = {
+        "ts": timestamp(record.time),
+        "level": record.level,
+        "logger": record.logger,
+        "message": record.message,
+    }
+    if record.request_id:
+        line["request_id"] = record.request_id
+    for name, value in record.fields.items():
+        line.setdefault(name, value)
+    if record.traceback is not None:
+        line["traceback"] = record.traceback
+    # Only within strings can there be any of these, and there a JSON escape means the same.
+    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=repr)
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+
+
+def as_text(record: LogRecord) -> str:
+    """Write a record for a person's eyes: one line, then the traceback indented, all of it visible."""
+    parts = [timestamp(record.time), record.level.upper(), record.logger, record.message]
+    if record.request_id:
+        parts.append(f"request_id={record.request_id}")
+    parts += [f"{name}={json.dumps(value, default=repr)}" for name, value in record.fields.items()]
+    lines = [" ".join(parts)]
+    if record.traceback is not None:
+        lines += [f"    {row}" for row in record.traceback.splitlines()]
+    return "".join(f"{_visible(line)}\n" for line in lines)
+
+
+def _visible(text: str) -> str:
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+FORMATS: Mapping[str, Callable[[LogRecord], str]] = {"json": as_json, "text": as_text}
+"""The values of ``log-format``."""
+
+
+def is_logged(event: LogEvent, debug: bool) -> bool:
+    """Whether an event gets a line: not debug messages, and not what Twisted reports about itself."""
+    level = event.get("log_level", LogLevel.info)
+    if debug or level >= LogLevel.warn:
+        return True
+    namespace = event.get("log_namespace") or ""
+    return bool(level >= LogLevel.info and not namespace.startswith(("twisted", "log_legacy", "stdout")))
+
+
+@implementer(ILogObserver)
+class LineObserver:
+    """The one observer of the process: formats what is to be logged and writes it.
+
+    :ivar write: called with each complete line.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        line: Callable[[LogRecord], str],
+        redact: Redactor,
+        *,
+        debug: bool = False,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.write = write
+        self._line = line
+        self._redact = redact
+        self._debug = debug
+        self._fields = fields or {}
+
+    def __call__(self, event: LogEvent) -> None:
+        """Write the event's line."""
+        if is_logged(event, self._debug):
+            self.put(record_of(event, request_id.get(), self._redact))
+
+    def learn(self, settings: Settings) -> None:
+        """Redact these settings' secrets from now on."""
+        self._redact = Redactor.knowing(_secrets(settings))
+
+    def put(self, record: LogRecord) -> None:
+        """Write a record that was made elsewhere, such as a request's line; it must hold no secret."""
+        if self._fields:
+            record = replace(record, fields={**record.fields, **self._fields})
+        self.write(self._line(record))
+
+
+def line_observer(settings: Settings, write: Callable[[str], object], **fields: object) -> LineObserver:
+    """Make the observer that a configuration asks for.
+
+    :param fields: what every line carries besides its own, such as the number of the worker.
+    """
+    return LineObserver(
+        write,
+        FORMATS[settings.log_format],
+        Redactor.knowing(_secrets(settings)),
+        debug=settings.log_level == "debug",
+        fields=fields,
+    )
+
+
+def _secrets(settings: Settings) -> Iterable[str | None]:
+    """List the configured values that must never be logged."""
+    for project in settings.projects:
+        yield project.jwt_secret
+        yield from project.secret_keys
+        yield _password(project.db_uri)
+    yield _password(settings.webhooks.db_uri or "")
+
+
+def _password(uri: str) -> str | None:
+    try:
+        return urlsplit(uri).password
+    except ValueError:
+        return None
+
+
+def to_descriptor(descriptor: int) -> Callable[[str], None]:
+    """Return a function that writes whole lines to a file descriptor, whatever replaces ``sys.stdout``."""
+
+    def write(line: str) -> None:
+        data = line.encode("utf-8", "backslashreplace")
+        while data:
+            try:
+                data = data[os.write(descriptor, data) :]
+            except BlockingIOError:
+                # Another process that shares the terminal or pipe made it non-blocking.
+                select.select([], [descriptor], [])
+
+    return write
+
+
+class StandardHandler(logging.Handler):
+    """Carries what libraries log with ``logging`` to the same observer."""
+
+    def __init__(self, observer: Callable[[LogEvent], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._observer = observer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Turn the record into an event; a traceback becomes a field."""
+        event: LogEvent = {
+            "log_time": record.created,
+            "log_level": LogLevel.levelWithName(_level_name(record.levelno)),
+            "log_namespace": record.name,
+            "log_format": record.getMessage().replace("{", "{{").replace("}", "}}"),
+        }
+        if record.exc_info:
+            event["exception"] = logging.Formatter().formatException(record.exc_info)
+        self._observer(event)
+
+
+def _level_name(number: int) -> str:
+    if number >= logging.CRITICAL:
+        return "critical"
+    return "error" if number >= logging.ERROR else "warn"
+
+
+class AnsweredRequest(NamedTuple):
+    """An answered request, as logs and metrics see it.
+
+    :ivar area: ``graphql``, ``rest``, ``webhooks`` or ``other``; a label of metrics.
+    :ivar path: the decoded path, without the query string, which may hold a key.
+    :ivar status: of the answer; 499 when the client went away before it.
+    :ivar seconds: from the request's last byte to its answer.
+    :ivar size: bytes of the answer's body.
+    """
+
+    area: str
+    request_id: str
+    method: str
+    path: str
+    status: int
+    seconds: float
+    size: int
+
+
+LOWEST_STATUS: Mapping[str, int] = MappingProxyType(
+    {"crit": 1000, "error": 500, "warn": 400, "info": 0, "debug": 0}
+)
+"""The lowest status that each ``log-level`` logs, as PostgREST does."""
+
+
+def request_observer(
+    metrics: RequestMetrics,
+    level: str,
+    put: Callable[[LogRecord], object],
+    now: Callable[[], float] = time.time,
+) -> Callable[[AnsweredRequest], None]:
+    """Return the function that counts every answered request and logs those of the level."""
+    lowest = LOWEST_STATUS[level]
+
+    def observe(answered: AnsweredRequest) -> None:
+        metrics.observe(answered.area, answered.status, answered.seconds)
+        if answered.status >= lowest:
+            put(_request_record(answered, now()))
+
+    return observe
+
+
+def _request_record(answered: AnsweredRequest, time_of: float) -> LogRecord:
+    level = "error" if answered.status >= 500 else "warn" if answered.status >= 400 else "info"
+    fields = {
+        "method": answered.method,
+        "path": answered.path,
+        "status": answered.status,
+        "milliseconds": round(answered.seconds * 1000, 3),
+        "bytes": answered.size,
+    }
+    message = f"{answered.method} {answered.path} {answered.status}"
+    return LogRecord(time_of, level, "dataapi.requests", message, answered.request_id, fields)

@@ -1,0 +1,221 @@
+"""Metrics: plain integers while requests run, Prometheus families when ``/metrics`` is read.
+
+A process takes a ``Snapshot`` of its values; the snapshots of several workers are merged by the rule
+of each family.  The hot path touches two list items and one float.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest, metrics_core
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of the duration buckets, in seconds."""
+
+
+class Merge(Enum):
+    """How the values of several workers become one."""
+
+    SUM = "sum"
+    LARGEST = "largest"
+    SMALLEST = "smallest"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric that the product exposes; a name ending in ``_total`` is a counter, else a gauge."""
+
+    help: str
+    labels: tuple[str, ...] = ()
+    merge: Merge = Merge.SUM
+
+
+FAMILIES: Mapping[str, Metric] = {
+    "dataapi_requests_total": Metric("HTTP requests answered.", ("area", "status")),
+    "dataapi_request_duration_seconds": Metric("Time from a request's last byte to its answer.", ("area",)),
+    "dataapi_requests_in_flight": Metric("HTTP requests being answered."),
+    "dataapi_database_available": Metric("1 while connections can be had.", ("project",), Merge.SMALLEST),
+    "dataapi_pool_connections": Metric("Database connections by what they do.", ("project", "state")),
+    "dataapi_pool_size": Metric("Most database connections the pools may open.", ("project",)),
+    "dataapi_pool_waiting": Metric("Requests waiting for a database connection.", ("project",)),
+    "dataapi_pool_timeouts_total": Metric("Waits for a connection that were given up.", ("project",)),
+    "dataapi_pool_connects_total": Metric("Database connections opened.", ("project",)),
+    "dataapi_pool_cancels_total": Metric("Statements given up by their callers.", ("project",)),
+    "dataapi_catalog_generation": Metric("Number of the catalog that serves.", ("project",), Merge.SMALLEST),
+    "dataapi_catalog_loads_total": Metric("Catalog loads by outcome.", ("project", "outcome")),
+    "dataapi_catalog_problems": Metric("Malformed directives.", ("project",), Merge.LARGEST),
+    "dataapi_cache_lookups_total": Metric("Cache look-ups by outcome.", ("project", "cache", "outcome")),
+    "dataapi_webhooks_due": Metric("Attempts to be made, by how they stand.", ("state",), Merge.LARGEST),
+    "dataapi_webhooks_oldest_due_seconds": Metric(
+        "How long ago the earliest attempt that is not over was due.", (), Merge.LARGEST
+    ),
+    "dataapi_webhooks_in_flight": Metric("Attempts being made."),
+    "dataapi_webhooks_attempts_total": Metric("Attempts made, by outcome.", ("outcome",)),
+    "dataapi_webhooks_settled_total": Metric("Deliveries skipped or dropped when they were due."),
+    "dataapi_webhooks_lost_outcomes_total": Metric("Outcomes that came after the end of their lease."),
+    "dataapi_webhooks_first_attempt_seconds": Metric("Time from an event to its first attempt."),
+    "dataapi_workers": Metric("Worker processes that serve."),
+    "dataapi_workers_stuck": Metric("Worker processes that do not answer their parent."),
+    "dataapi_worker_restarts_total": Metric("Worker processes started again after they died."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts per bucket of ``DURATIONS`` (not cumulative; the last one is beyond them) and their sum."""
+
+    buckets: tuple[int, ...]
+    total: float
+
+    def __add__(self, other: Histogram) -> Histogram:
+        """Add the counts of another worker."""
+        buckets = tuple(mine + theirs for mine, theirs in zip(self.buckets, other.buckets, strict=True))
+        return Histogram(buckets, self.total + other.total)
+
+
+Value = float | Histogram
+Snapshot = Mapping[str, Mapping[tuple[str, ...], Value]]
+"""Family name to label values (in the family's order) to value."""
+
+
+class _AreaCounts:
+    """The running counts of one area."""
+
+    __slots__ = ("buckets", "classes", "total")
+
+    def __init__(self) -> None:
+        self.classes = [0] * 10
+        self.buckets = [0] * (len(DURATIONS) + 1)
+        self.total = 0.0
+
+
+class RequestMetrics:
+    """Counts requests by area and status class, and their durations; nothing is allocated per request."""
+
+    def __init__(self) -> None:
+        self._areas: dict[str, _AreaCounts] = {}
+
+    def observe(self, area: str, status: int, seconds: float) -> None:
+        """Count one answered request. ``area`` must come from a small fixed set."""
+        counts = self._areas.get(area)
+        if counts is None:
+            counts = self._areas[area] = _AreaCounts()
+        counts.classes[status // 100] += 1
+        counts.buckets[bisect_left(DURATIONS, seconds)] += 1
+        counts.total += seconds
+
+    def snapshot(self) -> Snapshot:
+        """Return the counts so far."""
+        return {
+            "dataapi_requests_total": {
+                (area, f"{status}xx"): float(count)
+                for area, counts in self._areas.items()
+                for status, count in enumerate(counts.classes)
+                if count
+            },
+            "dataapi_request_duration_seconds": {
+                (area,): Histogram(tuple(counts.buckets), counts.total)
+                for area, counts in self._areas.items()
+            },
+        }
+
+
+def _combine(rule: Merge, first: Value, second: Value) -> Value:
+    if isinstance(first, Histogram) or isinstance(second, Histogram):
+        assert isinstance(first, Histogram) and isinstance(second, Histogram)  # noqa: PT018 - one invariant
+        return first + second
+    if rule is Merge.SUM:
+        return first + second
+    return max(first, second) if rule is Merge.LARGEST else min(first, second)
+
+
+def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """Join snapshots of several parts or workers, each value by its family's rule."""
+    merged: dict[str, dict[tuple[str, ...], Value]] = {}
+    for snapshot in snapshots:
+        for name, series in snapshot.items():
+            rule = FAMILIES[name].merge
+            target = merged.setdefault(name, {})
+            for labels, value in series.items():
+                target[labels] = _combine(rule, target[labels], value) if labels in target else value
+    return merged
+
+
+def counted(snapshot: Snapshot) -> Snapshot:
+    """Keep counters and histograms, which must stay in the sums after their worker is gone."""
+    return {
+        name: series
+        for name, series in snapshot.items()
+        if name.endswith("_total") or any(isinstance(value, Histogram) for value in series.values())
+    }
+
+
+def to_json(snapshot: Snapshot) -> list[Any]:
+    """Make a snapshot fit for the pipe between a worker and its parent."""
+    return [
+        [name, list(labels), [list(value.buckets), value.total] if isinstance(value, Histogram) else value]
+        for name, series in snapshot.items()
+        for labels, value in series.items()
+    ]
+
+
+def from_json(document: Iterable[Any]) -> Snapshot:
+    """Read what ``to_json`` wrote."""
+    snapshot: dict[str, dict[tuple[str, ...], Value]] = {}
+    for name, labels, value in document:
+        metric = Histogram(tuple(value[0]), value[1]) if isinstance(value, list) else value
+        snapshot.setdefault(name, {})[tuple(labels)] = metric
+    return snapshot
+
+
+class _SnapshotCollector(Collector):
+    """Shows one snapshot to prometheus-client."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[metrics_core.Metric]:
+        """Yield every family that has values."""
+        for name, series in self._snapshot.items():
+            yield _family(name, FAMILIES[name], series)
+
+
+def _family(name: str, family: Metric, series: Mapping[tuple[str, ...], Value]) -> metrics_core.Metric:
+    if any(isinstance(value, Histogram) for value in series.values()):
+        histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
+        for labels, value in series.items():
+            assert isinstance(value, Histogram)
+            histogram.add_metric(labels, _cumulative(value), value.total)
+        return histogram
+    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    metric = kind(name, family.help, labels=family.labels)
+    for labels, value in series.items():
+        assert not isinstance(value, Histogram)
+        metric.add_metric(labels, value)
+    return metric
+
+
+def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
+    bounds = [*(str(bound) for bound in DURATIONS), "+Inf"]
+    running = 0
+    buckets = []
+    for bound, count in zip(bounds, histogram.buckets, strict=True):
+        running += count
+        buckets.append((bound, float(running)))
+    return buckets
+
+
+def exposition(snapshot: Snapshot, *others: Collector) -> bytes:
+    """Write a snapshot, and other collectors besides it, in Prometheus's text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_SnapshotCollector(snapshot))
+    for collector in others:
+        registry.register(collector)
+    return generate_latest(registry)

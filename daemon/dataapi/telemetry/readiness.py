@@ -1,0 +1,165 @@
+"""Readiness per project, and the outcome of a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+from dataapi.telemetry.metrics import Snapshot
+
+Changes = Literal["notified", "polled", "on request"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectState:
+    """Whether a project can answer.
+
+    :ivar generation: number of the catalog that serves, or None before the first.
+    :ivar problems: malformed directives and persisted documents, clashing names, each ``place: message``.
+    :ivar reason: why it cannot answer, or None.
+    :ivar fault: which of its settings cannot work with this database, or None.
+    :ivar changes: how it learns that the database changed: by notifications, by polling where none
+        can arrive, as on a standby, or by requests to reload.
+    """
+
+    ref: str
+    database_available: bool
+    generation: int | None
+    problems: tuple[str, ...] = ()
+    reason: str | None = None
+    fault: str | None = None
+    changes: Changes = "on request"
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests can be answered: a catalog was loaded, the database can be reached, no fault."""
+        return self.database_available and self.generation is not None and self.fault is None
+
+
+@dataclass(frozen=True, slots=True)
+class WebhooksState:
+    """Whether webhooks work: the APIs are ready without them.
+
+    :ivar migrated: the database has the schema that they need.
+    :ivar reason: why they do not work, or None.
+    """
+
+    database_available: bool
+    migrated: bool
+    reason: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether events are taken and delivered."""
+        return self.reason is None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Whether a process, or all workers together, can answer.
+
+    :ivar starting: requests are not accepted yet.
+    :ivar draining: requests are not accepted any more.
+    :ivar workers: how many processes accept requests.
+    :ivar webhooks: how webhooks stand, None where there are none.
+    :ivar stuck: the numbers of the worker processes that do not answer.
+    """
+
+    projects: tuple[ProjectState, ...]
+    starting: bool = False
+    draining: bool = False
+    workers: int = 1
+    webhooks: WebhooksState | None = None
+    stuck: tuple[int, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether traffic may be sent here."""
+        accepting = self.workers > 0 and not self.starting and not self.draining
+        return accepting and all(project.ready for project in self.projects)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the body of ``/ready``."""
+        return {
+            "ready": self.ready,
+            "starting": self.starting,
+            "draining": self.draining,
+            "workers": self.workers,
+            "stuck_workers": list(self.stuck),
+            "projects": [
+                {**asdict(project), "problems": list(project.problems), "ready": project.ready}
+                for project in self.projects
+            ],
+            "webhooks": self.webhooks and {**asdict(self.webhooks), "ready": self.webhooks.ready},
+        }
+
+
+def state_from_json(document: Mapping[str, Any]) -> State:
+    """Read what ``State.as_json`` wrote."""
+    projects = tuple(
+        ProjectState(
+            ref=project["ref"],
+            database_available=project["database_available"],
+            generation=project["generation"],
+            problems=tuple(project["problems"]),
+            reason=project["reason"],
+            fault=project["fault"],
+            changes=project["changes"],
+        )
+        for project in document["projects"]
+    )
+    known = document["webhooks"]
+    webhooks = known and WebhooksState(known["database_available"], known["migrated"], known["reason"])
+    return State(projects, document["starting"], document["draining"], document["workers"], webhooks)
+
+
+def combined(states: Iterable[State]) -> State:
+    """Return what holds for all of several workers: a project is as ready as its least ready worker."""
+    known = tuple(states)
+    projects: dict[str, ProjectState] = {}
+    for state in known:
+        for project in state.projects:
+            worst = projects.get(project.ref)
+            if worst is None or _rank(project) < _rank(worst):
+                projects[project.ref] = project
+    return State(
+        projects=tuple(projects.values()),
+        starting=any(state.starting for state in known),
+        draining=any(state.draining for state in known),
+        workers=len(known),
+        webhooks=min((one.webhooks for one in known if one.webhooks), key=_standing, default=None),
+    )
+
+
+def _rank(project: ProjectState) -> tuple[bool, int]:
+    return project.ready, -1 if project.generation is None else project.generation
+
+
+def _standing(webhooks: WebhooksState) -> tuple[bool, bool, bool]:
+    return webhooks.ready, webhooks.migrated, webhooks.database_available
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """The outcome of a reload: per project its new generation, or why the old catalog stays."""
+
+    generations: Mapping[str, int]
+    failures: Mapping[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the body of ``POST /reload``."""
+        return {"generations": dict(self.generations), "failures": dict(self.failures)}
+
+
+class Operated(Protocol):
+    """What the admin listener and signals act on: this process, or its workers."""
+
+    async def state(self) -> State:
+        """Return whether requests can be answered."""
+
+    async def snapshot(self) -> Snapshot:
+        """Take the values of ``/metrics``."""
+
+    async def reload(self) -> Reloaded:
+        """Read every project's catalog again."""

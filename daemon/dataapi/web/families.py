@@ -1,0 +1,160 @@
+"""The protocol families: their paths and methods, and how each one writes errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from dataapi.graphql.transport import media_type_of
+from dataapi.http.errors import ApiError, GatewayError
+from dataapi.http.messages import Reply, Request
+from dataapi.webhooks.management import body, errors
+from dataapi.webhooks.management.errors import Issue, ManagementError
+
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""Codes that may stand in a header; SQL can raise any."""
+
+JSON = "application/json; charset=utf-8"
+
+_MANAGEMENT_CODES = {one.status: one.code for one in errors.SURROUNDING}
+
+POSTGREST = "PostgREST"
+"""The name beside the code in ``Proxy-Status``: where an answer has no body, as to HEAD, clients of that
+dialect find the code under this name only."""
+
+
+class RenderError(Protocol):
+    """Renders an error in the form of a protocol."""
+
+    def __call__(self, error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:
+        """Return the answer; ``minimal`` verbosity leaves details and hint out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolFamily:
+    """The paths of one protocol, and how it answers.
+
+    :ivar name: for logs and metrics.
+    :ivar methods: what its resources accept, including ``OPTIONS``.
+    :ivar own_options: whether its handlers answer an ``OPTIONS`` that is not a preflight.
+    :ivar render_error: renders an error in the form of the protocol.
+    :ivar of_project: whether a project answers, which the host name selects.
+    :ivar own_methods: whether its handlers check the method of each path.
+    :ivar max_body: bytes of a body, beyond which it is refused although the project's limit is larger; None
+        where only the project's limit counts.
+    """
+
+    name: str
+    prefix: str
+    methods: tuple[str, ...]
+    own_options: bool
+    render_error: RenderError
+    of_project: bool = True
+    own_methods: bool = False
+    max_body: int | None = None
+
+
+def rest_error(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:  # noqa: ARG001 - a RenderError
+    """Write an error as PostgREST does: with four members, or two when the verbosity is ``minimal``."""
+    if isinstance(error, GatewayError):
+        return _gateway(error, verbosity)
+    members: dict[str, Any] = {"code": error.code, "message": error.message}
+    if verbosity != "minimal":
+        members = {"code": error.code, "details": error.details, "hint": error.hint, "message": error.message}
+    if error.index is not None:
+        members["index"] = error.index
+    return _reply(error, JSON, members, POSTGREST)
+
+
+def graphql_error(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:
+    """Write an error as a GraphQL response without ``data``: the operation was not executed."""
+    if isinstance(error, GatewayError):
+        return _gateway(error, verbosity)
+    extensions: dict[str, Any] = {"code": error.code}
+    if verbosity != "minimal":
+        extensions |= {"details": error.details, "hint": error.hint}
+    present = {name: value for name, value in extensions.items() if value is not None}
+    members = {"errors": [{"message": error.message, "extensions": present}]}
+    return _reply(error, media_type_of(request), members)
+
+
+def management_error(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:  # noqa: ARG001 - a RenderError
+    """Write an error as the management API does (docs/reference/webhooks.md, Errors).
+
+    Errors from outside of it have codes of other protocols, so that their status decides.
+    """
+    members: dict[str, Any] = {"code": error.code, "message": error.message, "id": request.id}
+    if not isinstance(error, ManagementError):
+        members["code"] = _MANAGEMENT_CODES.get(error.status, errors.OTHER)
+    elif error.issues:
+        members["issues"] = [_issue(issue) for issue in error.issues]
+    body = json.dumps({"error": members}, separators=(",", ":")).encode()
+    return Reply(error.status, (("Content-Type", JSON), *error.headers), body)
+
+
+def _issue(issue: Issue) -> dict[str, Any]:
+    places = {"pointer": issue.pointer, "parameter": issue.parameter}
+    meta = {name: place for name, place in places.items() if place is not None}
+    return {"code": issue.code, "message": issue.message, **({"meta": meta} if meta else {})}
+
+
+def internal_error(request_id: str) -> ApiError:
+    """Return the error that stands for an internal failure, whose cause only the log has."""
+    return ApiError(
+        500,
+        "PGRSTX00",
+        "Internal server error",
+        hint=f"The server's log has more under the request id {request_id}.",
+    )
+
+
+def _gateway(error: GatewayError, verbosity: str) -> Reply:
+    members = {"message": error.message, "hint": error.hint}
+    return _reply(error, JSON, {"message": error.message} if verbosity == "minimal" else members)
+
+
+def _reply(error: ApiError, media_type: str, members: Mapping[str, Any], proxy: str = "dataapi") -> Reply:
+    # ASCII only: a message may quote a lone surrogate, which UTF-8 cannot hold.
+    body = json.dumps(members, separators=(",", ":"), default=str).encode()
+    headers = [("Content-Type", media_type), *error.headers]
+    if _TOKEN.fullmatch(error.code):
+        headers.append(("Proxy-Status", f"{proxy}; error={error.code}"))
+    return Reply(error.status, tuple(headers), body, reason=error.reason)
+
+
+_MOST_GRAPHQL = 1_048_576
+"""Bytes of a GraphQL request: parsing one blocks all others."""
+
+GRAPHQL = ProtocolFamily(
+    "graphql",
+    "/graphql/",
+    ("GET", "POST", "HEAD", "OPTIONS"),
+    False,
+    graphql_error,
+    max_body=_MOST_GRAPHQL,
+)
+REST = ProtocolFamily(
+    "rest", "/rest/", ("GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "HEAD"), True, rest_error
+)
+MANAGEMENT = ProtocolFamily(
+    "webhooks",
+    "/v2/",
+    ("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"),
+    True,
+    management_error,
+    of_project=False,
+    own_methods=True,
+    max_body=body.MAX_READ,
+)
+PUBLISHING = replace(MANAGEMENT, prefix="/v1/webhooks/", methods=("POST", "OPTIONS"))
+ELSEWHERE = ProtocolFamily("other", "/", ("GET", "HEAD", "OPTIONS"), False, rest_error)
+
+_FAMILIES = (GRAPHQL, REST, MANAGEMENT, PUBLISHING)
+
+
+def family_of(path: str) -> ProtocolFamily:
+    """Return the protocol family of a path, ``ELSEWHERE`` for all other paths."""
+    return next((family for family in _FAMILIES if path.startswith(family.prefix)), ELSEWHERE)

@@ -1,0 +1,339 @@
+"""The pipeline of every request: limits, route, API key, handler, answer, observer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import NamedTuple
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger, LogLevel
+from twisted.python.failure import Failure
+
+from dataapi.concurrency.deadlines import Deadlines
+from dataapi.http import query_string as querystring
+from dataapi.http.errors import ApiError
+from dataapi.http.messages import Reply, Request, Stream, Timing
+from dataapi.telemetry.logs import AnsweredRequest
+from dataapi.web import cors
+from dataapi.web.families import family_of, internal_error
+from dataapi.web.routing import Backend, Backends, HandlerCall, Route, Routes, no_route
+from dataapi.web.server import head
+from dataapi.web.server.request import ServerRequest, Stalled, body_too_large
+
+_log = Logger(namespace="dataapi.web")
+
+SERVER = "dataapi"
+
+_LIMIT_OF_NO_PROJECT = 65_536
+_LIMIT_OF_OTHERS = 60.0
+"""Seconds for a request that no project answers."""
+_CLIENT_CLOSED_REQUEST = 499
+
+
+class RoutedRequest(NamedTuple):
+    """A request with its route and its project.
+
+    :ivar backend: the project of its host name, None when there is none.
+    :ivar started: when its last byte was read, in seconds.
+    """
+
+    route: Route
+    request: Request
+    backend: Backend | None
+    started: float
+
+    @property
+    def max_body(self) -> int:
+        """Bytes of the largest body that both the protocol family and the project accept."""
+        family = self.route.family.max_body
+        if self.backend is None or not self.route.family.of_project:
+            return _LIMIT_OF_NO_PROJECT if family is None else family
+        project = self.backend.project.max_body
+        return project if family is None else min(family, project)
+
+    def refusal(self) -> Reply | None:
+        """Return the answer to a request without the API key that its project requires, else None."""
+        if self.backend is None or not self.route.family.of_project:
+            return None
+        try:
+            self.backend.authenticator.check_key(self.request)
+        except ApiError as error:
+            return self.refuse(error)
+        return None
+
+    def refuse(self, error: ApiError) -> Reply:
+        """Return the answer for an error in the form of the protocol."""
+        verbosity = "verbose" if self.backend is None else self.backend.project.client_error_verbosity
+        return self.route.family.render_error(error, self.request, verbosity)
+
+
+Observe = Callable[[AnsweredRequest], object]
+
+
+class Pipeline:
+    """Takes requests from the server to handlers, and answers back.
+
+    :param observe: called for every answered request.
+    :param seconds: the clock that durations are measured by.
+    :param ids: makes the id of a request without one.
+    """
+
+    def __init__(
+        self,
+        routes: Routes,
+        backends: Backends,
+        observe: Observe,
+        seconds: Callable[[], float],
+        ids: Callable[[], str],
+    ) -> None:
+        self._routes = routes
+        self._backends = backends
+        self._observe = observe
+        self._seconds = seconds
+        self._ids = ids
+        self._deadlines: dict[float, Deadlines] = {}
+
+    def expect(self, received: ServerRequest, length: int | None) -> None:
+        """Judge a request by its head before its body is received: refuse it, or set the body's limit.
+
+        :param length: of the body, None when unknown.
+        """
+        routed, error = self._read(received, b"")
+        received.limit = routed.max_body
+        decision = routed.refuse(error) if error else _decide(routed, length or 0)
+        if isinstance(decision, HandlerCall):
+            decision = routed.refusal() or decision
+        if isinstance(decision, Reply):
+            self._send_early(received, routed, decision)
+        else:
+            received.routed = routed
+
+    def refuse(self, received: ServerRequest, error: ApiError) -> None:
+        """Answer a request that was not read completely with an error."""
+        routed, _ = self._read(received, b"")
+        self._send_early(received, routed, routed.refuse(error))
+
+    def handle(self, received: ServerRequest, body: bytes) -> None:
+        """Answer a request that was read completely."""
+        error = None
+        if received.routed is None:
+            routed, error = self._read(received, body)
+        else:
+            routed = self._with_body(received.routed, body)
+        decision = routed.refuse(error) if error else _decide(routed, len(body))
+        if isinstance(decision, Reply):
+            self._send(received, routed, decision)
+            received.finish()
+            return
+        site = received.site
+        site.in_flight += 1
+        received.answering = running = self._routes.run(routed.route, decision)
+        deadlines = self._deadlines_of(routed, site.reactor)
+
+        def answered(outcome: Reply | Failure) -> Deferred[None] | None:
+            late = deadlines.end(running) and isinstance(outcome, Failure)
+            if isinstance(outcome, Reply) and outcome.stream is not None:
+                streaming = Deferred.fromCoroutine(
+                    self._stream(received, routed, outcome, outcome.stream, deadlines)
+                )
+                received.answering = None if streaming.called else streaming
+                return streaming
+            received.answering = None
+            site.in_flight -= 1
+            if received.gone:
+                self._report(routed, _CLIENT_CLOSED_REQUEST, 0)
+                site.settle()
+                return None
+            reply = outcome if isinstance(outcome, Reply) else _failed(outcome, routed)
+            self._send(received, routed, routed.refuse(_timed_out(deadlines.limit)) if late else reply)
+            received.finish()
+            return None
+
+        def broken(failure: Failure) -> None:
+            _log.failure("the answer could not be written", failure, request_id=routed.request.id)
+            if not received.gone:
+                received.channel.abort()
+
+        running.addBoth(answered).addErrback(broken)
+        if received.answering is running:
+            deadlines.begin(running)
+
+    def pause(self) -> None:
+        """Stop the timers while nobody is connected."""
+        for deadlines in self._deadlines.values():
+            deadlines.rest()
+
+    def _deadlines_of(self, routed: RoutedRequest, clock: IReactorTime) -> Deadlines:
+        limit = _LIMIT_OF_OTHERS if routed.backend is None else routed.backend.project.request_timeout
+        return self._deadlines.get(limit) or self._deadlines.setdefault(limit, Deadlines(clock, limit))
+
+    async def _stream(
+        self,
+        received: ServerRequest,
+        routed: RoutedRequest,
+        reply: Reply,
+        stream: Stream,
+        deadlines: Deadlines,
+    ) -> None:
+        """Stream an answer; when that fails, cut it off without its end.
+
+        Each piece has the time limit that an answer which is not streamed has as a whole.
+        """
+        site, status, size = received.site, reply.status, 0
+        try:
+            async with aclosing(stream):
+                if received.gone:
+                    status = _CLIENT_CLOSED_REQUEST
+                    return
+                timely = deadlines.each(stream, lambda: _timed_out(deadlines.limit))
+                size = await received.send_stream(reply, timely, self._headers(received, routed))
+        except CancelledError:
+            status = _CLIENT_CLOSED_REQUEST
+        except Exception as error:
+            expected = isinstance(error, ApiError | Stalled)
+            _log.failure("the answer was cut off", level=LogLevel.info if expected else LogLevel.critical)
+            if not received.gone:
+                received.channel.abort()
+        else:
+            received.finish()
+        finally:
+            received.answering = None
+            site.in_flight -= 1
+            self._report(routed, status, size)
+            site.settle()
+
+    def _read(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
+        """Route what was received; return the error too if it is malformed."""
+        started = self._seconds()
+        headers = head.header_texts(received.requestHeaders.getAllRawHeaders())
+        error, host, query = None, None, ""
+        raw_path = received.uri.partition(b"?")[0]
+        try:
+            host, raw_path, raw_query = head.parse_target(
+                received.uri, headers.get("host"), received.clientproto
+            )
+            route = self._routes.find(raw_path)
+            query = querystring.raw_text(raw_query)
+        except ApiError as malformed:
+            error, path = malformed, raw_path.decode("latin-1")
+            route = Route(path, family_of(path), None, {})
+        request_id = head.valid_request_id(headers.get("x-request-id")) or self._ids()
+        method = received.method.decode("ascii")
+        backend = self._backends.choose(host)
+        timed = backend is not None and backend.project.server_timing_enabled
+        timing = Timing(self._seconds) if timed else None
+        if received.channel.crowded:
+            received.channel.persistent = False
+            error = _crowded()
+        request = Request(request_id, method, route.path, query, headers, body, timing, received.channel.peer)
+        return RoutedRequest(route, request, backend, started), error
+
+    def _with_body(self, routed: RoutedRequest, body: bytes) -> RoutedRequest:
+        """Return the request with its body, whose last byte was read now."""
+        started = self._seconds()
+        timing = None if routed.request.timing is None else Timing(self._seconds)
+        return routed._replace(request=replace(routed.request, body=body, timing=timing), started=started)
+
+    def _headers(self, received: ServerRequest, routed: RoutedRequest) -> tuple[tuple[str, str], ...]:
+        """Return the headers that every answer has besides its own."""
+        request = routed.request
+        headers: tuple[tuple[str, str], ...] = (
+            ("Server", SERVER),
+            ("Date", received.site.date()),
+            ("X-Request-Id", request.id),
+        )
+        project = None if routed.backend is None else routed.backend.project
+        origins = project.server_cors_allowed_origins if project else ()
+        if "origin" in request.headers or origins or request.method == "OPTIONS":
+            headers += cors.readable(request, origins)
+        if project and project.server_trace_header:
+            headers += _traced(request, project.server_trace_header)
+        if request.timing is not None:
+            headers += (("Server-Timing", request.timing.header()),)
+        return headers
+
+    def _send_early(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
+        """Answer a request that is still being sent, the last one on its connection."""
+        received.discard_body()
+        self._send(received, routed, reply)
+        received.channel.end_sending()
+
+    def _send(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
+        received.send(reply, self._headers(received, routed))
+        self._report(routed, reply.status, len(reply.body))
+
+    def _report(self, routed: RoutedRequest, status: int, size: int) -> None:
+        seconds, request = self._seconds() - routed.started, routed.request
+        family = routed.route.family.name
+        self._observed(
+            AnsweredRequest(family, request.id, request.method, request.path, status, seconds, size)
+        )
+
+    def _observed(self, served: AnsweredRequest) -> None:
+        try:
+            self._observe(served)
+        except Exception:
+            _log.failure("an answered request could not be observed", request_id=served.request_id)
+
+
+def _decide(routed: RoutedRequest, length: int) -> HandlerCall | Reply:
+    """Return the handler call for a request with a body of this length, or its answer."""
+    route, request, backend = routed.route, routed.request, routed.backend
+    family = route.family
+    if request.method == "OPTIONS":
+        origins = backend.project.server_cors_allowed_origins if backend else ()
+        reply = cors.preflight(request, family.methods, origins)
+        if reply is not None:
+            return reply
+    if route.endpoint is None:
+        return routed.refuse(no_route(route))
+    allow = ("Allow", ", ".join(family.methods))
+    if request.method not in family.methods and not family.own_methods:
+        message = f"Unsupported HTTP method: {request.method}"
+        return routed.refuse(ApiError(405, "PGRST117", message, headers=(allow,)))
+    if request.method == "OPTIONS" and not family.own_options:
+        return Reply(204, (allow,), b"")
+    if length > routed.max_body:
+        return routed.refuse(body_too_large(routed.max_body))
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        message = f"The Content-Encoding {encoding[:60]} is not supported; send the body as it is"
+        return routed.refuse(ApiError(415, "UNSUPPORTED_MEDIA_TYPE", message))
+    if backend is None and family.of_project:
+        return routed.refuse(ApiError(404, "PGRST125", "No project is served at this host name"))
+    return HandlerCall(backend, request)
+
+
+def _timed_out(limit: float) -> ApiError:
+    """Return the error for a request that reached its time limit and was cancelled."""
+    return ApiError(
+        504,
+        "REQUEST_TIMEOUT",
+        f"The request was not answered within {limit:g} seconds",
+        details="Whether a change that it requested took effect is not known.",
+    )
+
+
+def _failed(failure: Failure, routed: RoutedRequest) -> Reply:
+    """Answer for a handler that was cancelled or failed unexpectedly."""
+    if failure.check(CancelledError):
+        headers = (("Retry-After", "1"),)
+        return routed.refuse(ApiError(503, "57P01", "The request was cancelled", headers=headers))
+    request = routed.request
+    _log.failure("{path} failed", failure, path=request.path, request_id=request.id)
+    return routed.refuse(internal_error(request.id))
+
+
+def _crowded() -> ApiError:
+    hint = "Send the request again later, over a connection that stays open for further ones."
+    headers = (("Retry-After", "1"),)
+    return ApiError(503, "TOO_MANY_CONNECTIONS", "There are too many connections", hint=hint, headers=headers)
+
+
+def _traced(request: Request, name: str) -> tuple[tuple[str, str], ...]:
+    """Return the tracing header as it was sent, unless it is ``X-Request-Id``, which is always returned."""
+    value = request.headers.get(name.lower())
+    return ((name, value),) if value is not None and name.lower() != "x-request-id" else ()

@@ -1,0 +1,1 @@
+"""The HTTP server on twisted.web, whose private attributes are used here alone."""

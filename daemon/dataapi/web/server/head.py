@@ -1,0 +1,141 @@
+"""Heads: a request's target, ``Host`` and headers as text, and the bytes of an answer's head; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from http import HTTPStatus
+from typing import NamedTuple
+
+from dataapi.http.errors import ApiError
+from dataapi.http.messages import LONGEST_TARGET
+
+_LONGEST_HOST = 300
+_HOST = re.compile(
+    r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)"  # an address, or a name
+    r"(?::(?P<port>[0-9]{0,5}))?"
+)
+_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
+
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus} | {
+    413: "HTTP/1.1 413 Content Too Large\r\n",
+    414: "HTTP/1.1 414 URI Too Long\r\n",
+    499: "HTTP/1.1 499 Client Closed Request\r\n",
+}
+
+_BODILESS = frozenset((204, 304))
+_FORBIDDEN = re.compile(r"[\r\n\0]")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+_PARTIAL_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([!-~]{1,2000})")
+_KNOWN_NAMES: dict[bytes, str] = {}
+
+
+class RequestTarget(NamedTuple):
+    """Where a request goes.
+
+    :ivar host: the host name or address, with its port if there is one; None without a ``Host``.
+    :ivar path: as sent, still percent-encoded.
+    """
+
+    host: str | None
+    path: bytes
+    query: bytes
+
+
+def parse_target(target: bytes, host: str | None, version: bytes) -> RequestTarget:
+    """Read the target of a request line together with the ``Host`` header (RFC 9112 section 3).
+
+    :param host: the header's value, ``", "`` between those of repeated ones.
+    :raises ApiError: 400, they are malformed or contradict each other; 414, the target is too long.
+    """
+    if len(target) > LONGEST_TARGET:
+        raise target_too_long()
+    if host is None:
+        if version == b"HTTP/1.1":
+            raise _bad_request("The request has no Host header")
+    elif not _is_host(host):
+        raise _bad_request("The Host header is not one host name, with or without a port")
+    if target.startswith(b"/"):
+        path, _, query = target.partition(b"?")
+        return RequestTarget(host, path, query)
+    if target == b"*":
+        return RequestTarget(host, target, b"")
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None or not _is_host(authority := absolute[1].decode("latin-1")):
+        raise _bad_request("The request target is neither a path nor an http URL")
+    return RequestTarget(authority, absolute[2] or b"/", absolute[3] or b"")
+
+
+def target_too_long() -> ApiError:
+    """Return the error for a target that is too long."""
+    return ApiError(414, "URI_TOO_LONG", f"The request target is longer than {LONGEST_TARGET} bytes")
+
+
+@lru_cache(maxsize=64)
+def _is_host(value: str) -> bool:
+    found = _HOST.fullmatch(value) if len(value) <= _LONGEST_HOST else None
+    return found is not None and int(found["port"] or 0) <= 65_535
+
+
+def _bad_request(message: str) -> ApiError:
+    return ApiError(400, "BAD_REQUEST", message)
+
+
+def response_head(
+    status: int, headers: Iterable[tuple[str, str]], length: int | None, reason: str | None = None
+) -> bytes:
+    """Write the status line and the headers, with ``Content-Length`` where the status has a body.
+
+    A line end within a value would begin another header, so it becomes a space.
+
+    :param length: of the body; None when it is not known yet.
+    :param reason: the reason phrase, None for the standard one.
+    """
+    if reason is None:
+        lines = [_STATUS_LINES.get(status) or f"HTTP/1.1 {status} Unknown Status\r\n"]
+    else:
+        lines = [f"HTTP/1.1 {status} {_FORBIDDEN.sub(' ', reason)}\r\n"]
+    for name, value in headers:
+        if "\n" in value or "\r" in value or "\0" in value:
+            value = _FORBIDDEN.sub(" ", value)  # noqa: PLW2901 - the safe form replaces it for good
+        lines.append(f"{name}: {value}\r\n")
+    has_length = length is not None and status not in _BODILESS
+    lines.append(f"Content-Length: {length}\r\n\r\n" if has_length else "\r\n")
+    return "".join(lines).encode("utf-8", "replace")
+
+
+def has_body(status: int) -> bool:
+    """Whether answers of this status carry a body."""
+    return status not in _BODILESS
+
+
+def header_texts(raw: Iterable[tuple[bytes, Sequence[bytes]]]) -> dict[str, str]:
+    """Return request headers as text: names in lower case, repeated ones joined."""
+    headers = {}
+    for name, values in raw:
+        text = _KNOWN_NAMES.get(name) or _header_name(name)
+        value = values[0] if len(values) == 1 else (b"; " if text == "cookie" else b", ").join(values)
+        try:
+            headers[text] = value.decode()
+        except UnicodeDecodeError:
+            headers[text] = value.decode("latin-1")
+    return headers
+
+
+def _header_name(name: bytes) -> str:
+    text = name.decode("latin-1").lower()
+    if len(_KNOWN_NAMES) < 500 and len(name) <= 100:
+        _KNOWN_NAMES[name] = text
+    return text
+
+
+def partial_request_line(line: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return method, target and version of an incomplete request line, ``-`` where they are unreadable."""
+    found = _PARTIAL_LINE.match(line)
+    return (found[1], found[2], b"HTTP/1.1") if found else (b"-", b"-", b"HTTP/1.1")
+
+
+def valid_request_id(sent: str | None) -> str | None:
+    """Return the client's ``X-Request-Id`` when it is fit for logs and headers, else None."""
+    return sent if sent and _REQUEST_ID.fullmatch(sent) else None

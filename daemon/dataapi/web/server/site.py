@@ -1,0 +1,189 @@
+"""The site on twisted.web: what all connections share, their number, and an orderly end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet import protocol
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+from twisted.web import http
+from twisted.web.resource import Resource
+from twisted.web.server import Site
+
+from dataapi.web.server.connection import ClientConnection
+from dataapi.web.server.request import ServerRequest
+
+if TYPE_CHECKING:
+    from dataapi.web.pipeline import Pipeline
+
+_log = Logger(namespace="dataapi.web")
+
+_REFUSED = 64
+"""Connections above the limit on which a request is awaited, so that it can be refused in its own form."""
+_REPORT_EVERY = 60.0
+"""Least seconds between two log lines that report it."""
+
+
+class _Closing(protocol.Protocol):
+    """A connection that is closed at once."""
+
+    def connectionMade(self) -> None:  # noqa: N802 - twisted's name
+        """Close it."""
+        transport: Any = self.transport
+        transport.abortConnection()
+
+
+class Budget:
+    """Bytes that all requests together may hold in memory.
+
+    :ivar free: bytes that are left.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.free = size
+
+    def take(self, count: int) -> bool:
+        """Take so many bytes, unless fewer are left."""
+        if count > self.free:
+            return False
+        self.free -= count
+        return True
+
+    def give_back(self, count: int) -> None:
+        """Return bytes that were taken."""
+        self.free += count
+
+
+class ApiSite(Site):
+    """The factory of connections.
+
+    :param now: Unix seconds, for the ``Date`` header.
+    :param max_bodies: bytes that the bodies of all requests may hold together.
+    :param max_connections: connections on which requests are answered.
+    :ivar connections: in order of their age, the oldest first.
+    :ivar in_flight: requests that are being answered.
+    :ivar draining: no connection is kept open beyond its answer.
+    """
+
+    noisy = False
+    protocol: Any = ClientConnection
+    requestFactory: Any = ServerRequest  # noqa: N815 - twisted's name
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        reactor: Any,
+        now: Callable[[], float] = time.time,
+        *,
+        max_bodies: int = sys.maxsize,
+        max_connections: int = sys.maxsize,
+    ) -> None:
+        super().__init__(Resource(), reactor=reactor, parsePOSTFormSubmission=False)
+        self.expect = pipeline.expect
+        self.handle = pipeline.handle
+        self.refuse = pipeline.refuse
+        self._pause = pipeline.pause
+        self.bodies = Budget(max_bodies)
+        self.connections: dict[ClientConnection, None] = {}
+        self._max_connections = max_connections
+        self._reported_full = -_REPORT_EVERY
+        self.in_flight = 0
+        self.draining = False
+        self._now = now
+        self._second = 0
+        self._date = ""
+        self._drained: list[Deferred[None]] = []
+
+    def startFactory(self) -> None:  # noqa: N802 - twisted's name
+        """Open no access log: an observer logs requests."""
+
+    def stopFactory(self) -> None:  # noqa: N802 - twisted's name
+        """Leave connections to ``drain``."""
+
+    def log(self, request: http.Request) -> None:
+        """Write no access log."""
+
+    def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 - twisted's name
+        """Speak HTTP/1.1 alone."""
+        return [b"http/1.1"]
+
+    def date(self) -> str:
+        """Return the time for the ``Date`` header, made once a second."""
+        second = int(self._now())
+        if second != self._second:
+            self._second, self._date = second, formatdate(second, usegmt=True)
+        return self._date
+
+    def buildProtocol(self, addr: Any) -> Any:  # noqa: N802 - twisted's name
+        """Serve a connection, or close it where already many are being refused."""
+        if len(self.connections) >= self._max_connections + _REFUSED:
+            return _Closing()
+        return super().buildProtocol(addr)
+
+    def has_room(self) -> bool:
+        """Whether one more connection can be served; the oldest idle one is closed for it."""
+        if len(self.connections) < self._max_connections:
+            return True
+        idle = next((connection for connection in self.connections if connection.idle), None)
+        if idle is None:
+            self._report_full()
+            return False
+        del self.connections[idle]
+        idle.loseConnection()
+        return True
+
+    def _report_full(self) -> None:
+        now = self.reactor.seconds()
+        if now - self._reported_full >= _REPORT_EVERY:
+            self._reported_full = now
+            _log.warn(
+                "requests are refused: all {count} of max-connections are busy", count=self._max_connections
+            )
+
+    def drain(self, seconds: float) -> Deferred[None]:
+        """Close idle connections and every other after its answer.
+
+        :return: fires when no connection and no request is left, or after ``seconds``, when
+            those that still are get aborted.
+        """
+        self.draining = True
+        for connection in list(self.connections):
+            if not connection.requests:
+                connection.loseConnection()
+        if self._is_settled():
+            return succeed(None)
+        drained: Deferred[None] = Deferred()
+        self._drained.append(drained)
+        expiry = self.reactor.callLater(seconds, self._give_up)
+
+        def settled(result: None) -> None:
+            if expiry.active():
+                expiry.cancel()
+            return result
+
+        return drained.addBoth(settled)
+
+    def settle(self) -> None:
+        """Pause when nobody is connected and nothing is being answered, and end a drain that waits for it."""
+        if self._is_settled():
+            self._pause()
+            if self._drained:
+                self._finish_draining()
+
+    def _is_settled(self) -> bool:
+        return not self.connections and self.in_flight == 0
+
+    def _give_up(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
+        self._finish_draining()
+
+    def _finish_draining(self) -> None:
+        waiting, self._drained = self._drained, []
+        for drained in waiting:
+            drained.callback(None)

@@ -1,0 +1,1 @@
+"""Delivery: claims what is due, makes the attempts and records their outcomes."""

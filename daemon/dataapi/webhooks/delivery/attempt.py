@@ -1,0 +1,322 @@
+"""One attempt, from claimed work to its outcome: render, sign, resolve, check, POST, count, log.
+
+One attempt is one POST, and one deadline covers all of it, the body of the response too
+(docs/reference/webhooks.md, Attempts).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from typing import Any, Protocol, TypeAlias
+from uuid import UUID
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.client import BrowserLikePolicyForHTTPS, HostnameCachingHTTPSPolicy
+from twisted.web.iweb import IPolicyForHTTPS
+
+from dataapi.http.errors import ApiError, DatabaseError
+from dataapi.telemetry.metrics import DURATIONS, Histogram, Snapshot
+from dataapi.webhooks.catalogue import read_payload
+from dataapi.webhooks.delivery import destinations
+from dataapi.webhooks.delivery.headers import delivery_headers
+from dataapi.webhooks.delivery.http_client import (
+    DeliveryExchange,
+    ReceiverConnections,
+    attempt_error,
+    body_text,
+    header_texts,
+    is_cancelled,
+)
+from dataapi.webhooks.delivery.resolver import AddressCheck
+from dataapi.webhooks.model import AttemptError, AttemptOutcome, DueWork, QueueStatistics
+
+MAX_CACHED_URLS = 4096
+"""URLs whose parsed form is cached."""
+
+_DATA_EXCEPTION = "22"
+"""The class of SQLSTATEs for invalid values."""
+
+Render: TypeAlias = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
+"""Renders an older version: from the published type, the older type and the published payload."""
+
+
+class DeliveryCounters:
+    """What deliveries of one process have come to since its start, for ``/metrics``."""
+
+    def __init__(self) -> None:
+        self._attempts: Counter[str] = Counter()
+        self._buckets = [0] * (len(DURATIONS) + 1)
+        self._waited = 0.0
+        self.settled = 0
+        self.lost = 0
+
+    def began(self, waited: float) -> None:
+        """Count the start of a first attempt.
+
+        :param waited: seconds since its event was published.
+        """
+        waited = max(0.0, waited)
+        self._buckets[bisect_left(DURATIONS, waited)] += 1
+        self._waited += waited
+
+    def ended(self, outcome: AttemptOutcome) -> None:
+        """Count the end of an attempt."""
+        self._attempts[outcome_label(outcome)] += 1
+
+    def snapshot(self, in_flight: int, queue: QueueStatistics | None) -> Snapshot:
+        """Return the metrics.
+
+        :param queue: None while the database does not answer.
+        """
+        own: dict[str, dict[tuple[str, ...], float | Histogram]] = {
+            "dataapi_webhooks_in_flight": {(): float(in_flight)},
+            "dataapi_webhooks_attempts_total": {
+                (outcome,): float(count) for outcome, count in self._attempts.items()
+            },
+            "dataapi_webhooks_settled_total": {(): float(self.settled)},
+            "dataapi_webhooks_lost_outcomes_total": {(): float(self.lost)},
+            "dataapi_webhooks_first_attempt_seconds": {(): Histogram(tuple(self._buckets), self._waited)},
+        }
+        if queue is not None:
+            own["dataapi_webhooks_due"] = {
+                ("waiting",): float(max(0, queue.waiting - queue.ready - queue.leased)),
+                ("ready",): float(queue.ready),
+                ("leased",): float(queue.leased),
+            }
+            own["dataapi_webhooks_oldest_due_seconds"] = {(): queue.oldest_due}
+        return own
+
+
+def outcome_label(outcome: AttemptOutcome) -> str:
+    """Return ``success``, ``refused`` for a response that is not 2xx, or the error."""
+    if outcome.success:
+        return "success"
+    return str(outcome.error) if outcome.error is not None else "refused"
+
+
+class StoresRendered(Protocol):
+    """Stores the rendered older version of an event; see ``store.queue.Queue``."""
+
+    async def rendered(self, event: UUID, payload: Mapping[str, Any]) -> bytes:
+        """Store the payload and return the body; ``LookupError`` when the event was deleted."""
+
+
+class SendsAttempts(Protocol):
+    """Makes attempts; see ``Sender``."""
+
+    async def send(self, attempt: Attempt) -> AttemptOutcome:
+        """Make one; raises ``CancelledError`` when cancelled."""
+
+
+class DeliveryRunner:
+    """Takes claimed work to its outcome: renders what needs it, sends, counts and logs."""
+
+    _log = Logger(namespace="dataapi.webhooks")
+
+    def __init__(
+        self, bodies: StoresRendered, sender: SendsAttempts, render: Render, counters: DeliveryCounters
+    ) -> None:
+        self._bodies = bodies
+        self._sender = sender
+        self._render = render
+        self._counters = counters
+
+    async def deliver(self, work: DueWork, since_claim: float) -> AttemptOutcome | None:
+        """Make an attempt and return its outcome; None when it was not made and its lease is to run out.
+
+        :param since_claim: seconds since the work was claimed.
+        """
+        began = datetime.now(UTC)
+        try:
+            body = work.body if work.body is not None else await self._body(work)
+            if work.attempt_number == 1:
+                self._counters.began(work.waited + since_claim)
+            headers = tuple(work.custom_headers.items())
+            attempt = Attempt(work.url, work.signing_secret, str(work.event_id), body, headers)
+            outcome = await self._sender.send(attempt)
+        except CancelledError:
+            return None
+        except (ApiError, _EventDeleted) as error:
+            delivery, reason = str(work.claim.delivery_id), str(error)
+            self._log.warn("delivery {delivery} is postponed: {reason}", delivery=delivery, reason=reason)
+            return None
+        except Exception:
+            self._log.failure(
+                "delivery {delivery} failed with an internal error", delivery=str(work.claim.delivery_id)
+            )
+            outcome = AttemptOutcome(False, began, 0, error=AttemptError.INTERNAL)
+        self._counters.ended(outcome)
+        self._log_attempt(work, outcome)
+        return outcome
+
+    async def _body(self, work: DueWork) -> bytes:
+        """Render an older version of an event, so that every attempt sends the same bytes."""
+        published = read_payload(work.payload or "{}")
+        payload = self._render(work.rendered_from or work.event_type, work.event_type, published)
+        try:
+            return await self._bodies.rendered(work.event_id, payload)
+        except LookupError as error:
+            raise _EventDeleted("its event was deleted") from error
+        except DatabaseError as error:
+            if error.code.startswith(_DATA_EXCEPTION):
+                raise _Unstorable(error.message) from error
+            raise
+
+    def _log_attempt(self, work: DueWork, outcome: AttemptOutcome) -> None:
+        """Log the attempt, without what was sent and received."""
+        self._log.info(
+            "delivery {delivery}, attempt {attempt}: {outcome}",
+            delivery=str(work.claim.delivery_id),
+            event=str(work.event_id),
+            endpoint=str(work.endpoint_id),
+            type=work.event_type,
+            trigger=str(work.trigger),
+            attempt=work.attempt_number,
+            outcome=outcome_label(outcome),
+            response_code=outcome.response_code,
+            duration_ms=outcome.duration_ms,
+        )
+
+
+class _Unstorable(Exception):
+    """PostgreSQL cannot store the rendered payload; trying again will not help."""
+
+
+class _EventDeleted(Exception):
+    """The endpoint was deleted after the claim, and the event with it."""
+
+
+class _TooLate(Exception):
+    """The deadline passed before the request was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What to send, and where.
+
+    :ivar event_id: the value of ``webhook-id``, the same on every retry.
+    :ivar body: the bytes to sign and send.
+    :ivar custom_headers: names and values, already checked.
+    """
+
+    url: str
+    secret: str = field(repr=False)
+    event_id: str
+    body: bytes = field(repr=False)
+    custom_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+class Sender:
+    """Makes attempts: resolves, checks, connects, signs, and sends one POST.
+
+    :param reactor: connects.
+    :param address_check: resolves and checks the addresses of receivers.
+    :param now: the wall clock, for ``webhook-timestamp``.
+    :param timeout: seconds that an attempt may take, from resolving the name to the last byte.
+    :param clock: times the deadline; the reactor by default.
+    :param tls: checks receivers' certificates; with the system's authorities by default.
+    """
+
+    def __init__(
+        self,
+        reactor: IReactorTime,
+        address_check: AddressCheck,
+        now: Callable[[], float],
+        *,
+        timeout: float = 20.0,
+        require_https: bool = False,
+        clock: IReactorTime | None = None,
+        tls: IPolicyForHTTPS | None = None,
+    ) -> None:
+        self._address_check = address_check
+        self._now = now
+        self._timeout = timeout
+        # There are few endpoints for many deliveries.
+        self._parse_url = lru_cache(MAX_CACHED_URLS)(
+            partial(destinations.parse, require_https=require_https, allowed=address_check.allowed)
+        )
+        self._clock = clock or reactor
+        # Reading the system's authorities takes milliseconds: not for every connection.
+        policy = tls or HostnameCachingHTTPSPolicy(BrowserLikePolicyForHTTPS(), cacheSize=64)
+        self._connections = ReceiverConnections(reactor, policy)
+
+    async def send(self, attempt: Attempt) -> AttemptOutcome:
+        """Make one attempt.  Cancelling it drops the connection and raises ``CancelledError``.
+
+        It succeeds when a 2xx response is complete within the deadline, or when more of its body has arrived
+        than is recorded.  If a response breaks off, or is incomplete at the deadline, the outcome has its
+        code, headers and first bytes beside the error: the receiver may not have processed the event.
+        """
+        exchange = DeliveryExchange(self._now())
+        started = self._clock.seconds()
+        work: Deferred[None] = Deferred.fromCoroutine(
+            self._exchange(attempt, exchange, started + self._timeout)
+        )
+        work.addTimeout(self._timeout, self._clock, _too_late)
+        error: AttemptError | None = None
+        try:
+            await work
+        except _TooLate:
+            error = AttemptError.TIMEOUT
+        except Exception as problem:
+            error = _error_of(problem)
+        finally:
+            exchange.finish()
+        return _outcome(exchange, error, self._clock.seconds() - started)
+
+    async def _exchange(self, attempt: Attempt, exchange: DeliveryExchange, deadline: float) -> None:
+        """Do all that the deadline covers; ``exchange`` has what is known of the response at any time."""
+        destination = self._parse_url(attempt.url)
+        addresses = await self._address_check.addresses(destination)
+        connection = await self._connections.get(destination, addresses)
+        if self._clock.seconds() >= deadline:
+            # After a stall of the process, the connection is reported before the timers run; by now another
+            # daemon may hold the lease.
+            connection.drop()
+            raise _TooLate
+        exchange.signed_at = self._now()
+        headers = delivery_headers(
+            attempt.secret, attempt.event_id, int(exchange.signed_at), attempt.body, attempt.custom_headers
+        )
+        # Never sent twice in an attempt: a receiver that closed the connection may have the event.
+        await exchange.post(connection, destination, headers, attempt.body)
+
+    def close(self) -> None:
+        """Drop every connection; attempts in flight fail."""
+        self._connections.close()
+
+
+def _too_late(outcome: Failure | None, _limit: float) -> None:
+    if isinstance(outcome, Failure):
+        raise _TooLate
+
+
+def _error_of(problem: Exception) -> AttemptError:
+    """Return the error that a receiver caused; raise any other."""
+    if is_cancelled(problem):
+        raise CancelledError from problem
+    error = attempt_error(problem)
+    if error is None:
+        raise problem
+    return error
+
+
+def _outcome(exchange: DeliveryExchange, error: AttemptError | None, seconds: float) -> AttemptOutcome:
+    """Return the outcome of an exchange; its duration is never negative, even if a clock was set back."""
+    return AttemptOutcome(
+        success=error is None and 200 <= exchange.code < 300,
+        signed_at=datetime.fromtimestamp(exchange.signed_at, UTC),
+        duration_ms=max(0, round(seconds * 1000)),
+        response_code=exchange.code,
+        response_headers=header_texts(exchange.headers),
+        response_body=body_text(exchange.body) if exchange.code else None,
+        error=error,
+    )

@@ -1,0 +1,262 @@
+"""Where deliveries may go: the rules for URLs and for addresses (docs/reference/webhooks.md, Addresses).
+
+URLs are read by the grammar below and by nothing else: ``urlsplit`` drops characters that others keep, and
+resolvers take ``127.1`` or ``0x7f000001`` for addresses.  ``ipaddress.is_global`` is not used either: it lets
+through NAT64, 6to4, multicast and other forms that lead back inside.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+from urllib.parse import quote
+
+import idna
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+REFUSED_IPV4 = tuple(
+    ipaddress.IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # carriers' NAT
+        "127.0.0.0/8",  # loopback
+        "168.63.129.16/32",  # Azure's host
+        "169.254.0.0/16",  # link-local, clouds' metadata
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.31.196.0/24",  # AS112
+        "192.52.193.0/24",  # AMT
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",  # private
+        "192.175.48.0/24",  # AS112
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, and 255.255.255.255
+    )
+)
+
+GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
+"""Outside of it nothing is a public unicast address: mapped, NAT64, unique local, link-local, multicast."""
+
+REFUSED_IPV6 = tuple(
+    ipaddress.IPv6Network(network)
+    for network in (
+        "2001::/23",  # protocol assignments, Teredo among them
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4
+        "2620:4f:8000::/48",  # AS112
+        "3fff::/20",  # documentation
+    )
+)
+
+MAX_URL_LENGTH = 2048
+"""Characters that a URL may have, as it was written and as it is sent."""
+
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?]*)(?P<path>[^?]*)(?P<query>\?.*)?", re.DOTALL
+)
+_AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")
+_PORT = re.compile("[1-9][0-9]{0,4}")
+_LABEL = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_NUMBER = re.compile("[0-9]+|0x[0-9a-f]*")
+_PORTS = {"http": 80, "https": 443}
+_INNER_ZONES = frozenset({"localhost", "local", "internal", "arpa"})
+_PATH_CHARACTERS = "!$%&'()*+,/:;=@~"
+_QUERY_CHARACTERS = _PATH_CHARACTERS + "?[]"
+_ALLOWED_NAME = 253
+
+
+def networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    """Parse the networks of ``allow-addresses``; ``ValueError`` for an invalid one."""
+    return tuple(ipaddress.ip_network(text) for text in texts)
+
+
+def is_allowed(address: Address, allowed: Iterable[Network]) -> bool:
+    """Whether the operator exempts the address.
+
+    A network covers addresses of its own family only, so an IPv4 network none that are mapped to IPv6.
+    """
+    return any(address in network for network in allowed)
+
+
+def is_refused(address: Address, allowed: Iterable[Network] = ()) -> bool:
+    """Whether the address is reserved, so that nothing may be sent to it.
+
+    :param allowed: networks that the operator exempts.
+    """
+    if is_allowed(address, allowed):
+        return False
+    if isinstance(address, ipaddress.IPv4Address):
+        return any(address in network for network in REFUSED_IPV4)
+    return address not in GLOBAL_IPV6 or any(address in network for network in REFUSED_IPV6)
+
+
+class UrlRule(StrEnum):
+    """The rules that an endpoint's URL may break."""
+
+    LENGTH = "length"
+    CHARACTERS = "characters"
+    FRAGMENT = "fragment"
+    SYNTAX = "syntax"
+    SCHEME = "scheme"
+    USERINFO = "userinfo"
+    HOST = "host"
+    ADDRESS = "address"
+    PORT = "port"
+
+
+_MESSAGES = {
+    UrlRule.LENGTH: f"The URL is longer than {MAX_URL_LENGTH} characters",
+    UrlRule.CHARACTERS: "The URL has a blank, a backslash, or a control or invisible character",
+    UrlRule.FRAGMENT: "The URL has a fragment",
+    UrlRule.SYNTAX: "The URL is not of the form scheme://host:port/path?query",
+    UrlRule.SCHEME: "The URL's scheme is not accepted",
+    UrlRule.USERINFO: "The URL has a user name or password",
+    UrlRule.HOST: "The URL's host is not the name of a public host",
+    UrlRule.ADDRESS: "The URL's host is an address, not a name",
+    UrlRule.PORT: "The URL's port is not a number from 1 to 65535",
+}
+
+
+class UrlRefused(ValueError):
+    """An endpoint's URL breaks a rule.
+
+    :ivar rule: which one.
+    """
+
+    def __init__(self, rule: UrlRule) -> None:
+        super().__init__(_MESSAGES[rule])
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a delivery goes: the parsed and checked URL of an endpoint.
+
+    :ivar scheme: ``http`` or ``https``.
+    :ivar host: an ASCII name in lower case, or an address of a network that the operator exempts.
+    :ivar path_and_query: as it is sent in the request line, never empty.
+    :ivar host_header: the host, with the port where it is not the scheme's own.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path_and_query: str
+    host_header: str
+
+    @property
+    def address(self) -> Address | None:
+        """The host when it is an address, None when it is a name."""
+        try:
+            return ipaddress.ip_address(self.host)
+        except ValueError:
+            return None
+
+    @property
+    def url(self) -> str:
+        """The URL in ASCII."""
+        return f"{self.scheme}://{self.host_header}{self.path_and_query}"
+
+
+def parse(url: str, *, require_https: bool = False, allowed: Sequence[Network] = ()) -> Destination:
+    """Parse an endpoint's URL; raises ``UrlRefused``.
+
+    An address in place of a host name is refused unless it is in one of the ``allowed`` networks.  Names of
+    inner zones (``localhost``, ``*.internal`` and so on) are refused even then: they would let creators of
+    endpoints choose among the virtual hosts of an exempt server.
+    """
+    if len(url) > MAX_URL_LENGTH:
+        raise UrlRefused(UrlRule.LENGTH)
+    if any(map(_is_trap, url)):
+        raise UrlRefused(UrlRule.CHARACTERS)
+    if "#" in url:
+        raise UrlRefused(UrlRule.FRAGMENT)
+    parts = _URL.fullmatch(url)
+    if parts is None:
+        raise UrlRefused(UrlRule.SYNTAX)
+    scheme = parts["scheme"].lower()
+    if scheme not in _PORTS or (require_https and scheme != "https"):
+        raise UrlRefused(UrlRule.SCHEME)
+    host, port = _split_authority(parts["authority"], _PORTS[scheme])
+    host = _checked_address(host[1:-1], allowed) if host.startswith("[") else _checked_host(host, allowed)
+    path = quote(parts["path"] or "/", safe=_PATH_CHARACTERS) + quote(
+        parts["query"] or "", safe=_QUERY_CHARACTERS
+    )
+    bracketed = f"[{host}]" if ":" in host else host
+    destination = Destination(
+        scheme, host, port, path, bracketed if port == _PORTS[scheme] else f"{bracketed}:{port}"
+    )
+    if len(destination.url) > MAX_URL_LENGTH:
+        raise UrlRefused(UrlRule.LENGTH)
+    return destination
+
+
+def _is_trap(character: str) -> bool:
+    """Whether programs treat the character differently: blank, control, invisible, backslash."""
+    return character == "\\" or unicodedata.category(character)[0] in "CZ"
+
+
+def _split_authority(authority: str, default: int) -> tuple[str, int]:
+    if "@" in authority:
+        raise UrlRefused(UrlRule.USERINFO)
+    parts = _AUTHORITY.fullmatch(authority)
+    if parts is None:
+        raise UrlRefused(UrlRule.SYNTAX)
+    if parts["port"] is None:
+        return parts["host"], default
+    if _PORT.fullmatch(parts["port"]) is None or int(parts["port"]) > 65535:
+        raise UrlRefused(UrlRule.PORT)
+    return parts["host"], int(parts["port"])
+
+
+def _checked_address(text: str, allowed: Sequence[Network]) -> str:
+    """Return the address in its canonical form; ``UrlRefused`` unless the operator exempts it."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise UrlRefused(UrlRule.HOST) from None
+    # No network covers an address with a zone ("%eth0").
+    if "%" in text or not is_allowed(address, allowed):
+        raise UrlRefused(UrlRule.ADDRESS)
+    return str(address)
+
+
+def _checked_host(host: str, allowed: Sequence[Network]) -> str:
+    """Return the name in ASCII (IDNA 2008), or the address; raises ``UrlRefused``."""
+    try:
+        labels = [_ascii_label(label) for label in host.split(".")]
+    except UnicodeError:
+        raise UrlRefused(UrlRule.HOST) from None
+    if not all(_LABEL.fullmatch(label) for label in labels):
+        raise UrlRefused(UrlRule.HOST)
+    name = ".".join(labels)
+    if _NUMBER.fullmatch(labels[-1]):
+        return _checked_address(name, allowed)
+    if len(labels) < 2 or len(name) > _ALLOWED_NAME or labels[-1] in _INNER_ZONES:
+        raise UrlRefused(UrlRule.HOST)
+    return name
+
+
+def _ascii_label(label: str) -> str:
+    """Return the label in ASCII and lower case; refuses compatibility characters such as full-width digits.
+
+    Raises ``UnicodeError``, which ``idna.IDNAError`` is.
+    """
+    if unicodedata.normalize("NFKC", label) != label:
+        raise UnicodeError
+    lowered = label.lower()
+    if lowered.isascii() and not lowered.startswith("xn--"):
+        return lowered
+    return idna.alabel(lowered).decode("ascii")

@@ -1,0 +1,172 @@
+"""The headers of a delivery: the endpoint's own, checked, and those of the service with the signature.
+
+The signature is the HMAC-SHA256 of id, timestamp and body (docs/reference/webhooks.md, Signing).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+MIN_SECRET_LENGTH, MAX_SECRET_LENGTH = 8, 64
+"""Characters that a signing secret may have."""
+
+_PREFIX = "whsec_"
+_BASE64 = re.compile("[A-Za-z0-9+/]+(={0,2})")
+
+MAX_HEADERS, MAX_NAME_LENGTH, MAX_VALUE_LENGTH = 20, 128, 4096
+USER_AGENT = "dataapi-webhooks/1"
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
+_RESERVED = frozenset(
+    {
+        "connection",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+    }
+)
+_RESERVED_PREFIXES = ("proxy-", "webhook-")
+
+
+class SecretRefused(ValueError):
+    """A signing secret is not acceptable; the message does not contain it."""
+
+
+def check_secret(secret: str) -> None:
+    """Raise ``SecretRefused`` unless the secret is acceptable.
+
+    Only ASCII is, because receivers' libraries disagree about the bytes of anything else
+    (docs/reference/webhooks.md, Secrets).
+    """
+    if not MIN_SECRET_LENGTH <= len(secret) <= MAX_SECRET_LENGTH:
+        raise SecretRefused(
+            f"The signing secret must have {MIN_SECRET_LENGTH} to {MAX_SECRET_LENGTH} characters"
+        )
+    if not secret.isascii():
+        raise SecretRefused("The signing secret must be of ASCII characters only")
+
+
+def key_of(secret: str) -> bytes:
+    """Return the HMAC key of a secret.
+
+    ``whsec_`` before strict base64, padded or not, marks a base64 key; any other secret is used as it is,
+    prefix included.
+    """
+    if secret.startswith(_PREFIX):
+        decoded = _strict_base64(secret.removeprefix(_PREFIX))
+        if decoded is not None:
+            return decoded
+    return secret.encode("ascii")
+
+
+def sign(secret: str, event_id: str, timestamp: int, body: bytes) -> str:
+    """Return the value of ``webhook-signature``.
+
+    :param timestamp: Unix time in seconds of this attempt, as in ``webhook-timestamp``.
+    :param body: the bytes that are sent.
+    """
+    signed = f"{event_id}.{timestamp}.".encode("ascii") + body
+    digest = hmac.digest(key_of(secret), signed, hashlib.sha256)
+    return "v1," + base64.b64encode(digest).decode("ascii")
+
+
+def verify(secret: str, event_id: str, timestamp: int, body: bytes, signatures: str) -> bool:
+    """Whether one of the signatures in a ``webhook-signature`` header is valid, as a receiver checks it."""
+    expected = sign(secret, event_id, timestamp, body).encode()
+    # All are compared, each in constant time.
+    valid = [hmac.compare_digest(expected, one.encode()) for one in signatures.split(" ")]
+    return any(valid)
+
+
+def _strict_base64(text: str) -> bytes | None:
+    """Decode RFC 4648 base64; None for an empty text, other characters, or wrong padding."""
+    found = _BASE64.fullmatch(text)
+    if found is None:
+        return None
+    digits = len(text) - len(found[1])
+    if found[1] and len(text) % 4:
+        return None
+    try:
+        decoded = base64.b64decode(text[:digits] + "=" * (-digits % 4), validate=True)
+    except binascii.Error:
+        return None
+    # The unused bits of the last digit must be zero, so that a key has one spelling.
+    return decoded if base64.b64encode(decoded).decode("ascii").rstrip("=") == text[:digits] else None
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderIssue:
+    """What is wrong with one custom header.
+
+    :ivar name: the header's name; None when there are too many headers.
+    """
+
+    name: str | None
+    message: str
+
+
+def header_issues(headers: Mapping[str, str]) -> tuple[HeaderIssue, ...]:
+    """Return what is wrong with custom headers (docs/reference/webhooks.md, Endpoints).
+
+    Names and values are ASCII (RFC 9110 5.1 and 5.5), so that no CR, LF, NUL or other charset is ever sent.
+    """
+    if len(headers) > MAX_HEADERS:
+        return (HeaderIssue(None, f"There are more than {MAX_HEADERS} headers"),)
+    found: list[HeaderIssue] = []
+    seen: set[str] = set()
+    for name, value in headers.items():
+        message = _name_problem(name, seen) or _value_problem(value)
+        if message is not None:
+            found.append(HeaderIssue(name, message))
+        seen.add(name.lower())
+    return tuple(found)
+
+
+def _name_problem(name: str, seen: set[str]) -> str | None:
+    if len(name) > MAX_NAME_LENGTH:
+        return f"The header's name is longer than {MAX_NAME_LENGTH} characters"
+    if _TOKEN.fullmatch(name) is None:
+        return "The header's name is not a valid HTTP field name"
+    if name.lower() in _RESERVED or name.lower().startswith(_RESERVED_PREFIXES):
+        return "The header's name is reserved"
+    if name.lower() in seen:
+        return "The header is there twice; names that differ only in case are the same"
+    return None
+
+
+def _value_problem(value: str) -> str | None:
+    if len(value) > MAX_VALUE_LENGTH:
+        return f"The header's value is longer than {MAX_VALUE_LENGTH} characters"
+    if _VALUE.fullmatch(value) is None:
+        return "The header's value is not a valid HTTP field value of ASCII characters"
+    return None
+
+
+def delivery_headers(
+    secret: str, event_id: str, timestamp: int, body: bytes, custom: Iterable[tuple[str, str]] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Return all headers of an attempt except those of the connection, the endpoint's own first.
+
+    :param timestamp: Unix time in seconds at which the attempt is signed.
+    """
+    return (
+        *custom,
+        ("content-type", "application/json"),
+        ("user-agent", USER_AGENT),
+        ("webhook-id", event_id),
+        ("webhook-timestamp", str(timestamp)),
+        ("webhook-signature", sign(secret, event_id, timestamp, body)),
+    )

@@ -1,0 +1,311 @@
+"""Every error of the management API, with its status, code and message.
+
+``/v2/openapi.json`` lists those of each operation, docs/webhooks.md all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from dataapi.http.errors import ApiError
+
+
+class ErrorCode(Enum):
+    """Why a request is refused: the status, the code in the response, and its meaning."""
+
+    def __init__(self, status: int, code: str, meaning: str) -> None:
+        self.status = status
+        self.code = code
+        self.meaning = meaning
+
+    BAD_REQUEST = 400, "bad_request", "The request is not valid HTTP, or its target cannot be read."
+    INVALID_SLUG = (
+        400,
+        "bad_request.invalid_slug",
+        "The organization's slug has other characters than letters, digits, hyphens and underscores.",
+    )
+    INVALID_REF = 400, "bad_request.invalid_ref", "The project's reference is not 20 letters from a to z."
+    VALIDATION = (
+        400,
+        "bad_request.validation",
+        "The body or the query string is not what the operation takes; `issues` says where.",
+    )
+    URL_INVALID = (
+        400,
+        "bad_request.endpoint.url.invalid",
+        "The URL cannot be an endpoint's, for its syntax, scheme, host or port.",
+    )
+    URL_RESERVED = 400, "bad_request.endpoint.url.reserved_address", "The URL's host has a reserved address."
+    URL_UNRESOLVABLE = (
+        400,
+        "bad_request.endpoint.url.unresolvable",
+        "The URL's host has no address, or none was found in time.",
+    )
+    TEST_DISABLED = (
+        400,
+        "bad_request.endpoint.test.disabled",
+        "The endpoint is disabled, so it gets no test event.",
+    )
+    TEST_WRONG_TYPE = (
+        400,
+        "bad_request.endpoint.test.wrong_event_type",
+        "The endpoint does not subscribe to the test event's type.",
+    )
+    RETRY_DISABLED = (
+        400,
+        "bad_request.delivery.retry.disabled",
+        "The endpoint is disabled, so nothing is sent to it again.",
+    )
+    UNAUTHORIZED = 401, "unauthorized", "There is no token, or it is unknown, has expired or was revoked."
+    PERMISSION_DENIED = (
+        403,
+        "forbidden.permission_denied",
+        "The token lacks the permission, or belongs to another organization.",
+    )
+    ACCESS_DISABLED = 403, "access_disabled", "The organization is not on the early access allowlist."
+    NOT_FOUND = 404, "not_found", "There is no such path."
+    NO_ENDPOINT = 404, "not_found.endpoint", "The scope has no such endpoint."
+    NO_DELIVERY = 404, "not_found.delivery", "The scope has no such delivery, or does not have it any more."
+    WRONG_METHOD = (
+        405,
+        "method_not_allowed",
+        "The path does not take the method; `Allow` has those that it takes.",
+    )
+    TOO_MANY_ENDPOINTS = 409, "conflict.endpoint.limit", "The scope has as many endpoints as it may have."
+    TOO_LARGE = 413, "content_too_large", "The body is longer than 64 KiB."
+    TARGET_TOO_LONG = 414, "uri_too_long", "The path and query string are too long."
+    WRONG_MEDIA_TYPE = 415, "unsupported_media_type", "The body is not JSON, by its `Content-Type`."
+    TOO_MANY_REQUESTS = (
+        429,
+        "too_many_requests",
+        "The endpoint had too many tests and retries within a minute; `Retry-After` says when to come back.",
+    )
+    HEADERS_TOO_LARGE = 431, "request_header_fields_too_large", "The headers are too long."
+    INTERNAL = 500, "internal_server_error", "Something failed inside; the log says what."
+    UNAVAILABLE = (
+        503,
+        "service_unavailable",
+        "The database is away or lacks the schema, or the service has too much to do.",
+    )
+    TIMEOUT = (
+        504,
+        "gateway_timeout",
+        "The request took too long, or no connection to the database became free in time.",
+    )
+
+
+OTHER = "error"
+"""The code of any other status."""
+
+SURROUNDING = (
+    ErrorCode.BAD_REQUEST,
+    ErrorCode.NOT_FOUND,
+    ErrorCode.WRONG_METHOD,
+    ErrorCode.TOO_LARGE,
+    ErrorCode.TARGET_TOO_LONG,
+    ErrorCode.WRONG_MEDIA_TYPE,
+    ErrorCode.HEADERS_TOO_LARGE,
+    ErrorCode.INTERNAL,
+    ErrorCode.UNAVAILABLE,
+    ErrorCode.TIMEOUT,
+)
+"""What the server may respond before a request reaches this API, one code for each status."""
+
+
+class IssueCode(StrEnum):
+    """What is wrong with one part of a request.
+
+    :ivar meaning: its description.
+    """
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> IssueCode:
+        """Make a member that equals its word."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        return member
+
+    CHARACTERS = "characters", "The text holds U+0000 or half a surrogate pair."
+    DEPTH = "depth", "The body is nested too deep."
+    FORMAT = "format", "The text is not of the form that is expected."
+    HEADER = "header", "The custom header cannot be sent."
+    INVALID = "invalid", "The value is not valid."
+    JSON = "json", "The body is not JSON."
+    LENGTH = "length", "The text, list or object is too long or too short."
+    PARAMETER = "parameter", "The query parameter is unknown, there twice, or cannot be read."
+    PAYLOAD = "payload", "The payload is not what the event type's schema says."
+    REQUIRED = "required", "The member is missing."
+    RESERVED = "reserved", "The name is the service's to write."
+    RESERVED_ADDRESS = "reserved_address", "The host has a reserved address."
+    TYPE = "type", "The value is of another type."
+    UNKNOWN = "unknown", "There is no such member."
+    UNRESOLVABLE = "unresolvable", "The host has no address."
+    VALUE = "value", "The value is not one of those that are known."
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """What is wrong with one part of a request.
+
+    :ivar pointer: the JSON pointer of a member of the body, or None.
+    :ivar parameter: a query parameter, or None.
+    """
+
+    code: IssueCode
+    message: str
+    pointer: str | None = None
+    parameter: str | None = None
+
+
+class ManagementError(ApiError):
+    """An error of the management API.
+
+    :ivar issues: everything that is wrong with the request.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        *,
+        issues: Iterable[Issue] = (),
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(code.status, code.code, message, headers=headers)
+        self.issues = tuple(issues)
+
+
+def unauthorized(*, presented: bool) -> ManagementError:
+    """Say that the request has no token, or an invalid one.
+
+    :param presented: whether there was a well-formed one.
+    """
+    challenge = (("WWW-Authenticate", "Bearer"),)
+    missing = "A personal access token is needed: Authorization: Bearer dapat_..."
+    unknown = "The personal access token is not known, has expired or was revoked"
+    return ManagementError(ErrorCode.UNAUTHORIZED, unknown if presented else missing, headers=challenge)
+
+
+def permission_denied() -> ManagementError:
+    """Say that the token lacks the permission or belongs to another organization, existing or not."""
+    return ManagementError(
+        ErrorCode.PERMISSION_DENIED, "The token lacks the permission, or is not of this organization"
+    )
+
+
+def access_disabled() -> ManagementError:
+    """Say that the organization does not have early access."""
+    return ManagementError(
+        ErrorCode.ACCESS_DISABLED, "Webhooks are in early access, which the organization lacks"
+    )
+
+
+def invalid_slug() -> ManagementError:
+    """Say that the organization's slug is invalid."""
+    return ManagementError(
+        ErrorCode.INVALID_SLUG, "An organization's slug has letters, digits, hyphens and underscores"
+    )
+
+
+def invalid_ref() -> ManagementError:
+    """Say that the project's reference is invalid."""
+    return ManagementError(ErrorCode.INVALID_REF, "A project's reference has 20 letters from a to z")
+
+
+def invalid(*issues: Issue) -> ManagementError:
+    """Say that the body or the query string is invalid."""
+    return ManagementError(ErrorCode.VALIDATION, "The request is not valid", issues=issues)
+
+
+def invalid_url(message: str) -> ManagementError:
+    """Say that the URL is invalid."""
+    return _bad_url(ErrorCode.URL_INVALID, IssueCode.INVALID, message)
+
+
+def reserved_address(message: str) -> ManagementError:
+    """Say that the URL's host has a reserved address."""
+    return _bad_url(ErrorCode.URL_RESERVED, IssueCode.RESERVED_ADDRESS, message)
+
+
+def unresolvable(message: str) -> ManagementError:
+    """Say that the URL's host cannot be resolved."""
+    return _bad_url(ErrorCode.URL_UNRESOLVABLE, IssueCode.UNRESOLVABLE, message)
+
+
+def _bad_url(code: ErrorCode, issue: IssueCode, message: str) -> ManagementError:
+    return ManagementError(code, message, issues=(Issue(issue, message, "/data/attributes/url"),))
+
+
+def test_disabled() -> ManagementError:
+    """Say that the endpoint to test is disabled."""
+    return ManagementError(ErrorCode.TEST_DISABLED, "The endpoint is disabled")
+
+
+def retry_disabled() -> ManagementError:
+    """Say that the endpoint of the deliveries to retry is disabled."""
+    return ManagementError(ErrorCode.RETRY_DISABLED, "The endpoint is disabled")
+
+
+def wrong_event_type() -> ManagementError:
+    """Say that the endpoint does not subscribe to the type of the test event."""
+    return ManagementError(ErrorCode.TEST_WRONG_TYPE, "The endpoint does not subscribe to this type")
+
+
+def no_endpoint() -> ManagementError:
+    """Say that the scope does not have the endpoint."""
+    return ManagementError(ErrorCode.NO_ENDPOINT, "There is no such endpoint here")
+
+
+def no_delivery() -> ManagementError:
+    """Say that the scope does not have the delivery, or no longer."""
+    return ManagementError(ErrorCode.NO_DELIVERY, "There is no such delivery here")
+
+
+def wrong_method(method: str, allowed: str) -> ManagementError:
+    """Say that the path does not allow the method."""
+    return ManagementError(
+        ErrorCode.WRONG_METHOD,
+        f"The method {method[:20]} is not taken here",
+        headers=(("Allow", allowed),),
+    )
+
+
+def too_many_endpoints(message: str) -> ManagementError:
+    """Say that the scope has the maximum number of endpoints."""
+    return ManagementError(ErrorCode.TOO_MANY_ENDPOINTS, message)
+
+
+def wrong_media_type() -> ManagementError:
+    """Say that the body is not JSON by its media type."""
+    return ManagementError(ErrorCode.WRONG_MEDIA_TYPE, "Send application/json or application/vnd.api+json")
+
+
+def too_large(most: int) -> ManagementError:
+    """Say that the body is too long."""
+    return ManagementError(ErrorCode.TOO_LARGE, f"The request body is larger than {most} bytes")
+
+
+def too_many_requests(seconds: int) -> ManagementError:
+    """Say that the endpoint had too many tests and retries within a minute.
+
+    :param seconds: after which another one is allowed.
+    """
+    return ManagementError(
+        ErrorCode.TOO_MANY_REQUESTS,
+        "The endpoint had too many tests and retries within a minute",
+        headers=(("Retry-After", str(seconds)),),
+    )
+
+
+def internal() -> ManagementError:
+    """Say that something failed inside; the log says what."""
+    return ManagementError(ErrorCode.INTERNAL, "Internal server error")
+
+
+def not_now() -> ManagementError:
+    """Say that the database is unavailable, or lacks the schema."""
+    return ManagementError(ErrorCode.UNAVAILABLE, "Webhooks do not work now", headers=(("Retry-After", "5"),))

@@ -1,0 +1,351 @@
+"""The resources of the management API: their JSON Schemas, and how they are written as JSON.
+
+Requests are validated by the schemas that ``/v2/openapi.json`` publishes.  No resource has a signing secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from dataapi.webhooks.catalogue import ALL_EVENT_TYPES, Catalogue
+from dataapi.webhooks.delivery import destinations, headers
+from dataapi.webhooks.event_types import ORGANIZATION, PROJECT, EventType
+from dataapi.webhooks.management.errors import IssueCode
+from dataapi.webhooks.model import Accepted, AttemptError, Delivery, Endpoint, Event, Recovery
+
+Schema = dict[str, Any]
+
+MAX_EVENT_TYPES = 100
+MAX_DESCRIPTION_LENGTH = 512
+MAX_KEY_LENGTH = 255
+
+EVENT_TYPE = {"type": "string", "maxLength": 128, "pattern": r"^v[1-9][0-9]{0,3}(\.[a-z][a-z0-9_]*){2,}$"}
+TIMESTAMP = {
+    "type": "string",
+    "format": "date-time",
+    "pattern": r"^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$",
+}
+IDENTIFIER = {"type": "string", "format": "uuid"}
+
+_HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+_HEADER_VALUE = r"^([!-~]([ \t!-~]*[!-~])?)?$"
+_SECRET = r"^[\u0001-\u007f]*$"
+_STORABLE = r"^[^\u0000]*$"
+
+_TIMESTAMP = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-]\d\d:\d\d))", re.ASCII
+)
+
+
+def _object(members: Mapping[str, Any], *optional: str, **further: Any) -> Schema:
+    """Return the schema of an object with exactly these members, all but the optional ones required."""
+    required = [name for name in members if name not in optional]
+    schema: Schema = {"type": "object", "properties": dict(members), "additionalProperties": False, **further}
+    return {**schema, "required": required} if required else schema
+
+
+def _resource(name: str, attributes: Schema | None, *, identified: bool = False) -> Schema:
+    members: Schema = {"type": {"const": name}}
+    if identified:
+        members["id"] = IDENTIFIER
+    if attributes is not None:
+        members["attributes"] = attributes
+    return _object(members)
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+
+LINKS = _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "last")})
+
+
+def subscription(catalogue: Catalogue) -> Schema:
+    """Return the schema of ``event_types`` with the known types."""
+    known = {"type": "string", "enum": [ALL_EVENT_TYPES, *catalogue.types]}
+    return {"type": "array", "minItems": 1, "maxItems": MAX_EVENT_TYPES, "items": _object({"type": known})}
+
+
+def _writable(catalogue: Catalogue) -> Schema:
+    return {
+        "url": {"type": "string", "maxLength": destinations.MAX_URL_LENGTH},
+        "event_types": subscription(catalogue),
+        "signing_secret": {
+            "type": "string",
+            "minLength": headers.MIN_SECRET_LENGTH,
+            "maxLength": headers.MAX_SECRET_LENGTH,
+            "pattern": _SECRET,
+            "writeOnly": True,
+        },
+        "custom_headers": {
+            "type": ["object", "null"],
+            "maxProperties": headers.MAX_HEADERS,
+            "propertyNames": {"pattern": _HEADER_NAME, "maxLength": headers.MAX_NAME_LENGTH},
+            "additionalProperties": {
+                "type": "string",
+                "pattern": _HEADER_VALUE,
+                "maxLength": headers.MAX_VALUE_LENGTH,
+            },
+        },
+        "description": {
+            "type": ["string", "null"],
+            "maxLength": MAX_DESCRIPTION_LENGTH,
+            "pattern": _STORABLE,
+        },
+        "enabled": {"type": "boolean"},
+    }
+
+
+def new_endpoint(catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that creates an endpoint."""
+    members = _writable(catalogue)
+    members["enabled"] = {**members["enabled"], "default": True}
+    attributes = _object(members, "custom_headers", "description", "enabled")
+    return _object({"data": _resource("endpoint", attributes)})
+
+
+def endpoint_change(catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that changes an endpoint; absent members are left alone."""
+    members = _writable(catalogue)
+    return _object({"data": _resource("endpoint", _object(members, *members))})
+
+
+def test_event(catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that sends a test event, which may be ``{}``."""
+    known = {"type": "string", "enum": list(catalogue.types)}
+    return _object({"data": _resource("event", _object({"type": known}, "type"))}, "data")
+
+
+def new_recovery(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that requests a recovery."""
+    return _object(
+        {"data": _resource("recovery", _object({"since": TIMESTAMP, "until": TIMESTAMP}, "until"))}
+    )
+
+
+def new_event(catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that publishes an event; its payload has the type's own schema."""
+    attributes = _object(
+        {
+            "type": {"type": "string", "enum": list(catalogue.types)},
+            "organization_slug": ORGANIZATION,
+            "project_ref": _or_null(PROJECT),
+            "payload": {"type": "object"},
+            "timestamp": TIMESTAMP,
+        },
+        "project_ref",
+        "payload",
+        "timestamp",
+    )
+    key = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": _STORABLE}
+    return _object({"data": _resource("event", attributes), "meta": _object({"idempotency_key": key})})
+
+
+ENDPOINT = _resource(
+    "endpoint",
+    _object(
+        {
+            "id": IDENTIFIER,
+            "url": _TEXT,
+            "enabled": {"type": "boolean"},
+            "description": _or_null(_TEXT),
+            "event_types": {"type": "array", "items": _object({"type": _TEXT})},
+            "custom_headers": {"type": "object", "additionalProperties": _TEXT},
+            "created_by": _or_null(_TEXT),
+            "created_at": TIMESTAMP,
+            "updated_at": TIMESTAMP,
+        }
+    ),
+    identified=True,
+)
+
+_DELIVERY_MEMBERS = {
+    "id": IDENTIFIER,
+    "event_id": IDENTIFIER,
+    "endpoint_id": IDENTIFIER,
+    "event_type": _TEXT,
+    "status": {"enum": ["pending", "success", "failed", "skipped"]},
+    "attempt_number": {"type": "integer", "minimum": 1},
+    "trigger": {"enum": ["automatic", "manual", "test"]},
+    "response_code": _COUNT,
+    "response_headers": {"type": ["object", "null"], "additionalProperties": _TEXT},
+    "response_body": _or_null(_TEXT),
+    "error": {"enum": [*AttemptError, None]},
+    "duration_ms": _or_null(_COUNT),
+    "attempt_timestamp": _or_null(TIMESTAMP),
+    "next_attempt_at": _or_null(TIMESTAMP),
+    "expires_at": TIMESTAMP,
+    "created_at": TIMESTAMP,
+}
+DELIVERY = _resource("delivery", _object(_DELIVERY_MEMBERS), identified=True)
+_EVENT = _object({"id": IDENTIFIER, "type": _TEXT, "timestamp": TIMESTAMP, "payload": {"type": "object"}})
+DELIVERY_WITH_EVENT = _resource("delivery", _object({**_DELIVERY_MEMBERS, "event": _EVENT}), identified=True)
+
+INGRESS = _resource("ingress", None, identified=True)
+QUEUED = _resource("ingress", _object({"event_id": IDENTIFIER, "delivery_id": IDENTIFIER}), identified=True)
+RECOVERY = _resource("recovery", _object({"matched": _COUNT}), identified=True)
+EVENT_TYPE_RECORD = _object(
+    {
+        "type": {"const": "event_type"},
+        "id": EVENT_TYPE,
+        "attributes": _object(
+            {
+                "type": EVENT_TYPE,
+                "description": _TEXT,
+                "schema": {"type": "object"},
+                "example": {"type": "object"},
+                "renders": _or_null(EVENT_TYPE),
+            }
+        ),
+    }
+)
+_ISSUE = _object(
+    {
+        "code": {"enum": list(IssueCode)},
+        "message": _TEXT,
+        "meta": _object({"pointer": _TEXT, "parameter": _TEXT}, "pointer", "parameter"),
+    },
+    "meta",
+)
+ERROR = _object(
+    {
+        "error": _object(
+            {"code": _TEXT, "message": _TEXT, "id": _TEXT, "issues": {"type": "array", "items": _ISSUE}},
+            "issues",
+        )
+    }
+)
+
+
+def one(name: str) -> Schema:
+    """Return the schema of a response with one resource."""
+    return _object({"data": {"$ref": f"#/components/schemas/{name}"}})
+
+
+def many(name: str, *, linked: bool) -> Schema:
+    """Return the schema of a response with a list of resources, with links to other pages or without."""
+    listed = {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}}
+    links = {"links": {"$ref": "#/components/schemas/links"}} if linked else {}
+    return _object({"data": listed, **links})
+
+
+def parse_timestamp(text: str) -> datetime | None:
+    """Parse an RFC 3339 date-time into UTC, to the microsecond; None for an invalid one.
+
+    A leap second becomes the last microsecond of its minute.
+    """
+    found = _TIMESTAMP.fullmatch(text)
+    if found is None:
+        return None
+    day, minute, second, fraction, offset = found.groups()
+    micro = (fraction or "0")[:6].ljust(6, "0")
+    if second == "60":
+        second, micro = "59", "999999"
+    try:
+        return datetime.fromisoformat(f"{day}T{minute}:{second}.{micro}{offset or '+00:00'}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+Record = dict[str, Any]
+
+
+def format_timestamp(at: datetime | None) -> str | None:
+    """Format a time in ISO 8601, UTC, with milliseconds."""
+    if at is None:
+        return None
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def endpoint(endpoint: Endpoint) -> Record:
+    """Return the resource of an endpoint."""
+    return _record(
+        "endpoint",
+        endpoint.id,
+        {
+            "id": str(endpoint.id),
+            "url": endpoint.url,
+            "enabled": endpoint.enabled,
+            "description": endpoint.description,
+            "event_types": [{"type": name} for name in endpoint.event_types],
+            "custom_headers": dict(endpoint.custom_headers),
+            "created_by": endpoint.created_by,
+            "created_at": format_timestamp(endpoint.created_at),
+            "updated_at": format_timestamp(endpoint.updated_at),
+        },
+    )
+
+
+def delivery(delivery: Delivery, event: Event | None = None) -> Record:
+    """Return the resource of a delivery.
+
+    :param event: what was or will be delivered, if the resource is to include it.
+    """
+    attributes: Record = {
+        "id": str(delivery.id),
+        "event_id": str(delivery.event_id),
+        "endpoint_id": str(delivery.endpoint_id),
+        "event_type": delivery.event_type,
+        "status": delivery.status.value,
+        "attempt_number": delivery.attempt_number,
+        "trigger": delivery.trigger.value,
+        "response_code": delivery.response_code,
+        "response_headers": None if delivery.response_headers is None else dict(delivery.response_headers),
+        "response_body": delivery.response_body,
+        "error": delivery.error,
+        "duration_ms": delivery.duration_ms,
+        "attempt_timestamp": format_timestamp(delivery.attempt_timestamp),
+        "next_attempt_at": format_timestamp(delivery.next_attempt_at),
+        "expires_at": format_timestamp(delivery.expires_at),
+        "created_at": format_timestamp(delivery.created_at),
+    }
+    if event is not None:
+        attributes["event"] = {
+            "id": str(event.id),
+            "type": event.type,
+            "timestamp": format_timestamp(event.timestamp),
+            "payload": dict(event.payload),
+        }
+    return _record("delivery", delivery.id, attributes)
+
+
+def ingress(identifier: UUID) -> Record:
+    """Return the resource of a published event."""
+    return {"type": "ingress", "id": str(identifier)}
+
+
+def queued(accepted: Accepted) -> Record:
+    """Return the resource of a test or retry, whose identifier is its event's."""
+    event = str(accepted.event_id)
+    return _record("ingress", event, {"event_id": event, "delivery_id": str(accepted.delivery_id)})
+
+
+def recovery(recovery: Recovery) -> Record:
+    """Return the resource of a recovery."""
+    return _record("recovery", recovery.id, {"matched": recovery.matched})
+
+
+def event_type(event_type: EventType) -> Record:
+    """Return the resource of an event type."""
+    return _record(
+        "event_type",
+        event_type.type,
+        {
+            "type": event_type.type,
+            "description": event_type.description,
+            "schema": event_type.schema,
+            "example": event_type.example,
+            "renders": None if event_type.renders is None else event_type.renders.type,
+        },
+    )
+
+
+def _record(kind: str, identifier: UUID | str, attributes: Record) -> Record:
+    return {"type": kind, "id": str(identifier), "attributes": attributes}

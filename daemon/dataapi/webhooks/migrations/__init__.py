@@ -1,1 +1,0 @@
-"""The numbered migrations of the schema ``webhooks``, applied in order by ``dataapi.webhooks.migrate``."""

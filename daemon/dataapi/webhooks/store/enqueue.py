@@ -1,0 +1,127 @@
+"""What adds to the queue: published events, test events, retries and recoveries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from dataapi.http.errors import DatabaseError
+from dataapi.webhooks import identifiers
+from dataapi.webhooks.model import Accepted, NewEvent, Recovery, RefusalReason, Refused, Scope
+from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
+
+_SQL = statements("enqueue.sql")
+
+MAX_PER_MINUTE = 10
+"""Tests and retries that an endpoint may have in 60 seconds (docs/reference/webhooks.md, Limits)."""
+
+
+class PublishProblem(StrEnum):
+    """Why an event cannot be published; the values are the SQLSTATEs of ``webhooks.publish``."""
+
+    MALFORMED = "22023"
+    NO_ORGANIZATION = "WH001"
+    NO_PROJECT = "WH002"
+    OTHER_ORGANIZATION = "WH003"
+    NOT_ALLOWED = "WH004"
+    RESERVED_NAME = "WH005"
+
+
+class CannotPublish(Exception):
+    """An event cannot be published; the text says why."""
+
+    def __init__(self, problem: PublishProblem, text: str) -> None:
+        super().__init__(text)
+        self.problem = problem
+
+
+class Publisher:
+    """Publishes events in transactions of its own; other programs call ``webhooks.publish`` within theirs."""
+
+    def __init__(self, database: SqlRunner) -> None:
+        self._database = database
+
+    async def publish(self, event: NewEvent) -> UUID:
+        """Raise an event for every endpoint that it matches, and return what it is known by.
+
+        The same idempotency key within 24 hours publishes nothing and returns the first identifier.
+
+        :raises CannotPublish: the event, its organization or its project is refused.
+        """
+        values = (
+            event.type,
+            event.scope.organization,
+            event.scope.project,
+            json.dumps(dict(event.payload)),
+            event.idempotency_key,
+            event.timestamp,
+        )
+        try:
+            [(identifier,)] = await self._database.fetch(_SQL["publish"], values)
+        except DatabaseError as error:
+            if error.code in set(PublishProblem):
+                raise CannotPublish(PublishProblem(error.code), error.message) from error
+            raise
+        return UUID(identifier)
+
+    async def sync_event_types(self, versions: Mapping[str, Iterable[str]]) -> None:
+        """Replace the stored versions: which older types are sent alongside a published type.
+
+        :param versions: the older types by the newer type that their payloads are rendered from.
+        """
+        pairs = sorted({(newer, older) for newer, all_older in versions.items() for older in all_older})
+        values = ([newer for newer, _ in pairs], [older for _, older in pairs])
+        await self._database.fetch(_SQL["replace_versions"], values)
+
+
+class ManualDeliveries:
+    """Enqueues what owners of endpoints ask for: test events, retries and recoveries."""
+
+    def __init__(self, database: SqlRunner, retention_days: int, *, most: int = MAX_PER_MINUTE) -> None:
+        self._database = database
+        self._retention_days = retention_days
+        self._most = most
+
+    async def test(
+        self, scope: Scope, endpoint: UUID, event_type: str, payload: Mapping[str, Any]
+    ) -> Accepted | Refused:
+        """Enqueue a test event: one attempt.
+
+        :param payload: of the event; ``is_test`` and the scope's members are written into it.
+        """
+        document = json.dumps(dict(payload))
+        values = (scope.organization, scope.project, str(endpoint), event_type, document, self._most)
+        return _accepted_or_refused(await self._database.fetch(_SQL["test"], values))
+
+    async def retry(self, scope: Scope, delivery: UUID) -> Accepted | Refused:
+        """Enqueue a new delivery of the same event: one attempt, listed for a retention of its own."""
+        values = (scope.organization, scope.project, str(delivery), self._retention_days, self._most)
+        return _accepted_or_refused(await self._database.fetch(_SQL["retry"], values))
+
+    async def recover(
+        self, scope: Scope, endpoint: UUID, since: datetime, until: datetime | None = None
+    ) -> Recovery | Refused:
+        """Enqueue a retry of each event that failed for good in a time range and was not delivered since."""
+        high = identifiers.LATEST if until is None else identifiers.uuid_floor(until)
+        span = (str(identifiers.uuid_floor(since)), str(high))
+        values = (scope.organization, scope.project, str(endpoint), *span, self._retention_days)
+        rows = await persistently(self._database, _SQL["recover"], values)
+        if not rows:
+            return Refused(RefusalReason.NOT_FOUND)
+        enabled, identifier, matched, _ = rows[0]
+        return Recovery(UUID(identifier), matched) if enabled else Refused(RefusalReason.DISABLED)
+
+
+def _accepted_or_refused(rows: list[tuple[Any, ...]]) -> Accepted | Refused:
+    if not rows:
+        return Refused(RefusalReason.NOT_FOUND)
+    enabled, seconds, event, delivery = rows[0]
+    if not enabled:
+        return Refused(RefusalReason.DISABLED)
+    if delivery is None:
+        return Refused(RefusalReason.TOO_MANY, max(1, seconds))
+    return Accepted(UUID(event), UUID(delivery))

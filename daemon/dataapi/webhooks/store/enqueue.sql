@@ -1,0 +1,98 @@
+-- name: publish
+select webhooks.publish_at($1, $2, $3, $4::jsonb, $5, $6::timestamptz)::text;
+
+-- name: replace_versions
+delete from webhooks.event_type_version
+where (type, renders) not in (select * from unnest($1::text[], $2::text[]));
+insert into webhooks.event_type_version (type, renders)
+select * from unnest($1::text[], $2::text[])
+on conflict do nothing;
+
+-- name: test
+-- Requests for one endpoint wait for each other here, so that the limit holds across daemons.
+select 1 from webhooks.endpoint where id = $3::uuid for no key update;
+with target as (
+    select e.*, recent.number, recent.first
+    from webhooks.endpoint e
+    cross join (
+        select count(*) as number, min(at) as first from webhooks.request
+        where endpoint_id = $3::uuid and at > now() - interval '60 seconds'
+    ) recent
+    where e.id = $3::uuid and e.organization_slug = $1 and e.project_ref is not distinct from $2::text
+), copy as materialized (
+    select webhooks.uuid_v7() as id, webhooks.uuid_v7() as delivery_id, target.id as endpoint_id, epoch,
+           date_trunc('milliseconds', clock_timestamp()) as happened_at,
+           jsonb_build_object('actor', null) || $5::jsonb || jsonb_build_object(
+               'organization_slug', organization_slug,
+               'project_ref', coalesce(to_jsonb(project_ref), $5::jsonb -> 'project_ref'), 'is_test', true
+           ) as payload
+    from target where enabled and number < $6
+), counted as (
+    insert into webhooks.request (endpoint_id, at) select endpoint_id, clock_timestamp() from copy
+), event as (
+    insert into webhooks.event (id, endpoint_id, type, happened_at, body)
+    select id, endpoint_id, $4, happened_at, webhooks.envelope(id, $4, happened_at, payload) from copy
+), queued as (
+    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, trigger, due_at, claimable_at)
+    select delivery_id, id, endpoint_id, epoch, 'test', clock_timestamp(), clock_timestamp() from copy
+    returning event_id, delivery_id, pg_notify('webhooks', '')
+)
+select target.enabled, ceil(extract(epoch from target.first - now()) + 60)::integer, event_id::text, delivery_id::text
+from target left join queued on true;
+
+-- name: retry
+select 1 from webhooks.endpoint where id = (select endpoint_id from webhooks.record where id = $3::uuid)
+for no key update;
+with target as (
+    select e.id, e.enabled, e.epoch, r.event_id, recent.number, recent.first
+    from webhooks.record r
+    join webhooks.endpoint e on e.id = r.endpoint_id
+    cross join lateral (
+        select count(*) as number, min(at) as first from webhooks.request
+        where endpoint_id = e.id and at > now() - interval '60 seconds'
+    ) recent
+    where r.id = $3::uuid and r.id >= webhooks.uuid_floor(now() - $4 * interval '1 day')
+        and e.organization_slug = $1 and e.project_ref is not distinct from $2::text
+), queued as (
+    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, trigger, due_at, claimable_at)
+    select webhooks.uuid_v7(), event_id, id, epoch, 'manual', clock_timestamp(), clock_timestamp()
+    from target where enabled and number < $5
+    returning event_id, endpoint_id, delivery_id, pg_notify('webhooks', '')
+), counted as (
+    insert into webhooks.request (endpoint_id, at) select endpoint_id, clock_timestamp() from queued
+), extended as (
+    update webhooks.event v set kept_until = now() + ($4 + 1) * interval '1 day'
+    from queued where v.id = queued.event_id
+)
+select target.enabled, ceil(extract(epoch from target.first - now()) + 60)::integer, queued.event_id::text,
+       delivery_id::text
+from target left join queued on true;
+
+-- name: recover
+-- An event that has been delivered since, or is about to be tried again, needs no recovery: not even one that
+-- another recovery enqueues at the same time, which is waited for here.
+select 1 from webhooks.endpoint where id = $3::uuid for no key update;
+with target as (
+    select * from webhooks.endpoint
+    where id = $3::uuid and organization_slug = $1 and project_ref is not distinct from $2::text
+), lost as (
+    select distinct d.event_id
+    from target join webhooks.delivery d on d.endpoint_id = target.id
+    where target.enabled and d.endpoint_id = $3::uuid and d.status = 'failed' and d.next_attempt_at is null
+        and d.id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid) and d.id < $5::uuid
+        and not exists (
+            select from webhooks.delivery s where s.event_id = d.event_id and s.status = 'success'
+        )
+        and not exists (
+            select from webhooks.due w where w.endpoint_id = $3::uuid and w.event_id = d.event_id
+        )
+), queued as (
+    insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, trigger, due_at, claimable_at)
+    select webhooks.uuid_v7(), lost.event_id, target.id, epoch, 'manual', clock_timestamp(), clock_timestamp()
+    from target cross join lost
+    returning event_id
+), extended as (
+    update webhooks.event v set kept_until = now() + ($6 + 1) * interval '1 day'
+    from queued where v.id = queued.event_id
+)
+select target.enabled, webhooks.uuid_v7()::text, (select count(*) from queued), pg_notify('webhooks', '') from target;

@@ -1,0 +1,154 @@
+"""Creating and upgrading the schema ``webhooks`` by numbered migrations, each in its own transaction.
+
+An advisory lock lets one daemon at a time apply a migration; ``webhooks.migration`` records its checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from dataapi.database.sql_text import quote_literal
+from dataapi.http.errors import DatabaseError
+from dataapi.webhooks.store.statements import SqlRunner
+
+LOCK = 7236148250117001
+"""The advisory lock during a migration."""
+
+_ALREADY = "WH900"
+_INSUFFICIENT_PRIVILEGE = "42501"
+_NAME = re.compile(r"([0-9]{4})_([a-z_]+)\.sql")
+
+
+class CannotMigrate(Exception):
+    """The schema ``webhooks`` does not fit this version; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema's history.
+
+    :ivar number: its position, from 1 without gaps.
+    """
+
+    number: int
+    name: str
+    text: str = field(repr=False)
+
+    @property
+    def checksum(self) -> str:
+        """The SHA-256 of the text, in hexadecimal."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def shipped() -> tuple[Migration, ...]:
+    """Return the migrations of this version, in order."""
+    found = []
+    for file in files("dataapi.webhooks.store.migrations").iterdir():
+        if match := _NAME.fullmatch(file.name):
+            found.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
+    return tuple(sorted(found, key=lambda migration: migration.number))
+
+
+async def migrate(
+    database: SqlRunner, migrations: Sequence[Migration] | None = None
+) -> tuple[Migration, ...]:
+    """Apply and return the missing migrations; several daemons may do so at once.
+
+    :raises CannotMigrate: the database is newer than this version or was migrated by another one, or
+        the role may neither use nor create the schema.
+    """
+    migrations = shipped() if migrations is None else migrations
+    applied = []
+    for migration in pending(await recorded(database), migrations):
+        if await _apply(database, migration):
+            applied.append(migration)
+    # Another daemon that was faster may have another version.
+    pending(await recorded(database), migrations)
+    return tuple(applied)
+
+
+async def recorded(database: SqlRunner) -> dict[int, str]:
+    """Return the checksums of the applied migrations by number."""
+    try:
+        [(there,)] = await database.fetch("select to_regclass('webhooks.migration') is not null")
+        if not there:
+            return {}
+        rows = await database.fetch("select number, checksum from webhooks.migration order by number")
+    except DatabaseError as error:
+        if error.code == _INSUFFICIENT_PRIVILEGE:
+            raise CannotMigrate(_not_allowed(error)) from error
+        raise
+    return dict(rows)
+
+
+def pending(applied: dict[int, str], migrations: Sequence[Migration]) -> tuple[Migration, ...]:
+    """Return the migrations that are missing.
+
+    :param applied: the checksums of the applied migrations by number.
+    :raises CannotMigrate: one of them is unknown to this version, or differs from its own.
+    """
+    known = {migration.number: migration for migration in migrations}
+    newer = sorted(applied.keys() - known.keys())
+    if newer:
+        raise CannotMigrate(
+            f"the schema webhooks is newer than this version of dataapi: it has had migration {newer[-1]}, "
+            f"and the last one known here is {max(known)}; run the newer version"
+        )
+    for number, checksum in applied.items():
+        if known[number].checksum != checksum:
+            raise CannotMigrate(
+                f"migration {number} ({known[number].name}) of the schema webhooks is not the one that this "
+                "version of dataapi has; run the version that made the schema"
+            )
+    return tuple(migration for migration in migrations if migration.number not in applied)
+
+
+async def _apply(database: SqlRunner, migration: Migration) -> bool:
+    """Apply one migration in a transaction; False when another daemon has applied it."""
+    try:
+        await database.fetch(
+            f"{_guard(migration)};\n{migration.text};\n"
+            "insert into webhooks.migration (number, name, checksum) values ($1, $2, $3)",
+            (migration.number, migration.name, migration.checksum),
+        )
+    except DatabaseError as error:
+        if error.code == _ALREADY:
+            return False
+        if error.code == _INSUFFICIENT_PRIVILEGE:
+            raise CannotMigrate(_not_allowed(error)) from error
+        raise
+    return True
+
+
+def _guard(migration: Migration) -> str:
+    """Return SQL that locks, creates schema and table if needed, and fails if the migration is recorded."""
+    body = f"""
+begin
+    perform pg_advisory_xact_lock({LOCK});
+    if to_regnamespace('webhooks') is null then
+        create schema webhooks;
+    end if;
+    if to_regclass('webhooks.migration') is null then
+        create table webhooks.migration (
+            number integer primary key,
+            name text not null,
+            checksum text not null,
+            applied_at timestamptz not null default now()
+        );
+    end if;
+    if exists (select from webhooks.migration where number = {migration.number}) then
+        raise exception 'applied already' using errcode = '{_ALREADY}';
+    end if;
+end"""
+    return f"do {quote_literal(body)}"
+
+
+def _not_allowed(error: DatabaseError) -> str:
+    return (
+        f"the schema webhooks cannot be made or upgraded: {error.message}; let an administrator of the "
+        "database run, with the role of db-uri for ROLE: create schema webhooks authorization ROLE"
+    )

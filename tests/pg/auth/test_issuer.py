@@ -1,0 +1,83 @@
+"""A project whose tokens are signed elsewhere: keys read at start, forgotten at stop."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import jwt
+import pytest
+import pytest_twisted
+from cryptography.hazmat.primitives.asymmetric import ec
+from dataapi.http.errors import TokenError
+from dataapi.http.messages import Request
+from dataapi.service.project import ProjectPart
+from dataapi.settings import Project
+from jwt.algorithms import ECAlgorithm
+from support.service import run
+from twisted.web.resource import Resource
+from twisted.web.server import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from support.postgres import Database
+
+    Start = Callable[[str], Coroutine[Any, Any, ProjectPart]]
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+JWKS = {"keys": [{**ECAlgorithm.to_jwk(KEY.public_key(), as_dict=True), "kid": "1"}]}
+
+
+class Published(Resource):
+    """Gives the keys."""
+
+    def render_GET(self, request: Any) -> bytes:  # noqa: ARG002, N802 - twisted's interface
+        """Answer."""
+        return json.dumps(JWKS).encode()
+
+
+@pytest.fixture
+def start(database: Database, reactor: Any) -> Iterator[Start]:
+    """Give a function that starts a project whose keys are at a path of an issuer on this machine."""
+    root = Resource()
+    root.putChild(b"jwks.json", Published())
+    port = reactor.listenTCP(0, Site(root), interface="127.0.0.1")
+    parts: list[ProjectPart] = []
+
+    async def started(path: str) -> ProjectPart:
+        url = f"http://127.0.0.1:{port.getHost().port}/{path}"
+        project = Project(
+            "abcdefghijklmnopqrst", "acme", database.uri, jwt_secret=url, publishable_keys=("key",), db_pool=1
+        )
+        parts.append(ProjectPart(reactor, project))
+        await parts[-1].start()
+        return parts[-1]
+
+    yield started
+    for part in parts:
+        run(part.stop())
+    pytest_twisted.blockon(port.stopListening())
+
+
+async def asked(part: ProjectPart) -> str:
+    """Return the role that a token of the issuer gives."""
+    token = jwt.encode({"role": "authenticated"}, KEY, "ES256", headers={"kid": "1"})
+    headers = {"apikey": "key", "authorization": f"Bearer {token}"}
+    return (
+        await part.backend.authenticator.authenticate(Request("id", "GET", "/rest/v1/", "", headers, b""))
+    ).role
+
+
+async def test_a_project_takes_its_keys_from_their_url(start: Start) -> None:
+    """They are there when the project has started."""
+    assert await asked(await start("jwks.json")) == "authenticated"
+
+
+async def test_a_project_starts_without_its_keys(start: Start) -> None:
+    """Until they come, tokens are answered 503; what needs no token works."""
+    part = await start("elsewhere.json")
+    with pytest.raises(TokenError) as refused:
+        await asked(part)
+    assert (refused.value.status, refused.value.code) == (503, "PGRST300")
+    assert part.state().database_available

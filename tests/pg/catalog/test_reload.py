@@ -1,0 +1,219 @@
+"""The catalog follows the database: notifications, event triggers, restarts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_twisted
+from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.database.listener import Listener
+from dataapi.http.errors import ApiError
+from support.catalog import column_named, table_named
+from support.messages import running, until
+from twisted.internet.defer import gatherResults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from dataapi.database.pool import Pool
+    from support.postgres import Database, Server
+
+    Watch = Callable[..., Coroutine[Any, Any, CatalogWatcher]]
+
+
+@pytest.fixture
+def watch(make_pool: Callable[..., Pool], reactor: Any, database: Database) -> Iterator[Watch]:
+    """Give a function that starts a watcher of this test's database; all are stopped at the end."""
+    watchers: list[CatalogWatcher] = []
+
+    async def start(
+        uri: str = database.uri, *, schemas: tuple[str, ...] = ("public",), **named: Any
+    ) -> CatalogWatcher:
+        pool = make_pool(uri=uri, size=2)
+        await pool.start()
+        created = CatalogWatcher(reactor, pool.fetch, schemas, partial(Listener, reactor, uri), **named)
+        watchers.append(created)
+        await created.start()
+        return created
+
+    yield start
+    for one in watchers:
+        pytest_twisted.blockon(running(one.stop()))
+
+
+def names(watcher: CatalogWatcher) -> set[str]:
+    """Return the names of the tables that the watcher knows."""
+    assert watcher.current is not None
+    return {table.name for table in watcher.current.tables.values()}
+
+
+@pytest.mark.parametrize("notify", ["notify pgrst, 'reload schema'", "notify pgrst", "notify dataapi"])
+async def test_a_notification_brings_a_new_catalog(
+    watch: Watch, database: Database, reactor: Any, notify: str
+) -> None:
+    """The old one stays as it was for whoever holds it."""
+    watcher = await watch()
+    old = watcher.current
+    assert old is not None
+    database.execute("create table public.t (id integer primary key)")
+    database.execute(notify)
+    await until(reactor, lambda: names(watcher) == {"t"})
+    assert watcher.current is not None
+    assert watcher.current.generation == old.generation + 1
+    assert old.tables == {}
+
+
+async def test_new_settings_of_roles_hold_from_a_notification_on(
+    watch: Watch, make_pool: Callable[..., Pool], database: Database, reactor: Any
+) -> None:
+    """Those of a caller's role, which the catalog has, and those that a session begins with."""
+    pool = make_pool(size=1)
+    await pool.start()
+    watcher = await watch(renew=pool.renew)
+    await pool.fetch("select 1")
+    where = f"in database {database.name} set"
+    database.execute(f"alter role anon {where} work_mem = '5MB'")
+    database.execute(f"alter role authenticator {where} app.region = 'north'")
+    database.execute("notify pgrst, 'reload config'")
+
+    def settings() -> dict[str, str]:
+        assert watcher.current is not None
+        return dict(watcher.current.roles["anon"].settings)
+
+    await until(reactor, lambda: settings().get("work_mem") == "5MB")
+    assert await pool.fetch("select current_setting('app.region', true)") == [("north",)]
+    database.execute(f"alter role anon in database {database.name} reset all")
+    database.execute(f"alter role authenticator in database {database.name} reset all")
+
+
+async def test_reload_returns_what_the_database_holds_now(watch: Watch, database: Database) -> None:
+    """A change that was committed before the call is in the answer, for every caller."""
+    watcher = await watch()
+    first = running(watcher.reload())
+    database.execute("create table public.t (id integer primary key)")
+    later = await gatherResults([running(watcher.reload()) for _ in range(5)])
+    await first
+    assert all(table_named(catalog, "t") for catalog in later)
+    assert len({catalog.generation for catalog in later}) == 1
+
+
+async def test_after_ddl_the_catalog_is_new_by_itself_where_privileges_allow(
+    watch: Watch, database: Database, reactor: Any
+) -> None:
+    """A superuser's daemon installs event triggers: tables, grants, comments and drops are noticed."""
+    watcher = await watch(database.admin_uri)
+    database.execute("create table public.t (id integer primary key)")
+    await until(reactor, lambda: names(watcher) == {"t"})
+    database.execute("comment on table public.t is 'new'")
+    await until(reactor, lambda: table_named(_current(watcher), "t").comment == "new")
+    database.execute("grant select (id) on public.t to anon")
+    await until(reactor, lambda: column_named(table_named(_current(watcher), "t"), "id").acl != ())
+    database.execute("alter table public.t drop column id")
+    await until(reactor, lambda: table_named(_current(watcher), "t").columns == ())
+    database.execute("drop table public.t")
+    await until(reactor, lambda: names(watcher) == set())
+
+
+def _current(watcher: CatalogWatcher) -> Any:
+    return watcher.current
+
+
+async def test_the_event_triggers_are_installed_once_and_left_alone(watch: Watch, database: Database) -> None:
+    """Several daemons may start on one database, even at once."""
+    await gatherResults([running(watch(database.admin_uri)) for _ in range(3)])
+    before = database.execute("select oid, evtname from pg_event_trigger order by 2")
+    assert [name for _, name in before] == ["dataapi_ddl", "dataapi_drop"]
+    await watch(database.admin_uri)
+    assert database.execute("select oid, evtname from pg_event_trigger order by 2") == before
+
+
+async def test_passing_objects_and_refreshed_views_reload_nothing(
+    watch: Watch, database: Database, reactor: Any
+) -> None:
+    """They change nothing of what the API shows; what follows them does."""
+    database.execute("create materialized view public.m as select 1 as x")
+    watcher = await watch(database.admin_uri)
+    database.execute("create temporary table t (id integer); alter table t add b integer; drop table t")
+    database.execute("refresh materialized view public.m")
+    database.execute("create table public.last (id integer)")
+    await until(reactor, lambda: "last" in names(watcher))
+    assert watcher.loads == 2
+
+
+async def test_an_ordinary_login_role_leaves_the_database_as_it_is(watch: Watch, database: Database) -> None:
+    """No event trigger, no schema, and the catalog is there all the same."""
+    watcher = await watch()
+    assert watcher.current is not None
+    assert database.execute("select evtname from pg_event_trigger") == []
+    assert database.execute("select nspname from pg_namespace where nspname = 'dataapi'") == []
+
+
+async def test_nothing_is_installed_into_an_exposed_schema(watch: Watch, database: Database) -> None:
+    """Its functions would become part of the API."""
+    database.execute("create schema dataapi")
+    watcher = await watch(database.admin_uri, schemas=("dataapi",))
+    assert watcher.current is not None
+    assert watcher.current.functions == ()
+    assert database.execute("select evtname from pg_event_trigger") == []
+
+
+async def test_a_change_while_the_connection_was_lost_is_noticed(
+    watch: Watch, server: Server, database: Database, reactor: Any
+) -> None:
+    """Listening again is followed by a reload, since notifications were missed."""
+    watcher = await watch()
+    database.execute("create table public.t (id integer primary key)")
+    server.terminate_backends(database)
+    await until(reactor, lambda: names(watcher) == {"t"})
+
+
+async def test_the_old_catalog_serves_while_the_server_is_away(
+    watch: Watch, server: Server, database: Database, reactor: Any
+) -> None:
+    """A failed reload says so and keeps what there is; the server's return heals it."""
+    database.execute("create table public.t (id integer primary key)")
+    watcher = await watch()
+    server.stop()
+    try:
+        with pytest.raises(ApiError):
+            await watcher.reload()
+        assert names(watcher) == {"t"}
+        assert watcher.error
+    finally:
+        server.start()
+    await until(reactor, lambda: watcher.error is None)
+    assert names(watcher) == {"t"}
+
+
+async def test_a_database_that_is_away_at_the_start_is_loaded_when_it_comes(
+    watch: Watch, server: Server, database: Database, reactor: Any
+) -> None:
+    """Starting is not failing: the watcher goes on trying."""
+    database.execute("create table public.t (id integer primary key)")
+    server.stop()
+    try:
+        watcher = await watch()
+        assert watcher.current is None
+        assert watcher.error
+    finally:
+        server.start()
+    await until(reactor, lambda: watcher.current is not None)
+    assert names(watcher) == {"t"}
+
+
+async def test_a_malformed_directive_takes_nothing_else_down(watch: Watch, database: Database) -> None:
+    """The object is taken without it, and the problem names the object."""
+    database.execute(
+        """
+        create table public.good (id integer primary key);
+        create table public.bad (id integer primary key);
+        comment on table public.good is '@graphql({"name": "Good"})';
+        comment on table public.bad is '@graphql({"name": )';
+        """
+    )
+    watcher = await watch()
+    assert names(watcher) == {"good", "bad"}
+    assert [problem.place for problem in watcher.problems] == ["table public.bad"]
+    assert set(_current(watcher).base_names.values()) == {"Good", "bad"}

@@ -1,0 +1,139 @@
+"""The database changes and nobody says so: requests meet it as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.catalog import watcher
+from dataapi.catalog.reflect import FINGERPRINT
+
+if TYPE_CHECKING:
+    from support.service import Service
+
+SCHEMA = """
+create table note (id int primary key, a text);
+insert into note values (1, 'one');
+create table tag (note int, name text);
+insert into tag values (1, 'red');
+grant all on note, tag to anon;
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each request compare the catalog, as if the last one were two seconds old."""
+    monkeypatch.setattr(watcher, "FRESH", 0.0)
+
+
+@pytest.fixture
+def restored(service: Service) -> Service:
+    """Give the service, its database as it is at first, and its catalog outdated."""
+    service.database.execute(
+        f"drop schema public cascade; create schema public; grant usage on schema public to public; {SCHEMA}"
+    )
+    return service
+
+
+CHANGES: list[tuple[str, str, str, Any, int]] = [
+    ("alter table note add b text default 'two'", "GET", "note?select=b", None, 200),
+    ("alter table note add b text", "POST", "note", {"id": 2, "b": "x"}, 201),
+    ("alter table note add b text", "PATCH", "note?b=is.null", {"b": "x"}, 204),
+    ("alter table note rename a to b", "GET", "note?select=b", None, 200),
+    ("alter table note drop a", "GET", "note", None, 200),
+    ("alter table note rename to other", "GET", "other", None, 200),
+    ("create function two(n int) returns int language sql as 'select 2'", "GET", "rpc/two?n=4", None, 200),
+    ("alter table tag add foreign key (note) references note", "GET", "note?select=id,tag(name)", None, 200),
+    ("create view other as select 1 as x; grant select on other to anon", "GET", "other", None, 200),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "method", "target", "body", "status"), CHANGES)
+async def test_rest_answers_by_the_database_as_it_is(
+    restored: Service, change: str, method: str, target: str, body: Any, status: int
+) -> None:
+    """The first request after the change is answered, and what it writes is written once."""
+    await restored.reload()
+    restored.database.execute(change)
+    answer = await restored.rest(method, target, body)
+    assert answer.status == status, answer.body
+    if method == "POST":
+        assert restored.database.execute("select count(*) from note") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("change", "query"),
+    [
+        ("alter table note add b text default 'two'", "{ noteCollection { edges { node { b } } } }"),
+        ("alter table note add b text", 'mutation { insertIntonoteCollection(objects: [{id: 2, b: "x"}])'
+         " { affectedCount } }"),
+        ("alter table note rename a to b",
+         '{ noteCollection(filter: {b: {eq: "one"}}) { edges { node { b } } } }'),
+        ("create table other (id int primary key); grant select on other to anon",
+         "{ otherCollection { edges { node { id } } } }"),
+    ],
+)  # fmt: skip
+async def test_graphql_answers_by_the_database_as_it_is(restored: Service, change: str, query: str) -> None:
+    """Unknown fields and arguments are looked for in the database before they are refused."""
+    await restored.reload()
+    restored.database.execute(change)
+    answer = await restored.ask(query)
+    assert answer.status == 200
+    assert "errors" not in answer.body
+
+
+async def asked(service: Service, role: str, graphql: bool) -> Any:
+    """Read a table under a role."""
+    if graphql:
+        return await service.ask("{ noteCollection { edges { node { id } } } }", role=role, check=False)
+    return await service.rest("GET", "note", role=role)
+
+
+@pytest.mark.parametrize("graphql", [False, True])
+async def test_a_role_that_is_new_is_served(restored: Service, graphql: bool) -> None:
+    """Creating one fires no event trigger; it belongs to the whole cluster."""
+    await restored.reload()
+    role = f"newcomer_{graphql}".lower()
+    restored.database.execute(f"create role {role}; grant select on note to {role}")
+    try:
+        assert (await asked(restored, role, graphql)).status in (401, 403)
+        restored.database.execute(f"grant {role} to authenticator")
+        answer = await asked(restored, role, graphql)
+        assert answer.status == 200, answer.body
+    finally:
+        restored.database.execute(f"drop owned by {role}; drop role {role}")
+
+
+async def test_a_column_that_was_dropped_is_an_ordinary_error(restored: Service) -> None:
+    """PostgreSQL's error about an outdated statement does not reach the client where the names are right."""
+    await restored.reload()
+    query = "{ noteCollection { edges { node { id a } } } }"
+    assert (await restored.ask(query)).status == 200
+    restored.database.execute("alter table note drop a")
+    answer = await restored.ask(query, check=False)
+    assert "Cannot query field 'a'" in answer.body["errors"][0]["message"]
+
+
+async def test_misspelt_names_cost_one_comparison_and_are_refused_as_before(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood of them neither reloads nor compares more than once in two seconds."""
+    monkeypatch.setattr(watcher, "FRESH", 2.0)
+    await service.reload()
+    monkeypatch.setattr(service._watcher, "_compared", float("-inf"))
+    asked: list[str] = []
+    fetch = service._watcher._fetch
+
+    async def counted(text: str, values: Any) -> Any:
+        asked.append(text)
+        return await fetch(text, values)
+
+    monkeypatch.setattr(service._watcher, "_fetch", counted)
+    generation = service.catalog.generation
+    for _ in range(5):
+        answer = await service.rest("GET", "nowhere")
+        assert (answer.status, answer.body["code"]) == (404, "PGRST205")
+        answer = await service.ask("{ nowhere }", check=False)
+        assert "Cannot query field" in answer.body["errors"][0]["message"]
+    assert asked == [FINGERPRINT]
+    assert service.catalog.generation == generation

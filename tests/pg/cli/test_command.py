@@ -1,0 +1,223 @@
+"""The operator's command line, ``dataapi``: what it prints and how it exits."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import jwt
+import pytest
+from dataapi.cli.main import run
+from dataapi.webhooks.secrets import new_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.postgres import Database
+
+SECRET = "not-so-secret-but-long-enough-32"
+NOWHERE = {"DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none"}
+KEYED = {**NOWHERE, "DATAAPI_PROJECT_JWT_SECRET": SECRET}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run where no configuration file lies about."""
+    monkeypatch.chdir(tmp_path)
+
+
+def dataapi(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Run the command, return its exit code, output and errors."""
+    output, errors = io.StringIO(), io.StringIO()
+    code = run(arguments, environ or {}, output, errors)
+    return code, output.getvalue(), errors.getvalue()
+
+
+def test_check_config_lists_every_mistake(tmp_path: Path) -> None:
+    """The mistakes go to standard error, one a line, and the exit code is 1."""
+    (tmp_path / "x.ini").write_text("[project]\ndb-pool = 0\ndb-uri = nonsense\n")
+    code, output, errors = dataapi("check-config", "--config", "x.ini")
+    assert (code, output) == (1, "")
+    assert [line.partition(":")[0] for line in errors.splitlines()] == ["x.ini"] * 3
+
+
+def test_check_config_without_the_database_says_what_was_not_checked() -> None:
+    """A configuration can be checked where its database is out of reach, such as in a build."""
+    code, output, errors = dataapi("check-config", environ=KEYED)
+    assert code == 0
+    assert output == "the environment: the configuration is good; 1 project\n"
+    assert errors.startswith("project abcdefghijklmnopqrst: the database was not checked: ")
+    assert "Connection refused" in errors
+
+
+def test_check_config_names_directives_that_are_left_out(database: Database) -> None:
+    """With the database in reach its comments are checked too."""
+    database.execute("create table t (id int primary key); comment on table t is '@graphql({\"nam\": 1})'")
+    environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
+    code, output, errors = dataapi("check-config", environ=environ)
+    assert (code, output) == (1, "")
+    [line] = errors.splitlines()
+    assert line.startswith("project abcdefghijklmnopqrst: table public.t: ")
+
+    database.execute("comment on table t is null")
+    assert dataapi("check-config", environ=environ)[0] == 0
+
+
+def test_check_config_names_clashes_without_calling_them_mistakes(database: Database) -> None:
+    """Two keys to one table are common and have a rule: a deployment is not to stop at them."""
+    database.execute(
+        "create table account (id int primary key);"
+        "create table blog (id int primary key, author int references account, editor int references account)"
+    )
+    code, output, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri})
+    assert (code, output) == (0, "the environment: the configuration is good; 1 project\n")
+    place = "project abcdefghijklmnopqrst: foreign key blog_author_fkey of table public.blog"
+    assert errors.splitlines() == [
+        f"{place}: the GraphQL field blogCollection of account is foreign key blog_editor_fkey of table"
+        " public.blog; this one is blogCollectionByauthor",
+        f"{place}: the GraphQL field account of blog is foreign key blog_editor_fkey of table"
+        " public.blog; this one is accountByauthor",
+    ]
+
+
+def test_check_config_finds_schemas_and_roles_that_are_missing(database: Database) -> None:
+    """What would make every request fail is found before the daemon is started."""
+    environ = {
+        **KEYED,
+        "DATAAPI_PROJECT_DB_URI": database.uri,
+        "DATAAPI_PROJECT_DB_SCHEMAS": "public, api",
+        "DATAAPI_PROJECT_DB_ANON_ROLE": "web_anon",
+    }
+    code, _, errors = dataapi("check-config", environ=environ)
+    assert code == 1
+    assert "db-schemas names api, and there is no such schema" in errors
+    assert "requests run as web_anon, and the login role of db-uri may not become that role" in errors
+
+
+def test_check_config_finds_functions_that_are_missing(database: Database) -> None:
+    """``db-pre-request`` and ``db-root-spec`` name functions that can be called without arguments."""
+    database.execute(
+        "create schema hidden; create function hidden.check_request() returns void language sql as ''"
+    )
+    database.execute("create function hidden.root(name text) returns text language sql as 'select name'")
+    environ = {
+        **KEYED,
+        "DATAAPI_PROJECT_DB_URI": database.uri,
+        "DATAAPI_PROJECT_DB_PRE_REQUEST": "check_request",
+        "DATAAPI_PROJECT_DB_ROOT_SPEC": "hidden.root",
+    }
+    code, _, errors = dataapi("check-config", environ=environ)
+    assert code == 1
+    before, root = errors.splitlines()
+    missing = "and there is no such function without arguments in"
+    assert f"db-pre-request names check_request, {missing} public" in before
+    assert f"db-root-spec names hidden.root, {missing} hidden" in root
+
+    database.execute("create function hidden.root() returns int language sql as 'select 1'")
+    environ["DATAAPI_PROJECT_DB_PRE_REQUEST"] = "hidden.check_request"
+    assert dataapi("check-config", environ=environ)[0] == 0
+
+
+def test_without_an_anonymous_role_nothing_is_missing_and_no_key_is_made_for_it(database: Database) -> None:
+    """Callers who all bring tokens are a configuration like any other."""
+    environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_ANON_ROLE": ""}
+    assert dataapi("check-config", environ=environ)[0] == 0
+    keys = dataapi("keys", environ=environ)[1].splitlines()
+    assert [line.split()[0] for line in keys if line.count(".") == 2] == ["service_role"]
+
+
+def test_keys_are_signed_with_the_configured_secret() -> None:
+    """One line per role, ready for a script to take apart."""
+    environ = {**KEYED, "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": new_key()}
+    code, output, errors = dataapi("keys", environ=environ)
+    assert (code, errors) == (0, "")
+    keys = dict(line.split() for line in output.splitlines())
+    assert {role: jwt.decode(key, SECRET, ["HS256"])["role"] for role, key in keys.items()} == {
+        "anon": "anon",
+        "service_role": "service_role",
+    }
+
+
+def test_keys_makes_the_encryption_key_that_webhooks_lack() -> None:
+    """Where the configuration has none, a fresh one follows the API keys, as a line of the file."""
+    first, second = [dataapi("keys", environ=KEYED)[1].splitlines()[-1] for _ in range(2)]
+    name, _, key = first.partition(" = ")
+    assert name == "encryption-key"
+    assert first != second
+    assert dataapi("check-config", environ={**KEYED, "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": key})[0] == 0
+
+
+def test_keys_of_several_projects_name_their_project() -> None:
+    """Each project has its own keys, and one that cannot sign does not hide the others'."""
+    environ: dict[str, str] = {}
+    for letter, key in (("A", "JWT_SECRET"), ("B", "PUBLISHABLE_KEYS")):
+        prefix = f"DATAAPI_PROJECT_{letter * 20}"
+        environ |= {
+            f"{prefix}_DB_URI": "host=nowhere",
+            f"{prefix}_HOSTS": f"{letter}.example.org",
+            f"{prefix}_{key}": SECRET,
+        }
+    environ["DATAAPI_WEBHOOKS_ENCRYPTION_KEY"] = new_key()
+    code, output, errors = dataapi("keys", environ=environ)
+    assert code == 1
+    first, anon, service, last = output.splitlines()
+    assert (first, last) == (f"; project {'a' * 20}", f"; project {'b' * 20}")
+    assert (anon.split()[0], service.split()[0]) == ("anon", "service_role")
+    assert errors == f"project {'b' * 20}: no jwt-secret is configured\n"
+
+
+def test_keys_makes_new_ones_for_a_configuration_that_has_none(tmp_path: Path) -> None:
+    """What it prints, added to the configuration, makes that good."""
+    (tmp_path / "x.ini").write_text("[project]\ndb-uri = postgresql://nobody@127.0.0.1:1/none\n")
+    code, output, errors = dataapi("keys", "--config", "x.ini")
+    assert (code, errors) == (0, "")
+    with (tmp_path / "x.ini").open("a") as file:
+        file.write(output)
+    assert dataapi("check-config", "--config", "x.ini")[0] == 0
+
+
+def test_keys_makes_what_goes_into_files_that_are_not_there_yet(tmp_path: Path) -> None:
+    """The configuration may be written first: its mistakes say who makes the files, and that happens."""
+    files = {key: tmp_path / key for key in ("jwt-secret", "encryption-key")}
+    (tmp_path / "x.ini").write_text(
+        "[project]\ndb-uri = postgresql://nobody@127.0.0.1:1/none\n"
+        f"jwt-secret = @{files['jwt-secret']}\n[webhooks]\nencryption-key = @{files['encryption-key']}\n"
+    )
+    code, _, errors = dataapi("check-config", "--config", "x.ini")
+    assert code == 1
+    assert errors.count("(dataapi keys makes what goes into it)\n") == 2
+    code, output, told = dataapi("keys", "--config", "x.ini")
+    assert (code, told) == (0, errors)
+    made = dict(line.split(" = ") for line in output.splitlines() if line[0] not in ";[")
+    assert made.keys() == files.keys()
+    for key, file in files.items():
+        file.write_text(f"{made[key]}\n")
+    assert dataapi("check-config", "--config", "x.ini")[0] == 0
+    keys = dataapi("keys", "--config", "x.ini")[1].splitlines()
+    assert [line.split()[0] for line in keys] == ["anon", "service_role"]
+
+
+def test_keys_needs_no_configuration() -> None:
+    """Whoever has none yet begins with its keys."""
+    code, output, errors = dataapi("keys", environ={})
+    assert (code, errors) == (0, "")
+    for key in ("jwt-secret", "publishable-keys", "secret-keys", "encryption-key"):
+        assert f"\n{key} = " in output
+
+
+def test_keys_reports_other_mistakes_instead() -> None:
+    """Keys for a configuration that cannot be used would be of no use."""
+    code, output, errors = dataapi("keys", environ={"DATAAPI_PROJECT_DB_URI": "nonsense"})
+    assert (code, output) == (1, "")
+    assert "db-uri" in errors
+
+
+@pytest.mark.parametrize("arguments", [(), ("no-such-command",), ("keys", "--no-such-option")])
+def test_command_that_is_not_understood_exits_with_2(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the shell's own commands do."""
+    with pytest.raises(SystemExit) as exited:
+        dataapi(*arguments)
+    assert exited.value.code == 2
+    assert "usage: dataapi" in capsys.readouterr().err

@@ -1,0 +1,217 @@
+"""The embedded PostgreSQL: started, kept, and gone with whoever started it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg2
+import pytest
+from dataapi.database import embedded_supervisor
+from dataapi.database.embedded import (
+    EmbeddedServer,
+    EmbeddedServerError,
+    NoPostgreSQL,
+    default_directory,
+    find_binaries,
+)
+from dataapi.database.script import ScriptError, run_script
+from support.daemon import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WHO = "select current_user, current_database(), pg_has_role('service_role', 'usage')"
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Give a directory that root's server user can enter too."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+async def test_server_gives_the_login_role_a_database() -> None:
+    """The address is the login role's, which may become the API's roles and inherits none of them."""
+    server = EmbeddedServer(None)
+    uri = await server.start()
+    try:
+        [(user, database, inherits)] = await run_script(uri, WHO)
+        assert (user, database, inherits) == ("authenticator", "app", False)
+        assert await run_script(uri, "set role anon; select current_user") == [("anon",)]
+        [(name,)] = await run_script(
+            server.uri(), "select setting from pg_settings where name = 'listen_addresses'"
+        )
+        assert name == ""
+    finally:
+        await server.stop()
+
+
+async def test_temporary_data_is_removed_and_stopping_twice_is_harmless() -> None:
+    """After the end there is neither a server nor a folder."""
+    server = EmbeddedServer(None)
+    await server.start()
+    [(folder,)] = await run_script(server.uri(), "show data_directory")
+    assert Path(folder).parent.is_dir()
+    await server.stop()
+    await server.stop()
+    assert not Path(folder).parent.exists()
+
+
+async def test_named_directory_keeps_its_data(directory: Path) -> None:
+    """What was written is there after the next start, and the roles are not made twice."""
+    for expected in ([], [(1,)]):
+        server = EmbeddedServer(directory / "new", "kept")
+        await server.start()
+        try:
+            found = await run_script(server.uri(), "select to_regclass('t') is not null")
+            assert found == [(bool(expected),)]
+            if not expected:
+                await run_script(server.uri(), "create table t as select 1 as a")
+            else:
+                assert await run_script(server.uri(), "select a from t") == expected
+        finally:
+            await server.stop()
+
+
+async def test_second_server_on_the_same_data_is_refused_with_the_reason(directory: Path) -> None:
+    """PostgreSQL's own lock decides, and its words are passed on."""
+    first = EmbeddedServer(directory)
+    await first.start()
+    try:
+        with pytest.raises(EmbeddedServerError, match=r"postmaster\.pid.*already exists"):
+            await EmbeddedServer(directory).start()
+        assert await run_script(first.uri(), "select 1") == [(1,)]
+    finally:
+        await first.stop()
+
+
+async def test_data_of_another_version_is_refused(directory: Path) -> None:
+    """The versions that can be run are named, and the data is left alone."""
+    (directory / "data").mkdir()
+    (directory / "data" / "PG_VERSION").write_text("9\n")
+    with pytest.raises(EmbeddedServerError, match="the data directory is of PostgreSQL 9, only 1"):
+        await EmbeddedServer(directory).start()
+    assert (directory / "data" / "PG_VERSION").read_text() == "9\n"
+
+
+async def test_server_that_does_not_start_says_why(directory: Path) -> None:
+    """Broken data is reported with PostgreSQL's last words."""
+    (directory / "data").mkdir()
+    (directory / "data" / "PG_VERSION").write_text(f"{find_binaries().major}\n")
+    if os.geteuid() == 0:
+        shutil.chown(directory / "data", "nobody")
+    with pytest.raises(EmbeddedServerError, match=r"PostgreSQL did not start: .*postgresql\.conf"):
+        await EmbeddedServer(directory).start()
+
+
+async def test_long_directory_is_no_obstacle(directory: Path) -> None:
+    """A path too long for a socket gets one elsewhere, which is removed at the end."""
+    server = EmbeddedServer(directory / ("x" * 100))
+    await server.start()
+    [(sockets,)] = await run_script(server.uri(), "show unix_socket_directories")
+    assert len(sockets) < 100
+    await server.stop()
+    assert not Path(sockets).exists()
+
+
+async def test_refused_statement_is_a_script_error() -> None:
+    """The database's words are passed on; nothing is left open."""
+    server = EmbeddedServer(None)
+    uri = await server.start()
+    try:
+        with pytest.raises(ScriptError, match='relation "nothing" does not exist'):
+            await run_script(uri, "select * from nothing")
+    finally:
+        await server.stop()
+    with pytest.raises(ScriptError, match="No such file or directory"):
+        await run_script(uri, "select 1")
+
+
+def test_server_ends_when_its_starter_is_killed() -> None:
+    """SIGKILL leaves the daemon no time to clean up, so the keeper does."""
+    program = """
+import os, signal, sys
+from twisted.internet import defer, task
+from dataapi.database.embedded import EmbeddedServer
+async def main(reactor):
+    server = EmbeddedServer(None)
+    await server.start()
+    print(server.uri(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+task.react(lambda reactor: defer.ensureDeferred(main(reactor)))
+"""
+    killed = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert killed.returncode == -9
+    uri = killed.stdout.strip()
+    socket = Path(psycopg2.extensions.parse_dsn(uri)["host"])
+    wait_for(lambda: not socket.parent.exists(), "the end of the server and its folder")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
+def test_programs_in_a_closed_folder_are_copied_for_the_server_user(
+    directory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Root may have installed the programs where nobody else can go."""
+    found = find_binaries()
+    if not found.package:
+        pytest.skip("the programs are the machine's, not the embedded extra's")
+    closed = tmp_path_factory.mktemp("closed")
+    origin = Path(os.path.commonpath([folder.parent for folder in found.package]))
+    for folder in found.package:
+        shutil.copytree(folder, closed / folder.relative_to(origin), symlinks=True)
+    closed.chmod(0o700)
+    plan = {
+        "directory": str(directory),
+        "temporary": True,
+        "binaries": str(closed / found.folder.relative_to(origin)),
+        "package": [str(closed / folder.relative_to(origin)) for folder in found.package],
+    }
+    running = subprocess.Popen(
+        [sys.executable, "-P", "-m", embedded_supervisor.__name__, json.dumps(plan)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with running:
+        assert running.stdout is not None
+        assert json.loads(running.stdout.readline()) == {"ready": str(directory / "run")}
+        assert (directory / "programs").is_dir()
+    assert running.returncode == 0
+    assert not directory.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
+async def test_directory_that_the_server_user_cannot_enter_is_refused(tmp_path: Path) -> None:
+    """The message names the folder and the user, and what to do."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(
+        EmbeddedServerError, match=r"closed/in/data cannot be entered by the user .*another directory"
+    ):
+        await EmbeddedServer(closed / "in").start()
+
+
+def test_missing_version_is_named() -> None:
+    """Asking for a version that is not installed says which are."""
+    with pytest.raises(NoPostgreSQL, match="of PostgreSQL 7, only"):
+        find_binaries(7)
+
+
+def test_default_directory_is_the_user_s_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root's is under /var/lib, another user's where XDG says."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert default_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/dataapi/embedded")
+    assert default_directory({}) == Path.home() / ".local/state/dataapi/embedded"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert default_directory({}) == Path("/var/lib/dataapi/embedded")

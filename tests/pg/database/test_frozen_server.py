@@ -1,0 +1,196 @@
+"""A server that says nothing any more and closes no connection: what is done about it, and afterwards."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.concurrency.timers import Backoff
+from dataapi.database import cancel, health
+from dataapi.database.listener import Listener
+from dataapi.http.errors import DatabaseUnavailable
+from support.messages import message, running, until
+from support.outages import frozen
+from twisted.internet import defer, task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dataapi.database.pool import Pool
+    from support.postgres import Database, Server
+
+    MakePool = Callable[..., Pool]
+
+EAGER = Backoff(longest=0.3, random=lambda: 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often, and give a server that lives all the time that a busy machine may take."""
+    monkeypatch.setattr(health, "EVERY", 0.3)
+    monkeypatch.setattr(health, "WITHIN", 30.0)
+    monkeypatch.setattr(health, "READY_WITHIN", 30.0)
+
+
+@contextmanager
+def silence(server: Server) -> Iterator[None]:
+    """Freeze the server for the block, in which nobody waits for long."""
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(health, "WITHIN", 0.3)
+        patching.setattr(health, "READY_WITHIN", 0.3)
+        patching.setattr(cancel, "ANSWER_TIMEOUT", 2.0)
+        comes_back = frozen(server)
+        try:
+            yield
+        finally:
+            comes_back()
+
+
+async def started(make_pool: MakePool, database: Database, size: int, **named: Any) -> Pool:
+    """Return a pool whose connections are all open and free."""
+    uri = f"{database.uri}?connect_timeout=3"
+    pool = make_pool(uri=uri, size=size, backoff=EAGER, **named)
+    await pool.start()
+    await defer.gatherResults([running(pool.run(message("select pg_sleep(0.05)"))) for _ in range(size)])
+    assert pool.figures().idle == size
+    return pool
+
+
+def sleeping(database: Database) -> int:
+    """Count the statements that sleep on the server."""
+    [(count,)] = database.execute(
+        "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()"
+    )
+    return int(count)
+
+
+async def heals(reactor: Any, pool: Pool) -> None:
+    """Wait until the pool answers again."""
+    await until(reactor, lambda: pool.available)
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+async def test_idle_connections_that_do_not_answer_are_replaced(
+    make_pool: MakePool, server: Server, database: Database, reactor: Any
+) -> None:
+    """Without any request the pool finds out, says so, and has fresh connections afterwards."""
+    pool = await started(make_pool, database, 3)
+    watching = running(pool.watch())
+    watching.addErrback(lambda failure: failure.trap(defer.CancelledError))
+    with silence(server):
+        await until(reactor, lambda: pool.figures().open == 0)
+        assert not pool.available
+        await until(reactor, lambda: "timeout expired" in str(pool.trouble))
+    await heals(reactor, pool)
+    watching.cancel()
+
+
+async def test_a_statement_whose_server_does_not_answer_is_given_up(
+    make_pool: MakePool, server: Server, database: Database, reactor: Any
+) -> None:
+    """It fails with 503, though its connection looks alive, and the pool heals."""
+    pool = await started(make_pool, database, 1)
+    with silence(server):
+        waiting = running(pool.fetch("select 1"))
+        await pool._liveness.look()
+        assert not waiting.called
+        await pool._liveness.look()
+        with pytest.raises(DatabaseUnavailable) as caught:
+            await waiting
+        assert (caught.value.status, caught.value.code) == (503, "PGRST001")
+    await heals(reactor, pool)
+
+
+async def test_a_long_statement_of_a_living_server_goes_on(make_pool: MakePool, database: Database) -> None:
+    """The server answers over another connection."""
+    pool = await started(make_pool, database, 1)
+    slow = running(pool.run(message("select 'done', pg_sleep(1.5)")))
+    for _ in range(3):
+        await pool._liveness.look()
+    assert pool.available
+    assert (await slow)[0][0] == "done"
+    assert pool.figures().connects == 1
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_readiness_is_the_databases_word(
+    make_pool: MakePool, server: Server, database: Database, reactor: Any, busy: bool
+) -> None:
+    """A check asks the database itself, and takes no longer than it may."""
+    pool = await started(make_pool, database, 2)
+    statements = "select pg_sleep(0.5)" if busy else "select 1"
+    asked = [running(pool.run(message(statements))) for _ in range(2)]
+    await pool.check()
+    assert pool.available
+    await defer.gatherResults(asked)
+    with silence(server):
+        waiting = [running(pool.run(message("select 1"))) for _ in range(2 if busy else 0)]
+        await pool.check()
+        assert not pool.available
+        assert pool.trouble is not None
+    for outcome in waiting:
+        await outcome
+    await until(reactor, lambda: not pool.figures().in_use)
+    await pool.check()
+    await heals(reactor, pool)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_giving_up_many_statements_holds_up_nothing(
+    make_pool: MakePool,
+    server: Server,
+    database: Database,
+    reactor: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    pooled: bool,
+) -> None:
+    """Cancel requests that are not answered neither block the reactor nor wait in vain one by one."""
+    pool = await started(make_pool, database, 8)
+    for session in pool._sessions:
+        session.connection.pooled = pooled
+    sent: list[int] = []
+    send = cancel._Server._send
+
+    async def counted(self: Any, text: str, pid: int) -> None:
+        sent.append(pid)
+        await send(self, text, pid)
+
+    monkeypatch.setattr(cancel._Server, "_send", counted)
+    threads = threading.active_count()
+    with silence(server):
+        waiting = [running(pool.run(message("select 1"))) for _ in range(8)]
+        for one in waiting:
+            one.cancel()
+        for success, _ in await defer.DeferredList(waiting, consumeErrors=True):
+            assert not success
+        while pool.figures().open:
+            await task.deferLater(reactor, 0.01)
+            assert threading.active_count() <= threads + cancel.MOST_THREADS
+        assert len(sent) == (0 if pooled else 1)
+    await heals(reactor, pool)
+    await until(reactor, lambda: threading.active_count() <= threads)
+
+
+async def test_a_listener_listens_again(server: Server, database: Database, reactor: Any) -> None:
+    """It finds out by itself, and what it may have missed is done all over again."""
+    heard: list[str] = []
+    listener = Listener(
+        reactor,
+        f"{database.uri}?connect_timeout=3",
+        ["pgrst"],
+        on_notification=lambda _, payload: heard.append(payload),
+        on_reconnect=lambda: heard.append("again"),
+        backoff=EAGER,
+    )
+    await listener.start()
+    try:
+        with silence(server):
+            await until(reactor, lambda: not listener.listening)
+        await until(reactor, lambda: listener.listening)
+        assert heard == ["again"]
+        database.execute("notify pgrst, 'news'")
+        await until(reactor, lambda: heard == ["again", "news"])
+    finally:
+        await listener.stop()

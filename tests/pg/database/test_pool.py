@@ -1,0 +1,322 @@
+"""What a pool does while its connections live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.database.message import Bound, Message, Statement
+from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.clocks import FOR_EVER
+from support.latch import LATCHED, held_up, latched
+from support.messages import message, running, until
+from twisted.internet import defer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataapi.database.pool import Pool
+    from support.postgres import Database
+
+    MakePool = Callable[..., Pool]
+
+STORABLE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+
+
+async def test_a_message_runs_under_its_role_and_settings(pool: Pool) -> None:
+    """The statement sees its caller's role and claims."""
+    rows = await pool.run(
+        message(
+            "select current_user::text, current_setting('request.jwt.claims')",
+            role="authenticated",
+            settings=(("request.jwt.claims", '{"sub": "it\'s me"}'),),
+        )
+    )
+    assert rows == [("authenticated", '{"sub": "it\'s me"}')]
+
+
+async def test_role_and_settings_end_with_the_message(make_pool: MakePool) -> None:
+    """After a message the connection is the login role's again, without any claims."""
+    pool = make_pool(size=1)
+    await pool.start()
+    await pool.run(message("select 1", settings=(("request.jwt.claims", "{}"),)))
+    rows = await pool.fetch("select current_user::text, current_setting('request.jwt.claims', true)")
+    assert rows == [("authenticator", "")]
+
+
+async def test_the_last_of_several_statements_answers(pool: Pool, database: Database) -> None:
+    """Statements of a message run in order in one transaction, and the last one's rows come back."""
+    database.execute("create table t (id int); grant all on t to anon")
+    insert = Bound(Statement("insert into t values ($1)", ("int",)), ("1",))
+    count = Bound(Statement("select count(*) from t", ()))
+    assert await pool.run(Message("anon", (), (insert, insert, count), read_only=False)) == [(2,)]
+
+
+async def test_an_error_undoes_the_earlier_statements(pool: Pool, database: Database) -> None:
+    """A failing statement leaves nothing of its message behind."""
+    database.execute("create table t (id int primary key); grant all on t to anon")
+    insert = Bound(Statement("insert into t values ($1)", ("int",)), ("1",))
+    with pytest.raises(DatabaseError) as caught:
+        await pool.run(Message("anon", (), (insert, insert), read_only=False))
+    assert (caught.value.status, caught.value.code) == (409, "23505")
+    assert database.execute("select count(*) from t") == [(0,)]
+    assert await pool.run(Message("anon", (), (insert,), read_only=False)) == []
+
+
+async def test_a_read_only_message_refuses_to_write(pool: Pool, database: Database) -> None:
+    """A write in a read-only message fails with 25006, even from within a function."""
+    database.execute(
+        "create table t (id int); grant all on t to anon;"
+        "create function sneak() returns int language sql volatile as 'insert into t values (1) returning id'"
+    )
+    with pytest.raises(DatabaseError) as caught:
+        await pool.run(message("select sneak()"))
+    assert (caught.value.status, caught.value.code) == (405, "25006")
+    assert await pool.run(message("select sneak()", read_only=False)) == [(1,)]
+
+
+@pytest.mark.parametrize("role", ["", "none", "nobody_here"])
+async def test_a_role_that_does_not_exist_is_unauthenticated(pool: Pool, role: str) -> None:
+    """An unknown role is 401; ``none``, which PostgreSQL takes for the login role, is one of them."""
+    with pytest.raises(DatabaseError) as caught:
+        await pool.run(message("select 1", role=role))
+    assert (caught.value.status, caught.value.code) == (401, "22023")
+    assert caught.value.message == f'role "{role}" does not exist'
+
+
+async def test_a_role_that_may_not_be_assumed_is_refused(pool: Pool) -> None:
+    """The daemon's login role cannot become a role it was not granted."""
+    with pytest.raises(DatabaseError) as caught:
+        await pool.run(message("select 1", role="postgres"))
+    assert (caught.value.status, caught.value.code) == (403, "42501")
+
+
+async def test_a_missing_privilege_is_401_for_anon_and_403_for_others(pool: Pool, database: Database) -> None:
+    """Anon is told to sign in, others are told that they may not."""
+    database.execute("create table secret (id int)")
+    seen = []
+    for role in ("anon", "authenticated"):
+        with pytest.raises(DatabaseError) as caught:
+            await pool.run(message("select * from secret", role=role))
+        seen.append((caught.value.status, caught.value.code))
+    assert seen == [(401, "42501"), (403, "42501")]
+
+
+async def test_an_error_carries_message_details_and_hint(pool: Pool) -> None:
+    """What SQL raises reaches the caller whole."""
+    text = (
+        "do $$ begin raise 'no %', 'way' using detail = 'because', hint = 'do not', errcode = 'PT418'; end $$"
+    )
+    with pytest.raises(DatabaseError) as caught:
+        await pool.fetch(text)
+    error = caught.value
+    assert (error.status, error.code, error.message, error.details, error.hint) == (
+        418, "PT418", "no way", "because", "do not",
+    )  # fmt: skip
+
+
+async def test_messages_do_not_name_the_aliases_of_statements(pool: Pool) -> None:
+    """A client knows the column that is gone by its own name."""
+    gone = Statement('select "t~12".titel from (select 1 as title) as "t~12"', ())
+    with pytest.raises(DatabaseError) as caught:
+        await pool.run(Message("anon", (), (Bound(gone),)))
+    assert caught.value.message == "column titel does not exist"
+    assert caught.value.hint == 'Perhaps you meant to reference the column "title".'
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+@pytest.mark.parametrize("value", ["a\0b", "a\ud800b"])
+async def test_what_postgresql_cannot_store_is_the_clients_mistake(
+    make_pool: MakePool, prepared: bool, value: str
+) -> None:
+    """NUL and lone surrogates get a clear 400, and the statement works with the next value."""
+    pool = make_pool(size=1, prepared_statements=prepared)
+    await pool.start()
+    statement = Statement("select $1", ("text",))
+    with pytest.raises(ApiError) as caught:
+        await pool.run(Message("anon", (), (Bound(statement, (value,)),)))
+    assert (caught.value.status, caught.value.code) == (400, "22021")
+    assert await pool.run(Message("anon", (), (Bound(statement, ("fine",)),))) == [("fine",)]
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+@pytest.mark.parametrize(
+    "value", ["'; drop table t; --", "\\'; x", "$1 %s %% $$", "\\", "E'\\x41'", "😀é\u2028", ""]
+)
+async def test_a_value_is_never_sql(make_pool: MakePool, prepared: bool, value: str) -> None:
+    """Values come back as they went, in statements and in settings."""
+    pool = make_pool(size=1, prepared_statements=prepared)
+    await pool.start()
+    sent = message("select $1, current_setting('request.x'), '100%'", value, settings=(("request.x", value),))
+    assert await pool.run(sent) == [(value, value, "100%")]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=STORABLE, claim=STORABLE)
+async def test_any_text_survives_the_way_there_and_back(pool: Pool, value: str, claim: str) -> None:
+    """Whatever text PostgreSQL can hold comes back unchanged."""
+    statement = Bound(Statement("select $1, current_setting('request.x')", ("text",)), (value,))
+    assert await pool.run(Message("anon", (("request.x", claim),), (statement,))) == [(value, claim)]
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+async def test_values_take_their_slots_types(make_pool: MakePool, prepared: bool) -> None:
+    """Typed slots are cast, untyped ones are inferred, and None is NULL."""
+    pool = make_pool(size=1, prepared_statements=prepared)
+    await pool.start()
+    sent = message(
+        "select $1 + 1, $2 = any($3), $4::text, 5 + $5",
+        "41", "b", "{a,b}", None, "1",
+        types=("int", "text", "text[]", "text", "unknown"),
+    )  # fmt: skip
+    assert await pool.run(sent) == [(42, True, None, 6)]
+
+
+async def test_json_comes_back_as_bytes(pool: Pool) -> None:
+    """JSON is passed through, never parsed."""
+    rows = await pool.run(message("""select '{"a": "é"}'::json, '[1]'::jsonb, null::json"""))
+    assert rows == [('{"a": "é"}'.encode(), b"[1]", None)]
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+async def test_the_search_path_applies(make_pool: MakePool, database: Database, prepared: bool) -> None:
+    """Names without a schema are found on the search path, odd schema names included."""
+    database.execute('create schema "o\'dd "" one"; create schema two; grant usage on schema two to anon')
+    pool = make_pool(size=1, search_path=("o'dd \" one", "two"), prepared_statements=prepared)
+    await pool.start()
+    rows = await pool.run(message("select current_setting('search_path')"))
+    assert rows == [('"o\'dd "" one", "two"',)]
+
+
+async def test_fetch_takes_values_and_several_statements(pool: Pool, database: Database) -> None:
+    """The daemon's own SQL may hold values, literals that look like slots, and several statements."""
+    database.execute("create table t (id int); grant all on t to authenticator")
+    rows = await pool.fetch(
+        "insert into t values ($1), ($1); select count(*), '$1 %' from t where id = $1", (7,)
+    )
+    assert rows == [(2, "$1 %")]
+
+
+async def test_messages_beyond_the_pools_size_wait_their_turn(make_pool: MakePool) -> None:
+    """More messages than connections all get their answer, over no more connections than allowed."""
+    pool = make_pool(size=2)
+    await pool.start()
+    answers = await defer.gatherResults(
+        [running(pool.run(message("select $1::int, pg_sleep(0.01)", str(n)))) for n in range(20)]
+    )
+    assert [rows[0][0] for rows in answers] == list(range(20))
+    figures = pool.figures()
+    assert (figures.open, figures.idle, figures.waiting, figures.connects) == (2, 2, 0, 2)
+
+
+async def test_who_waits_too_long_gets_504(make_pool: MakePool, database: Database) -> None:
+    """An exhausted pool answers with PGRST003 after the acquisition timeout, and works again later."""
+    pool = make_pool(size=1, acquisition_timeout=0.1)
+    await pool.start()
+    with latched(database):
+        slow = running(pool.run(message(f"select 'slow', {LATCHED}")))
+        with pytest.raises(DatabaseUnavailable) as caught:
+            await pool.run(message("select 1"))
+        assert (caught.value.status, caught.value.code) == (504, "PGRST003")
+        assert caught.value.message == "Timed out acquiring connection from connection pool."
+        assert not slow.called
+        assert pool.figures().timeouts == 1
+    assert (await slow)[0][0] == "slow"
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+async def test_a_result_may_lead_to_the_next_message_with_one_connection(make_pool: MakePool) -> None:
+    """Using the pool from what a message's answer started does not wait for itself."""
+    pool = make_pool(size=1)
+    await pool.start()
+    first = running(pool.run(message("select 1")))
+    first.addCallback(lambda rows: running(pool.run(message("select $1", str(rows[0][0])))))
+    assert await first == [("1",)]
+
+
+async def test_many_who_wait_in_vain_do_not_exhaust_the_stack(make_pool: MakePool) -> None:
+    """Thousands of waiting messages that all fail before they are sent are answered one by one."""
+    pool = make_pool(size=1, acquisition_timeout=FOR_EVER)
+    await pool.start()
+    slow = running(pool.run(message("select pg_sleep(0.1)")))
+    bad = [running(pool.run(message("select $1", "\0"))) for _ in range(3000)]
+    results = await defer.DeferredList(bad, consumeErrors=True)
+    assert all(not success and failure.value.status == 400 for success, failure in results)
+    await slow
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+async def test_timeouts_of_statements_and_locks_keep_the_connection(
+    make_pool: MakePool, database: Database, reactor: Any
+) -> None:
+    """A statement or lock timeout is an error like others, and no dead connection."""
+    database.execute("create table t (id int); insert into t values (1); grant all on t to anon")
+    pool = make_pool(size=2)
+    await pool.start()
+    with pytest.raises(DatabaseError) as caught:
+        await pool.run(message("select pg_sleep(10)", settings=(("statement_timeout", "50"),)))
+    assert (caught.value.code, caught.value.status) == ("57014", 500)
+    with latched(database):
+        holder = running(pool.run(message(f"update t set id = 2 returning {LATCHED}", read_only=False)))
+        await until(reactor, lambda: held_up(database) == 1)
+        impatient = (("lock_timeout", "50"),)
+        with pytest.raises(DatabaseError) as caught:
+            await pool.run(message("update t set id = 3 returning id", settings=impatient, read_only=False))
+        assert caught.value.code == "55P03"
+    await holder
+    assert pool.figures().connects == 2
+
+
+async def test_a_large_message_and_a_large_answer_pass(pool: Pool) -> None:
+    """Megabytes go through in both directions, more than any socket buffer holds."""
+    value = "x'\\é" * 2_000_000
+    assert await pool.run(message("select $1", value)) == [(value,)]
+
+
+async def test_connections_are_renewed_and_those_in_use_when_they_are_free(make_pool: MakePool) -> None:
+    """Nothing that runs is disturbed, and whoever comes next has a connection that begins now."""
+    pool = make_pool(size=2)
+    await pool.start()
+    pid = "select pg_backend_pid()"
+    [(idle,)] = await pool.fetch(pid)
+    pool.renew()
+    [(renewed,)] = await pool.fetch(pid)
+    assert renewed != idle
+    running = defer.ensureDeferred(pool.fetch(f"{pid} from pg_sleep(0.2)"))
+    pool.renew()
+    assert await pool.fetch(pid) != [(renewed,)]
+    assert await running == [(renewed,)]
+    pool.renew()
+    assert (renewed,) not in [row for _ in range(3) for row in await pool.fetch(pid)]
+    assert pool.figures().open <= 2
+
+
+async def test_stop_lets_running_statements_finish(make_pool: MakePool, database: Database) -> None:
+    """A statement that ends within the grace time gets its answer; new ones are refused."""
+    pool = make_pool(size=2)
+    await pool.start()
+    with latched(database):
+        slow = running(pool.run(message(f"select 'done', {LATCHED}")))
+        stopping = running(pool.stop(grace=FOR_EVER))
+        with pytest.raises(DatabaseUnavailable) as caught:
+            await pool.run(message("select 1"))
+        assert caught.value.status == 503
+    assert (await slow)[0][0] == "done"
+    await stopping
+    assert pool.figures().open == 0
+
+
+async def test_stop_cancels_what_outlives_the_grace_time(
+    make_pool: MakePool, database: Database, reactor: Any
+) -> None:
+    """After the grace time the caller gets 503 and the server does not go on with the statement."""
+    pool = make_pool(size=1)
+    await pool.start()
+    slow = running(pool.run(message("select 'outlives', pg_sleep(60)")))
+    await pool.stop(grace=0.1)
+    with pytest.raises((DatabaseUnavailable, DatabaseError)):
+        await slow
+    active = "select count(*) from pg_stat_activity where query like '%%outlives%%' and usename = %s"
+    await until(reactor, lambda: database.execute(active, ("authenticator",)) == [(0,)])

@@ -1,0 +1,234 @@
+"""Prepared statements: per role, bounded, and never a reason for a request to fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.database.message import Bound, Message, Statement
+from dataapi.database.prepared import Prepared
+from dataapi.database.session import plan_is_gone
+from dataapi.http.errors import DatabaseError
+from support.messages import message, running, until
+from twisted.internet import defer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataapi.database.pool import Pool
+    from support.postgres import Database, Server
+
+    MakePool = Callable[..., Pool]
+
+NAMES = """
+select count(*), count(*) filter (
+    where (to_jsonb(p) ->> 'generic_plans')::int + (to_jsonb(p) ->> 'custom_plans')::int > 1
+) from pg_prepared_statements as p
+"""
+"""How many statements are prepared, and how many of them were used again."""
+
+OPENING = 1
+"""The statement that takes on the role and makes the settings is prepared, too."""
+
+
+async def single(make_pool: MakePool) -> Pool:
+    """Return a started pool of one connection."""
+    pool = make_pool(size=1)
+    await pool.start()
+    return pool
+
+
+def ask(statement: Statement, *values: str | None, role: str = "anon") -> Message:
+    """Make a message of the statement."""
+    return Message(role, (), (Bound(statement, values),))
+
+
+def used_again(server: Server, statements: int) -> int:
+    """Return what ``NAMES`` tells of so many: PostgreSQL 13 does not count how often one is used."""
+    return statements if server.version >= 14 else 0
+
+
+async def test_a_statement_is_prepared_once_and_used_again(make_pool: MakePool, server: Server) -> None:
+    """The second run of a statement uses the plan of the first."""
+    pool = await single(make_pool)
+    statement = Statement("select $1 + 1", ("int",))
+    assert await pool.run(ask(statement, "1")) == [(2,)]
+    assert await pool.run(ask(statement, "2")) == [(3,)]
+    assert await pool.fetch(NAMES) == [(OPENING + 1, used_again(server, OPENING + 1))]
+
+
+async def test_each_role_sees_its_own_rows_through_the_same_statement(
+    make_pool: MakePool, database: Database
+) -> None:
+    """Row level security holds for every role and claim, however often the statement ran for another."""
+    database.execute(
+        """
+        create table note (id int, owner text, open bool);
+        insert into note values (1, 'alice', true), (2, 'alice', false), (3, 'bob', false);
+        alter table note enable row level security;
+        create policy reader on note for select to anon using (open);
+        create policy owner on note for select to authenticated
+            using (owner = nullif(current_setting('request.jwt.claims', true), ''));
+        grant select on note to anon, authenticated, service_role;
+        """
+    )
+    pool = await single(make_pool)
+    statement = Bound(Statement("select array_agg(id order by id) from note", ()))
+    for _ in range(8):
+        for role, who, expected in (
+            ("anon", "alice", [1]),
+            ("authenticated", "alice", [1, 2]),
+            ("authenticated", "bob", [3]),
+            ("service_role", "", [1, 2, 3]),
+            ("authenticated", "", None),
+        ):
+            rows = await pool.run(Message(role, (("request.jwt.claims", who),), (statement,)))
+            assert rows == [(expected,)]
+    assert (await pool.fetch(NAMES))[0][0] == OPENING + 3
+
+
+async def test_the_longest_unused_statements_are_deallocated(
+    make_pool: MakePool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection keeps a limited number of statements, the recently used ones."""
+    monkeypatch.setattr("dataapi.database.session.Prepared", partial(Prepared, capacity=5))
+    pool = await single(make_pool)
+    kept = Statement("select 'kept'", ())
+    for number in range(30):
+        assert await pool.run(ask(Statement(f"select {number}", ()))) == [(number,)]
+        await pool.run(ask(kept))
+    assert await pool.fetch(NAMES) == [(5, used_again(server, OPENING + 1))]
+
+
+async def test_more_statements_in_one_message_than_are_kept(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message of many statements runs whole, though they do not all stay prepared."""
+    monkeypatch.setattr("dataapi.database.session.Prepared", partial(Prepared, capacity=3))
+    pool = await single(make_pool)
+    many = tuple(Bound(Statement(f"select {number}", ())) for number in range(10))
+    for _ in range(2):
+        assert await pool.run(Message("anon", (), many)) == [(9,)]
+    await pool.run(ask(Statement("select 1", ())))
+    assert (await pool.fetch(NAMES))[0][0] <= OPENING + 10
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("select * from nowhere", "42P01"),  # fails when it is prepared
+        ("select 1 / ($1::int - 1)", "22012"),  # fails when it is executed
+    ],
+)
+async def test_a_failing_first_use_leaves_the_books_right(make_pool: MakePool, text: str, code: str) -> None:
+    """Whether a failed message has prepared its statement is found out; the next messages all work."""
+    pool = await single(make_pool)
+    fine, failing = Statement("select 'fine'", ()), Statement(text, ("int",))
+    for _ in range(3):
+        with pytest.raises(DatabaseError) as caught:
+            await pool.run(Message("anon", (), (Bound(fine), Bound(failing, ("1",)))))
+        assert caught.value.code == code
+        assert await pool.run(ask(fine)) == [("fine",)]
+    assert pool.figures().connects == 1
+
+
+async def test_a_refused_role_leaves_the_books_right(make_pool: MakePool) -> None:
+    """Nothing is prepared when already the role is refused, and the statement works for others."""
+    pool = await single(make_pool)
+    statement = Statement("select 1", ())
+    with pytest.raises(DatabaseError):
+        await pool.run(ask(statement, role="missing"))
+    assert await pool.run(ask(statement)) == [(1,)]
+    assert await pool.run(ask(statement)) == [(1,)]
+
+
+async def test_failed_messages_do_not_confuse_what_is_deallocated(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages that failed early neither break later ones nor leave statements behind."""
+    monkeypatch.setattr("dataapi.database.session.Prepared", partial(Prepared, capacity=2))
+    pool = await single(make_pool)
+    for number in range(2):
+        await pool.run(ask(Statement(f"select {number}", ())))
+    for number in range(2, 6):
+        with pytest.raises(DatabaseError):
+            await pool.run(ask(Statement(f"select {number}", ()), role="missing"))
+    for number in range(6, 10):
+        assert await pool.run(ask(Statement(f"select {number}", ()))) == [(number,)]
+    assert (await pool.fetch(NAMES))[0][0] == 2
+
+
+async def test_statements_that_vanished_are_prepared_again(make_pool: MakePool) -> None:
+    """After somebody's DISCARD or DEALLOCATE a request notices nothing."""
+    pool = await single(make_pool)
+    statements = [Statement(f"select {number} + $1", ("int",)) for number in range(3)]
+    for _ in range(2):
+        for number, statement in enumerate(statements):
+            assert await pool.run(ask(statement, "1")) == [(number + 1,)]
+        await pool.fetch("deallocate all")
+    assert pool.figures().connects == 1
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+async def test_a_changed_table_does_not_break_a_prepared_statement(
+    make_pool: MakePool, database: Database, rollback: bool
+) -> None:
+    """A plan whose result type changed under it is prepared again, within a transaction to be undone too."""
+    database.execute("create table t (a int); insert into t values (1); grant select on t to anon")
+    pool = await single(make_pool)
+    asked = replace(ask(Statement("select * from t", ())), read_only=False, rollback=rollback)
+    assert await pool.run(asked) == [(1,)]
+    database.execute("alter table t add b text default 'new'")
+    assert await pool.run(asked) == [(1, "new")]
+    assert await pool.run(asked) == [(1, "new")]
+    assert pool.figures().connects == 1
+
+
+async def test_a_cancelled_first_use_leaves_the_books_right(make_pool: MakePool, reactor: Any) -> None:
+    """A caller who gives up while a statement runs for the first time costs later ones nothing."""
+    pool = await single(make_pool)
+    statement = Statement("select $1, pg_sleep($2)", ("int", "float8"))
+    first = running(pool.run(ask(statement, "1", "30")))
+    first.cancel()
+    with pytest.raises(defer.CancelledError):
+        await first
+    rows = await pool.run(ask(statement, "2", "0"))
+    assert rows[0][0] == 2
+    await until(reactor, lambda: pool.figures().idle == 1)
+    assert (await pool.fetch(NAMES))[0][0] == OPENING + 1
+
+
+async def test_names_are_safe_whatever_the_role_is_called(make_pool: MakePool, database: Database) -> None:
+    """A role's name may be long and full of quotes; statements of two such roles do not collide."""
+    first, second = '"; drop table t; --' + "é" * 15, "'%s" + "x" * 60
+    for role in (first, second):
+        quoted = '"' + role.replace('"', '""') + '"'
+        database.execute(f"create role {quoted}; grant {quoted} to authenticator".replace("%", "%%"), ())
+    pool = await single(make_pool)
+    statement = Statement("select current_user::text", ())
+    try:
+        for _ in range(2):
+            for role in (first, second):
+                assert await pool.run(ask(statement, role=role)) == [(role,)]
+    finally:
+        for role in (first, second):
+            database.execute(('drop role "' + role.replace('"', '""') + '"').replace("%", "%%"), ())
+
+
+async def test_a_percent_sign_in_a_statement_is_itself(make_pool: MakePool) -> None:
+    """Statement text with % works, prepared or not."""
+    text, expected = "select 7 % $1, 'a%sb%%' like '%' || $2", [(1, True)]
+    for prepared in (True, False):
+        pool = make_pool(size=1, prepared_statements=prepared)
+        await pool.start()
+        assert await pool.run(message(text, "3", "%", types=("int", "text"))) == expected
+
+
+def test_only_missing_or_outdated_plans_are_tried_again() -> None:
+    """Other refusals of PostgreSQL are not answered by running the message twice."""
+    assert plan_is_gone("26000", "")
+    assert plan_is_gone("0A000", "ERROR:  cached plan must not change result type")
+    assert not plan_is_gone("0A000", "something else")
+    assert not plan_is_gone("40001", "")

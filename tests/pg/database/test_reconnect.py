@@ -1,0 +1,377 @@
+"""Connections die, the server restarts or is away: requests fail clearly and the pool heals by itself."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.concurrency.timers import Backoff
+from dataapi.database.address import parameters
+from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
+from support.clocks import FOR_EVER
+from support.messages import message, running, until
+from support.ports import free_port
+from twisted.internet import defer, task, threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dataapi.database.pool import Pool
+    from support.postgres import Database, Server
+
+    MakePool = Callable[..., Pool]
+
+
+def sleeping(database: Database) -> int:
+    """Count the statements that sleep on the server."""
+    rows = database.execute(
+        "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()"
+    )
+    return int(rows[0][0])
+
+
+async def test_a_statement_whose_connection_dies_is_503(
+    pool: Pool, server: Server, database: Database, reactor: Any
+) -> None:
+    """Killed backends fail their statements at once with 503 and a time to retry; the next ones work."""
+    slow = [running(pool.run(message("select pg_sleep(30)"))) for _ in range(3)]
+    await until(reactor, lambda: sleeping(database) == 3)
+    server.terminate_backends(database)
+    for success, failure in await defer.DeferredList(slow, consumeErrors=True):
+        assert not success
+        assert isinstance(failure.value, DatabaseUnavailable)
+        assert (failure.value.status, failure.value.code) == (503, "PGRST001")
+        assert ("Retry-After", "1") in failure.value.headers
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+async def test_idle_connections_that_die_are_noticed_and_replaced(
+    pool: Pool, server: Server, database: Database, reactor: Any
+) -> None:
+    """A connection that dies while idle is never handed out."""
+    await defer.gatherResults([running(pool.run(message("select pg_sleep(0.05)"))) for _ in range(3)])
+    assert pool.figures().open == 3
+    server.terminate_backends(database)
+    await until(reactor, lambda: pool.figures().connects > 3 and pool.available)
+    answers = [running(pool.run(message("select 1"))) for _ in range(6)]
+    assert await defer.gatherResults(answers) == [[(1,)]] * 6
+
+
+async def test_the_pool_heals_while_backends_are_killed(
+    make_pool: MakePool, server: Server, database: Database, reactor: Any
+) -> None:
+    """Under fire every request gets its own answer or 503, and when it is over all get answers."""
+    both = {"answered", 503}
+    pool = make_pool(size=4, backoff=Backoff(random=lambda: 0.0))
+    await pool.start()
+    under_fire = True
+    outcomes: set[object] = set()
+
+    async def client(name: str) -> None:
+        while under_fire:
+            try:
+                rows = await pool.run(message("select $1, pg_sleep(0.002)", name))
+            except DatabaseUnavailable as error:
+                outcomes.add(error.status)
+            else:
+                assert rows[0][0] == name
+                outcomes.add("answered")
+            await task.deferLater(reactor, 0)
+
+    clients = [running(client(f"client {number}")) for number in range(8)]
+    shots = 0
+    while shots < 10 or not outcomes >= both:
+        shots += 1
+        await threads.deferToThread(server.terminate_backends, database)
+        # The more in vain, the more time to get an answer.
+        await task.deferLater(reactor, shots / 500)
+    under_fire = False
+    await defer.gatherResults(clients)
+    assert outcomes == both
+    await task.deferLater(reactor, 0)  # the reactor reads that the last ones have ended
+    answers = [running(pool.run(message("select 1"))) for _ in range(8)]
+    assert await defer.gatherResults(answers) == [[(1,)]] * 8
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_restart_of_the_server_while_requests_run(
+    make_pool: MakePool, server: Server, reactor: Any, mode: str
+) -> None:
+    """While the server is away no request waits for a connection; when it is back all are answered."""
+    pool = make_pool(size=4, acquisition_timeout=FOR_EVER, backoff=Backoff(random=lambda: 0.0))
+    await pool.start()
+    outcomes: list[object] = []
+    finished = False
+
+    async def client() -> None:
+        while not finished:
+            try:
+                await pool.run(message("select 1"))
+                outcomes.append(200)
+            except ApiError as error:
+                retry = int(dict(error.headers)["Retry-After"])
+                outcomes.append(error.status if retry >= 1 else "no time to retry")
+            await task.deferLater(reactor, 0.001)
+
+    clients = [running(client()) for _ in range(8)]
+    await threads.deferToThread(server.stop, mode)
+    await until(reactor, lambda: not pool.available)
+    outcomes.clear()
+    await until(reactor, lambda: len(outcomes) > 100)
+    assert set(outcomes) == {503}
+    await threads.deferToThread(server.start)
+    await until(reactor, lambda: pool.available)
+    outcomes.clear()
+    await until(reactor, lambda: len(outcomes) > 100)
+    assert set(outcomes[20:]) == {200}
+    finished = True
+    await defer.gatherResults(clients)
+
+
+async def test_starting_without_a_server_fails_requests_quickly_and_heals(
+    make_pool: MakePool, server: Server, reactor: Any
+) -> None:
+    """The pool starts while the database is away, says so at once, and finds it when it comes."""
+    pool = make_pool(acquisition_timeout=FOR_EVER, backoff=Backoff(random=lambda: 0.0))
+    server.stop()
+    try:
+        await pool.start()
+        assert not pool.available
+        with pytest.raises(DatabaseUnavailable) as caught:
+            await pool.run(message("select 1"))
+        assert (caught.value.status, caught.value.code) == (503, "PGRST000")
+        assert "127.0.0.1" not in f"{caught.value.message}{caught.value.details}"
+    finally:
+        server.start()
+    await until(reactor, lambda: pool.available)
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+@pytest.fixture
+def black_hole() -> Iterator[int]:
+    """Give the port of a listener that never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+async def test_a_server_that_does_not_answer_is_given_up(
+    make_pool: MakePool, black_hole: int, reactor: Any
+) -> None:
+    """Connecting ends with the URI's connect_timeout, though libpq ignores it, and blocks nothing."""
+    pool = make_pool(uri=f"postgresql://nobody@127.0.0.1:{black_hole}/none?connect_timeout=1")
+    starting = running(pool.start())
+    ticks = 0
+    while not starting.called:
+        ticks += 1
+        await task.deferLater(reactor, 0.02)
+    assert ticks > 2
+    with pytest.raises(DatabaseUnavailable):
+        await pool.run(message("select 1"))
+
+
+async def test_a_pool_that_is_connecting_can_be_stopped(
+    make_pool: MakePool, black_hole: int, reactor: Any
+) -> None:
+    """Stopping while an attempt to connect hangs ends the attempt and those who wait for it."""
+    pool = make_pool(uri=f"postgresql://nobody@127.0.0.1:{black_hole}/none?connect_timeout={FOR_EVER:.0f}")
+    starting = running(pool.start())
+    waiting = running(pool.run(message("select 1")))
+    await task.deferLater(reactor, 0.05)
+    await pool.stop()
+    await starting
+    with pytest.raises(DatabaseUnavailable):
+        await waiting
+
+
+def several(database: Database, *others: str) -> str:
+    """Return the database's URI with other places before its own."""
+    own = database.uri.split("@")[1].split("/")[0]
+    return database.uri.replace(own, ",".join([*others, own]))
+
+
+async def test_a_host_that_refuses_is_passed_by(make_pool: MakePool, database: Database) -> None:
+    """As with libpq the next host is tried, and nothing is told of the first."""
+    refusing = f"127.0.0.1:{free_port()}"
+    pool = make_pool(uri=several(database, refusing, f"localhost:{free_port()}"))
+    await pool.start()
+    assert await pool.run(message("select 1")) == [(1,)]
+    assert pool.trouble is None
+
+
+async def test_a_host_that_does_not_answer_is_passed_by(
+    make_pool: MakePool, database: Database, black_hole: int
+) -> None:
+    """``connect_timeout`` is each host's own."""
+    pool = make_pool(uri=several(database, f"127.0.0.1:{black_hole}") + "?connect_timeout=1")
+    await pool.start()
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+async def test_a_socket_folder_may_be_among_the_hosts(
+    make_pool: MakePool, server: Server, database: Database
+) -> None:
+    """Sockets and addresses are tried in their order."""
+    for hosts in (f"/nowhere,{server.folder}", f"127.0.0.9,{server.folder}", f"{server.folder},127.0.0.9"):
+        pool = make_pool(uri=f"host={hosts} port={server.port} user=authenticator dbname={database.name}")
+        await pool.start()
+        assert await pool.run(message("select inet_server_addr() is null")) == [(True,)]
+
+
+async def test_why_there_is_no_connection_names_every_host(make_pool: MakePool) -> None:
+    """Operators read host, port and libpq's reason of each place."""
+    one, other = free_port(), free_port()
+    pool = make_pool(uri=f"postgresql://u@127.0.0.1:{one},nowhere.invalid:1,127.0.0.1:{other}/x")
+    await pool.start()
+    assert pool.trouble is not None
+    told = pool.trouble.split("; ")
+    assert told[0].startswith(f'connection to server at "127.0.0.1", port {one} failed: Connection refused')
+    assert told[1].startswith('could not translate host name "nowhere.invalid" to address: ')
+    assert told[2].startswith(f'connection to server at "127.0.0.1", port {other} failed: Connection refused')
+
+
+async def test_who_may_not_log_in_is_not_tried_elsewhere(make_pool: MakePool, server: Server) -> None:
+    """As with libpq only places without a server are passed by."""
+    here = f"127.0.0.1:{server.port}"
+    pool = make_pool(uri=f"postgresql://nobody_here@{here},127.0.0.1:{free_port()}/postgres")
+    await pool.start()
+    assert pool.trouble == (
+        f'connection to server at "127.0.0.1", port {server.port} failed: '
+        'FATAL:  role "nobody_here" does not exist'
+    )
+
+
+@pytest.mark.parametrize("state", ["08001", "08006", "57P01"])
+async def test_an_error_that_a_statement_raises_leaves_the_connection_alone(
+    make_pool: MakePool, database: Database, state: str
+) -> None:
+    """A foreign server that is away is 503, and our own connection goes on."""
+    database.execute(
+        "create function away(code text) returns int language plpgsql as"
+        " $$ begin raise 'could not connect to server \"far\"' using errcode = code; end $$"
+    )
+    pool = make_pool(size=1)
+    await pool.start()
+    for _ in range(2):
+        with pytest.raises(DatabaseError) as caught:
+            await pool.run(message("select away($1)", state))
+        assert (caught.value.status, caught.value.code) == (503, state)
+        assert caught.value.message == 'could not connect to server "far"'
+    assert await pool.run(message("select 1")) == [(1,)]
+    assert pool.figures().connects == 1
+
+
+async def test_a_host_name_is_looked_up(make_pool: MakePool, database: Database) -> None:
+    """A name with several addresses works when one of them does."""
+    pool = make_pool(uri=database.uri.replace("127.0.0.1", "localhost"))
+    await pool.start()
+    assert await pool.run(message("select 1")) == [(1,)]
+
+
+async def test_an_unknown_host_name_is_unavailable(make_pool: MakePool) -> None:
+    """A name without an address is a database that is away."""
+    pool = make_pool(uri="postgresql://nobody@nowhere.invalid/none")
+    await pool.start()
+    with pytest.raises(DatabaseUnavailable):
+        await pool.run(message("select 1"))
+
+
+async def test_too_few_connections_on_the_server_are_shared(
+    make_pool: MakePool, server: Server, database: Database
+) -> None:
+    """When the server refuses more connections, messages wait for those that there are."""
+    database.execute("create role narrow login connection limit 2; grant anon to narrow")
+    try:
+        pool = make_pool(
+            uri=database.uri.replace("authenticator", "narrow"), size=5, prepared_statements=False
+        )
+        await pool.start()
+        answers = [running(pool.run(message("select 1, pg_sleep(0.02)"))) for _ in range(10)]
+        assert [rows[0][0] for rows in await defer.gatherResults(answers)] == [1] * 10
+        assert pool.figures().open <= 2
+        await pool.stop()
+    finally:
+        server.terminate_backends(database, "narrow")
+        database.execute("drop role narrow")
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+async def test_a_cancelled_caller_fails_at_once_and_its_statement_is_ended(
+    make_pool: MakePool, database: Database, reactor: Any, prepared: bool
+) -> None:
+    """A disconnected client's statement ends on the server, and its connection is used again."""
+    pool = make_pool(size=1, prepared_statements=prepared)
+    await pool.start()
+    slow = running(pool.run(message("select pg_sleep(30)")))
+    await until(reactor, lambda: sleeping(database) == 1)
+    slow.cancel()
+    with pytest.raises(defer.CancelledError):
+        await slow
+    assert await pool.run(message("select 1")) == [(1,)]
+    assert sleeping(database) == 0
+    figures = pool.figures()
+    assert (figures.connects, figures.cancels) == (1, 1)
+
+
+async def test_cancelling_while_waiting_only_leaves_the_line(make_pool: MakePool) -> None:
+    """Who gives up before having a connection disturbs nobody."""
+    pool = make_pool(size=1)
+    await pool.start()
+    first = running(pool.run(message("select 'first', pg_sleep(0.1)")))
+    second = running(pool.run(message("select 'second'")))
+    third = running(pool.run(message("select 'third'")))
+    second.cancel()
+    with pytest.raises(defer.CancelledError):
+        await second
+    assert (await first)[0][0] == "first"
+    assert await third == [("third",)]
+    assert pool.figures().cancels == 0
+
+
+async def test_a_statement_that_refuses_to_end_loses_its_connection(
+    make_pool: MakePool, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement that swallows cancel requests is terminated, and the pool has a fresh connection."""
+    monkeypatch.setattr("dataapi.database.cancel.CANCEL_WAITS", (0.05, 0.05))
+    database.execute(
+        "create function stubborn() returns int language plpgsql as $$ begin loop "
+        "begin perform pg_sleep(30); exception when query_canceled then null; end; end loop; end $$"
+    )
+    pool = make_pool(size=1)
+    await pool.start()
+    slow = running(pool.run(message("select stubborn()")))
+    await until(reactor, lambda: sleeping(database) == 1)
+    slow.cancel()
+    with pytest.raises(defer.CancelledError):
+        await slow
+    assert await pool.run(message("select 1")) == [(1,)]
+    await until(reactor, lambda: sleeping(database) == 0)
+    assert pool.figures().connects == 2
+
+
+async def test_a_dead_control_connection_is_replaced(
+    make_pool: MakePool, database: Database, reactor: Any
+) -> None:
+    """Cancelling works after the connection that carries cancel requests was killed, even just before."""
+    pool = make_pool(size=1)
+    await pool.start()
+    kill = "select pg_terminate_backend(pid) from pg_stat_activity where query like 'select pg_cancel%'"
+    for _ in range(3):
+        slow = running(pool.run(message("select pg_sleep(30)")))
+        await until(reactor, lambda: sleeping(database) == 1)
+        database.execute(kill)
+        slow.cancel()
+        with pytest.raises(defer.CancelledError):
+            await slow
+        await until(reactor, lambda: pool.figures().idle == 1)
+        assert sleeping(database) == 0
+    assert pool.figures().connects == 1
+
+
+def test_the_uris_own_parameters_win() -> None:
+    """Defaults for keepalives and the application's name give way to the URI's."""
+    given = parameters("postgresql://host/name?keepalives_idle=5&application_name=mine")
+    assert (given["keepalives_idle"], given["application_name"]) == ("5", "mine")
+    assert given["client_encoding"] == "UTF8"

@@ -1,0 +1,138 @@
+"""What a caller's function sets for the session ends with its request, whoever has the connection next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_twisted
+from dataapi.database.message import Bound, Message, Statement
+from dataapi.database.session import Continuation
+from dataapi.http.errors import DatabaseError
+from support.messages import message
+from twisted.internet import defer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataapi.database.pool import Pool
+    from support.postgres import Database
+
+    MakePool = Callable[..., Pool]
+
+SET = "select set_config($1, $2, false)"
+SHOW = "select current_setting($1)"
+
+
+@pytest.fixture(params=["prepared", "inlined"])
+def single(request: pytest.FixtureRequest, make_pool: MakePool) -> Pool:
+    """Give a started pool of one connection."""
+    pool = make_pool(size=1, prepared_statements=request.param == "prepared", search_path=("public",))
+    pytest_twisted.blockon(defer.Deferred.fromCoroutine(pool.start()))
+    return pool
+
+
+@pytest.mark.parametrize("reader", ["message", "stream", "conversation", "own"])
+@pytest.mark.parametrize(
+    ("name", "poison", "expected"),
+    [
+        ("search_path", "pg_temp, information_schema", '"public"'),
+        ("timezone", "Asia/Tokyo", "UTC"),
+        ("DateStyle", "German, MDY", "ISO, MDY"),
+        ("statement_timeout", "1h", "0"),
+        ("default_transaction_isolation", "serializable", "read committed"),
+        ("request.jwt.claims", '{"role": "admin"}', ""),
+        ("request.tenant", "7", ""),
+    ],
+)
+async def test_a_setting_for_the_session_ends_with_its_caller(
+    single: Pool, name: str, poison: str, expected: str, reader: str
+) -> None:
+    """However the next one asks."""
+    assert await single.run(message(SET, name, poison)) == [(poison,)]
+    assert await shown(single, name, reader) == expected
+    assert single.figures().connects == 1
+
+
+async def shown(pool: Pool, name: str, reader: str) -> str:
+    """Return what the next caller has."""
+    asked = message(SHOW, name)
+    if reader == "stream":
+        [row] = [row async for rows in pool.stream(asked) for row in rows]
+        return str(row[0])
+    if reader == "own":
+        return str((await pool.fetch(SHOW, (name,)))[0][0])
+    if reader == "conversation":
+        async with pool.open_transaction(message("select 1")) as transaction:
+            rows = await transaction.continue_with(Continuation((), asked.statements))
+            await transaction.end()
+        return str(rows[0][0])
+    return str((await pool.run(asked))[0][0])
+
+
+async def test_a_message_that_fails_does_not_bring_the_setting_back(single: Pool) -> None:
+    """What was undone stays so, though all else of the message is undone too."""
+    await single.run(message(SET, "timezone", "Asia/Tokyo"))
+    with pytest.raises(DatabaseError):
+        await single.run(message("select 1 / $1::int", "0"))
+    assert await single.run(message(SHOW, "timezone")) == [("UTC",)]
+
+
+async def test_the_next_caller_may_write_whatever_the_last_one_set(single: Pool, database: Database) -> None:
+    """Defaults of transactions count from their very beginning."""
+    database.execute("create table t (id int); grant all on t to anon")
+    for _ in range(2):
+        await single.run(message(SET, "default_transaction_read_only", "on"))
+        written = message("insert into t values ($1::int) returning id", "1", read_only=False)
+        assert await single.run(written) == [(1,)]
+
+
+async def test_a_role_for_the_session_is_not_the_next_callers(single: Pool) -> None:
+    """Neither a caller's nor the daemon's own."""
+    who = "select current_user::text, session_user::text"
+    await single.run(message(SET, "role", "service_role"))
+    assert await single.run(message(who)) == [("anon", "authenticator")]
+    await single.run(message(SET, "role", "service_role"))
+    assert await single.fetch(who) == [("authenticator", "authenticator")]
+
+
+async def test_the_next_callers_text_is_read_as_it_was_written(single: Pool) -> None:
+    """An encoding set for the session would have the server read the next message in it."""
+    await single.run(message(SET, "client_encoding", "LATIN1"))
+    assert await single.run(message("select $1, length($1)", "é")) == [("é", 1)]
+
+
+async def test_functions_on_the_search_path_do_not_stand_in_for_postgresqls(
+    make_pool: MakePool, database: Database
+) -> None:
+    """A schema before pg_catalog on the path has no say in which role a message takes on."""
+    database.execute(
+        """
+        create function public.set_config(text, text, boolean) returns text language sql
+            as $$ select pg_catalog.set_config('app.seen', $2, false) $$;
+        """
+    )
+    pool = make_pool(size=1, search_path=("public", "pg_catalog"))
+    await pool.start()
+    for _ in range(2):
+        [row] = await pool.run(message("select current_user::text, current_setting('app.seen', true)"))
+        assert row in [("anon", None), ("anon", "")]
+
+
+async def test_what_a_function_listens_to_is_not_kept(single: Pool, database: Database) -> None:
+    """Notifications that nobody takes would fill the memory."""
+    database.execute(
+        "create function ears() returns text language plpgsql as $$ begin listen x; return ''; end $$"
+    )
+    await single.run(Message("anon", (), (Bound(Statement("select ears()", ())),), read_only=False))
+    database.execute("notify x, 'heard'")
+    assert await single.run(message("select 1")) == [(1,)]
+    [session] = single._sessions
+    assert not session.connection.raw.notifies
+
+
+@pytest.mark.parametrize("value", ["\\", "'", "\\' or 1=1 --", "'' \\x", "%s %% {}", "é\n\t\x01"])
+async def test_texts_stay_what_they_are_whatever_backslashes_mean(single: Pool, value: str) -> None:
+    """A function that lets them escape something changes no value of the next caller's."""
+    await single.run(message(SET, "standard_conforming_strings", "off"))
+    assert await single.run(message("select $1::text", value)) == [(value,)]

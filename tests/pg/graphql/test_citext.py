@@ -1,0 +1,46 @@
+"""Text of the extension citext is text to GraphQL, and compared as the extension does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.service import Service, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+SCHEMA = """
+create extension citext;
+create table subscriber (mail citext primary key);
+comment on table subscriber is '@graphql({"aggregate": {"enabled": true}})';
+insert into subscriber values ('ann@example.org'), ('Bob@example.org');
+grant select on subscriber to anon;
+"""
+
+
+@pytest.fixture(scope="module")
+def service(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve a table whose key is citext."""
+    server.require("citext")
+    with serving(reactor, server.create_database(SCHEMA)) as running:
+        yield running
+
+
+async def test_it_is_a_key_that_ignores_case(service: Service) -> None:
+    """``citext`` is among the types of keys by which rows are found."""
+    assert str(service.entries()["subscriberByPk"].args["mail"].type) == "String!"
+    data = await service.data('{ subscriberByPk(mail: "BOB@example.org") { mail nodeId } }')
+    assert data["subscriberByPk"]["mail"] == "Bob@example.org"
+    query = "query($id: ID!) { node(nodeId: $id) { ... on subscriber { mail } } }"
+    found = await service.data(query, {"id": data["subscriberByPk"]["nodeId"]})
+    assert found["node"] == {"mail": "Bob@example.org"}
+
+
+async def test_its_smallest_and_largest_values_ignore_case(service: Service) -> None:
+    """Min and max are there for every text."""
+    query = "{ subscriberCollection { aggregate { min { mail } max { mail } } } }"
+    found = (await service.data(query))["subscriberCollection"]["aggregate"]
+    assert found == {"min": {"mail": "ann@example.org"}, "max": {"mail": "Bob@example.org"}}

@@ -1,0 +1,412 @@
+"""What GraphQL over HTTP refuses, and how: limits, database errors, and what errors must not tell."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.effort import Effort
+from support.service import Service, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+SCHEMA = """
+create table account (id int primary key, email text, secret text, boss int references account);
+insert into account select n, 'mail' || n, 'hush', greatest(n - 1, 1) from generate_series(1, 5) n;
+create table vault (id int primary key, code text);
+insert into vault values (1, 'hush');
+create view broken as select id, 1 / (id - 3) as ratio from account;
+comment on view broken is '@graphql({"primary_key_columns": ["id"]})';
+create function _failing(account) returns text language plpgsql stable as
+    'begin raise exception ''told by the function'' using detail = ''hush'', hint = ''hush''; end';
+create function _big(account) returns bigint language sql stable as 'select 9223372036854775807 + $1.id';
+create schema closed;
+create table closed.thing (id int primary key);
+grant select on broken to anon;
+grant select (id, email, boss) on account to anon;
+grant select on account, broken to authenticated;
+
+"""
+GRAPHQL = {"accept": "application/graphql-response+json"}
+
+
+@pytest.fixture(scope="module")
+def api(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve with limits that are soon met."""
+    limits = {
+        "graphql_max_depth": 20,
+        "graphql_max_aliases": 100,
+        "graphql_max_tokens": 5000,
+        "graphql_max_cost": 1000,
+        "max_body": 100_000,
+    }
+    with serving(reactor, server.create_database(SCHEMA), **limits) as service:
+        yield service
+
+
+def nested(depth: int) -> str:
+    """Write an operation of that many fields one in another."""
+    return "{ accountByPk(id: 1) " + "{ account " * (depth - 2) + "{ id }" + " }" * (depth - 1)
+
+
+async def refused(api: Service, query: str, **named: Any) -> str:
+    """Return the message of a request that is refused before anything runs, in both media types."""
+    plain = await api.ask(query, **named)
+    typed = await api.ask(query, headers=GRAPHQL, **named)
+    assert (plain.status, typed.status) == (200, 400)
+    assert plain.body == typed.body
+    assert "data" not in plain.body
+    assert plain.messages == typed.messages == ()
+    return plain.error
+
+
+async def test_depth_is_limited(api: Service) -> None:
+    """``graphql-max-depth`` counts fragments where they are spread."""
+    assert (await api.ask(nested(20))).data
+    assert await refused(api, nested(21)) == "The operation is 21 fields deep, more than the 20 allowed."
+    fragments = " ".join(f"fragment f{n} on account {{ account {{ ...f{n + 1} }} }}" for n in range(20))
+    query = f"{{ accountByPk(id: 1) {{ ...f0 }} }} {fragments} fragment f20 on account {{ id }}"
+    assert await refused(api, query) == "The operation is 22 fields deep, more than the 20 allowed."
+
+
+async def test_aliases_are_limited(api: Service) -> None:
+    """``graphql-max-aliases`` counts fragments at each spread."""
+    query = "{ accountByPk(id: 1) { %s } }"
+    assert (await api.ask(query % " ".join(f"a{n}: id" for n in range(100)))).data
+    message = "The operation has 101 aliases, more than the 100 allowed."
+    assert await refused(api, query % " ".join(f"a{n}: id" for n in range(101))) == message
+    doubling = " ".join(f"fragment f{n} on account {{ ...f{n + 1} ...f{n + 1} }}" for n in range(30))
+    query = f"{{ accountByPk(id: 1) {{ ...f0 }} }} {doubling} fragment f30 on account {{ a: id }}"
+    assert "aliases, more than the 100 allowed" in await refused(api, query)
+
+
+async def test_tokens_are_limited(api: Service) -> None:
+    message = await refused(api, "{ " + "id " * 5_000 + "}")
+    assert message == "Syntax Error: Document contains more than 5000 tokens. Parsing aborted."
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "{ " + "accountCollection { __typename } " * 1200 + "}",
+        "{ accountCollection { edges { node { " + "account { id } " * 1200 + "} } } }",
+        "{ " + "".join(f"...f{n} " for n in range(500)) + "} "
+        + " ".join(f"fragment f{n} on Query {{ __typename }}" for n in range(500)),
+    ],
+    ids=["repeated root", "repeated row", "fragments"],
+)  # fmt: skip
+async def test_a_document_that_is_dear_to_judge_is_refused_soon(api: Service, document: str) -> None:
+    """Fields of one name are compared with each other, which must not hold up everybody else."""
+    effort = Effort()
+    answer = await api.ask(document)
+    assert answer.error == ("The document is too complex: it repeats too many fields or nests too deeply.")
+    assert effort.units < 300
+
+
+async def test_a_long_document_is_answered(api: Service) -> None:
+    """Thousands of tokens are allowed, and fragments that overlap as clients' own do."""
+    row = "id email boss account { id email boss account { id email } } nodeId __typename ...f ...f "
+    fields = " ".join(f"a{n}: accountByPk(id: {n}) {{ {row * 3} }}" for n in range(50))
+    answer = await api.ask(f"{{ {fields} }} fragment f on account {{ id email account {{ id boss }} }}")
+    assert len(answer.data) == 50
+
+
+async def test_fragments_that_double_are_collected_once(api: Service) -> None:
+    """A billion spreads of one field are one field, at once."""
+    doubling = " ".join(f"fragment f{n} on account {{ ...f{n + 1} ...f{n + 1} }}" for n in range(30))
+    query = f"{{ accountByPk(id: 1) {{ ...f0 }} }} {doubling} fragment f30 on account {{ id }}"
+    assert (await api.ask(query)).data == {"accountByPk": {"id": 1}}
+
+
+async def test_cost_is_limited(api: Service) -> None:
+    """``graphql-max-cost`` counts the rows that nested pages may hold, for the values at hand."""
+    pages = """{ accountCollection(first: %s) { edges { node {
+        accountCollection(first: %s) { edges { cursor } } } } } }"""
+    assert (await api.ask(pages % (30, 30))).data
+    assert await refused(
+        api, pages.replace("edges { cursor }", "edges { node { account { id } } }") % (30, 30)
+    ) == (
+        "The operation may touch 1830 rows, more than the 1000 allowed: "
+        "ask for smaller pages with `first`, or nest fewer collections."
+    )
+    query = """query($n: Int) { a: accountCollection(first: $n) { edges { node {
+        accountCollection { edges { node { accountCollection { edges { cursor } } } } } } } } }"""
+    assert (await api.ask(query, {"n": 1})).data
+    assert "The operation may touch 27930 rows, more than the 1000 allowed" in await refused(
+        api, query, variables={"n": 30}
+    )
+    assert "may touch 27930 rows" in await refused(api, query)
+    assert (await api.ask(query, {"n": 1})).data
+
+
+async def test_bodies_are_limited(api: Service) -> None:
+    answer = await api.send(json.dumps({"query": "{__typename}" + " " * 100_000}).encode())
+    assert answer.status == 413
+    assert "larger than 100000 bytes" in answer.error
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "{" * 5000,
+        "{ a" * 3000,
+        "{ accountCollection(filter: " + "{not: " * 3000 + "{}" + "}" * 3000 + ") { __typename } }",
+        "query($a: " + "[" * 5000 + "Int" + "]" * 5000 + ") { __typename }",
+        "{ accountCollection(filter: {id: {in: " + "[" * 4000 + "]" * 4000 + "}}) { __typename } }",
+    ],
+)
+async def test_documents_nested_without_end_are_refused(api: Service, query: str) -> None:
+    """A clear answer each time, no failure inside."""
+    for headers in (None, GRAPHQL):
+        answer = await api.ask(query, headers=headers, check=False)
+        assert answer.status in (200, 400)
+        assert answer.error
+        assert "internal" not in answer.error.lower()
+    assert (await api.ask("{ __typename }")).data
+
+
+async def test_variables_nested_without_end_are_refused(api: Service) -> None:
+    value: Any = {}
+    for _ in range(400):
+        value = {"not": value}
+    query = "query($f: accountFilter) { accountCollection(filter: $f) { edges { cursor } } }"
+    deep = json.dumps({"query": query, "variables": {"f": value}}).encode()
+    for body in (deep, deep.replace(b'{"not": {}}', b'{"not": ' * 9000 + b"{}" + b"}" * 9000)):
+        answer = await api.send(body)
+        assert answer.status in (200, 400)
+        assert "nested too deeply" in answer.error
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("{", "Syntax Error: Expected Name, found <EOF>."),
+        ("", "Syntax Error: Unexpected <EOF>."),
+        ("{ account }", "Cannot query field 'account' on type 'Query'."),
+        ("{ accountByPk(id: 1) { x } }", "Cannot query field 'x' on type 'account'."),
+        ("{ accountCollection { x } }", "Cannot query field 'x' on type 'accountConnection'."),
+        ("mutation { x }", "mutation"),
+        ("subscription { x }", "subscription"),
+    ],
+)
+async def test_errors_have_locations(api: Service, query: str, message: str) -> None:
+    """The messages are graphql-core's own."""
+    assert message in await refused(api, query)
+    answer = await api.ask(query)
+    assert set(answer.errors[0]) == {"message", "locations"}
+
+
+@pytest.mark.parametrize(
+    ("hidden", "absent"),
+    [
+        ("{ vaultCollection { edges { cursor } } }", "{ valutCollection { edges { cursor } } }"),
+        ("{ vaultByPk(id: 1) { id } }", "{ valutByPk(id: 1) { id } }"),
+        ("{ thingCollection { edges { cursor } } }", "{ thongCollection { edges { cursor } } }"),
+        ("{ accountByPk(id: 1) { secret } }", "{ accountByPk(id: 1) { sceret } }"),
+        (
+            '{ accountCollection(filter: {secret: {eq: "x"}}) { __typename } }',
+            '{ accountCollection(filter: {sceret: {eq: "x"}}) { __typename } }',
+        ),
+        (
+            "{ accountCollection(orderBy: {secret: AscNullsLast}) { __typename } }",
+            "{ accountCollection(orderBy: {sceret: AscNullsLast}) { __typename } }",
+        ),
+        (
+            "query($v: vaultFilter) { __typename @skip(if: $v) }",
+            "query($v: valutFilter) { __typename @skip(if: $v) }",
+        ),
+        ('{ node(nodeId: "x") { ... on vault { id } } }', '{ node(nodeId: "x") { ... on valut { id } } }'),
+        ("query($v: vaultInsertInput) { a }", "query($v: valutInsertInput) { a }"),
+    ],
+)
+async def test_what_is_hidden_looks_like_what_is_absent(api: Service, hidden: str, absent: str) -> None:
+    """One answer for unknown and forbidden names, and no suggestion of a similar one."""
+    told, untold = await api.ask(hidden), await api.ask(absent)
+    assert told.errors
+    text = told.text.replace("vault", "valut").replace("thing", "thong").replace("secret", "sceret")
+    assert text == untold.text
+    assert "Did you mean" not in told.text
+
+
+async def test_names_are_not_suggested(api: Service) -> None:
+    """Introspection is off, so a wrong name is no way to learn the right ones."""
+    for query in (
+        "{ acountCollection { __typename } }",
+        "{ accountByPk(id: 1) { emial } }",
+        "{ __shema { types } }",
+    ):
+        assert "Did you mean" not in (await api.ask(query)).text
+    answer = await api.ask(
+        "query($f: accountFilter) { accountCollection(filter: $f) { __typename } }", {"f": {"emial": 1}}
+    )
+    assert "Did you mean" not in answer.text
+
+
+async def test_a_database_error_has_message_code_and_root_field_alone(api: Service) -> None:
+    """PostgreSQL's details and hints may show what the role may not see."""
+    answer = await api.ask("{ brokenCollection { edges { node { ratio } } } }")
+    assert answer.status == 200
+    assert answer.body == {
+        "errors": [
+            {"message": "division by zero", "path": ["brokenCollection"], "extensions": {"code": "22012"}}
+        ],
+        "data": None,
+    }
+    answer = await api.ask("{ accountByPk(id: 1) { failing } }", role="authenticated")
+    assert answer.error == "told by the function"
+    assert answer.errors[0]["extensions"] == {"code": "P0001"}
+    assert "hush" not in answer.text
+    assert (
+        await api.ask("{ accountByPk(id: 1) { big } }", role="authenticated")
+    ).error == "bigint out of range"
+
+
+async def test_the_path_of_a_database_error_is_there_where_it_is_known(api: Service) -> None:
+    """Of several fields PostgreSQL does not say which one failed; one that needs no database did not."""
+    broken = "x: brokenCollection { edges { node { ratio } } }"
+    assert (await api.ask(f"{{ a: __typename {broken} }}")).errors[0]["path"] == ["x"]
+    assert "path" not in (await api.ask(f"{{ {broken} accountCollection {{ __typename }} }}")).errors[0]
+
+
+async def test_errors_within_lists_have_an_index(api: Service) -> None:
+    """They depend on no row: the first one's place stands for all."""
+    answer = await api.ask(
+        "{ c: accountCollection { edges { node { accountCollection(first: 1, last: 1) { __typename } } } } }"
+    )
+    assert answer.errors[0]["path"] == ["c", "edges", 0, "node", "accountCollection"]
+    answer = await api.ask(
+        "query($n: Int) { accountCollection { edges { n: node { a: accountCollection(first: $n) {"
+        " edges { cursor } } } } } }",
+        {"n": -1},
+    )
+    assert answer.errors[0]["path"] == ["accountCollection", "edges", 0, "n", "a"]
+
+
+async def test_an_error_of_a_nullable_field_leaves_its_siblings(api: Service) -> None:
+    """The others come with data, whether the mistake is in the document or in a value of the request."""
+    good = base64.b64encode(b'["public", "account", 2]').decode()
+    query = """query($id: ID!, $n: Int = 1) {
+        first: accountByPk(id: 1) { id } node(nodeId: $id) { nodeId
+            ... on account { accountCollection(first: $n) { edges { cursor } } } } __typename }"""
+    assert (await api.data(query, {"id": good}))["node"]["nodeId"] == good
+    others = {"first": {"id": 1}, "node": None, "__typename": "Query"}
+    for values, path in (({"id": "?"}, ["node"]), ({"id": good, "n": -1}, ["node", "accountCollection"])):
+        answer = await api.ask(query, values)
+        assert answer.status == 200
+        assert answer.body["data"] == others
+        assert [error["path"] for error in answer.errors] == [path]
+        assert answer.errors[0]["locations"]
+        assert len(answer.messages) == 1
+    # Another text of the same shape, with the values as literals.
+    for gap in (2 * " ", 9 * " "):
+        text = f'{{ first: accountByPk(id: 1) {{ id }}{gap}node(nodeId: "?") {{ nodeId }} __typename }}'
+        answer = await api.ask(text)
+        assert answer.body["data"] == others
+        assert answer.errors[0]["locations"][0]["column"] == text.index("node(") + 1
+    answer = await api.ask('{ a: node(nodeId: "?") { nodeId } b: node(nodeId: "!") { nodeId } __typename }')
+    assert answer.body["data"] == {"a": None, "b": None, "__typename": "Query"}
+    assert [error["path"] for error in answer.errors] == [["a"], ["b"]]
+    assert answer.messages == ()
+
+
+async def test_nothing_is_there_where_nothing_else_was_asked_for(api: Service) -> None:
+    answer = await api.ask('{ a: node(nodeId: "?") { nodeId } b: node(nodeId: "!") { nodeId } }')
+    assert answer.body["data"] is None
+    assert [error["path"] for error in answer.errors] == [["a"], ["b"]]
+    assert answer.messages == ()
+
+
+async def test_an_error_of_a_field_that_is_never_null_leaves_no_data(api: Service) -> None:
+    """As the GraphQL specification has it for the error of a non-null field."""
+    answer = await api.ask(
+        "query($n: Int) { accountCollection(first: $n) { edges { cursor } } accountByPk(id: 1) { id } }",
+        {"n": -1},
+    )
+    assert answer.body["data"] is None
+    assert answer.messages == ()
+
+
+async def test_a_failed_operation_leaves_nothing_behind(api: Service) -> None:
+    """The connection, its role and what it has prepared serve the next caller as before."""
+    query = "query($id: Int!) { accountByPk(id: $id) { email } }"
+    for _ in range(3):
+        await api.ask("{ brokenCollection { edges { node { ratio } } } }")
+        assert (await api.data(query, {"id": 1}))["accountByPk"] == {"email": "mail1"}
+        assert (await api.ask("{ accountByPk(id: 1) { secret } }", role="authenticated")).data
+        assert (await api.ask("{ accountByPk(id: 1) { secret } }")).errors
+
+
+async def test_values_that_postgresql_refuses_are_reported(api: Service) -> None:
+    for condition, code in (
+        ('email: {regex: "("}', "2201B"),
+        ('email: {like: "m\\\\"}', "22025"),
+    ):
+        answer = await api.ask(f"{{ accountCollection(filter: {{{condition}}}) {{ edges {{ cursor }} }} }}")
+        assert answer.errors[0]["extensions"] == {"code": code}
+        assert answer.body["data"] is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\0", "a\0b", "\ud800", "\udc00x"],
+)
+async def test_text_that_a_database_cannot_hold_is_refused(api: Service, text: str) -> None:
+    """NUL and half a surrogate pair: in variables, literals, cursors and node ids."""
+    escaped = json.dumps(text)
+    written = json.dumps(
+        f"{{ accountCollection(filter: {{email: {{eq: {escaped}}}}}) {{ edges {{ cursor }} }} }}"
+    )
+    aliased = '"query($v: String) { accountCollection(filter: {email: {eq: $v}}) { edges { cursor } } }"'
+    cursor = base64.b64encode(json.dumps([text]).encode()).decode()
+    node = base64.b64encode(json.dumps(["public", "account", text]).encode()).decode()
+    bodies = [
+        f'{{"query": {written}}}',
+        f'{{"query": {aliased}, "variables": {{"v": {escaped}}}}}',
+    ]
+    for packed, kind, use in (
+        (cursor, "Cursor", "accountCollection(after: $v) { edges { cursor } }"),
+        (node, "ID!", "node(nodeId: $v) { nodeId }"),
+        (node, "ID", "accountCollection(filter: {nodeId: {eq: $v}}) { edges { cursor } }"),
+    ):
+        by_variable = {"query": f"query($v: {kind}) {{ {use} }}", "variables": {"v": packed}}
+        as_literal = {"query": "{ " + use.replace("$v", f'"{packed}"') + " }"}
+        bodies += [json.dumps(by_variable), json.dumps(as_literal)]
+    for body in bodies:
+        answer = await api.send(body.encode())
+        assert answer.status in (200, 400), body
+        assert answer.errors, body
+        assert "internal" not in answer.error.lower(), body
+    assert (await api.ask("{ accountByPk(id: 1) { id } }")).data
+
+
+async def test_a_role_that_may_not_be_assumed_is_refused(api: Service) -> None:
+    """Gateway: the token is good, the role is not."""
+    for role in ("postgres", "nobody", "none"):
+        answer = await api.ask("{ __typename }", role=role)
+        assert answer.status == 403
+        assert answer.messages == ()
+
+
+async def test_without_a_key_nothing_is_answered(api: Service) -> None:
+    answer = await api.ask("{ __typename }", headers={"apikey": ""})
+    assert answer.status == 401
+    assert answer.messages == ()
+
+
+async def test_a_wrong_page_is_an_error_of_its_field_among_others(api: Service) -> None:
+    """One field's wrong argument fails the operation: nothing runs by halves."""
+    answer = await api.ask(
+        "{ ok: accountByPk(id: 1) { id } bad: accountCollection(first: -1) { edges { cursor } } }"
+    )
+    assert answer.body["data"] is None
+    assert answer.errors[0]["path"] == ["bad"]
+    answer = await api.ask(
+        "{ a: accountByPk(id: 1) { b: accountCollection(first: 1, last: 1) { edges { cursor } } } }"
+    )
+    assert answer.errors[0]["path"] == ["a", "b"]
+    assert answer.errors[0]["locations"] == [{"line": 1, "column": 27}]

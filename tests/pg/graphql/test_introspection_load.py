@@ -1,0 +1,131 @@
+"""Introspection under load: it walks every type in a thread, so nobody may have it do so for nothing."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+from dataapi.auth.caller import Caller
+from dataapi.graphql.introspection import Introspection
+from dataapi.graphql.transport import GraphQLRequest
+from dataapi.http.messages import Request
+from graphql import get_introspection_query
+from support.clocks import FOR_EVER
+from support.service import Service, serving
+from twisted.internet import defer, task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.postgres import Server
+
+SCHEMA = """
+comment on schema public is '@graphql({"introspection": true})';
+create table item (id int primary key, name text, item_id int references item);
+grant select on item to anon;
+"""
+STANDARD = get_introspection_query()
+
+
+@pytest.fixture
+def api(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve a database whose schema allows introspection."""
+    with serving(reactor, server.create_database(SCHEMA)) as service:
+        yield service
+
+
+def asking(api: Service, query: str) -> defer.Deferred[Any]:
+    """Ask the engine, as a request does that may be cancelled."""
+    http = Request("id", "POST", "/graphql/v1", "", {}, b"")
+    answer = api.engine.answer(GraphQLRequest(query), Caller("anon", "{}"), http)
+    return defer.Deferred.fromCoroutine(answer)
+
+
+class Watched:
+    """Counts executions, and how many run at once; each waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.may_go = threading.Event()
+        self.begun = self.running = self.most = 0
+        self._execute = Introspection._execute
+
+    def execute(self, introspection: Introspection, *arguments: Any) -> Any:
+        """Stand in for the method of that object."""
+        self.begun += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.may_go.wait(FOR_EVER)
+        self.running -= 1
+        return self._execute(introspection, *arguments)
+
+
+async def until(reactor: Any, condition: Callable[[], object]) -> None:
+    """Wait for a condition."""
+    while not condition():
+        await task.deferLater(reactor, 0.005)
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    """Watch executions."""
+    found = Watched()
+
+    def execute(introspection: Introspection, *arguments: Any) -> Any:
+        return found.execute(introspection, *arguments)
+
+    with patch.object(Introspection, "_execute", execute):
+        yield found
+        found.may_go.set()
+
+
+async def test_who_asks_the_same_at_once_shares_the_answer(api: Service, watched: Watched) -> None:
+    """As all clients do when a new version of an application starts."""
+    asked = [asking(api, STANDARD) for _ in range(5)]
+    watched.may_go.set()
+    answers = await defer.gatherResults(asked)
+    assert {answer.data for answer in answers} == {answers[0].data}
+    assert "item" in answers[0].data
+    await asking(api, STANDARD)
+    assert watched.begun == 1
+
+
+async def test_nobody_begins_while_the_thread_of_one_who_left_runs(
+    api: Service, reactor: Any, watched: Watched
+) -> None:
+    """Types are made on demand, which two threads at once would do twice."""
+    left = asking(api, "{ __schema { types { name } } }")
+    await until(reactor, lambda: watched.running)
+    queued = asking(api, "{ __schema { directives { name } } }")
+    left.cancel()
+    stays = asking(api, "{ __schema { queryType { name } } }")
+    queued.cancel()
+    for gone in (left, queued):
+        with pytest.raises(defer.CancelledError):
+            await gone
+    await task.deferLater(reactor, 0.02)
+    assert watched.begun == 1
+    watched.may_go.set()
+    assert (await stays).data == '{"__schema": {"queryType": {"name": "Query"}}}'
+    assert (watched.begun, watched.most) == (2, 1)
+
+
+FRAGMENT = """ fragment t on __Type { name kind description fields { name type { name kind ofType { name } } }
+    inputFields { name type { name kind ofType { name } } } possibleTypes { name } }"""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "{ " + " ".join(f"a{n}: __schema {{ types {{ ...t }} }}" for n in range(95)) + " }",
+        "{ __schema { " + " ".join(f"a{n}: types {{ ...t }}" for n in range(95)) + " } }",
+    ],
+    ids=["aliases of the schema", "aliases of the types"],
+)
+async def test_too_much_is_refused(api: Service, query: str) -> None:
+    """A hundred times what a code generator asks would take a large schema minutes."""
+    answer = await asking(api, query + FRAGMENT)
+    assert [error["message"] for error in answer.errors] == ["Too much is asked of introspection at once."]
+    assert answer.data == "null"
+    assert (await asking(api, STANDARD)).errors == ()

@@ -1,0 +1,230 @@
+"""What is kept of documents: weighed by the memory that it takes, and free as soon as it is dropped."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import tracemalloc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.auth.caller import Caller
+from dataapi.concurrency import long_work
+from dataapi.graphql.document import Document
+from dataapi.graphql.limits import Limits
+from dataapi.graphql.literal_parameters import coerce_literals, extract_literals
+from dataapi.graphql.plan import OperationPlan, plan_mutation, plan_query, root_fields
+from dataapi.graphql.transport import GraphQLRequest
+from dataapi.http.messages import Request
+from dataapi.service.process import MANY, ShortCollections
+from graphql import Node
+from support.service import Service
+from twisted.internet import task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+SCHEMA = """
+create table person (id int primary key, name text, email text, boss_id int references person);
+grant all on person to anon;
+"""
+
+
+def each(text: str, count: int) -> str:
+    """Repeat a text with a number in it."""
+    return " ".join(text.replace("<n>", str(number)) for number in range(count))
+
+
+FILTER = "{ a<N>: personCollection(filter: {%s}) { edges { node { name } } } }"
+NESTED = """{ a<N>: personCollection(first: 3) { edges { cursor node { name
+    personCollection(first: 2) { edges { node { email person { name } } } } } }
+    pageInfo { hasNextPage endCursor } } }"""
+ROOT_FIELD, ALIAS = "a<N>_<n>: personByPk(id: <n>) { name person { email } }", "a<N>_<n>: name"
+ROW, CONDITION, VARIABLE = '{id: <n>, name: "n"}', '{name: {eq: "<n>"}}', "$v<n>"
+INSERT = "mutation m<N> { insertIntopersonCollection(objects: [%s]) { affectedCount } }"
+DOCUMENTS = {
+    "short": "{ personByPk(id: 5) { name_<N>: name person { email } } }",
+    "nested": NESTED,
+    "root fields": f"{{ {each(ROOT_FIELD, 50)} }}",
+    "aliases": f"{{ personByPk(id: 1) {{ {each(ALIAS, 200)} }} }}",
+    "rows": INSERT % each(ROW, 100),
+    "conditions": FILTER % f"or: [{each(CONDITION, 100)}]",
+    "list": FILTER % f"id: {{in: [{each('<n>', 1000)}]}}",
+    "variables": f"query q<N>({each('$v<n>: Int!', 50)}) {FILTER % f'id: {{in: [{each(VARIABLE, 50)}]}}'}",
+}
+TEXTS = 30
+NUMBERS = itertools.count()
+HTTP = Request("id", "POST", "/graphql/v1", "", {}, b"")
+
+
+def measured(make: Callable[[int], Any]) -> tuple[float, list[Any]]:
+    """Make things and return how many bytes one takes, and the things."""
+    make(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        made = [make(number) for number in range(1, TEXTS + 1)]
+        gc.collect()
+        return (tracemalloc.get_traced_memory()[0] - before) / TEXTS, made
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
+    """A weight is neither half nor twice as much, but for less than a kilobyte that is not worth counting."""
+    schema = api.schema()
+    given = {f"v{number}": number for number in range(50)}
+
+    def document(number: int) -> Document:
+        text = DOCUMENTS[name].replace("<N>", str(number))
+        made = Document(text, schema, Limits(), extract_literals(text))
+        made.operation(None).coerce(given)
+        return made
+
+    taken, documents = measured(document)
+    assert_weight(taken, documents[0].weight)
+
+    def plan(number: int) -> OperationPlan:
+        made = documents[number - 1]
+        operation, extracted = made.operation(None), extract_literals(made.text)
+        literals = coerce_literals(extracted, made.literal_types) if extracted else {}
+        variables = {**operation.coerce(given), **(literals or {})}
+        if operation.is_mutation:
+            return plan_mutation(operation, schema, variables, root_fields(operation, variables))
+        return plan_query(operation, schema, variables, root_fields(operation, variables), {}, {})
+
+    taken, plans = measured(plan)
+    assert_weight(taken, plans[0].weight)
+
+
+def assert_weight(taken: float, weight: int) -> None:
+    """Compare bytes with a weight."""
+    assert taken / 2 - 1000 < weight < taken * 2 + 1000
+
+
+async def forget(api: Service) -> None:
+    """Change the database, so that the engine drops its schemas and with them all documents."""
+    await api.execute(f"comment on table person is '{next(NUMBERS)}'")
+    await api.ask("{ __typename }", check=False)
+    [role] = api.engine._roles.values()
+    role._texts.drop("{ __typename }")
+    assert len(role._texts) == 0
+    for key in list(role.plans._entries):
+        role.plans.drop(key)
+
+
+def dismantled() -> None:
+    """Wait until schemas that nobody uses are taken apart."""
+    for thread in threading.enumerate():
+        if thread.name == "schemas":
+            thread.join()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+async def test_plans_keep_no_document(api: Service, name: str) -> None:
+    """Nor does anything else: a document that is forgotten is free, without the garbage collector's help."""
+    await forget(api)
+    given = {f"v{number}": number for number in range(50)} if name == "variables" else None
+    await api.ask(DOCUMENTS[name].replace("<N>", "x"), given, check=False)
+    [role] = api.engine._roles.values()
+    [prepared] = [prepared for prepared, _ in role._texts._entries.values()]
+    node = weakref.ref(prepared.document.operation(None).node)
+    del prepared
+    gc.collect()
+    gc.disable()
+    try:
+        assert len(role.plans) == 1
+        assert node() is not None
+        role._texts.drop(*role._texts._entries)
+        for key in list(role._documents._entries):
+            role._documents.drop(key)
+        assert node() is None
+    finally:
+        gc.enable()
+
+
+async def test_frozen_documents_are_free_once_they_are_dropped(api: Service, reactor: Any) -> None:
+    """However often the garbage collector freezes what is kept, nothing of it stays for ever."""
+    garbage = ShortCollections(reactor)
+    garbage.start()
+    try:
+        for number in range(200):
+            await api.ask(DOCUMENTS["short"].replace("<N>", str(number)), check=False)
+            if number % 20 == 0:
+                for _ in range(MANY):
+                    gc.collect(1)
+                await task.deferLater(reactor, 0)
+        [role] = api.engine._roles.values()
+        nodes = [weakref.ref(kept.document.operation(None).node) for kept, _ in role._texts._entries.values()]
+        assert len(nodes) >= 200
+        del role
+        await forget(api)
+        dismantled()
+        assert [node() for node in nodes if node() is not None] == []
+    finally:
+        garbage.stop()
+        gc.unfreeze()
+
+
+async def test_a_replaced_schema_is_free_without_a_garbage_collection(api: Service) -> None:
+    """Types refer to each other in circles: a collection that frees them would have to look at everything."""
+    await api.execute("""comment on schema public is '@graphql({"introspection": true})'""")
+    await api.ask('{ personCollection(filter: {name: {eq: "x"}}) { edges { node { person { id } } } } }')
+    await api.ask("{ __schema { types { name fields { name type { name } } } } }")
+    [role] = api.engine._roles.values()
+    introspected = role.introspection._schema
+    assert introspected is not None
+    parts: list[Any] = [role.schema, role.schema.view, role.schema.types, *role.schema.types.made()]
+    parts += [role.introspection, introspected.get_type("person")]
+    alive = [weakref.ref(part) for part in parts]
+    gc.disable()
+    try:
+        del role, parts, introspected
+        await forget(api)
+        dismantled()
+        assert [part() for part in alive if part() is not None] == []
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["short", "in slices"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ personByPk(id: 5) { name_<N>: name person { email } } }",
+        "{ ...f } fragment f on Query { personByPk(id: 5) { name_<N>: name } }",
+        "{ personByPk(id: 5) { unknown<N> } }",
+        "{ personByPk(id: 5) { name<N>: ",
+    ],
+    ids=["valid", "fragment", "invalid", "broken off"],
+)
+async def test_new_documents_leave_nothing_to_the_garbage_collector(
+    api: Service, monkeypatch: pytest.MonkeyPatch, text: str, *, at_once: bool
+) -> None:
+    """It would find it late: what requests hold when it comes by is old by then."""
+    if not at_once:
+        monkeypatch.setattr(long_work, "STEPS_AT_ONCE", 3)
+
+    async def ask(number: int) -> None:
+        request = GraphQLRequest(text.replace("<N>", str(number)), None, None)
+        await api.engine.answer(request, Caller("anon", "{}"), HTTP)
+
+    for number in range(10):
+        await ask(number)
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(10, 20):
+            await ask(number)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert [each for each in gc.garbage if isinstance(each, Node)] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()

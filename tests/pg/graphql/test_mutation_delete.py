@@ -1,0 +1,370 @@
+"""Deletes over GraphQL: which rows, how many at most, and what the answer shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.service import Service, nodes
+
+SCHEMA = """
+create table author (id int primary key, name text not null, secret text);
+create table book (id int primary key, author_id int references author on delete cascade, title text, pages
+    int);
+comment on table author is '@graphql({"totalCount": {"enabled": true}})';
+comment on table book is '@graphql({"totalCount": {"enabled": true}, "aggregate": {"enabled": true}})';
+create function book_count(author) returns bigint stable language sql
+    as 'select count(*) from book where author_id = $1.id';
+create function left_stable(author) returns bigint stable language sql as 'select count(*) from author';
+create function left_volatile(author) returns bigint volatile language sql as 'select count(*) from author';
+create function kept() returns trigger language plpgsql as $$
+begin if old.name = 'keep' then return null; end if; return old; end $$;
+create trigger kept before delete on author for each row execute function kept();
+grant all on author, book to anon;
+create table person (id int primary key, boss_id int references person on delete cascade);
+comment on constraint person_boss_id_fkey on person is '@graphql({"foreign_name": "boss"})';
+create table badge (person_id int primary key references person on delete cascade);
+create table note (id int primary key, person_id int references person on delete set null, text text);
+create function everybody(person) returns int language sql as 'select count(*)::int from person';
+create function readers(note) returns int language plpgsql as
+    'begin return (select count(*) from person); end';
+create function team(person) returns setof person language sql as
+    'select * from person where boss_id = $1.id';
+create function chief(person) returns person language sql as 'select * from person where id = $1.boss_id';
+create table oddly ("row" text, place int, identity text, shown0 text);
+comment on table oddly is '@graphql({"primary_key_columns": ["row"]})';
+create function volatile_row(oddly) returns text language sql as 'select $1.row';
+grant all on person, badge, note, oddly to anon;
+grant select on person to service_role;
+grant select (text, person_id), delete on note to service_role;
+"""
+RESET = """
+truncate author, book, person, badge, note;
+insert into person values (1, null), (2, 1), (3, 1), (4, 2);
+insert into badge values (1);
+truncate oddly;
+insert into oddly values ('a', 2, null, 'd');
+insert into note values (1, 1, 'one'), (2, 2, 'two');
+insert into author values (1, 'ann', 's'), (2, 'bob', 's'), (3, 'cid', 's');
+insert into book values (1, 1, 'one', 10), (2, 1, 'two', 20), (3, 2, 'three', 30);
+"""
+
+
+async def delete(api: Service, table: str, arguments: str, fields: str = "affectedCount") -> Any:
+    """Delete and return the response."""
+    arguments = f"({arguments})" if arguments else ""
+    return (await api.data(f"mutation {{ r: deleteFrom{table}Collection{arguments} {{ {fields} }} }}"))["r"]
+
+
+async def test_every_row_that_matches_is_removed_and_shown(api: Service) -> None:
+    """Mutation rule 3."""
+    response = await delete(
+        api,
+        "book",
+        "filter: {author_id: {eq: 1}}, atMost: 2",
+        "affectedCount records { nodeId id title pages }",
+    )
+    assert response["affectedCount"] == 2
+    assert sorted(row["id"] for row in response["records"]) == [1, 2]
+    assert {row["title"] for row in response["records"]} == {"one", "two"}
+    assert await api.ids("book") == [3]
+
+
+@pytest.mark.parametrize(
+    "fields", ["affectedCount", "records { id }", "records { book_count }", "__typename"]
+)
+async def test_at_most_is_one_unless_given(api: Service, fields: str) -> None:
+    """The excess is an error that changes nothing."""
+    answer = await api.ask(f"mutation {{ deleteFromauthorCollection {{ {fields} }} }}")
+    assert answer.body == {
+        "data": None,
+        "errors": [
+            {
+                "message": "delete impacts too many records",
+                "path": ["deleteFromauthorCollection"],
+                "extensions": {"code": "22000"},
+            }
+        ],
+    }
+    answer = await api.ask(f"mutation {{ deleteFromauthorCollection(atMost: 2) {{ {fields} }} }}")
+    assert answer.error == "delete impacts too many records"
+    assert api.database.execute("select count(*) from author") == [(3,)]
+    assert (
+        "errors"
+        not in (await api.ask(f"mutation {{ deleteFromauthorCollection(atMost: 3) {{ {fields} }} }}")).body
+    )
+    assert api.database.execute("select (select count(*) from author), (select count(*) from book)") == [
+        (0, 0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "ids"),
+    [
+        ("id: {eq: 1}", [1]),
+        ("id: {neq: 1}", [2, 3]),
+        ('name: {in: ["ann", "cid"]}', [1, 3]),
+        ('or: [{name: {startsWith: "a"}}, {id: {gte: 3}}]', [1, 3]),
+        ("not: {id: {gt: 1}}", [1]),
+        ("and: {id: {gt: 1}, name: {ilike: \"B%\"}}", [2]),
+        ("id: {eq: null}", []),
+        ("id: {in: []}", []),
+        ("", [1, 2, 3]),
+    ],
+)  # fmt: skip
+async def test_filters_choose_the_rows(api: Service, condition: str, ids: list[int]) -> None:
+    response = await delete(
+        api, "author", f"filter: {{{condition}}}, atMost: 9", "affectedCount records { id }"
+    )
+    assert (response["affectedCount"], sorted(row["id"] for row in response["records"])) == (len(ids), ids)
+    assert await api.ids("author") == [number for number in (1, 2, 3) if number not in ids]
+
+
+DELETE = "mutation(%s) { deleteFromauthorCollection(filter: %s, atMost: 10) { records { id } } }"
+UPDATE = 'mutation(%s) { updateauthorCollection(set: {name: "x"}, filter: %s, atMost: 10) { affectedCount } }'
+NAMES = "$n: String, $i: Int"
+
+
+@pytest.mark.parametrize(
+    ("condition", "given", "ids"),
+    [
+        ("{or: [{name: {eq: $n}}, {id: {eq: $i}}]}", {"i": 2}, [2]),
+        ("{or: [{name: {eq: $n}}, {id: {eq: $i}}]}", {"n": "cid"}, [3]),
+        ("{or: [{name: {eq: $n}}, {id: {eq: $i}}]}", {"n": "cid", "i": 1}, [1, 3]),
+        ("{or: [{name: {eq: $n}, id: {eq: $i}}, {id: {eq: 1}}]}", {"i": 2}, [1, 2]),
+        ("{or: [{or: [{name: {eq: $n}}]}, {not: {id: {gt: $i}}}]}", {"i": 1}, [1]),
+        ("{not: {or: [{name: {eq: $n}}, {id: {eq: $i}}]}}", {"i": 2}, [1, 3]),
+        ("{name: {eq: $n}, id: {eq: $i}}", {"i": 3}, [3]),
+    ],
+)
+async def test_an_absent_variable_closes_only_its_own_alternative(
+    api: Service, condition: str, given: dict[str, Any], ids: list[int]
+) -> None:
+    """An alternative that demands nothing is ignored; it never opens the others to every row."""
+    data = await api.data(DELETE % (NAMES, condition), given)
+    assert sorted(row["id"] for row in data["deleteFromauthorCollection"]["records"]) == ids
+    assert await api.ids("author") == [number for number in (1, 2, 3) if number not in ids]
+
+
+@pytest.mark.parametrize("mutation", [DELETE, UPDATE], ids=["delete", "update"])
+@pytest.mark.parametrize(
+    ("declared", "condition", "names"),
+    [
+        ("$n: String", "{name: {eq: $n}}", "$n"),
+        (NAMES, "{or: [{name: {eq: $n}}, {id: {eq: $i}}]}", "$n, $i"),
+        ("$i: Int", "{and: [{not: {or: {id: {gt: $i, lt: $i}}}}]}", "$i"),
+        ("$l: [String!]", "{name: {in: $l}}", "$l"),
+        ("$f: authorFilter", "$f", "$f"),
+        ("$f: [authorFilter!]", "{or: $f}", "$f"),
+        ("$f: authorFilter", "{not: $f}", "$f"),
+        ("$f: StringFilter", "{name: $f, or: [{}]}", "$f"),
+        ("$f: ID", "{nodeId: {eq: $f}}", "$f"),
+    ],
+)
+async def test_a_filter_that_demands_nothing_for_want_of_variables_is_refused(
+    api: Service, mutation: str, declared: str, condition: str, names: str
+) -> None:
+    """A client that forgot a value would change every row; the error names what is absent, and its place."""
+    query = mutation % (declared, condition)
+    answer = await api.ask(query)
+    assert answer.error == (
+        f"The filter would match every row, because it has no value for {names}. Provide one, or write "
+        "`filter: {}` to mean every row."
+    )
+    assert answer.errors[0]["locations"] == [
+        {"line": 1, "column": query.index("filter: ") + len("filter: ") + 1}
+    ]
+    assert answer.body["data"] is None
+    assert answer.messages == ()
+
+
+@pytest.mark.parametrize(
+    ("declared", "condition", "given"),
+    [
+        ("$f: authorFilter", "$f", {"f": {}}),
+        ("$f: authorFilter", "$f", {"f": None}),
+        ("$f: [authorFilter!]", "{or: $f}", {"f": []}),
+        ("$f: [authorFilter!]", "{or: $f}", {"f": [{}]}),
+        ("$f: authorFilter = {}", "$f", {}),
+    ],
+)
+async def test_a_filter_that_says_that_it_demands_nothing_means_every_row(
+    api: Service, declared: str, condition: str, given: dict[str, Any]
+) -> None:
+    """Nothing is absent: the client said ``{}`` or null itself."""
+    data = await api.data(DELETE % (declared, condition), given)
+    assert len(data["deleteFromauthorCollection"]["records"]) == 3
+
+
+async def test_an_absent_null_or_given_variable_is_judged_each_time_anew(api: Service) -> None:
+    """What one request compiled to never serves another that gives other variables."""
+    query = DELETE % ("$n: String", "{name: {eq: $n}}")
+    for _ in range(2):
+        assert "$n" in (await api.ask(query)).error
+        assert (await api.data(query, {"n": None}))["deleteFromauthorCollection"]["records"] == []
+    [row] = (await api.data(query, {"n": "bob"}))["deleteFromauthorCollection"]["records"]
+    assert row == {"id": 2}
+    assert "$n" in (await api.ask(query)).error
+
+
+async def test_records_show_the_rows_as_they_were_with_their_relationships(api: Service) -> None:
+    """A deleted row's relationships are those that it had, so that a client can show what is gone."""
+    response = await delete(
+        api,
+        "author",
+        "filter: {id: {eq: 1}}",
+        "records { name book_count bookCollection { totalCount aggregate { sum { pages } } edges { node { "
+        "title } } } }",
+    )
+    [row] = response["records"]
+    assert (row["name"], row["book_count"], row["bookCollection"]["totalCount"]) == ("ann", "2", 2)
+    assert row["bookCollection"]["aggregate"]["sum"]["pages"] == "30"
+    assert [book["title"] for book in nodes(row["bookCollection"])] == ["one", "two"]
+    assert await api.ids("book") == [3], "deleted with their author, as the foreign key says"
+    response = await delete(api, "book", "filter: {id: {eq: 3}}", "records { author { name } }")
+    assert response["records"] == [{"author": {"name": "bob"}}]
+
+
+@pytest.mark.parametrize(
+    "arguments", ["filter: {id: {lt: 3}}, atMost: 2", 'filter: {name: {neq: "cid"}}, atMost: 9']
+)
+async def test_computed_fields_see_the_rows_before_whatever_their_volatility(
+    api: Service, arguments: str
+) -> None:
+    """A function is VOLATILE unless it says otherwise, and would see what the statement did so far."""
+    fields = "id left_stable left_volatile"
+    response = await delete(
+        api, "author", arguments, f"affectedCount a: records {{ {fields} }} b: records {{ id }}"
+    )
+    assert response["a"] == [{"id": n, "left_stable": "3", "left_volatile": "3"} for n in (1, 2)]
+    assert response["b"] == [{"id": 1}, {"id": 2}]
+    assert response["affectedCount"] == 2
+    assert await api.ids("author") == [3]
+
+
+async def test_columns_of_any_name_are_shown_beside_volatile_functions(api: Service) -> None:
+    response = await delete(api, "oddly", "", "records { row place identity shown0 volatile_row }")
+    assert response["records"] == [
+        {"row": "a", "place": 2, "identity": None, "shown0": "d", "volatile_row": "a"}
+    ]
+
+
+async def test_a_delete_of_too_many_rows_is_refused_whatever_it_shows(api: Service) -> None:
+    answer = await api.ask("mutation { deleteFromauthorCollection { records { left_volatile } } }")
+    assert answer.error == "delete impacts too many records"
+    assert await api.ids("author") == [1, 2, 3]
+
+
+async def test_what_a_trigger_keeps_is_not_shown(api: Service) -> None:
+    api.database.execute("update author set name = 'keep' where id = 2")
+    response = await delete(api, "author", "atMost: 2", "affectedCount records { id left_volatile }")
+    assert response == {
+        "affectedCount": 2,
+        "records": [{"id": 1, "left_volatile": "3"}, {"id": 3, "left_volatile": "3"}],
+    }
+
+
+async def test_every_kind_of_relation_is_shown_as_it_was(api: Service) -> None:
+    """To one, to many, one to one, by functions; rows that go with the deleted one know it, too."""
+    response = await delete(
+        api,
+        "person",
+        "filter: {id: {lt: 3}}, atMost: 2",
+        """records {
+            id boss { id } chief { id } badge { person { id } }
+            personCollection { edges { node { id everybody } } } team { edges { node { id } } }
+            noteCollection { edges { node { id person { id } readers } } }
+        }""",
+    )
+    expected = [
+        {
+            "id": 1,
+            "boss": None,
+            "personCollection": [{"id": 2, "everybody": 4}, {"id": 3, "everybody": 4}],
+            "badge": {"person": {"id": 1}},
+            "noteCollection": [{"id": 1, "person": {"id": 1}, "readers": 4}],
+            "team": [{"id": 2}, {"id": 3}],
+            "chief": None,
+        },
+        {
+            "id": 2,
+            "boss": {"id": 1},
+            "personCollection": [{"id": 4, "everybody": 4}],
+            "badge": None,
+            "noteCollection": [{"id": 2, "person": {"id": 2}, "readers": 4}],
+            "team": [{"id": 4}],
+            "chief": {"id": 1},
+        },
+    ]
+    for row in response["records"]:
+        for name in ("personCollection", "noteCollection", "team"):
+            row[name] = nodes(row[name])
+    assert response["records"] == expected
+    assert await api.ids("person") == [], "all the others worked for those"
+    assert await api.rows("note", "id person { id }") == [
+        {"id": 1, "person": None},
+        {"id": 2, "person": None},
+    ]
+
+
+async def test_a_role_that_cannot_read_the_key_sees_relations_as_they_were(api: Service) -> None:
+    """Then rows are told apart by what is shown of them."""
+    answer = await api.data(
+        "mutation { deleteFromnoteCollection(atMost: 2) { records { text person { id everybody } } } }",
+        role="service_role",
+    )
+    assert answer["deleteFromnoteCollection"]["records"] == [
+        {"text": "one", "person": {"id": 1, "everybody": 4}},
+        {"text": "two", "person": {"id": 2, "everybody": 4}},
+    ]
+
+
+async def test_a_trigger_may_keep_rows(api: Service) -> None:
+    api.database.execute("update author set name = 'keep' where id = 2")
+    response = await delete(api, "author", "atMost: 2", "affectedCount records { id }")
+    assert response["affectedCount"] == 2
+    assert await api.ids("author") == [2]
+
+
+@pytest.mark.parametrize("fields", ["affectedCount", "records { id bookCollection { totalCount } }"])
+async def test_a_delete_is_one_statement(api: Service, fields: str) -> None:
+    answer = await api.ask(f"mutation {{ deleteFromauthorCollection(atMost: 3) {{ {fields} }} }}")
+    assert "errors" not in answer.body
+    assert (len(answer.messages), len(answer.statements)) == (1, 1)
+
+
+async def test_deletes_among_other_changes_run_in_order(api: Service) -> None:
+    data = await api.data("""mutation {
+        a: deleteFromauthorCollection(filter: {id: {eq: 1}}) { affectedCount }
+        b: insertIntoauthorCollection(objects: {id: 1, name: "new"}) { records { book_count } }
+        c: deleteFromauthorCollection(filter: {name: {eq: "new"}}) { records { id } } }""")
+    assert data == {
+        "a": {"affectedCount": 1},
+        "b": {"records": [{"book_count": "0"}]},
+        "c": {"records": [{"id": 1}]},
+    }
+    assert await api.ids("author") == [2, 3]
+
+
+async def test_revoking_delete_removes_the_field(api: Service) -> None:
+    """Mutation rule 5, for each of the three."""
+    words = {
+        "insert": "insertIntoauthorCollection",
+        "update": "updateauthorCollection",
+        "delete": "deleteFromauthorCollection",
+    }
+    for privilege, field in words.items():
+        await api.execute(f"revoke {privilege} on author from anon")
+        fields = set(api.schema().object_type("Mutation").fields)
+        assert field not in fields
+        assert set(words.values()) - {field} <= fields
+        assert field in (await api.ask(f"mutation {{ {field} {{ affectedCount }} }}")).errors[0]["message"]
+        await api.execute(f"grant {privilege} on author to anon")
+
+
+async def test_without_any_change_there_is_no_mutation_type(api: Service) -> None:
+    await api.execute("grant select on author to authenticated")
+    assert api.schema("authenticated").schema.mutation_type is None
+    answer = await api.ask("mutation { deleteFromauthorCollection { affectedCount } }", role="authenticated")
+    assert "mutation" in answer.error.lower()
+    assert answer.messages == ()

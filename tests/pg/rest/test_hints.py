@@ -1,0 +1,48 @@
+"""Hints at names that may have been meant, in a schema of many."""
+
+from __future__ import annotations
+
+import pytest
+from support.service import Service
+
+SCHEMA = """
+do $$ begin for number in 1..1200 loop
+    execute format('create table filler_%s (id int primary key)', number);
+    execute format('create function fill_%s() returns int stable language sql as $f$ select 1 $f$', number);
+end loop; end $$;
+create table zebra (id int primary key);
+create table stripe (id int primary key, zebra_id int references zebra);
+create function gallop() returns int stable language sql as 'select 1';
+grant select on all tables in schema public to anon;
+create table zebu (id int primary key);
+do $$ begin
+    execute 'create table wide (stripes int, '
+        || (select string_agg(format('part_%s int', n), ',') from generate_series(1, 400) n) || ')';
+end $$;
+grant select on wide to anon;
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [
+        ("zebrra", "Perhaps you meant the table 'public.zebra'"),
+        ("filer_77", "Perhaps you meant the table 'public.filler_77'"),
+        # The nearest one is not the role's to know.
+        ("zebuu", None),
+        ("rpc/galop", "Perhaps you meant to call the function public.gallop"),
+        ("rpc/fil_1200", "Perhaps you meant to call the function public.fill_1200"),
+        ("zebra?select=filler_8(id)", None),
+        ("stripes?select=id", "Perhaps you meant the table 'public.stripe'"),
+        ("zebra?select=strip(id)", "Perhaps you meant 'stripe' instead of 'strip'."),
+        ("filler_9?select=zebra(id)", None),
+        ("wide?select=stripe", 'Perhaps you meant to reference the column "wide.stripes".'),
+    ],
+)
+async def test_hints_do_not_end_where_a_schema_has_many_names(
+    service: Service, target: str, hint: str | None
+) -> None:
+    """Of tables, functions, relationships and columns."""
+    answer = await service.rest("GET", target)
+    assert answer.status >= 400
+    assert answer.body["hint"] == hint

@@ -1,0 +1,742 @@
+"""Hostile use of REST: requests short to write and long to answer, looks where one may not look, odd HTTP."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.auth.caller import Caller
+from dataapi.http.errors import ApiError
+from dataapi.http.messages import Request
+from dataapi.rest import batch
+from dataapi.rest.handler import LONG_BATCH, RestHandler
+from dataapi.rest.parse.syntax import (
+    MOST_CONDITIONS,
+    MOST_ITEMS,
+    MOST_MEMBERS_IN_ALL,
+    MOST_NAMES,
+    MOST_RESOURCES,
+    MOST_STEPS,
+    MOST_TERMS,
+)
+from dataapi.rest.plan import plan as plans
+from dataapi.settings import Project
+from support.catalog import load_catalog
+from support.clocks import FOR_EVER
+from support.effort import Effort, in_units
+from support.service import Service, serving
+from twisted.internet import defer, task, threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
+
+NO_RUNNER: Any = None
+"""Stands where the pool would be: what is only read asks nothing of the database."""
+
+SCHEMA = """
+create schema private;
+create table private.zebra (id int primary key, stripes text);
+create table person (
+    id int primary key, name text, boss int references person, data jsonb, quokka text
+);
+create table zorilla (id int primary key, person int references person);
+create table doc (
+    id int primary key, owner text, word text, parent int references doc, amount int
+);
+alter table doc enable row level security;
+create policy own on doc using (owner = current_setting('request.jwt.claims', true)::json ->> 'sub');
+create table note (id int primary key, doc int references doc);
+create function boss_of(person) returns setof person rows 1 stable language sql
+    as 'select * from person where id = $1.boss';
+create function staff_of(person) returns setof person stable language sql
+    as 'select * from person where boss = $1.id';
+create function compiles() returns text stable language sql as $$ select current_setting('jit') $$;
+create function zeppelin() returns int language sql as 'select 1';
+create function says(what text, value text) returns int language sql
+    as $$ select set_config('response.' || what, value, true); select 1 $$;
+create function before() returns void language plpgsql as $$ begin
+    if current_setting('request.headers')::json ->> 'x-refuse' = current_setting('request.path')
+       or current_setting('request.headers')::json ->> 'x-refuse' = 'all' then
+        raise sqlstate 'PT403' using message = 'Not you';
+    end if; end $$;
+insert into person select n, 'p' || n, 1, '{"a": 1}', 'secret' from generate_series(1, 3) n;
+insert into doc values
+    (1, 'a user of authenticated', 'mine', null, 1), (2, 'other', 'theirs', 1, 100),
+    (3, 'other', 'more', 2, 1000);
+insert into note values (1, 1), (2, 2), (3, 3);
+grant all on all tables in schema public to authenticated;
+grant select, insert, update, delete on doc, note to anon;
+grant select (id, name, boss, data), insert (id, name) on person to anon;
+revoke execute on function zeppelin() from public;
+"""
+PROJECT = {"db_aggregates_enabled": True}
+
+
+# ---------------------------------------------------------------- too much at once
+
+
+def repeated(item: str, times: int, separator: str = ",") -> str:
+    return separator.join([item] * times)
+
+
+def beyond(most: int, what: str) -> str:
+    """Return how the message about a bound ends."""
+    return f"expecting at most {most} {what}"
+
+
+BEYOND = {
+    "items": (f"select={repeated('id', MOST_ITEMS + 1)}", beyond(MOST_ITEMS, "items")),
+    "stars": (f"select={repeated('*', 10_000)}", beyond(MOST_ITEMS, "items")),
+    "resources": (f"select={repeated('boss(id)', MOST_RESOURCES + 1)}", beyond(MOST_RESOURCES, "resources")),
+    "depth": (
+        f"select={repeated('boss(', 21, '')}id{repeated(')', 21, '')}",
+        beyond(20, "resources within each other"),
+    ),
+    "terms": (f"order={repeated('id', MOST_TERMS + 1)}", beyond(MOST_TERMS, "terms")),
+    "steps": (f"select=data{repeated('->a', MOST_STEPS + 1, '')}", beyond(MOST_STEPS, "steps")),
+    "wide logic": (
+        f"or=({repeated('id.eq.1', MOST_CONDITIONS)})",
+        beyond(MOST_CONDITIONS, "filters and logic operators"),
+    ),
+    "deep logic": (f"or=({repeated('or(', 3000, '')}", beyond(50, "logic operators within each other")),
+    "names": (f"{repeated('a', 5000, '.')}=eq.1", beyond(25, "names within each other")),
+}
+
+
+@pytest.mark.parametrize("case", list(BEYOND))
+async def test_what_exceeds_a_limit_is_reported_with_its_place(api: Service, case: str) -> None:
+    """Parsing ends where the bound is met, however long the rest is."""
+    query, told = BEYOND[case]
+    effort = Effort()
+    answer = await api.rest("GET", f"person?{query}")
+    assert effort.units < 50
+    assert (answer.status, answer.body["code"]) == (400, "PGRST100")
+    assert answer.body["details"].endswith(told), answer.text
+    assert answer.body["message"].endswith(')" (line 1, column ' + answer.body["message"].rpartition(" ")[2])
+    assert answer.messages == ()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        repeated("id=eq.1", MOST_CONDITIONS + 1, "&"),
+        "&".join([f"or=({repeated('id.eq.1', 600)})"] * 2),
+        f"select={repeated('*', MOST_MEMBERS_IN_ALL // 6)}",
+        "select=" + ",".join(f"b{n}:boss({repeated('*', 20)})" for n in range(60)),
+        # Each filter on whether there is a boss repeats all that is asked of the boss.
+        f"select=boss()&{repeated('boss=not.is.null', 300, '&')}&{repeated('boss.id=eq.1', 300, '&')}",
+        f"select={repeated('staff_of(', 12, '')}{repeated(')', 12, '')}&"
+        + "&".join(f"{repeated('staff_of', n, '.')}=not.is.null&" * 2 for n in range(1, 13)),
+    ],
+    ids=["filters", "trees", "members", "members in all", "repeated filters", "repeated resources"],
+)
+async def test_what_is_too_much_in_all_is_refused(api: Service, query: str) -> None:
+    """Though no part of it is beyond a bound of its own."""
+    effort = Effort()
+    answer = await api.rest("GET", f"person?{query.replace('&&', '&')}")
+    assert effort.units < 50
+    assert (answer.status, answer.body["code"]) == (400, "PGRST100")
+    assert answer.body["message"] == "The request asks for too much at once"
+    assert answer.messages == ()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"select={repeated('id', MOST_ITEMS)}",
+        f"select={repeated('*', 100)}",
+        f"id=in.({repeated('1', 10_000)})",
+        repeated("id=eq.1", MOST_CONDITIONS, "&"),
+        f"or=({repeated('id.eq.1', MOST_CONDITIONS - 2)})",
+        f"or=({repeated('and(', 49, '')}id.eq.1{repeated(')', 50, '')}",
+        f"order={repeated('id', MOST_TERMS)}",
+        f"select=data{repeated('->a', MOST_STEPS, '')}",
+        "select=" + ",".join(f"a{n}:boss(id)" for n in range(MOST_RESOURCES)),
+        "select=" + ",".join(f"a{n}:boss!inner(id)" for n in range(50)),
+        "select=" + ",".join(f"a{n}:person!boss!inner(id)" for n in range(50)),
+        f"select={repeated('...boss(name)', 50)}",
+    ],
+)
+async def test_what_is_within_the_bounds_is_answered_soon(api: Service, query: str) -> None:
+    """Neither the daemon nor PostgreSQL takes long."""
+    [[backend]] = await api.pool.fetch("select pg_backend_pid()")
+    effort = Effort([backend])
+    answer = await api.rest("GET", f"person?{query}", role="authenticated")
+    assert answer.status == 200, answer.text
+    assert effort.units < 1000  # unbounded, such requests took from 8 seconds to minutes
+
+
+def chain(depth: int, times: int) -> str:
+    """Ask for staff of staff, and at each level several times whether there is any."""
+    ways = [repeated("staff_of", n, ".") for n in range(1, depth + 1)]
+    filters = [f"{way}=not.is.null" for way in ways for _ in range(times)]
+    return (
+        f"person?select=id,{repeated('staff_of(', depth, '')}{repeated(')', depth, '')}&{'&'.join(filters)}"
+    )
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        chain(4, 2),
+        chain(6, 2),
+        chain(20, 1),
+        f"person?select=id,{repeated('person!boss!inner(', 20, '')}id{repeated(')', 20, '')}",
+        f"person?select=id,boss()&{repeated('boss=not.is.null', 300, '&')}",
+    ],
+)
+async def test_postgresql_does_not_weigh_all_orders_of_joins(api: Service, target: str) -> None:
+    """Four levels with two conditions each would keep it busy for minutes, six take all of its memory."""
+    answer = await api.rest("GET", target, role="authenticated")
+    assert answer.status == 200, answer.text
+    assert answer.body[0]["id"] == 1
+
+
+async def test_statements_are_not_compiled(api: Service, reactor: Any) -> None:
+    """Which takes seconds for hundreds of small queries; who turned it on for the login role has it."""
+    assert (await api.rest("GET", "rpc/compiles")).body == "off"
+    name = api.database.name
+    api.database.execute(f"alter role authenticator in database {name} set jit = on")
+    service = Service(reactor, api.database)
+    await service.start()
+    try:
+        assert (await service.rest("GET", "rpc/compiles")).body == "on"
+    finally:
+        await service.stop()
+        api.database.execute(f"alter role authenticator in database {name} reset jit")
+
+
+async def test_conditions_on_related_rows_hold_beyond_those_that_are_joined(api: Service) -> None:
+    """The ninth and later ones are looked up row by row, and mean the same."""
+    conditions = ["staff_of=not.is.null"] * 12 + ["boss_of=not.is.null"] * 3
+    query = f"select=id,staff_of(),boss_of()&{'&'.join(conditions)}"
+    assert (await api.rest("GET", f"person?{query}", role="authenticated")).body == [{"id": 1}]
+    answer = await api.rest("GET", f"person?{query}&staff_of=is.null", role="authenticated")
+    assert answer.body == []
+
+
+@pytest.mark.parametrize("parameter", ["columns", "on_conflict"])
+async def test_the_number_of_names_is_limited(api: Service, parameter: str) -> None:
+    answer = await api.rest("POST", f"person?{parameter}={repeated('id', MOST_NAMES + 1)}", [{"id": 9}])
+    assert (answer.status, answer.body["code"]) == (400, "PGRST100")
+    assert answer.body["details"].endswith(beyond(MOST_NAMES, "names"))
+
+
+BODIES = {
+    "lines": ("text/csv", b"id\n" + b"1\n" * 400_000),
+    "cells": ("text/csv", b"id,name,boss\n" + b",,\n" * 300_000),
+    "fields": ("application/x-www-form-urlencoded", b"&".join([b"a=1"] * 250_000)),
+    "objects": ("application/json", b"[" + b",".join([b'{"id":1}'] * 100_000) + b"]"),
+    "members": ("application/json", b"{" + b",".join(b'"a%d":1' % n for n in range(80_000)) + b"}"),
+    "lists": ("application/json", b"[" + b",".join([b"[]"] * 300_000) + b"]"),
+    "a batch": (
+        "application/vnd.dataapi.batch+json",
+        b'{"requests":[' + repeated("1", 400_000).encode() + b"]}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(BODIES))
+async def test_long_bodies_leave_the_reactor_to_others(api: Service, reactor: Any, case: str) -> None:
+    """They are read beside it, piece by piece: what takes a second is no stall of a second."""
+    media_type, body = BODIES[case]
+    gc.collect()
+    gc.disable()  # to look through all that the tests have made is no work of the daemon's
+    try:
+        target = "" if case == "a batch" else "person"
+        asking = api.rest("POST", target, body, headers={"content-type": media_type})
+        answering = defer.ensureDeferred(asking)
+        longest, effort = 0.0, Effort()
+        while not answering.called:
+            before = effort.seconds
+            await task.deferLater(reactor, 0)
+            longest = max(longest, effort.seconds - before)
+    finally:
+        gc.enable()
+    answer = await answering
+    assert 400 <= answer.status < 500, answer.text[:300]
+    assert in_units(longest) < 40
+
+
+async def test_who_goes_away_makes_no_room_for_another_long_body(
+    api: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread goes on, and the next must not begin while it runs; who goes away before is left out."""
+    catalog = load_catalog(api.database.uri)
+    handler = RestHandler(Project("a" * 20, "acme", ""), NO_RUNNER, lambda: catalog)
+    begun, go_on = threading.Event(), threading.Event()
+    read: list[tuple[str, bool]] = []
+
+    def read_slowly(request: Request) -> None:
+        read.append((request.id, go_on.is_set()))
+        begun.set()
+        assert go_on.wait(FOR_EVER)
+        raise ApiError(400, request.id, "read")
+
+    def ask(name: str) -> defer.Deferred[Any]:
+        headers = {"content-type": batch.MEDIA_TYPE}
+        request = Request(name, "POST", "/rest/v1/", "", headers, bytes(LONG_BATCH + 1))
+        return defer.Deferred.fromCoroutine(handler.answer(request, Caller("anon", "{}")))
+
+    monkeypatch.setattr(batch, "read", read_slowly)
+    first = ask("first")
+    assert await threads.deferToThread(begun.wait, 10)
+    second, third = ask("second"), ask("third")
+    for gone in (first, second):
+        gone.cancel()
+        with pytest.raises(defer.CancelledError):
+            await gone
+    for _ in range(3):  # where a thread would have begun
+        await threads.deferToThread(lambda: None)
+    go_on.set()
+    with pytest.raises(ApiError) as caught:
+        await third
+    assert caught.value.code == "third"
+    assert read == [("first", False), ("third", True)]
+
+
+async def test_long_names_are_not_repeated_for_each_line(api: Service) -> None:
+    """A hundred kilobytes would become half a gigabyte."""
+    body = "a" * 5000 + "\n" + "1\n" * 50_000
+    answer = await api.rest("POST", "person", body, headers={"content-type": "text/csv"})
+    assert (answer.status, answer.body["code"]) == (400, "PGRST102")
+    assert (
+        answer.body["message"]
+        == "The columns' names, repeated for every line, are much longer than the lines"
+    )
+
+
+async def test_the_paths_of_a_batch_are_as_short_as_others(api: Service) -> None:
+    batch = {"requests": [{"method": "GET", "path": f"/person?select={'a' * 140_000}"}]}
+    headers = {"content-type": "application/vnd.dataapi.batch+json"}
+    answer = await api.rest("POST", "", json.dumps(batch), headers=headers)
+    assert (answer.status, answer.body["code"]) == (400, "PGRST102")
+    assert answer.body["message"] == "A request's path has at most 131072 characters"
+
+
+async def test_what_is_kept_of_requests_has_a_limit(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans with aliases that differ in every request push each other out; none too long is kept."""
+    monkeypatch.setattr(plans, "PLAN_CHARACTERS", 20_000)
+    monkeypatch.setattr(plans, "LONGEST_CACHED_STATEMENTS", 2_000)
+    # Plans are kept for as long as the catalog stays the same.
+    await api.execute("comment on table person is 'Of another catalog'")
+    view = None
+    for number in range(60):
+        answer = await api.rest("GET", f"person?select=a{number}:id,b:name&id=eq.1")
+        assert answer.body == [{f"a{number}": 1, "b": "p1"}]
+        [view] = api.handler._roles.values()
+    assert view is not None
+    assert 0 < view.plans.weight <= 20_000
+    kept = len(view.plans)
+    assert 1 < kept < 60
+    [message] = (await api.rest("GET", f"person?select={repeated('id', 300)}")).messages
+    assert not message.statements[-1].statement.prepared
+    assert len(view.plans) == kept
+
+
+# ---------------------------------------------------------------- looks where one may not look
+
+HIDDEN = ("zebra", "stripes", "zorilla", "zeppelin", "quokka", "private", "secret")
+"""Names and values that the anonymous role has no business with."""
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("GET", "zorila", None),
+        ("GET", "zebr", None),
+        ("GET", "rpc/zepelin", None),
+        ("POST", "rpc/zepplin", {"a": 1}),
+        ("GET", "person?select=id,zorila(id)", None),
+        ("GET", "person?select=quoka", None),
+        ("GET", "person?quoka=eq.1", None),
+        ("GET", "person?order=quoka", None),
+        ("GET", "person?select=id,boss(quoka)", None),
+        ("POST", "person", {"quoka": 1}),
+        ("POST", "person?on_conflict=quoka", {"id": 1}),
+        ("PATCH", "person?quoka=eq.1", {"id": 1}),
+        ("GET", "person", None),
+        ("GET", "person?select=id::zebr", None),
+        ("GET", "person?select=id&id=eq.x", None),
+        ("GET", "person?select=id&data=cs.{", None),
+        ("GET", "person?select=id&name=match.(", None),
+        ("GET", "person?select=nam->>a", None),
+        ("POST", "person?select=id", {"id": 1}),
+        ("POST", "person", [{"id": 7}, {"name": 1}]),
+        ("OPTIONS", "zorila", None),
+        ("GET", "", None),
+    ],
+)
+async def test_no_answer_names_what_the_role_may_not_see(
+    api: Service, method: str, target: str, body: Any
+) -> None:
+    """Hints name only what the role may use, and no message has a piece of SQL."""
+    answer = await api.rest(method, target, body, headers={"prefer": "return=representation"})
+    for hidden in HIDDEN:
+        assert hidden not in answer.text
+    for piece in ("t~", "pg_catalog", "$1", "select ", "LINE "):
+        assert piece not in answer.text
+    if target:
+        assert answer.status >= 400, answer.text
+        assert await shows_when_allowed(api, method, target, body)
+
+
+async def shows_when_allowed(api: Service, method: str, target: str, body: Any) -> bool:
+    """Return whether a role with all privileges gets a hint where there is a hidden name to hint at."""
+    if not any(near in target for near in ("zorila", "select=quoka", "quoka=eq")) or method != "GET":
+        return True
+    answer = await api.rest(method, target, body, role="authenticated")
+    return "zorilla" in answer.text or "quokka" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("doc?select=id", [{"id": 1}]),
+        ("doc?select=id,parent(id),doc(id)", [{"id": 1, "parent": None, "doc": []}]),
+        (
+            "note?select=id,doc(id)&order=id",
+            [{"id": 1, "doc": {"id": 1}}, *({"id": n, "doc": None} for n in (2, 3))],
+        ),
+        ("note?select=id,doc!inner(id)", [{"id": 1}]),
+        ("note?select=id,doc()&doc=is.null&order=id", [{"id": 2}, {"id": 3}]),
+        ("note?select=id,doc!inner()&doc.amount=gt.5", []),
+        ("note?select=id,...doc(word)&order=doc(amount).desc.nullslast", [{"id": 1, "word": "mine"}]),
+        ("doc?select=amount.sum(),count()", [{"sum": 1, "count": 1}]),
+        ("note?select=...doc(total:amount.sum())", [{"total": 1}]),
+        ("doc?select=doc(count())", [{"doc": [{"count": 0}]}]),
+    ],
+)
+async def test_policies_hold_wherever_rows_come_from(api: Service, target: str, expected: Any) -> None:
+    """In embeds, inner joins, anti joins, spreads, orders and aggregates."""
+    answer = await api.rest("GET", target, role="authenticated", headers={"prefer": "count=exact"})
+    assert answer.status in (200, 206), answer.text
+    rows = answer.body
+    if "doc!inner" in target:
+        rows = [{"id": row["id"]} for row in rows]
+    assert rows[: len(expected)] == expected
+    assert all(word not in answer.text for word in ("theirs", "more", "100"))
+
+
+async def test_counts_are_of_the_callers_rows(api: Service) -> None:
+    """By every way of counting that counts."""
+    for preferred in ("exact", "estimated"):
+        answer = await api.rest("HEAD", "doc", role="authenticated", headers={"prefer": f"count={preferred}"})
+        assert answer.headers["content-range"] == "0-0/1"
+        answer = await api.rest("HEAD", "doc", headers={"prefer": f"count={preferred}"})
+        assert answer.headers["content-range"] == "*/0"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "prefer", "status"),
+    [
+        ("PATCH", "doc?id=eq.2", {"word": "x"}, "", 200),
+        ("PATCH", "doc", [{"id": 2, "word": "x"}], "resolution=match", 200),
+        ("DELETE", "doc?id=gt.1", None, "", 200),
+        ("POST", "doc", {"id": 2, "word": "x"}, "resolution=ignore-duplicates", 403),
+        ("POST", "doc", {"id": 2, "owner": "a user of authenticated"}, "resolution=merge-duplicates", 403),
+        ("PUT", "doc?id=eq.2", {"id": 2, "owner": "a user of authenticated"}, "", 403),
+        ("POST", "doc", {"id": 9, "owner": "other"}, "", 403),
+        ("PATCH", "doc?id=eq.1", {"owner": "other"}, "", 403),
+    ],
+)
+async def test_changes_are_of_the_callers_rows(
+    api: Service, method: str, target: str, body: Any, prefer: str, status: int
+) -> None:
+    """No row of others is changed or shown, by no way of writing."""
+    headers = {"prefer": f"return=representation,{prefer}", "content-type": "application/json"}
+    before = api.database.execute("select * from doc order by id")
+    answer = await api.rest(method, target, body, role="authenticated", headers=headers)
+    assert answer.status == status, answer.text
+    assert status == 403 or answer.body == []
+    assert "theirs" not in answer.text
+    assert api.database.execute("select * from doc order by id") == before
+
+
+async def test_an_error_does_not_show_in_the_next_answer(api: Service) -> None:
+    """Nothing of one request is left for another on the same connection."""
+    await api.rest("GET", "person?select=id&name=eq.tapir&id=eq.okapi", headers={"x-own": "tapir"})
+    answer = await api.rest("GET", "person?select=id&id=eq.x", role="authenticated")
+    assert "tapir" not in answer.text
+    assert "okapi" not in answer.text
+    answer = await api.rest("GET", "doc")
+    assert answer.body == []
+
+
+@pytest.fixture(scope="module")
+def guarded(service: Service, reactor: Any) -> Iterator[Service]:
+    """Serve the same behind a function that may refuse each request."""
+    with serving(reactor, service.database, db_pre_request="public.before") as running:
+        yield running
+
+
+BATCH = {"content-type": "application/vnd.dataapi.batch+json"}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "headers"),
+    [
+        ("GET", "", None, {}),
+        ("HEAD", "note", None, {}),
+        ("GET", "note", None, {}),
+        ("GET", "note", None, {"accept": "text/csv"}),
+        ("GET", "note", None, {"accept": "application/x-ndjson"}),
+        ("GET", "note", None, {"prefer": "count=planned"}),
+        ("POST", "note", {"id": 8}, {}),
+        ("PATCH", "note?id=eq.1", {"id": 8}, {}),
+        ("PUT", "note?id=eq.8", {"id": 8}, {}),
+        ("DELETE", "note?id=eq.1", None, {}),
+        ("POST", "rpc/staff_of", {}, {}),
+        ("POST", "", {"requests": [{"method": "DELETE", "path": "/note?id=eq.1"}]}, BATCH),
+    ],
+)
+async def test_what_the_pre_request_function_refuses_does_not_happen(
+    guarded: Service, method: str, target: str, body: Any, headers: dict[str, str]
+) -> None:
+    """Whatever is asked and in whatever form."""
+    answer = await guarded.rest(method, target, body, headers={**headers, "x-refuse": "all"})
+    assert answer.status == (404 if "rpc" in target else 403), answer.text
+    assert guarded.database.execute("select id from note order by id") == [(1,), (2,), (3,)]
+
+
+async def test_the_pre_request_function_sees_each_request_of_a_batch(guarded: Service) -> None:
+    """Refused is one that would be refused by itself, and the others with it."""
+    requests = [{"method": "POST", "path": "/note", "body": {"id": 8}}, {"method": "GET", "path": "/doc"}]
+    answer = await guarded.rest("POST", "", {"requests": requests}, headers={**BATCH, "x-refuse": "/doc"})
+    assert (answer.status, answer.body["index"]) == (403, 1)
+    assert guarded.database.execute("select count(*) from note") == [(3,)]
+
+
+# ---------------------------------------------------------------- odd HTTP
+
+JSON = b'{"id":1}'
+REFUSED = {
+    b"TRACE /rest/v1/note HTTP/1.1\r\n\r\n": 405,
+    b"CONNECT /rest/v1/note HTTP/1.1\r\n\r\n": 405,
+    b"BREW /rest/v1/rpc/staff_of HTTP/1.1\r\n\r\n": 405,
+    b"PUT /rest/v1/rpc/staff_of HTTP/1.1\r\n\r\n": 405,
+    b"DELETE /rest/v1/ HTTP/1.1\r\n\r\n": 405,
+    b"F\xc3\xa9 /rest/v1/note HTTP/1.1\r\n\r\n": 400,
+    b"GET /rest/v1//note HTTP/1.1\r\n\r\n": 404,
+    b"GET //rest/v1/note HTTP/1.1\r\n\r\n": 404,
+    b"GET /rest/v1/note/1 HTTP/1.1\r\n\r\n": 404,
+    b"GET /rest/v1/note/ HTTP/1.1\r\n\r\n": 404,
+    b"GET /rest/v1/rpc/staff_of/ HTTP/1.1\r\n\r\n": 404,
+    b"GET /rest/v1/note%2f1 HTTP/1.1\r\n\r\n": 404,
+    b"GET /rest/v1/../v1/note HTTP/1.1\r\n\r\n": 404,
+    b"GET /rest/v1/%2e%2e/note HTTP/1.1\r\n\r\n": 404,
+    b"GET /REST/v1/note HTTP/1.1\r\n\r\n": 404,
+    b"GET /rest/v1/rpc/ HTTP/1.1\r\n\r\n": 404,
+    b"GET /rest/v1/note%00 HTTP/1.1\r\n\r\n": 400,
+    b"GET /rest/v1/note%ff HTTP/1.1\r\n\r\n": 400,
+    b"GET /rest/v1/note%zz HTTP/1.1\r\n\r\n": 400,
+    b"GET /rest/v1/note?id=eq.%00 HTTP/1.1\r\n\r\n": 400,
+    b"GET /rest/v1/note?id=eq.%ff HTTP/1.1\r\n\r\n": 400,
+    b"GET /rest/v1/note?=eq.1 HTTP/1.1\r\n\r\n": 400,
+    b"GET /rest/v1/note? HTTP/1.1\r\nAccept-Profile: private\r\n\r\n": 406,
+    b"GET /rest/v1/note?" + b"a" * 140_000 + b" HTTP/1.1\r\n\r\n": 414,
+    b"GET /rest/v1/note HTTP/1.1\r\nX: " + b"a" * 40_000 + b"\r\n\r\n": 431,
+    b"GET /rest/v1/note HTTP/1.1\r\n" + b"X: a\r\n" * 300 + b"\r\n": 431,
+    b"POST /rest/v1/note HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\n" + JSON: 415,
+    b"POST /rest/v1/note HTTP/1.1\r\nContent-Type: a/b\r\nContent-Length: 8\r\n\r\n" + JSON: 400,
+    b"POST /rest/v1/note HTTP/1.1\r\nContent-Length: 10500000\r\n\r\n" + b" " * 10_500_000: 413,
+    b"POST /rest/v1/note HTTP/1.1\r\nContent-Length: 8\r\nContent-Length: 9\r\n\r\n" + JSON: 400,
+    b"POST /rest/v1/note HTTP/1.1\r\nContent-Length: -8\r\n\r\n" + JSON: 400,
+    b"POST /rest/v1/note HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 8\r\n\r\n0\r\n\r\n": 400,
+    b"POST /rest/v1/note HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n": 400,
+    b"POST /rest/v1/note HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n0\r\n\r\n": 400,
+    b'POST /rest/v1/note HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{"\r\n0\r\n\r\n': 400,
+}
+
+
+@pytest.mark.parametrize("data", list(REFUSED), ids=lambda data: data[:60].decode("latin-1"))
+async def test_odd_requests_are_refused(api: Service, data: bytes) -> None:
+    """Each with a status that says why, a JSON body, and nothing asked of the database."""
+    answer = await api.raw(data)
+    assert answer.status == REFUSED[data], answer.text
+    assert answer.body["message"]
+    assert answer.messages == ()
+
+
+ANSWERED = {
+    b"GET /rest/v1/note?&&select=id&&id=eq.1& HTTP/1.1\r\n\r\n": [{"id": 1}],
+    b"GET /rest/v1/note?select=id&select=doc&id=eq.1 HTTP/1.1\r\n\r\n": [{"id": 1}],
+    b"GET /rest/v1/note?select=id&id=gt.1&id=lt.3 HTTP/1.1\r\n\r\n": [{"id": 2}],
+    b"GET /rest/v1/note?select=+id+,%20doc%20&id=eq.1 HTTP/1.1\r\n\r\n": [{"id": 1, "doc": 1}],
+    b"GET /rest/v1/note?%73elect=id&%69d=eq.1 HTTP/1.1\r\n\r\n": [{"id": 1}],
+    b"GET /rest/v1/%6eote?select=id&id=eq.1 HTTP/1.1\r\n\r\n": [{"id": 1}],
+    b"GET /rest/v1/note?select=id&id=eq.1 HTTP/1.1\r\nPrefer: " + b"a," * 8000 + b"\r\n\r\n": [{"id": 1}],
+    b"GET /rest/v1/note?select=id&id=eq.1 HTTP/1.1\r\nAccept: " + b"a/b," * 4000 + b"*/*\r\n\r\n": [
+        {"id": 1}
+    ],
+    b"GET /rest/v1/note?select=id&id=eq.1 HTTP/1.1\r\naCCept: application/json\r\n\r\n": [{"id": 1}],
+    b"GET /rest/v1/note?select=id&id=eq.1 HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc": [{"id": 1}],
+    b"GET /rest/v1/note?select=id&id=eq.1 HTTP/1.0\r\n\r\n": [{"id": 1}],
+}
+
+
+@pytest.mark.parametrize("data", list(ANSWERED), ids=lambda data: data[:60].decode("latin-1"))
+async def test_odd_requests_that_mean_something_are_answered(api: Service, data: bytes) -> None:
+    answer = await api.raw(data)
+    assert (answer.status, answer.body) == (200, ANSWERED[data])
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "code"),
+    [
+        ("~dataapi~PGRST116~dataapi~0~dataapi~" + "9" * 5000, 400, "22P02"),
+        ("~dataapi~PGRST9~dataapi~0~dataapi~1", 400, "22P02"),
+    ],
+)
+async def test_a_value_may_look_like_what_statements_raise(
+    api: Service, value: str, status: int, code: str
+) -> None:
+    """It is no number, and told so."""
+    answer = await api.rest("GET", f"note?id=eq.{value}")
+    assert (answer.status, answer.body["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "code"),
+    [
+        ("status", "02000", "PGRST112"),
+        ("status", "200" + "0" * 5000, "PGRST112"),
+        ("status", "600", "PGRST112"),
+        ("status", "199", "PGRST112"),
+        ("headers", "[" * 5000 + "]" * 5000, "PGRST111"),
+        ("headers", f'[{{"X-Long": {"1" * 5000}}}]', "PGRST111"),
+    ],
+)
+async def test_functions_cannot_say_what_http_cannot(api: Service, what: str, value: str, code: str) -> None:
+    """Statuses have three digits, and headers are texts."""
+    answer = await api.rest("POST", "rpc/says", {"what": what, "value": value})
+    assert (answer.status, answer.body["code"]) == (500, code)
+
+
+HEADS = {
+    "no type": b"Content-Length: 30\r\n\r\n",
+    "capitals and a charset": b'Content-Type: Application/JSON; Charset="x"\r\nContent-Length: 30\r\n\r\n',
+    "an expectation": b"Expect: 100-continue\r\nContent-Length: 30\r\n\r\n",
+    "chunks": b"Transfer-Encoding: chunked\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("case", list(HEADS))
+async def test_bodies_come_in_several_ways(api: Service, case: str) -> None:
+    """Without a type as JSON, in pieces, chunked, after a go-ahead."""
+    row = b'{"id":50,"doc":1}'.ljust(30)
+    pieces = [row[:4], row[4:]]
+    if case == "chunks":
+        pieces = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces] + [b"0\r\n\r\n"]
+    try:
+        answer = await api.raw(b"POST /rest/v1/note HTTP/1.1\r\n" + HEADS[case], *pieces)
+        assert b"201 Created" in answer.content or answer.status == 201
+        assert api.database.execute("select doc from note where id = 50") == [(1,)]
+    finally:
+        api.database.execute("delete from note where id = 50")
+
+
+@pytest.mark.parametrize("target", ["", "note", "doc?select=nothing", "nothing", "rpc/nothing", "a/b"])
+async def test_head_is_get_without_the_body(api: Service, target: str) -> None:
+    """The same status and headers for every path, whether it is there or not."""
+    head, get = await api.rest("HEAD", target), await api.rest("GET", target)
+    assert (head.status, head.text) == (get.status, "")
+    for name in ("content-type", "content-range", "proxy-status"):
+        assert head.headers.get(name) == get.headers.get(name)
+
+
+@pytest.mark.parametrize(
+    ("target", "status"), [("", 200), ("note", 200), ("nothing", 404), ("rpc/nothing", 404), ("a/b", 404)]
+)
+async def test_options_ask_the_database_for_nothing(api: Service, target: str, status: int) -> None:
+    answer = await api.rest("OPTIONS", target)
+    assert (answer.status, answer.messages) == (status, ())
+    assert ("allow" in answer.headers) == (status == 200)
+
+
+# ---------------------------------------------------------------- answers that are too large
+
+LARGE = """
+create table leaf (id int primary key, tree int, word text);
+create table tree (id int primary key, word text);
+alter table leaf add foreign key (tree) references tree;
+insert into tree select n, 'tree' from generate_series(1, 20) n;
+insert into leaf select n, 1 + n % 2, repeat('x', 200) from generate_series(1, 150) n;
+create function long(size int) returns text language sql as $$ select repeat('y', size) $$;
+create function grown(size int) returns setof tree language sql as $$
+    update tree set word = repeat('z', size) where id < 4 returning * $$;
+grant all on tree, leaf to anon;
+"""
+
+
+@pytest.fixture(scope="module")
+def narrow(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve trees and their leaves in answers of at most 20,000 bytes."""
+    with serving(reactor, server.create_database(LARGE), max_answer=20_000) as service:
+        yield service
+
+
+REPRESENTATION = {"prefer": "return=representation"}
+CSV = {"accept": "text/csv"}
+LINES = {"accept": "application/x-ndjson"}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "headers"),
+    [
+        ("GET", "leaf", None, {}),
+        ("GET", "leaf?limit=140", None, CSV),
+        ("GET", "leaf", None, {"accept": "application/vnd.pgrst.array+json;nulls=stripped"}),
+        ("GET", "tree?select=leaf(tree(leaf(id)))&id=eq.1", None, {}),
+        ("GET", "tree?select=id,leaf(word)&id=eq.1", None, LINES),
+        ("GET", "tree?select=id,leaf(word)&id=eq.1", None, CSV),
+        ("PATCH", "tree?select=leaf(tree(leaf(id)))&id=eq.1", {"word": "changed"}, REPRESENTATION),
+        ("DELETE", "leaf", None, REPRESENTATION),
+        ("POST", "tree", [{"id": n, "word": "w" * 500} for n in range(100, 150)], REPRESENTATION),
+        ("POST", "rpc/long", {"size": 30_000}, {}),
+        ("POST", "rpc/long", {"size": 30_000}, {"accept": "text/plain"}),
+        ("POST", "rpc/grown", {"size": 10_000}, {}),
+    ],
+)
+async def test_an_answer_that_is_too_large_is_refused_and_nothing_of_it_happens(
+    narrow: Service, method: str, target: str, body: Any, headers: dict[str, str]
+) -> None:
+    """PostgreSQL itself refuses it, so that the daemon neither reads it nor holds it."""
+    state = "select (select jsonb_agg(t) from tree t), (select count(*) from leaf)"
+    before = narrow.database.execute(state)
+    answer = await narrow.rest(method, target, body, headers=headers)
+    assert (answer.status, answer.body["code"]) == (400, "PGRST100"), answer.text[:300]
+    assert answer.body["message"] == "The request asks for too much at once"
+    assert answer.body["details"].startswith("The answer, or a line of it, has ")
+    assert narrow.database.execute(state) == before
+
+
+@pytest.mark.parametrize("headers", [{}, CSV, LINES])
+async def test_an_answer_that_is_large_enough_is_given(narrow: Service, headers: dict[str, str]) -> None:
+    answer = await narrow.rest("GET", "leaf?id=lte.75", headers=headers)
+    assert answer.status == 200
+    assert answer.text.count("x" * 200) == 75
+
+
+async def test_what_is_sent_while_it_is_made_may_be_longer(narrow: Service) -> None:
+    answer = await narrow.rest("GET", "leaf", headers=LINES)
+    assert (answer.status, len(answer.text.splitlines())) == (200, 150)
+    assert len(answer.content) > 20_000
+
+
+async def test_the_answers_of_a_batch_are_together_no_larger_than_one(narrow: Service) -> None:
+    def asked(times: int) -> dict[str, Any]:
+        read = {"method": "GET", "path": "/leaf?id=lte.30"}
+        return {"requests": [{"method": "DELETE", "path": "/leaf?id=eq.150"}, *[read] * times]}
+
+    headers = {"content-type": batch.MEDIA_TYPE}
+    answer = await narrow.rest("POST", "", json.dumps(asked(4)), headers=headers)
+    assert (answer.status, answer.body["code"], answer.body["index"]) == (400, "PGRST100", 3)
+    assert narrow.database.execute("select count(*) from leaf") == [(150,)]
+    answer = await narrow.rest("POST", "", json.dumps(asked(2)), headers=headers)
+    assert answer.status == 200

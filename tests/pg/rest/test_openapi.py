@@ -1,0 +1,520 @@
+"""Descriptions of the REST API: what roles are shown, in both versions of OpenAPI."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.http.messages import Request
+from dataapi.rest.openapi.description import Version, describe, with_address
+from dataapi.settings import Project
+from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV31SpecValidator
+from support.catalog import load_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataapi.catalog.model import Catalog
+    from support.postgres import Database, Server
+
+SHOP = r"""
+create schema api;
+create schema private;
+comment on schema api is E'The shop\n\nEverything that is\nsold. @graphql({"inflect_names": true})';
+grant usage on schema api to anon, service_role;
+create type api.status as enum ('open', 'it''s shut');
+create type api.spot as (x integer, label text);
+create domain api.code as varchar(8) default 'none';
+create domain api.color as integer;
+create function public.color_json(api.color) returns json
+    language sql immutable as $$ select to_json('#'::text) $$;
+set client_min_messages = error;
+create cast (api.color as json) with function public.color_json(api.color) as implicit;
+create domain "text/html" as text;
+
+create table api.customer (
+    id bigint generated always as identity primary key,
+    email varchar(100) not null unique,
+    note text
+);
+comment on table api.customer is E'Who buys\nand pays @rest({"max_rows": 10})';
+comment on column api.customer.email is 'Where to write';
+create table api.purchase (
+    id integer primary key default 7,
+    customer_id bigint not null references api.customer,
+    status api.status not null default 'it''s shut',
+    code api.code,
+    color api.color,
+    spot api.spot,
+    tags text[] default '{}',
+    extra jsonb default '{}',
+    rows_seen api.spot[],
+    amount numeric(8, 2) default 12.5,
+    ratio double precision default 'NaN',
+    paid boolean not null default false,
+    bought_at timestamptz default now(),
+    paid_at timestamptz default '2024-01-02 03:04:05+00',
+    forever date default 'infinity',
+    fixed uuid default '7b6d4b0e-5f0e-4a55-8f52-3d8ec1d8a1a4',
+    day date default '2024-01-02',
+    token uuid default gen_random_uuid(),
+    ip inet,
+    "limit" integer,
+    total numeric generated always as (amount * 2) stored
+);
+create table api."Odd näme/{x}~" (id integer primary key, "a b" text, "Ü" integer references api.customer);
+create table api.secret (id integer primary key);
+create table api.partly (id integer primary key, shown text, covered text);
+create table api.parted (id integer primary key) partition by range (id);
+create table api.parted_1 partition of api.parted for values from (1) to (10);
+create table api.vault (id integer primary key, covert integer unique, spare integer unique);
+create table api.visitor (
+    id integer primary key, vault_id integer references api.vault (covert) references api.vault (spare)
+);
+create view api.customer_view as select id, email from api.customer;
+create view api.counted as select count(*) as n from api.customer;
+create materialized view api.frozen as select * from api.customer;
+create table private.hidden (id integer primary key);
+
+create function api.add(a integer, b integer default 2) returns integer language sql immutable
+    as 'select a + b';
+comment on function api.add(integer, integer) is E'Adds\n\nTwo numbers';
+create function api.change(a text) returns void language sql as 'select';
+create function api.several(variadic parts text[]) returns setof api.customer language sql stable
+    as 'select * from api.customer';
+create function api.tabular(when_ date) returns table (n integer, t text) language sql stable
+    as 'select 1, null::text';
+create function api.whole(json) returns json language sql stable as 'select $1';
+create function api.nameless(integer, integer) returns integer language sql as 'select 1';
+create function api.page() returns "text/html" language sql stable as $$ select '<p>'::"text/html" $$;
+create function api.loaded(x integer) returns integer language sql stable as 'select 1';
+create function api.loaded(x text, y jsonb) returns text language sql stable as 'select x';
+create function api.guarded() returns integer language sql as 'select 1';
+revoke execute on function api.guarded() from public;
+
+grant select on all tables in schema api to anon;
+revoke select on api.secret, api.partly, api.vault from anon;
+grant select (id, shown), update (shown) on api.partly to anon;
+grant select (id, spare) on api.vault to anon;
+grant insert, delete on api.purchase to anon;
+grant all on all tables in schema api to service_role;
+grant execute on all functions in schema api to service_role;
+"""
+
+Document = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def shop(server: Server) -> Iterator[Catalog]:
+    """Reflect a schema with some of everything that a description tells."""
+    database = server.create_database(SHOP)
+    yield load_catalog(database.uri, "api")
+    server.drop_database(database)
+
+
+_handled: dict[Any, tuple[Catalog, Document]] = {}
+
+
+def described(catalog: Catalog, role: str, version: Version, **project: Any) -> Document:
+    """Make a whole description, which a public validator accepts; each one once."""
+    key = (id(catalog), role, version, *project.items())
+    if key not in _handled:
+        settings = Project("abcdefghijklmnopqrst", "acme", "", db_schemas=catalog.search_path, **project)
+        request = Request("1", "GET", "/rest/v1/", "", {"host": "localhost:8000"}, b"")
+        body = describe(settings, catalog, role, catalog.search_path[0], version, lambda: None)
+        document: Document = json.loads(with_address(settings, request, version, body))
+        validator = OpenAPIV2SpecValidator if version is Version.SWAGGER else OpenAPIV31SpecValidator
+        assert [(list(error.path), error.message) for error in validator(document).iter_errors()] == []
+        # The catalog is kept with it, so that no other one comes to have its id.
+        _handled[key] = catalog, document
+    return _handled[key][1]
+
+
+def swagger(catalog: Catalog, role: str = "anon", **project: Any) -> Document:
+    return described(catalog, role, Version.SWAGGER, **project)
+
+
+def openapi(catalog: Catalog, role: str = "anon", **project: Any) -> Document:
+    return described(catalog, role, Version.OPENAPI, **project)
+
+
+def references(parameters: list[dict[str, str]]) -> list[str]:
+    """Return the names at the end of references."""
+    return [parameter["$ref"].rpartition("/")[2] for parameter in parameters]
+
+
+@pytest.mark.parametrize("version", Version)
+@pytest.mark.parametrize("role", ["anon", "authenticated", "service_role"])
+@pytest.mark.parametrize("mode", ["follow-privileges", "ignore-privileges"])
+def test_a_description_is_valid(shop: Catalog, version: Version, role: str, mode: str) -> None:
+    """For roles that may do all, some and nothing."""
+    document = described(shop, role, version, openapi_mode=mode)
+    expected = {"anon": True, "service_role": True, "authenticated": mode == "ignore-privileges"}
+    assert ("/customer" in document["paths"]) is expected[role]
+
+
+@pytest.mark.parametrize("version", Version)
+@pytest.mark.parametrize("role", ["anon", "service_role"])
+def test_the_chinook_sample_is_described(chinook: Database, version: Version, role: str) -> None:
+    """A schema as others make it."""
+    document = described(load_catalog(chinook.uri), role, version)
+    assert {"/album", "/artist", "/track"} <= document["paths"].keys()
+    assert ("post" in document["paths"]["/album"]) is (role == "service_role")
+
+
+def test_the_schemas_comment_is_the_title_and_the_description(shop: Catalog) -> None:
+    """Its first line and the rest, without directives; and where the API is."""
+    document = swagger(shop)
+    assert document["swagger"] == "2.0"
+    info = document["info"]
+    assert (info["title"], info["description"]) == ("The shop", "Everything that is\nsold.")
+    assert (document["host"], document["basePath"], document["schemes"]) == (
+        "localhost:8000",
+        "/rest/v1",
+        ["http"],
+    )
+    assert document["produces"] == document["consumes"]
+    assert document["produces"] == [
+        "application/json",
+        "application/vnd.pgrst.object+json;nulls=stripped",
+        "application/vnd.pgrst.object+json",
+        "text/csv",
+    ]
+
+
+def test_a_proxys_address_is_where_the_api_is(shop: Catalog) -> None:
+    """Whatever host the request was sent to."""
+    address = "https://api.example.org:8443/shop/"
+    document = swagger(shop, openapi_server_proxy_uri=address)
+    assert (document["host"], document["basePath"], document["schemes"]) == (
+        "api.example.org:8443",
+        "/shop",
+        ["https"],
+    )
+    servers = openapi(shop, openapi_server_proxy_uri=address)["servers"]
+    assert servers == [{"url": "https://api.example.org:8443/shop"}]
+    assert openapi(shop)["servers"] == [{"url": "/rest/v1"}]
+
+
+def test_a_table_is_described_as_clients_expect(shop: Catalog) -> None:
+    """PostgREST's notes on keys, formats, defaults and required columns."""
+    definitions = swagger(shop)["definitions"]
+    assert definitions["customer"] == {
+        "description": "Who buys\nand pays",
+        "type": "object",
+        "required": ["id", "email"],
+        "properties": {
+            "id": {
+                "description": "Note:\nThis is a Primary Key.<pk/>",
+                "format": "int64",
+                "type": "integer",
+            },
+            "email": {
+                "description": "Where to write",
+                "format": "character varying",
+                "maxLength": 100,
+                "type": "string",
+            },
+            "note": {"format": "text", "type": "string"},
+        },
+    }
+    purchase = definitions["purchase"]["properties"]
+    assert purchase["customer_id"] == {
+        "description": "Note:\nThis is a Foreign Key to `customer.id`.<fk table='customer' column='id'/>",
+        "format": "int64",
+        "type": "integer",
+    }
+    assert purchase["status"] == {
+        "default": "it's shut",
+        "enum": ["open", "it's shut"],
+        "format": "api.status",
+        "type": "string",
+    }
+    assert purchase["tags"] == {"format": "text[]", "items": {"type": "string"}, "type": "array"}
+    assert purchase["extra"] == {"format": "jsonb"}
+    assert purchase["code"] == {
+        "default": "none",
+        "format": "character varying",
+        "maxLength": 8,
+        "type": "string",
+    }
+    defaults = {name: column.get("default") for name, column in purchase.items()}
+    assert defaults["id"] == 7
+    assert defaults["amount"] == 12.5
+    assert defaults["ratio"] is None
+    assert defaults["paid"] is False
+    assert defaults["day"] == "2024-01-02"
+    assert defaults["bought_at"] == "now()"
+    assert defaults["fixed"] == "7b6d4b0e-5f0e-4a55-8f52-3d8ec1d8a1a4"
+    assert defaults["token"] is defaults["forever"] is None
+    assert definitions["purchase"]["required"] == ["id", "customer_id", "status", "paid"]
+
+
+def test_a_views_columns_carry_the_keys_of_the_table_under_them(shop: Catalog) -> None:
+    """So that clients find the row that a view's row is."""
+    view = swagger(shop)["definitions"]["customer_view"]
+    assert view["properties"]["id"]["description"] == "Note:\nThis is a Primary Key.<pk/>"
+    assert "required" not in view
+
+
+def test_a_tables_operations_are_as_clients_expect(shop: Catalog) -> None:
+    """Parameters by PostgREST's names."""
+    document = swagger(shop, "service_role")
+    path = document["paths"]["/customer"]
+    assert list(path) == ["get", "post", "patch", "delete"]
+    assert path["get"]["tags"] == ["customer"]
+    assert (path["get"]["summary"], path["get"]["description"]) == ("Who buys", "and pays")
+    filters = [f"rowFilter.customer.{name}" for name in ("id", "email", "note")]
+    assert references(path["get"]["parameters"]) == [
+        *filters,
+        *("select", "order", "range", "rangeUnit", "offset", "limit", "preferCount"),
+    ]
+    assert path["get"]["responses"] == {
+        "200": {
+            "description": "OK",
+            "schema": {"type": "array", "items": {"$ref": "#/definitions/customer"}},
+        },
+        "206": {"description": "Partial Content"},
+    }
+    assert references(path["post"]["parameters"]) == ["body.customer", "select", "preferPost"]
+    assert references(path["patch"]["parameters"]) == [*filters, "body.customer", "preferReturn"]
+    assert references(path["delete"]["parameters"]) == [*filters, "preferReturn"]
+    assert path["post"]["responses"] == {"201": {"description": "Created"}}
+    assert path["patch"]["responses"] == path["delete"]["responses"] == {"204": {"description": "No Content"}}
+    assert document["parameters"]["rowFilter.customer.email"] == {
+        "name": "email",
+        "description": "Where to write",
+        "required": False,
+        "in": "query",
+        "type": "string",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "anon", "service"),
+    [
+        ("/customer", ["get"], ["get", "post", "patch", "delete"]),
+        ("/purchase", ["get", "post", "delete"], ["get", "post", "put", "patch", "delete"]),
+        ("/secret", None, ["get", "post", "put", "patch", "delete"]),
+        ("/partly", ["get", "patch"], ["get", "post", "put", "patch", "delete"]),
+        ("/customer_view", ["get"], ["get", "post", "put", "patch", "delete"]),
+        ("/counted", ["get"], ["get"]),
+        ("/frozen", ["get"], ["get"]),
+        ("/parted", ["get"], ["get", "post", "put", "patch", "delete"]),
+        ("/parted_1", None, None),
+        ("/hidden", None, None),
+        ("/rpc/guarded", None, ["post"]),
+        ("/rpc/add", ["get", "post"], ["get", "post"]),
+        ("/rpc/change", ["post"], ["post"]),
+        ("/rpc/nameless", None, None),
+        ("/rpc/whole", ["post"], ["post"]),
+    ],
+)
+@pytest.mark.parametrize("version", Version)
+def test_a_role_is_shown_what_it_may_do(
+    shop: Catalog, version: Version, path: str, anon: list[str] | None, service: list[str] | None
+) -> None:
+    """And nothing of the rest, unless privileges are to be ignored; the older version knows no ``PUT``."""
+    if version is Version.SWAGGER and service is not None:
+        service = [method for method in service if method != "put"]
+
+    def methods(role: str, mode: str) -> list[str] | None:
+        found = described(shop, role, version, openapi_mode=mode)["paths"].get(path)
+        return None if found is None else list(found)
+
+    assert methods("anon", "follow-privileges") == anon
+    assert methods("service_role", "follow-privileges") == service
+    assert methods("anon", "ignore-privileges") == service
+
+
+def test_columns_that_a_role_may_not_use_are_not_shown(shop: Catalog) -> None:
+    """Nor what they point at, nor conditions on them."""
+    document = swagger(shop)
+    assert list(document["definitions"]["partly"]["properties"]) == ["id", "shown"]
+    assert references(document["paths"]["/partly"]["patch"]["parameters"])[:2] == [
+        "rowFilter.partly.id",
+        "rowFilter.partly.shown",
+    ]
+    schemas = openapi(shop)["components"]["schemas"]
+    assert list(schemas["partly.update"]["properties"]) == ["shown"]
+    assert "covered" not in json.dumps(openapi(shop))
+
+
+def test_keys_do_not_reveal_columns_that_a_role_may_not_use(shop: Catalog) -> None:
+    """A key that leads to one is left out of the notes on another table's column."""
+    for document in (swagger(shop), openapi(shop)):
+        assert "covert" not in json.dumps(document)
+    noted = swagger(shop)["definitions"]["visitor"]["properties"]["vault_id"]["description"]
+    assert noted == "Note:\nThis is a Foreign Key to `vault.spare`.<fk table='vault' column='spare'/>"
+    assert "covert" in json.dumps(swagger(shop, "service_role"))
+    assert "secret" not in json.dumps(document)
+
+
+def test_functions_are_described_as_clients_expect(shop: Catalog) -> None:
+    """Arguments in a query string for what does not write, and in a body for all."""
+    paths = swagger(shop)["paths"]
+    add = paths["/rpc/add"]
+    assert add["get"]["tags"] == ["(rpc) add"]
+    assert (add["post"]["summary"], add["post"]["description"]) == ("Adds", "Two numbers")
+    assert add["get"]["parameters"] == [
+        {"name": "a", "in": "query", "required": True, "type": "integer", "format": "int32"},
+        {"name": "b", "in": "query", "required": False, "type": "integer", "format": "int32"},
+    ]
+    arguments, preference = add["post"]["parameters"]
+    assert preference == {"$ref": "#/parameters/preferParams"}
+    assert arguments == {
+        "name": "args",
+        "in": "body",
+        "required": True,
+        "schema": {
+            "description": "Adds\n\nTwo numbers",
+            "required": ["a"],
+            "type": "object",
+            "properties": {
+                "a": {"format": "int32", "type": "integer"},
+                "b": {"format": "int32", "type": "integer"},
+            },
+        },
+    }
+    [parts] = paths["/rpc/several"]["get"]["parameters"]
+    assert parts == {
+        "name": "parts",
+        "in": "query",
+        "required": True,
+        "type": "array",
+        "items": {"type": "string", "format": "text"},
+        "collectionFormat": "multi",
+    }
+    assert paths["/rpc/whole"]["post"]["parameters"][0]["schema"] == {"format": "json"}
+
+
+def test_names_that_a_path_or_a_reference_cannot_hold_are_written_so_that_it_can(shop: Catalog) -> None:
+    """The validator has followed every reference."""
+    old, new = swagger(shop), openapi(shop)
+    assert "/Odd näme%2F%7Bx%7D~" in old["paths"]
+    assert "/Odd%20n%C3%A4me%2F%7Bx%7D~" in new["paths"]
+    assert list(new["components"]["schemas"]["Odd_n_me__x__"]["properties"]) == ["id", "a b", "Ü"]
+
+
+def test_a_column_named_like_a_parameter_is_no_parameter(shop: Catalog) -> None:
+    """``limit`` in a query string is never a column."""
+    parameters = references(swagger(shop)["paths"]["/purchase"]["get"]["parameters"])
+    assert "rowFilter.purchase.limit" not in parameters
+    assert parameters.count("limit") == 1
+
+
+def test_an_offset_may_lie_before_the_first_row(shop: Catalog) -> None:
+    """Requests may send one, so the description allows it; a limit below 0 is refused."""
+    parameters = openapi(shop)["components"]["parameters"]
+    assert parameters["offset"]["schema"] == {"type": "integer"}
+    assert parameters["limit"]["schema"] == {"type": "integer", "minimum": 0}
+
+
+@pytest.mark.parametrize(("api_key", "names"), [(True, {"apikey", "JWT"}), (False, {"JWT"})])
+def test_what_a_request_must_carry_is_said(shop: Catalog, api_key: bool, names: set[str]) -> None:
+    """A key where keys are required, a token in any case if one likes."""
+    old = swagger(shop, require_api_key=api_key)
+    assert old["securityDefinitions"].keys() == names
+    assert old["security"][-1].keys() == names
+    assert old["security"][0].keys() == names - {"JWT"}
+    new = openapi(shop, require_api_key=api_key)
+    assert new["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    assert ("apikey" in new["components"]["securitySchemes"]) is api_key
+
+
+def test_the_newer_version_distinguishes_reads_from_writes(shop: Catalog) -> None:
+    """Null where it may be, what must be given, and what cannot be."""
+    schemas = openapi(shop, "service_role")["components"]["schemas"]
+    row, new, change = (schemas[f"purchase{kind}"] for kind in ("", ".insert", ".update"))
+    assert row["properties"]["amount"] == {"type": ["number", "null"], "default": 12.5}
+    assert row["properties"]["total"] == {"type": ["number", "null"], "readOnly": True}
+    assert row["properties"]["status"] == {
+        "type": "string",
+        "enum": ["open", "it's shut"],
+        "default": "it's shut",
+    }
+    assert row["properties"]["bought_at"] == {"type": ["string", "null"], "format": "date-time"}
+    assert row["properties"]["token"] == {"type": ["string", "null"], "format": "uuid"}
+    assert row["properties"]["ip"] == {"type": ["string", "null"], "format": "inet"}
+    spot = {
+        "type": ["object", "null"],
+        "properties": {
+            "x": {"type": ["integer", "null"], "format": "int32"},
+            "label": {"type": ["string", "null"]},
+        },
+    }
+    assert row["properties"]["spot"] == spot
+    assert row["properties"]["rows_seen"] == {"type": ["array", "null"], "items": spot}
+    assert row["properties"]["color"] == {}
+    assert row["properties"]["code"] == {
+        "type": ["string", "null"],
+        "maxLength": 8,
+        "default": "none",
+    }
+    assert row["required"] == ["id", "customer_id", "status", "paid"]
+    assert new["required"] == ["customer_id"]
+    assert "total" not in new["properties"]
+    assert "required" not in change
+    assert schemas["customer.insert"]["required"] == ["email"]
+
+
+def test_a_row_can_be_put_where_its_key_can_be_written(shop: Catalog) -> None:
+    """By ``PUT`` with a condition on each key column; its body has the key and all that must be given."""
+    document = openapi(shop, "service_role")
+    put = document["paths"]["/purchase"]["put"]
+    key = {"name": "id", "in": "query", "required": True, "schema": {"type": "string", "pattern": r"^eq\."}}
+    assert put["parameters"][0] == key
+    assert references(put["parameters"][1:]) == ["select", "preferPut"]
+    assert put["operationId"] == "put.purchase"
+    body = put["requestBody"]
+    given = {"schema": {"$ref": "#/components/schemas/purchase.put"}}
+    assert body["required"] is True
+    assert (
+        body["content"]["application/json"] == body["content"]["application/x-www-form-urlencoded"] == given
+    )
+    schema = document["components"]["schemas"]["purchase.put"]
+    assert schema["required"] == ["id", "customer_id"]
+    assert {"status", "extra"} <= schema["properties"].keys()
+    assert "total" not in schema["properties"]
+    assert list(put["responses"]) == ["204", "200", "201", "default"]
+    rows = {"type": "array", "items": {"$ref": "#/components/schemas/purchase"}}
+    for status in ("200", "201"):
+        assert put["responses"][status]["content"]["application/json"] == {"schema": rows}
+    assert "put" not in document["paths"]["/customer"], "its key is always generated"
+    assert "put" not in document["paths"]["/counted"]
+    assert "put" not in openapi(shop)["paths"]["/purchase"], "the role may not update it"
+    assert "purchase.put" not in openapi(shop)["components"]["schemas"]
+
+
+def test_the_newer_version_describes_results_and_errors(shop: Catalog) -> None:
+    """Of functions by what they return, and errors in every operation."""
+    document = openapi(shop)
+    paths = document["paths"]
+
+    def result(name: str) -> Any:
+        return paths[f"/rpc/{name}"]["post"]["responses"]["200"]["content"]
+
+    row = {"$ref": "#/components/schemas/customer"}
+    assert result("add") == {"application/json": {"schema": {"type": ["integer", "null"], "format": "int32"}}}
+    assert result("several") == {"application/json": {"schema": {"type": "array", "items": row}}}
+    table = result("tabular")["application/json"]["schema"]
+    assert list(table["items"]["properties"]) == ["n", "t"]
+    assert list(result("page")) == ["text/html"]
+    assert list(paths["/rpc/change"]["post"]["responses"]) == ["204", "default"]
+    assert len(result("loaded")["application/json"]["schema"]["anyOf"]) == 2
+    loaded = paths["/rpc/loaded"]["get"]["parameters"]
+    assert [(part["name"], part["required"]) for part in loaded] == [("x", True), ("y", False)]
+    for path in paths.values():
+        for method, operation in path.items():
+            assert "default" in operation["responses"] or operation["operationId"] == "describe", method
+    error = document["components"]["schemas"]["Error"]
+    assert error["properties"].keys() == {"code", "message", "details", "hint"}
+
+
+def test_operations_have_names_of_their_own(shop: Catalog) -> None:
+    """Generators make functions of them."""
+    paths = openapi(shop, "service_role")["paths"]
+    names = [operation["operationId"] for path in paths.values() for operation in path.values()]
+    assert len(names) == len(set(names))
+    assert {"read.customer", "insert.customer", "call.add", "get.add"} <= set(names)

@@ -1,0 +1,178 @@
+"""What clients prefer: how it changes what is done, and what the answer says of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.settings import TransactionEnd
+from support.service import Service, serving
+from support.writing import RESET, SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Database, Server
+
+
+@pytest.fixture(scope="module")
+def database(server: Server) -> Database:
+    """Give a database to write to."""
+    return server.create_database(SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def service(database: Database, reactor: Any) -> Iterator[Service]:
+    """Serve it; clients may say how their transactions end."""
+    end = TransactionEnd.COMMIT_ALLOW_OVERRIDE
+    with serving(reactor, database, db_tx_end=end) as running:
+        yield running
+
+
+@pytest.fixture
+def ended(database: Database, reactor: Any, request: pytest.FixtureRequest) -> Iterator[Service]:
+    """Serve the database with the end of transactions that the test is parametrised with."""
+    database.execute(RESET)
+    with serving(reactor, database, db_tx_end=TransactionEnd(request.param)) as running:
+        yield running
+
+
+ROW = {"id": 9, "name": "n"}
+WRITES: list[tuple[str, str, Any]] = [
+    ("POST", "author", ROW),
+    ("PATCH", "author?id=eq.1", {"name": "n"}),
+    ("PUT", "author?id=eq.9", ROW),
+    ("DELETE", "author?id=eq.2", None),
+]
+
+
+async def test_an_undone_change_is_answered_as_if_it_stayed(api: Service) -> None:
+    """``tx=rollback`` is followed where it may be, and said to be."""
+    for method, target, body in WRITES:
+        headers = {"prefer": "tx=rollback, return=representation, count=exact"}
+        answer = await api.rest(method, target, body, headers=headers)
+        assert answer.status in (200, 201)
+        assert len(answer.body) == 1
+        applied = "return=representation, count=exact, tx=rollback"
+        assert answer.headers["preference-applied"] == applied
+    assert api.database.execute("select id, name from author order by id") == [(1, "Ada"), (2, "Bob")]
+    answer = await api.rest("POST", "author", ROW, headers={"prefer": "tx=commit"})
+    assert answer.headers["preference-applied"] == "tx=commit"
+    assert api.database.execute("select name from author where id = 9") == [("n",)]
+
+
+@pytest.mark.parametrize(
+    ("ended", "prefer", "stays", "applied"),
+    [
+        ("commit", "tx=rollback", True, None),
+        ("commit", "tx=rollback, handling=strict", True, "handling=strict"),
+        ("rollback", "tx=commit", False, None),
+        ("rollback-allow-override", "tx=commit", True, "tx=commit"),
+        ("rollback-allow-override", "tx=commit, tx=rollback", True, "tx=commit"),
+        ("rollback-allow-override", "", False, None),
+    ],
+    indirect=["ended"],
+)
+async def test_the_end_of_a_transaction_is_the_clients_only_where_it_may_be(
+    ended: Service, prefer: str, stays: bool, applied: str | None
+) -> None:
+    """Elsewhere the preference is known, has no effect and is not said to have been followed."""
+    answer = await ended.rest("POST", "author", ROW, headers={"prefer": prefer})
+    assert answer.status == 201
+    assert answer.headers.get("preference-applied") == applied
+    assert ended.database.execute("select count(*)::int from author where id = 9") == [(int(stays),)]
+
+
+@pytest.mark.parametrize(
+    ("timezone", "shown"),
+    [
+        ("America/Los_Angeles", "2020-06-01T05:00:00-07:00"),
+        ("Asia/Kolkata", "2020-06-01T17:30:00+05:30"),
+        ("+05:30", "2020-06-01T17:30:00+05:30"),
+        ("-3", "2020-06-01T09:00:00-03:00"),
+        ("UTC", "2020-06-01T12:00:00+00:00"),
+    ],
+)
+async def test_times_are_shown_and_read_in_the_clients_time_zone(
+    api: Service, timezone: str, shown: str
+) -> None:
+    """On every action, for this one request."""
+    headers = {"prefer": f"timezone={timezone}, return=representation"}
+    applied = f"return=representation, timezone={timezone}"
+    answer = await api.rest("GET", "zone?select=at", headers=headers)
+    assert (answer.body, answer.headers["preference-applied"]) == ([{"at": shown}], f"timezone={timezone}")
+    local = shown[:19].replace("T", " ")
+    actions: list[tuple[str, str, Any]] = [
+        ("POST", "zone?select=at", {"id": 2, "at": local}),
+        ("PATCH", "zone?id=eq.2&select=at", {"at": local}),
+        ("PUT", "zone?id=eq.2&select=at", {"id": 2, "at": local}),
+        ("DELETE", "zone?id=eq.2&select=at", None),
+    ]
+    for method, target, body in actions:
+        answer = await api.rest(method, target, body, headers=headers)
+        assert (answer.body, answer.headers["preference-applied"]) == ([{"at": shown}], applied), method
+    answer = await api.rest("GET", "zone?select=at")
+    assert "preference-applied" not in answer.headers
+
+
+async def test_unknown_preferences_are_refused_by_strict_handling_alone(api: Service) -> None:
+    """On every action, before anything is done."""
+    for method, target, body in [("GET", "author", None), *WRITES]:
+        prefer = "handling=strict, timezone=Mars/Olympus, anything"
+        answer = await api.rest(method, target, body, headers={"prefer": prefer})
+        assert answer.status == 400
+        assert answer.body == {
+            "code": "PGRST122",
+            "message": "Invalid preferences given with handling=strict",
+            "details": "Invalid preferences: timezone=Mars/Olympus, anything",
+            "hint": None,
+        }
+    assert api.database.execute("select id, name from author order by id") == [(1, "Ada"), (2, "Bob")]
+    for method, target, body in WRITES:
+        lenient = {"prefer": prefer.replace("strict", "lenient")}
+        answer = await api.rest(method, target, body, headers=lenient)
+        assert answer.status in (201, 204)
+        assert answer.headers["preference-applied"] == "handling=lenient"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "accept", "code"),
+    [
+        ("GET", "autor", "*/*", "PGRST205"),
+        ("GET", "author?select=id,author(id)&odd.id=eq.1", "*/*", "PGRST200"),
+        ("GET", "author", "image/png", "PGRST107"),
+        ("POST", "author", "*/*", "PGRST204"),
+        ("POST", "rpc/nowhere", "*/*", "PGRST202"),
+    ],
+)
+async def test_other_mistakes_are_reported_before_unknown_preferences(
+    api: Service, method: str, target: str, accept: str, code: str
+) -> None:
+    """As in PostgREST, which looks at them last."""
+    headers = {"prefer": "handling=strict, anything", "accept": accept}
+    answer = await api.rest(method, target, {"odd": 1} if method == "POST" else None, headers=headers)
+    assert answer.body["code"] == code
+
+
+async def test_what_is_not_followed_is_no_matter_where_nothing_is_done(api: Service) -> None:
+    """The description and the methods of a table are told all the same."""
+    headers = {"prefer": "handling=strict, anything"}
+    assert (await api.rest("GET", "", headers=headers)).status == 200
+    assert (await api.rest("OPTIONS", "author", headers=headers)).status == 200
+
+
+async def test_a_read_says_what_it_follows(api: Service) -> None:
+    """What is for changes alone is not listed."""
+    prefer = (
+        "return=representation, count=exact, missing=default, resolution=merge-duplicates, handling=strict"
+    )
+    answer = await api.rest("GET", "author", headers={"prefer": prefer})
+    assert answer.headers["preference-applied"] == "count=exact, handling=strict"
+
+
+async def test_every_count_is_said_to_be_followed(api: Service) -> None:
+    """A change knows how many rows it affected; a planner's guess is not given in its place."""
+    for count, told in (("exact", "0-1/2"), ("estimated", "0-1/2"), ("planned", "0-1/*")):
+        answer = await api.rest("PATCH", "author", {"name": "n"}, headers={"prefer": f"count={count}"})
+        assert answer.headers["content-range"] == told
+        assert answer.headers["preference-applied"] == f"count={count}"

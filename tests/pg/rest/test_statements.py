@@ -1,0 +1,316 @@
+"""Answers' bodies in every form, their counts, and what functions do and set on the way."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+import pytest
+from dataapi.http.errors import ApiError
+from dataapi.rest.media_output import Body, Content, Form, HandlerBody, Raw, body_sql, csv_header
+from dataapi.rest.statements import SCALAR, ResultRow, Total, compile_answer, compile_lines
+from dataapi.sql.algebra import (
+    CallArgument,
+    ColumnOf,
+    ComputedOf,
+    Expression,
+    FunctionCall,
+    Join,
+    OrderTerm,
+    Rows,
+)
+from dataapi.sql.conditions import Compare, Operator
+from dataapi.sql.outputs import Output, Text, Value
+from dataapi.sql.page_source import RowSource
+from dataapi.sql.row_output import Many, Record, Spread, output_rows
+from dataapi.sql.statement import compiled
+from dataapi.sql.writer import Row, Writer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.slots import parameter
+from support.statements import Films, make_films
+
+if TYPE_CHECKING:
+    from support.postgres import Server
+
+ID, TITLE = ColumnOf("id"), ColumnOf("title")
+BY_ID = (OrderTerm(ID),)
+
+
+@pytest.fixture(scope="module")
+def films(server: Server) -> Films:
+    """Give the films; what statements change is undone."""
+    return make_films(server)
+
+
+def record(**members: Expression | Output) -> Record:
+    """Return a record with names of the schema."""
+    outputs = {
+        name: output if isinstance(output, Many | Record) else Value(output)  # type: ignore[arg-type]
+        for name, output in members.items()
+    }
+    return Record(tuple((Text(name), output) for name, output in outputs.items()))
+
+
+def aliased(**members: Expression) -> Record:
+    """Return a record with names of a client."""
+    return Record(tuple((parameter(name, "text"), Value(value)) for name, value in members.items()))
+
+
+def answered(films: Films, rows: Rows, output: Output, body: Body = Form.ARRAY, *more: Any) -> ResultRow:
+    [row] = films.run(compile_answer(rows, output, body, *more))
+    return ResultRow.of(row)
+
+
+def body_of(films: Films, rows: Rows, output: Output, body: Body) -> str:
+    found = answered(films, rows, output, body).body
+    assert found is not None
+    return found.decode()
+
+
+def film(films: Films, **named: Any) -> Rows:
+    return Rows(films.table("film"), **{"order": BY_ID, **named})
+
+
+def call(films: Films, name: str, *values: str, table: str | None = None, scalar: bool = False) -> Rows:
+    function = films.function(name)
+    arguments = tuple(
+        CallArgument(argument.name, parameter(value, "json" if argument.type == 114 else "int"))
+        for argument, value in zip(function.arguments, values, strict=False)
+    )
+    return Rows(
+        films.table(table) if table else None,
+        call=FunctionCall(function, arguments, value_column=SCALAR if scalar else ""),
+    )
+
+
+PLAIN = record(id=ID, title=TITLE)
+VALUE = Value(ColumnOf(SCALAR))
+
+
+# ---------------------------------------------------------------- forms
+
+
+def test_an_array_of_objects(films: Films) -> None:
+    """Without blanks where names are the schema's."""
+    assert body_of(films, film(films, limit=2), PLAIN, Form.ARRAY) == (
+        '[{"id":1,"title":"Alpha"}, \n {"id":2,"title":"Beta"}]'
+    )
+
+
+def test_null_members_are_left_out_at_every_level(films: Films) -> None:
+    """Of embedded rows too."""
+    parts = Rows(films.table("part"), join=Join((("film_id", "id"),)))
+    output = record(id=ID, seen=ColumnOf("seen"), parts=Many(parts, record(played=ColumnOf("played"))))
+    where = Compare(ID, Operator.IN, parameter("{2,3}"))
+    assert json.loads(body_of(films, film(films, where=where), output, Form.STRIPPED)) == [
+        {"id": 2, "seen": False, "parts": [{}]},
+        {"id": 3, "parts": [{"played": "extra"}]},
+    ]
+
+
+def test_rows_as_csv(films: Films) -> None:
+    """Values as PostgreSQL writes them, NULL as nothing, and a header line of the names."""
+    output = record(id=ID, title=TITLE, seen=ColumnOf("seen"), tags=ColumnOf("tags"), extra=ColumnOf("extra"))
+    assert body_of(films, film(films), output, Form.CSV).split("\n") == [
+        "id,title,seen,tags,extra",
+        '1,Alpha,t,"{x,y}","{""a"": {""b"": [1, ""two""]}, ""n"": 1}"',
+        '2,Beta,f,{},"{""n"": 2}"',
+        "3,Gamma,,,",
+        '4,"A ""quoted"", one",t,"{""a b""}",[1]',
+    ]
+
+
+def test_csv_without_rows_has_its_header(films: Films) -> None:
+    """So that readers know the columns."""
+    nobody = film(films, where=Compare(ID, Operator.LT, parameter("0")))
+    assert body_of(films, nobody, PLAIN, Form.CSV) == "id,title\n"
+
+
+def test_csv_headers_are_quoted_where_they_must_be(films: Films) -> None:
+    """Those of the schema and those of clients, in the body and before streamed lines."""
+    names = ["plain", "two words", "a,b", 'say "x"', "back\\slash", "line\nend"]
+    for made in (record, aliased):
+        output = made(**dict.fromkeys(names, ID))
+        text = body_of(films, film(films, limit=1), output, Form.CSV)
+        assert list(csv.reader(io.StringIO(text, newline=""))) == [names, ["1"] * len(names)]
+        header = csv_header(output, lambda parameter: str(parameter.source))
+        assert text.startswith(header)
+
+
+def test_the_csv_header_has_spread_members(films: Films) -> None:
+    """In their places; what is no row has none."""
+    spread = Spread(film(films), Record(((Text("b"), Value(ID)),)))
+    header = Record(((Text("a"), Value(ID)), spread, (Text("c"), Value(ID))))
+    assert csv_header(header, str) == "a,b,c\n"
+    assert csv_header(Record(()), str) == "\n"
+
+
+_cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
+
+
+@given(rows=st.lists(st.tuples(_cells, _cells, st.none() | _cells), min_size=1, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_csv_reads_back_as_what_was_written(films: Films, rows: list[tuple[str, str, str | None]]) -> None:
+    """By Python's reader, whatever characters the values have; NULL and the empty text are both empty."""
+    cells = [list(row) for row in rows]
+    array = json.dumps([dict(zip("abc", row, strict=True)) for row in cells])
+    function = films.function("several")
+    writer = Writer()
+    row = Row(writer.alias())
+    source = (
+        f"json_to_recordset({writer.slot(parameter(array, 'json'))}) as {row.alias}(a text, b text, c text)"
+    )
+    output = record(a=ColumnOf("a"), b=ColumnOf("b"), c=ColumnOf("c"))
+    made = output_rows(writer, output, RowSource(row, source, Rows(None, call=FunctionCall(function))))
+    body = body_sql(writer, made, Form.CSV)
+    [found] = films.run(compiled(f"select {body} from {made.item}", writer))
+    read = list(csv.reader(io.StringIO(found[0], newline="")))
+    assert read == [["a", "b", "c"], *[[cell or "" for cell in row] for row in cells]]
+
+
+def test_a_feature_collection(films: Films) -> None:
+    """Made by the function that the search path leads to; properties have the members' names."""
+    for output in (PLAIN, aliased(id=ID, title=TITLE)):
+        collection = json.loads(body_of(films, film(films, limit=1), output, Form.GEOJSON))
+        assert collection == {
+            "type": "FeatureCollection",
+            "features": [{"type": "Feature", "geometry": None, "properties": {"id": 1, "title": "Alpha"}}],
+        }
+    nobody = film(films, where=Compare(ID, Operator.LT, parameter("0")))
+    assert json.loads(body_of(films, nobody, PLAIN, Form.GEOJSON))["features"] == []
+
+
+def test_aggregates_of_the_database_make_bodies(films: Films) -> None:
+    """Over the table's rows, over rows of any kind, and over a function's value."""
+    whole = record(**{column.name: ColumnOf(column.name) for column in films.table("film").columns})
+    titles = HandlerBody("public.titles", films.table("film"))
+    assert body_of(films, film(films, limit=2), whole, titles) == "Alpha;Beta;"
+    anything = HandlerBody("public.anything", None)
+    assert body_of(films, film(films, limit=1), PLAIN, anything) == '{"id":1,"title":"Alpha"};'
+    assert body_of(films, call(films, "several", "2", scalar=True), VALUE, anything) == "1;2;"
+    with pytest.raises(ApiError, match="not implemented"):
+        compile_answer(film(films), aliased(id=ID), anything)
+
+
+def test_without_a_body_rows_are_counted(films: Films) -> None:
+    """For HEAD and minimal answers."""
+    found = answered(films, film(films, limit=3), PLAIN, Form.NONE, Total.EXACT)
+    assert (found.body, found.count, found.total) == (None, 3, 4)
+
+
+# ---------------------------------------------------------------- counts
+
+
+def test_totals_are_counted_whatever_the_page(films: Films) -> None:
+    """Exactly, or up to one more than a bound; not at all when nobody asks."""
+    rows = film(films, limit=parameter("1", "bigint"), offset=parameter("1", "bigint"))
+    assert answered(films, rows, PLAIN).total is None
+    assert answered(films, rows, PLAIN, Form.ARRAY, Total.EXACT).total == 4
+    assert answered(films, rows, PLAIN, Form.ARRAY, Total.BOUNDED, parameter("2", "bigint")).total == 3
+    assert answered(films, rows, PLAIN, Form.ARRAY, Total.BOUNDED, parameter("9", "bigint")).total == 4
+    unlimited = compile_answer(film(films), PLAIN, Form.ARRAY, Total.EXACT)
+    assert films.run(unlimited)[0][1:3] == (4, 4)
+    assert unlimited.statement.text.count('"film"') == 1
+
+
+# ---------------------------------------------------------------- functions
+
+
+def test_a_value_of_a_function(films: Films) -> None:
+    """As JSON, in a row of its own name, and as text."""
+    rows = call(films, "scalar", "7", scalar=True)
+    assert body_of(films, rows, VALUE, Form.VALUE) == "7"
+    assert body_of(films, rows, VALUE, Raw(Content.TEXT)) == "7"
+    assert body_of(films, rows, record(pgrst_scalar=ColumnOf(SCALAR)), Form.CSV) == "pgrst_scalar\n7"
+
+
+def test_null_and_no_row_as_values(films: Films) -> None:
+    """Both are null."""
+    rows = Rows(
+        None, call=FunctionCall(films.function("scalar"), (CallArgument("value", None),), value_column=SCALAR)
+    )
+    assert body_of(films, rows, VALUE, Form.VALUE) == "null"
+    assert answered(films, rows, VALUE, Form.VALUE).count == 1
+    assert body_of(films, call(films, "several", "0", scalar=True), VALUE, Form.VALUE) == "null"
+    assert body_of(films, call(films, "nothing", table="film"), PLAIN, Form.VALUE) == "null"
+
+
+def test_values_of_a_function_are_filtered_and_limited(films: Films) -> None:
+    """As rows of one column."""
+    where = Compare(ColumnOf(SCALAR), Operator.GT, parameter("1"))
+    base = call(films, "several", "5", scalar=True)
+    rows = Rows(None, call=base.call, where=where, order=(OrderTerm(ColumnOf(SCALAR), True),), limit=2)
+    found = answered(films, rows, VALUE, Form.VALUES, Total.EXACT)
+    assert (found.body, found.count, found.total) == (b"[5, 4]", 2, 4)
+
+
+def test_arguments_without_names_and_many_in_one(films: Films) -> None:
+    """A whole body for the only argument; an array for a variadic one."""
+    rows = call(films, "unnamed", '{"a":  1}', scalar=True)
+    assert body_of(films, rows, VALUE, Form.VALUE) == '{"a":  1}'
+    argument = CallArgument("numbers", parameter("{1,2,3}", "int[]"), variadic=True)
+    rows = Rows(None, call=FunctionCall(films.function("total_of"), (argument,), value_column=SCALAR))
+    assert body_of(films, rows, VALUE, Form.VALUE) == "6"
+
+
+def test_a_function_that_changes_something_is_called_once(films: Films) -> None:
+    """Though its rows are filtered, embedded into, computed of, shown and counted."""
+    parts = Rows(films.table("part"), join=Join((("film_id", "id"),)))
+    output = record(
+        id=ID,
+        label=ComputedOf(films.function("label")),
+        parts=Many(parts, record(played=ColumnOf("played"))),
+    )
+    base = call(films, "changing", "3", table="film")
+    where = Compare(TITLE, Operator.NEQ, parameter("Beta", "text"))
+    rows = Rows(base.table, call=base.call, where=where, order=(OrderTerm(ID, True),), limit=1)
+    for body in (Form.ARRAY, Form.NONE, Form.CSV):
+        [row], calls = films.run_counting(compile_answer(rows, output, body, Total.EXACT))
+        assert (row[1:3], calls) == ((1, 2), ["changing"])
+    shown = json.loads(body_of(films, rows, output, Form.ARRAY))
+    assert shown == [{"id": 3, "label": "Gamma!", "parts": [{"played": "extra"}]}]
+    scalar = compile_answer(call(films, "scalar", "1", scalar=True), VALUE, Form.NONE, Total.EXACT)
+    [row], calls = films.run_counting(scalar)
+    assert (row[1:3], calls) == ((1, 1), ["scalar"])
+
+
+def test_a_function_without_a_result_is_called(films: Films) -> None:
+    """Even when it promises to change nothing, and nothing is shown of it."""
+    assert answered(films, call(films, "quiet", "0", scalar=True), VALUE, Form.NONE).count == 1
+    with pytest.raises(psycopg2.Error, match="refused 1"):
+        answered(films, call(films, "quiet", "1", scalar=True), VALUE, Form.NONE)
+
+
+def test_functions_set_the_status_and_headers_of_their_own_answer(films: Films) -> None:
+    """They are read after all rows were computed, whatever is asked of these."""
+    rows = call(films, "changing", "3", table="film")
+    for body in (Form.ARRAY, Form.NONE, Form.CSV, Form.GEOJSON):
+        assert answered(films, rows, PLAIN, body, Total.EXACT).response_status == "203"
+    found = answered(films, call(films, "scalar", "1", scalar=True), VALUE, Form.VALUE)
+    assert (found.response_headers, found.response_status) == ('[{"X-Made": "yes"}]', None)
+    shown = record(status=ComputedOf(films.function("status_of_row")))
+    assert answered(films, film(films), shown).response_status == "202"
+    assert answered(films, film(films), PLAIN).response_status is None
+
+
+# ---------------------------------------------------------------- elsewhere
+
+
+def test_lines_of_rows_that_are_sent_while_they_come(films: Films) -> None:
+    """A JSON value, or a line of CSV, for each row, in order and limited."""
+    rows = film(films, order=(OrderTerm(ID, descending=True),), limit=2)
+    json_lines = films.run(compile_lines(rows, PLAIN, Form.ARRAY))
+    assert [json.loads(line) for (line,) in json_lines] == [
+        {"id": 4, "title": 'A "quoted", one'},
+        {"id": 3, "title": "Gamma"},
+    ]
+    output = aliased(a=ID, b=ColumnOf("seen"))
+    assert [json.loads(line) for (line,) in films.run(compile_lines(rows, output, Form.STRIPPED))] == [
+        {"a": 4, "b": True},
+        {"a": 3},
+    ]
+    assert films.run(compile_lines(rows, PLAIN, Form.CSV)) == [('4,"A ""quoted"", one"',), ("3,Gamma",)]

@@ -1,0 +1,147 @@
+"""Expressions and conditions of the algebra: which rows they find."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from dataapi.rest.media_output import Form
+from dataapi.rest.statements import compile_answer
+from dataapi.sql.algebra import (
+    CastOf,
+    ColumnOf,
+    Expression,
+    FunctionOf,
+    JsonPathOf,
+    OrderTerm,
+    Parameter,
+    Rows,
+)
+from dataapi.sql.conditions import (
+    Compare,
+    Condition,
+    Converted,
+    Distinct,
+    Is,
+    Not,
+    Operator,
+    Quantifier,
+    SearchSyntax,
+    TextSearch,
+    Truth,
+)
+from dataapi.sql.outputs import Text, Value
+from dataapi.sql.row_output import Record
+from support.slots import parameter
+from support.statements import Films, make_films
+
+if TYPE_CHECKING:
+    from support.postgres import Server
+
+
+@pytest.fixture(scope="module")
+def films(server: Server) -> Films:
+    """Give the films; what tests change is undone."""
+    return make_films(server)
+
+
+def slot(value: str, type_: str = "unknown") -> Parameter:
+    return parameter(value, type_)
+
+
+def path(column: str, *steps: str, as_text: bool = True, known: bool = True) -> JsonPathOf:
+    kinds = ["integer" if step.lstrip("-").isdigit() else "text" for step in steps]
+    parameters = tuple(slot(step, kind) for step, kind in zip(steps, kinds, strict=True))
+    return JsonPathOf(ColumnOf(column), known, parameters, as_text)
+
+
+TITLE, YEAR, TAGS = ColumnOf("title"), ColumnOf("year"), ColumnOf("tags")
+NAMED_LIKE_ALPHA = parameter("{Al%,Be%}", "text[]")
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        (Compare(YEAR, Operator.EQ, slot("1960")), [1, 2]),
+        (Compare(YEAR, Operator.IN, slot("{1970,1980}")), [3]),
+        (Compare(YEAR, Operator.EQ, slot("{1970,1980}", "int[]"), True, Quantifier.ANY), [3]),
+        (Compare(YEAR, Operator.GTE, slot("{1960,1970}"), quantifier=Quantifier.ALL), [3]),
+        (Compare(TITLE, Operator.LIKE, NAMED_LIKE_ALPHA, quantifier=Quantifier.ANY), [1, 2]),
+        (Compare(TITLE, Operator.ILIKE, slot("%A", "text"), builtin=True), [1, 2, 3]),
+        (Compare(TITLE, Operator.IREGEX, slot("^(al|ga)", "text"), builtin=True), [1, 3]),
+        (Not(Compare(YEAR, Operator.IN, slot("{1960}"))), [3]),
+        (Compare(YEAR, Operator.EQ, Converted("public.halved", slot("3920", "text"))), [1, 2]),
+        (
+            Compare(YEAR, Operator.IN, Converted("public.halved", slot("{3920,3940}", "text[]"))),
+            [1, 2, 3],
+        ),
+        (
+            Compare(
+                YEAR,
+                Operator.LT,
+                Converted("public.halved", slot("{3940,3942}", "text[]")),
+                quantifier=Quantifier.ALL,
+            ),
+            [1, 2],
+        ),
+        (Distinct(YEAR, slot("1960")), [3, 4]),
+        (Is(ColumnOf("seen"), Truth.TRUE), [1, 4]),
+        (Is(ColumnOf("seen"), Truth.FALSE), [2]),
+        (Is(ColumnOf("seen"), Truth.UNKNOWN), [3]),
+        (Compare(TAGS, Operator.CONTAINS, slot("{x}")), [1]),
+        (Compare(TAGS, Operator.OVERLAPS, slot("{y,a b}")), [1, 4]),
+        (Compare(ColumnOf("color"), Operator.STRICTLY_LEFT, slot("[5,6)")), [1]),
+        (Compare(ColumnOf("color"), Operator.ADJACENT, slot("[5,6)")), [1]),
+        (Compare(path("extra", "a", "b", "1"), Operator.EQ, slot("two", "text"), builtin=True), [1]),
+        (Compare(path("extra", "n", as_text=False), Operator.EQ, slot("2", "jsonb"), builtin=True), [2]),
+        (Compare(path("extra", "0"), Operator.EQ, slot("1", "text"), builtin=True), [4]),
+        (Compare(path("raw", "k"), Operator.EQ, slot("1", "text"), builtin=True), [1, 4]),
+        (Compare(path("tags", "-1", known=False), Operator.EQ, slot("y", "text"), builtin=True), [1]),
+        (Compare(CastOf(path("extra", "n"), "int"), Operator.GT, slot("1")), [2]),
+        (TextSearch(ColumnOf("words"), slot("cat", "text"), slot("english", "regconfig"), vector=True), [3]),
+        (TextSearch(TITLE, slot("quoted & one", "text"), None, SearchSyntax.TSQUERY), [4]),
+        (TextSearch(TITLE, slot("one quoted", "text"), None, SearchSyntax.PLAIN), [4]),
+        (TextSearch(TITLE, slot("one quoted", "text"), None, SearchSyntax.PHRASE), []),
+        (TextSearch(TITLE, slot("-alpha beta or gamma", "text"), None, SearchSyntax.WEB), [2, 3]),
+        (TextSearch(ColumnOf("extra"), slot("two", "text")), [1]),
+    ],
+)
+def test_conditions_find_the_rows(
+    films: Films, condition: Condition, found: list[int], prepared: bool
+) -> None:
+    """Prepared or not, a condition finds what its operator says; NULL matches nothing."""
+    rows = Rows(films.table("film"), where=condition, order=(OrderTerm(ColumnOf("id")),))
+    statement = compile_answer(rows, Value(ColumnOf("id")), Form.VALUES)
+    [row] = films.run(statement, prepared=prepared)
+    assert json.loads(row[0]) == found
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [
+        (path("extra", "a"), '{"b": [1, "two"]}'),
+        (path("extra", "a", "b", as_text=False), [1, "two"]),
+        (path("extra", "a", "b", "-1"), "two"),
+        (path("extra", "none", "deeper"), None),
+        (path("spot", "x", known=False), None),
+        (FunctionOf("pg_catalog.upper", TITLE), "ALPHA"),
+        (CastOf(ColumnOf("budget"), "int"), 11),
+    ],
+)
+def test_expressions_give_values(films: Films, expression: Expression, shown: object) -> None:
+    """Of the first film."""
+    where = Compare(ColumnOf("id"), Operator.EQ, slot("1"))
+    output = Record(((Text("value"), Value(expression)),))
+    [row] = films.run(compile_answer(Rows(films.table("film"), where=where), output, Form.ARRAY))
+    assert json.loads(row[0]) == [{"value": shown}]
+
+
+def test_no_operator_of_the_search_path_stands_in_for_a_builtin_one(films: Films) -> None:
+    """A comparison of built-in types names PostgreSQL's own operator, quantified or not."""
+    for operator, quantifier in ((Operator.EQ, None), (Operator.IN, None), (Operator.LIKE, Quantifier.ALL)):
+        condition = Compare(TITLE, operator, slot("x", "text"), True, quantifier)
+        rows = Rows(films.table("film"), where=condition)
+        text = compile_answer(rows, Value(TITLE), Form.VALUES).statement.text
+        assert "operator(pg_catalog." in text

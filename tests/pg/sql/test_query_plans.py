@@ -1,0 +1,136 @@
+"""Indexes serve what REST asks for: PostgreSQL chooses them, whatever the values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg2
+import pytest
+from dataapi.database.sql_text import inlined
+from dataapi.rest.media_output import Form
+from dataapi.rest.statements import compile_answer
+from dataapi.sql.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Rows, Through
+from dataapi.sql.conditions import Compare, Condition, Operator, Quantifier, TextSearch
+from dataapi.sql.outputs import Text, Value
+from dataapi.sql.row_output import Many, One, Record
+from support.catalog import load_catalog, table_named
+from support.slots import parameter
+
+if TYPE_CHECKING:
+    from dataapi.catalog.model import Catalog
+    from dataapi.sql.statement import Compiled
+    from support.postgres import Database, Server
+
+INDEXES = """
+alter table track add extra jsonb;
+update track set extra = jsonb_build_object('code', track_id::text);
+create index track_code on track ((extra ->> 'code'));
+create index track_words on track using gin (to_tsvector('english', name));
+create index track_name on track (name text_pattern_ops);
+analyze track;
+"""
+NAME = Record(((Text("name"), Value(ColumnOf("name"))),))
+
+
+@pytest.fixture(scope="module")
+def chinook(server: Server) -> Database:
+    """Give the sample with some indexes."""
+    database = server.create_chinook()
+    database.execute(INDEXES)
+    return database
+
+
+@pytest.fixture(scope="module")
+def catalog(chinook: Database) -> Catalog:
+    """Give the catalog of it."""
+    return load_catalog(chinook.uri)
+
+
+def plan(database: Database, compiled: Compiled) -> str:
+    """Return the plan of a statement."""
+    template = inlined(compiled.statement.text, compiled.statement.types)
+    connection = psycopg2.connect(database.admin_uri)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"explain (costs off) {template.text}", template.arrange(compiled.sources))
+            return "\n".join(line for (line,) in cursor.fetchall())
+    finally:
+        connection.close()
+
+
+CODE = JsonPathOf(ColumnOf("extra"), True, (parameter("code", "text"),), True)
+
+
+@pytest.mark.parametrize(
+    ("condition", "index"),
+    [
+        (Compare(ColumnOf("track_id"), Operator.EQ, parameter("7"), True), "track_pkey"),
+        (Compare(ColumnOf("track_id"), Operator.IN, parameter("{7,8}"), True), "track_pkey"),
+        (
+            Compare(ColumnOf("track_id"), Operator.EQ, parameter("{7,8}"), True, Quantifier.ANY),
+            "track_pkey",
+        ),
+        (Compare(ColumnOf("name"), Operator.LIKE, parameter("Bal%", "text"), True), "track_name"),
+        (Compare(CODE, Operator.EQ, parameter("7", "text"), True), "track_code"),
+        (
+            TextSearch(ColumnOf("name"), parameter("walk", "text"), parameter("english", "regconfig")),
+            "track_words",
+        ),
+    ],
+)
+def test_filters_use_indexes(chinook: Database, catalog: Catalog, condition: Condition, index: str) -> None:
+    """Of columns, of JSON members, and of full-text search."""
+    rows = Rows(table_named(catalog, "track"), where=condition)
+    assert index in plan(chinook, compile_answer(rows, NAME, Form.ARRAY))
+
+
+def test_a_page_is_read_by_the_index_of_its_order(chinook: Database, catalog: Catalog) -> None:
+    """Also where related rows are joined to it, of which none is looked for beyond the page."""
+    track, album = table_named(catalog, "track"), table_named(catalog, "album")
+    order = (OrderTerm(ColumnOf("track_id"), nullable=False),)
+    title = Record(((Text("title"), Value(ColumnOf("title"))),))
+    one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
+    record = Record((*NAME.members, (Text("album"), one)))
+    shown = plan(chinook, compile_answer(Rows(track, order=order, limit=10), record, Form.ARRAY))
+    assert "track_pkey" in shown.split("->  Limit")[1]
+    assert "Join" in shown.split("->  Limit")[0]
+    assert "on album" in shown.split("SubPlan")[0]
+
+
+def test_rows_of_large_tables_are_found_by_their_index(chinook: Database, catalog: Catalog) -> None:
+    """PostgreSQL would read all tracks to join them to a page that needs few of them."""
+    lines, track = table_named(catalog, "invoice_line"), table_named(catalog, "track")
+    one = One(Rows(track, join=Join((("track_id", "track_id"),)), unique=True), NAME)
+    rows = Rows(lines, order=(OrderTerm(ColumnOf("invoice_line_id"), nullable=False),), limit=500)
+    shown = plan(chinook, compile_answer(rows, Record(((Text("track"), one),)), Form.ARRAY))
+    assert "Index Scan using track_pkey" in shown
+    assert "Seq Scan on track" not in shown
+
+
+def test_a_row_found_by_its_key_is_not_joined(chinook: Database, catalog: Catalog) -> None:
+    """A join takes longer to begin than to look up one album."""
+    track, album = table_named(catalog, "track"), table_named(catalog, "album")
+    title = Record(((Text("title"), Value(ColumnOf("title"))),))
+    one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
+    rows = Rows(track, where=Compare(ColumnOf("track_id"), Operator.EQ, parameter("7"), True))
+    assert "Join" not in plan(chinook, compile_answer(rows, Record(((Text("album"), one),)), Form.ARRAY))
+
+
+def test_related_rows_are_found_by_indexes(chinook: Database, catalog: Catalog) -> None:
+    """Those of a foreign key, and those behind a table in between."""
+    track = table_named(catalog, "track")
+    of_album = Many(Rows(track, join=Join((("album_id", "album_id"),))), NAME)
+    albums = Rows(table_named(catalog, "album"), limit=10)
+    assert "track_album_id_idx" in plan(
+        chinook, compile_answer(albums, Record(((Text("tracks"), of_album),)), Form.ARRAY)
+    )
+    through = Through(
+        table_named(catalog, "playlist_track"),
+        (("playlist_id", "playlist_id"),),
+        (("track_id", "track_id"),),
+    )
+    of_list = Many(Rows(track, through=through, limit=10), NAME)
+    lists = Rows(table_named(catalog, "playlist"), limit=10)
+    assert "playlist_track_pkey" in plan(
+        chinook, compile_answer(lists, Record(((Text("tracks"), of_list),)), Form.ARRAY)
+    )

@@ -1,0 +1,323 @@
+"""Rows with spread relationships, tables in between and groups."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+import pytest
+from dataapi.rest.media_output import Form
+from dataapi.rest.statements import Total, compile_answer
+from dataapi.sql.algebra import (
+    AggregateFunction,
+    AggregateOf,
+    CastOf,
+    ColumnOf,
+    ComputedOf,
+    Expression,
+    Join,
+    JsonPathOf,
+    OrderTerm,
+    RelatedOf,
+    Rows,
+    Through,
+)
+from dataapi.sql.conditions import Compare, Operator
+from dataapi.sql.outputs import Output, Text, Value
+from dataapi.sql.row_output import Many, One, Record, Spread
+from support.slots import parameter
+from support.statements import Films, make_films
+
+if TYPE_CHECKING:
+    from support.postgres import Server
+
+ID, TITLE, YEAR, NAME, BUDGET = map(ColumnOf, ("id", "title", "year", "name", "budget"))
+BY_ID = (OrderTerm(ID),)
+COUNT = AggregateOf(AggregateFunction.COUNT)
+
+
+@pytest.fixture(scope="module")
+def films(server: Server) -> Films:
+    """Give the films; nothing changes them."""
+    return make_films(server)
+
+
+def record(*members: tuple[str, Output | Expression] | Spread, grouped: bool = False) -> Record:
+    """Return a record; an expression is shown as a value, and a name after ``>`` is a client's."""
+    return Record(tuple(map(_member, members)), grouped)
+
+
+def _member(member: tuple[str, Output | Expression] | Spread) -> Any:
+    if isinstance(member, Spread):
+        return member
+    name, output = member
+    key = parameter(name[1:], "text") if name.startswith(">") else Text(name)
+    return key, output if isinstance(output, Record | One | Many) else Value(output)  # type: ignore[arg-type]
+
+
+def total(column: str) -> AggregateOf:
+    return AggregateOf(AggregateFunction.SUM, ColumnOf(column))
+
+
+def director(films: Films, **named: Any) -> Rows:
+    return Rows(films.table("director"), join=Join((("id", "director_id"),)), unique=True, **named)
+
+
+def films_of(films: Films, **named: Any) -> Rows:
+    named = {"order": BY_ID, **named}
+    return Rows(films.table("film"), join=Join((("director_id", "id"),)), **named)
+
+
+def actors(films: Films, **named: Any) -> Rows:
+    through = Through(films.table("part"), near=(("film_id", "id"),), far=(("actor_id", "id"),))
+    return Rows(films.table("actor"), through=through, **{"order": BY_ID, **named})
+
+
+def shown(films: Films, table: str, output: Record, **named: Any) -> Any:
+    rows = Rows(films.table(table), **{"order": BY_ID, **named})
+    [row] = films.run(compile_answer(rows, output, Form.ARRAY))
+    found = json.loads(row[0])
+    assert row[1] == len(found)
+    return found
+
+
+def test_one_related_row_is_spread(films: Films) -> None:
+    """Its members stand among the row's own; without one they are null."""
+    spread = Spread(director(films), record(("name", NAME), (">birth", ColumnOf("born"))))
+    assert shown(films, "film", record(("id", ID), spread, ("year", YEAR))) == [
+        {"id": 1, "name": "Agnès", "birth": 1928, "year": 1960},
+        {"id": 2, "name": "Agnès", "birth": 1928, "year": 1960},
+        {"id": 3, "name": "Buster", "birth": 1895, "year": 1970},
+        {"id": 4, "name": None, "birth": None, "year": None},
+    ]
+
+
+def test_many_related_rows_are_spread_as_arrays(films: Films) -> None:
+    """Each member has its values in the embed's order, within its limit; without rows it is empty."""
+    rows = films_of(films, order=(OrderTerm(YEAR, descending=True), OrderTerm(TITLE)), limit=2)
+    spread = Spread(rows, record(("titles", TITLE), ("years", YEAR)), many=True)
+    assert shown(films, "director", record(("name", NAME), spread)) == [
+        {"name": "Agnès", "titles": ["Alpha", "Beta"], "years": [1960, 1960]},
+        {"name": "Buster", "titles": ["Gamma"], "years": [1970]},
+        {"name": "Carol", "titles": [], "years": []},
+    ]
+
+
+def test_spreads_within_spreads(films: Films) -> None:
+    """One of many, many of one, and many of many."""
+    inner = Spread(actors(films), record(("actors", NAME)), many=True)
+    outer = Spread(films_of(films), record(("titles", TITLE), inner), many=True)
+    assert shown(films, "director", record(("name", NAME), outer)) == [
+        {"name": "Agnès", "titles": ["Alpha", "Beta"], "actors": [["Ann", "Bob"], ["Ann"]]},
+        {"name": "Buster", "titles": ["Gamma"], "actors": [["Bob"]]},
+        {"name": "Carol", "titles": [], "actors": []},
+    ]
+    back = Spread(director(films), record(("by", NAME)))
+    of_one = Spread(films_of(films), record(("titles", TITLE), back), many=True)
+    assert shown(films, "director", record(of_one), limit=1) == [
+        {"titles": ["Alpha", "Beta"], "by": ["Agnès", "Agnès"]}
+    ]
+    many_of_one = Spread(director(films), record(Spread(films_of(films), record(("all", ID)), many=True)))
+    assert shown(films, "film", record(("id", ID), many_of_one)) == [
+        {"id": 1, "all": [1, 2]},
+        {"id": 2, "all": [1, 2]},
+        {"id": 3, "all": [3]},
+        {"id": 4, "all": None},
+    ]
+
+
+def test_spreads_within_embeds(films: Films) -> None:
+    """In an array of rows and in one row."""
+    spread = Spread(actors(films), record(("actors", NAME)), many=True)
+    embedded = Many(films_of(films, limit=1), record(("title", TITLE), spread))
+    assert shown(films, "director", record(("films", embedded))) == [
+        {"films": [{"title": "Alpha", "actors": ["Ann", "Bob"]}]},
+        {"films": [{"title": "Gamma", "actors": ["Bob"]}]},
+        {"films": []},
+    ]
+    of_director = Spread(films_of(films), record(("ids", ID)), many=True)
+    one = One(director(films), record(("name", NAME), of_director))
+    assert shown(films, "film", record(("director", one)), order=(OrderTerm(ID, descending=True),)) == [
+        {"director": None},
+        {"director": {"name": "Buster", "ids": [3]}},
+        {"director": {"name": "Agnès", "ids": [1, 2]}},
+        {"director": {"name": "Agnès", "ids": [1, 2]}},
+    ]
+
+
+def test_rows_through_a_table_in_between(films: Films) -> None:
+    """Many rows on either side, ordered and limited on their own."""
+    embedded = Many(actors(films, order=(OrderTerm(NAME, descending=True),), limit=1), record(("name", NAME)))
+    found = shown(films, "film", record(("id", ID), (">who", embedded)))
+    assert [row["who"] for row in found] == [[{"name": "Bob"}], [{"name": "Ann"}], [{"name": "Bob"}], []]
+
+
+def test_related_rows_that_only_a_comment_says_are_single(films: Films) -> None:
+    """Are never shown as more rows than there are: the first one of several is spread."""
+    loose = Rows(films.table("part"), join=Join((("film_id", "id"),)), unique=True)
+    rows = shown(films, "film", record(("id", ID), Spread(loose, record(("actor", ColumnOf("actor_id"))))))
+    assert [row["id"] for row in rows] == [1, 2, 3, 4]
+
+
+def test_one_related_row_is_joined(films: Films) -> None:
+    """With names of the schema or of the client, or without members; null where there is none."""
+    for one, expected in (
+        (record(("name", NAME)), {"name": "Buster"}),
+        (record((">as", NAME)), {"as": "Buster"}),
+        (Record(()), {}),
+    ):
+        output = record(("id", ID), ("director", One(director(films), one)))
+        rows = shown(films, "film", output, order=(OrderTerm(YEAR, True, True), OrderTerm(ID)), limit=2)
+        assert rows == [{"id": 4, "director": None}, {"id": 3, "director": expected}]
+        text = compile_answer(Rows(films.table("film")), output, Form.ARRAY).statement.text
+        assert 'left join "public"."director"' in text
+
+
+def test_the_order_of_rows_is_kept_whatever_is_spread_into_them(films: Films) -> None:
+    """By a related row's column too."""
+    by_name = OrderTerm(RelatedOf(director(films), NAME), descending=True, nulls_first=False)
+    rows = shown(films, "film", record(("id", ID), Spread(director(films), record(("name", NAME)))),
+                 order=(by_name, OrderTerm(ID)))  # fmt: skip
+    assert [row["id"] for row in rows] == [3, 1, 2, 4]
+
+
+def test_empty_records_and_long_names(films: Films) -> None:
+    """A row may show nothing; names that PostgreSQL would cut stay whole."""
+    assert shown(films, "director", Record(())) == [{}, {}, {}]
+    assert shown(films, "director", record(Spread(films_of(films), Record(()), many=True))) == [{}, {}, {}]
+    long = "é" * 40
+    assert shown(films, "director", record((long, ID), ("", NAME)), limit=1) == [{long: 1, "": "Agnès"}]
+
+
+# ---------------------------------------------------------------- groups
+
+
+def test_rows_are_grouped_by_what_is_no_aggregate(films: Films) -> None:
+    """In the order and the page of the groups."""
+    output = record(("year", YEAR), ("count", COUNT), (">sum", CastOf(total("budget"), "int")), grouped=True)
+    by_year = (OrderTerm(YEAR, descending=True, nulls_first=True),)
+    assert shown(films, "film", output, order=by_year) == [
+        {"year": None, "count": 1, "sum": None},
+        {"year": 1970, "count": 1, "sum": 30},
+        {"year": 1960, "count": 2, "sum": 31},
+    ]
+    assert shown(films, "film", output, order=by_year, limit=1, offset=parameter("2", "bigint")) == [
+        {"year": 1960, "count": 2, "sum": 31}
+    ]
+
+
+def test_groups_are_ordered_by_related_rows(films: Films) -> None:
+    """Which belong to the groups, spread or embedded; a column that is no key of the groups is refused."""
+    by_name = OrderTerm(RelatedOf(director(films), NAME), descending=True)
+    by_id = OrderTerm(RelatedOf(director(films), ID))
+    spread = Spread(director(films), record(("name", NAME)))
+    rows = shown(films, "film", record(spread, ("n", COUNT), grouped=True), order=(by_name,), limit=2)
+    assert rows == [{"name": "Buster", "n": 1}, {"name": "Agnès", "n": 2}]
+    one = One(director(films), record(("name", NAME)))
+    rows = shown(films, "film", record(("by", one), ("n", COUNT), grouped=True), order=(by_id,))
+    assert [(row["by"] and row["by"]["name"], row["n"]) for row in rows] == [
+        ("Agnès", 2),
+        ("Buster", 1),
+        (None, 1),
+    ]
+    with pytest.raises(psycopg2.Error, match="must appear in the GROUP BY"):
+        shown(films, "film", record(("year", YEAR), ("n", COUNT), grouped=True), order=BY_ID)
+
+
+def test_without_other_values_there_is_one_group(films: Films) -> None:
+    """Even of no rows at all."""
+    nobody = Compare(ID, Operator.LT, parameter("0"))
+    output = record(("count", COUNT), ("sum", total("budget")), grouped=True)
+    assert shown(films, "film", output, order=()) == [{"count": 4, "sum": 60.5}]
+    assert shown(films, "film", output, order=(), where=nobody) == [{"count": 0, "sum": None}]
+
+
+@pytest.mark.parametrize(
+    ("expression", "sizes"),
+    [
+        (ColumnOf("raw"), [1, 1, 2]),
+        (ColumnOf("spot"), [2, 2]),
+        (ColumnOf("extra"), [1, 1, 1, 1]),
+        (ColumnOf("tags"), [1, 1, 1, 1]),
+        (JsonPathOf(ColumnOf("raw"), True, (parameter("k", "text"),), False), [2, 2]),
+        (JsonPathOf(ColumnOf("extra"), True, (parameter("n", "text"),), True), [1, 1, 2]),
+        (CastOf(ColumnOf("extra"), "json"), [1, 1, 1, 1]),
+    ],
+)
+def test_values_without_equality_are_grouped_too(
+    films: Films, expression: Expression, sizes: list[int]
+) -> None:
+    """Such as those of json, point and xml columns, which PostgreSQL does not compare."""
+    rows = shown(films, "film", record(("key", expression), ("count", COUNT), grouped=True), order=())
+    assert sorted(row["count"] for row in rows) == sizes
+
+
+def test_computed_fields_are_grouped_by(films: Films) -> None:
+    """A function of the row is a value like others."""
+    output = record(("label", ComputedOf(films.function("label"))), ("count", COUNT), grouped=True)
+    rows = shown(films, "film", output, order=())
+    assert {"label": "Alpha!", "count": 1} in rows
+
+
+def test_embeds_are_grouped_by_what_they_show(films: Films) -> None:
+    """Rows with equal embedded objects, or arrays, or spread members are one group."""
+    one = One(director(films), record(("name", NAME)))
+    rows = shown(films, "film", record(("director", one), ("count", COUNT), grouped=True), order=())
+    counted = {row["director"]["name"]: row["count"] for row in rows if row["director"]}
+    assert (counted, len(rows)) == ({"Buster": 1, "Agnès": 2}, 3)
+    many = Many(films_of(films), record(("year", YEAR)))
+    spread = Spread(films_of(films), record(("years", YEAR)), many=True)
+    grouped = shown(films, "director", record((">films", many), spread, ("n", COUNT), grouped=True), order=())
+    assert len(grouped) == 3
+    assert {"films": [{"year": 1970}], "years": [1970], "n": 1} in grouped
+
+
+def test_aggregates_within_spreads_are_of_the_enclosing_rows(films: Films) -> None:
+    """Over any number of spreads; a count there is of the related rows that exist."""
+    output = record(("year", YEAR), Spread(director(films), record(("n", COUNT))), grouped=True)
+    by_year = (OrderTerm(YEAR),)
+    assert shown(films, "film", output, order=by_year) == [
+        {"year": 1960, "n": 2},
+        {"year": 1970, "n": 1},
+        {"year": None, "n": 0},
+    ]
+    through = Rows(films.table("film"), join=Join((("id", "film_id"),)), unique=True)
+    parts = record(
+        ("played", AggregateOf(AggregateFunction.COUNT, ColumnOf("played"))),
+        Spread(
+            through,
+            record(
+                ("sum", CastOf(total("budget"), "int")),
+                Spread(director(films), record(("name", NAME), ("born", CastOf(total("born"), "text")))),
+            ),
+        ),
+        grouped=True,
+    )
+    found = shown(films, "part", parts, order=())
+    assert sorted(found, key=lambda row: row["name"]) == [
+        {"played": 2, "sum": 41, "name": "Agnès", "born": "5784"},
+        {"played": 1, "sum": 30, "name": "Buster", "born": "1895"},
+    ]
+
+
+def test_groups_within_embeds(films: Films) -> None:
+    """Of the related rows, ordered and limited."""
+    output = record(("year", YEAR), ("count", COUNT), grouped=True)
+    embedded = Many(films_of(films, order=(OrderTerm(YEAR),), limit=5), output)
+    everything = Many(films_of(films, order=()), record(("count", COUNT), grouped=True))
+    assert shown(films, "director", record(("films", embedded), ("all", everything))) == [
+        {"films": [{"year": 1960, "count": 2}], "all": [{"count": 2}]},
+        {"films": [{"year": 1970, "count": 1}], "all": [{"count": 1}]},
+        {"films": [], "all": [{"count": 0}]},
+    ]
+    one = One(director(films), record(("count", COUNT), grouped=True))
+    found = shown(films, "film", record(("id", ID), ("director", one)))
+    assert [row["director"]["count"] for row in found] == [1, 1, 1, 0]
+
+
+def test_the_total_of_groups_is_that_of_their_rows(films: Films) -> None:
+    """As PostgREST counts: the rows that match, whatever is made of them."""
+    output = record(("year", YEAR), ("count", COUNT), grouped=True)
+    [row] = films.run(compile_answer(Rows(films.table("film")), output, Form.ARRAY, Total.EXACT))
+    assert row[1:3] == (3, 4)

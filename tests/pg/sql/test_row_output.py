@@ -1,0 +1,101 @@
+"""How rows are written to JSON, whatever their members are called."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.sql.algebra import ColumnOf, Join, Rows
+from dataapi.sql.outputs import Object, Output, Text, Value
+from dataapi.sql.row_output import Many, One
+from dataapi.sql.statement import Compiled, compile_query
+from support.catalog import load_catalog, table_named
+from support.slots import parameter
+
+if TYPE_CHECKING:
+    from dataapi.catalog.model import Catalog
+    from support.postgres import Database, Server
+
+SCHEMA = """
+create table parent (id int primary key, name text);
+create table child (id int primary key, parent int references parent, word text, extra json);
+insert into parent values (1, 'one'), (2, null);
+insert into child values (1, 1, 'a', '{"x":  1}'), (2, 1, null, 'null'), (3, null, 'c', null);
+"""
+
+
+@pytest.fixture(scope="module")
+def family(server: Server) -> Database:
+    """Give parents and children; only read them."""
+    return server.create_database(SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def catalog(family: Database) -> Catalog:
+    """Give the catalog of it."""
+    return load_catalog(family.uri)
+
+
+def written(database: Database, compiled: Compiled) -> Any:
+    """Return the rows that a statement gives, parameters taking their sources as values."""
+    text = compiled.statement.text.replace("%", "%%")
+    for number in range(len(compiled.sources), 0, -1):
+        text = text.replace(f"${number}", "%s::text")
+    [(rows,)] = database.execute(text, compiled.sources)
+    return json.loads(rows)
+
+
+def named(*members: tuple[str, Output]) -> Object:
+    """Return an object whose members have names of the schema."""
+    return Object(tuple((Text(name), output) for name, output in members))
+
+
+@pytest.mark.parametrize(
+    "name", ["word", 'a "quoted" name', "it's", "$1 %s", "n" * 63, "n" * 64, "é" * 31, "é" * 40]
+)
+def test_members_keep_their_names(family: Database, catalog: Catalog, name: str) -> None:
+    """Names of any characters, and those too long for PostgreSQL to call a column so."""
+    output = named((name, Value(ColumnOf("word"))), ("x", Value(ColumnOf("id"))))
+    rows = written(family, compile_query(Many(Rows(table_named(catalog, "child"), limit=1), output)))
+    assert rows == [{name: "a", "x": 1}]
+
+
+def test_names_of_clients_stand_beside_names_of_the_schema(family: Database, catalog: Catalog) -> None:
+    """An object with an alias is written with the same values."""
+    rows = Rows(table_named(catalog, "parent"), limit=1)
+    members = ((Text("id"), Value(ColumnOf("id"))), (parameter("my'alias", "text"), Value(ColumnOf("name"))))
+    assert written(family, compile_query(Many(rows, Object(members)))) == [{"id": 1, "my'alias": "one"}]
+
+
+def test_the_same_name_twice_is_written_twice(family: Database, catalog: Catalog) -> None:
+    """As ``select=id,id`` asks for."""
+    output = named(("id", Value(ColumnOf("id"))), ("id", Value(ColumnOf("id"))))
+    text = compile_query(Many(Rows(table_named(catalog, "parent"), limit=1), output)).statement.text
+    [(body,)] = family.execute(text)
+    assert json.loads(body, object_pairs_hook=list) == [[("id", 1), ("id", 1)]]
+
+
+def test_rows_within_rows_and_missing_ones(family: Database, catalog: Catalog) -> None:
+    """A missing row is null, no rows are an empty array, JSON columns stay what they are."""
+    parent, child = table_named(catalog, "parent"), table_named(catalog, "child")
+    one = One(
+        Rows(parent, join=Join((("id", "parent"),)), unique=True), named(("name", Value(ColumnOf("name"))))
+    )
+    children = written(
+        family,
+        compile_query(Many(Rows(child), named(("parent", one), ("extra", Value(ColumnOf("extra")))))),
+    )
+    assert children == [
+        {"parent": {"name": "one"}, "extra": {"x": 1}},
+        {"parent": {"name": "one"}, "extra": None},
+        {"parent": None, "extra": None},
+    ]
+    many = Many(Rows(child, join=Join((("parent", "id"),))), named(("word", Value(ColumnOf("word")))))
+    parents = written(
+        family, compile_query(Many(Rows(parent), named(("children", many), ("none", Object(())))))
+    )
+    assert parents == [
+        {"children": [{"word": "a"}, {"word": None}], "none": {}},
+        {"children": [], "none": {}},
+    ]

@@ -1,0 +1,122 @@
+"""Requests that are short to write and long to answer: each is refused before it holds up others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dataapi.graphql import engine
+from dataapi.graphql.limits import LONGEST_DOCUMENT, MOST_INPUT_OBJECTS
+from support.effort import Effort
+from support.service import Service
+
+SCHEMA = """
+create table person (
+    id int primary key, name text, boss_id int references person, mentor_id int references person
+);
+insert into person values (1, 'one', 1, 1), (2, 'two', 1, 1);
+grant all on all tables in schema public to anon;
+"""
+
+
+def doubling(depth: int) -> str:
+    """Write fragments that each spread the next one twice, without an alias."""
+    pair = "person {{ ...f{0} }} personByboss_id {{ ...f{0} }}"
+    fragments = [f"fragment f{n} on person {{ {pair.format(n + 1)} }}" for n in range(depth)]
+    return f"{{ personByPk(id: 1) {{ ...f0 }} }} {' '.join(fragments)} fragment f{depth} on person {{ id }}"
+
+
+async def test_fragments_that_double_are_refused(api: Service) -> None:
+    """Eighteen lines would select half a million objects, in megabytes of SQL."""
+    assert "errors" not in (await api.ask(doubling(10))).body
+    effort = Effort()
+    answer = await api.ask(doubling(18))
+    assert answer.error == (
+        "The operation selects more than the 3000 objects allowed, counting each fragment wherever it is "
+        "spread."
+    )
+    assert effort.units < 100
+
+
+async def test_the_length_of_a_document_is_limited(api: Service) -> None:
+    """A single literal of a megabyte is one token, and takes as long to read as ten thousand of them."""
+    query = '{ personCollection(filter: {name: {eq: "%s"}}) { edges { node { id } } } }'
+    longest = LONGEST_DOCUMENT - len(query) + 2
+    assert "errors" not in (await api.ask(query % ("x" * longest))).body
+    answer = await api.ask(query % ("x" * (longest + 1)))
+    assert answer.error == (
+        "The document has 1000001 characters, more than the 1000000 allowed: send long values as variables."
+    )
+
+
+FILTER = "query($f: personFilter) { personCollection(filter: $f) { edges { node { id } } } }"
+ORDER = "query($o: [personOrderBy!]) { personCollection(orderBy: $o) { edges { node { id } } } }"
+INSERT = "mutation($o: [personInsertInput!]!) { insertIntopersonCollection(objects: $o) { affectedCount } }"
+
+
+@pytest.mark.parametrize(
+    ("query", "variables", "name"),
+    [
+        (FILTER, {"f": {"or": [{}] * MOST_INPUT_OBJECTS}}, "$f"),
+        (FILTER, {"f": {"and": [{"id": {"eq": 1}}] * MOST_INPUT_OBJECTS}}, "$f"),
+        (FILTER, {"f": {"or": [{"or": [{"or": [{}] * 100}] * 100}]}}, "$f"),
+        (ORDER, {"o": [{}] * (MOST_INPUT_OBJECTS + 1)}, "$o"),
+        (INSERT, {"o": [{"id": 5}, {"name": "x"}] * MOST_INPUT_OBJECTS}, "$o"),
+        (INSERT, {"o": [{}] * (MOST_INPUT_OBJECTS + 1)}, "$o"),
+    ],
+    ids=["alternatives", "conditions", "nested", "order", "rows of different members", "empty rows"],
+)
+async def test_input_objects_in_variables_are_limited(
+    api: Service, query: str, variables: Any, name: str
+) -> None:
+    """Each would become a piece of SQL, which both the daemon and PostgreSQL have to read."""
+    answer = await api.ask(query, variables)
+    assert answer.error == (
+        f"The variable '{name}' holds too many input objects: 10000 are allowed in one request, not counting "
+        "rows that all name the same members."
+    )
+    assert "data" not in answer.body
+
+
+async def test_many_rows_of_equal_members_are_no_objects_too_many(api: Service) -> None:
+    rows = [{"id": 100 + n, "name": "x"} for n in range(MOST_INPUT_OBJECTS * 2)]
+    answer = await api.ask(INSERT, {"o": rows})
+    assert answer.data["insertIntopersonCollection"]["affectedCount"] == len(rows)
+    await api.ask(
+        "mutation { deleteFrompersonCollection(filter: {id: {gte: 100}}, atMost: 99999) { __typename } }"
+    )
+
+
+async def test_similar_names_are_not_sought_for_ever(api: Service) -> None:
+    """Validation stops after twenty errors."""
+    answer = await api.ask("{ personByPk(id: 1) { " + " ".join(f"nam{n}" for n in range(4000)) + " } }")
+    assert len(answer.errors) == 21
+    assert (
+        answer.errors[-1]["message"] == "Too many validation errors, error limit reached. Validation aborted."
+    )
+
+
+async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents and plans that clients make up push each other out; those that stay still serve."""
+    monkeypatch.setattr(engine, "DOCUMENT_BYTES", 200_000)
+    monkeypatch.setattr(engine, "PLAN_BYTES", 50_000)
+    api.engine._roles.clear()  # a reload that finds no change keeps them
+    role = None
+    for number in range(1, 60):
+        listed = " ".join(f"{{id: {{eq: $a{number}}}}}" for _ in range(number))
+        rows = f"personCollection(filter: {{or: [{listed}]}}) {{ edges {{ cursor }} }}"
+        await api.data(f"query($a{number}: Int = 1) {{ {rows} }}")
+        [role] = api.engine._roles.values()
+    assert role is not None
+    assert 0 < role._texts.weight <= 100_000
+    assert 0 < role.plans.weight <= 50_000
+
+
+async def test_what_does_not_come_again_is_not_prepared(api: Service) -> None:
+    """A statement of a document too long to keep would take the place of one that comes again."""
+    padding = " " * engine.LONGEST_CACHED
+    query = "{ personCollection { edges { node { id } } } }"
+    [message] = (await api.ask(query)).messages
+    assert message.statements[0].statement.prepared
+    [message] = (await api.ask(query + padding)).messages
+    assert not message.statements[0].statement.prepared

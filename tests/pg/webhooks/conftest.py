@@ -1,0 +1,34 @@
+"""Fixtures of the tests of webhooks: the management API, and what delivers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.management import managing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.management import Management
+    from support.postgres import Server
+
+EMPTY = """
+    truncate webhooks.endpoint, webhooks.request, webhooks.event, webhooks.due, webhooks.delivery,
+        webhooks.idempotency
+"""
+
+
+@pytest.fixture(scope="module")
+def service(server: Server, reactor: Any) -> Iterator[Management]:
+    """Serve the management API to all tests of a module."""
+    with managing(reactor, server.create_database()) as made:
+        yield made
+
+
+@pytest.fixture
+def api(service: Management) -> Iterator[Management]:
+    """Give the module's API without endpoints, events and deliveries."""
+    service.database.execute(EMPTY)
+    yield service
+    service.reason = None

@@ -1,0 +1,411 @@
+"""The operator's commands for webhooks: what they do, print, and how they exit."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+from dataapi.cli.main import run
+from dataapi.webhooks.model import NewEvent, Permission, Scope
+from dataapi.webhooks.plugins import installed_catalogue
+from dataapi.webhooks.secrets import Cipher, new_key
+from dataapi.webhooks.store import make_store
+from dataapi.webhooks.store.enqueue import CannotPublish
+from dataapi.webhooks.store.migrations import shipped
+from support.webhooks import (
+    ACME,
+    KEY,
+    PROJECT,
+    REF,
+    SECRET,
+    add_endpoint,
+    allow_migrations,
+    claim,
+    migrated,
+    publish,
+    success,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dataapi.database.pool import Pool
+    from support.postgres import Database
+
+TRANSFERRED = "v1.project.transferred"
+NOT_UNDERSTOOD = [
+    ("organization",),
+    ("organization", "create", "not a slug"),
+    ("project", "create", "short", "--organization", "acme"),
+    ("project", "transfer", REF),
+    ("project", "transfer", "short", "--organization", "acme"),
+    ("token", "create", "--organization", "acme", "--permission", "webhooks:own"),
+    ("token", "create", "--organization", "acme", "--expires", "0"),
+    ("token", "revoke", "1"),
+    ("event", "publish", "v1.a.b", "--organization", "acme", "--payload", "[]"),
+    ("event", "publish", "v1.a.b", "--organization", "acme", "--payload", "{"),
+]
+
+
+class Operator:
+    """Runs the command with a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._environ = {
+            "DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none",
+            "DATAAPI_PROJECT_REQUIRE_API_KEY": "no",
+            "DATAAPI_WEBHOOKS_DB_URI": database.uri,
+            "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY,
+        }
+
+    def configure(self, key: str, value: str) -> None:
+        """Set a key of the environment."""
+        self._environ[key] = value
+
+    def clear(self, *keys: str) -> None:
+        """Take keys out of the environment."""
+        for key in keys:
+            del self._environ[key]
+
+    def keys(self, *keys: str) -> None:
+        """Configure other encryption keys."""
+        self._environ["DATAAPI_WEBHOOKS_ENCRYPTION_KEY"] = "\n".join(keys)
+
+    def says(self, *arguments: str) -> str:
+        """Return what a command prints that does what it is asked to."""
+        code, output, errors = self.tries(*arguments)
+        assert (code, errors) == (0, "")
+        return output
+
+    def fails(self, *arguments: str) -> str:
+        """Return the error of a command that is not carried out."""
+        code, output, errors = self.tries(*arguments)
+        assert (code, output) == (1, "")
+        assert len(errors.splitlines()) == 1
+        return errors
+
+    def tries(self, *arguments: str) -> tuple[int, str, str]:
+        """Return exit code, output and errors."""
+        output, errors = io.StringIO(), io.StringIO()
+        code = run(arguments, self._environ, output, errors)
+        return code, output.getvalue(), errors.getvalue()
+
+
+@pytest.fixture
+def operator(database: Database, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    """Give the command with this test's database, where no configuration file lies about."""
+    monkeypatch.chdir(str(tmp_path))
+    return Operator(database)
+
+
+def test_migrate_says_what_it_applied(database: Database, operator: Operator) -> None:
+    """A second run has nothing to do."""
+    allow_migrations(database)
+    applied = operator.says("migrate").splitlines()
+    assert applied == [f"applied migration {one.number} ({one.name})" for one in shipped()]
+    assert operator.says("migrate") == "the schema webhooks is up to date\n"
+
+
+def test_a_role_that_may_not_migrate_is_shown_what_to_run(operator: Operator) -> None:
+    """One line with the statement for an administrator, and exit code 1."""
+    assert "create schema webhooks authorization ROLE" in operator.fails("organization", "list")
+
+
+def test_database_out_of_reach_is_one_line(operator: Operator) -> None:
+    """Not a traceback."""
+    operator._environ["DATAAPI_WEBHOOKS_DB_URI"] = "postgresql://nobody@127.0.0.1:1/none"
+    assert operator.fails("organization", "list").startswith("webhooks: the database cannot be used: ")
+
+
+def test_organizations_are_created_allowed_and_listed(database: Database, operator: Operator) -> None:
+    """Webhooks are for organizations on the early access allowlist; the commands migrate first."""
+    allow_migrations(database)
+    assert operator.says("organization", "create", "acme") == ""
+    assert operator.says("organization", "create", "beta", "--early-access") == ""
+    assert operator.says("organization", "list") == "acme\t-\nbeta\tearly-access\n"
+    operator.says("organization", "allow", "acme")
+    operator.says("organization", "disallow", "beta")
+    assert operator.says("organization", "list") == "acme\tearly-access\nbeta\t-\n"
+    assert operator.fails("organization", "create", "acme").endswith("is an organization acme already\n")
+    told = operator.fails("organization", "create", "acme", "--early-access")
+    assert "dataapi organization allow acme puts it on the early access allowlist" in told
+    for action in ("allow", "disallow"):
+        assert "there is no organization gamma" in operator.fails("organization", action, "gamma")
+
+
+def test_projects_belong_to_an_organization(database: Database, operator: Operator) -> None:
+    """A reference is taken once, and the organization must be there."""
+    allow_migrations(database)
+    operator.says("organization", "create", "acme")
+    assert operator.says("project", "create", REF, "--organization", "acme") == ""
+    assert operator.says("project", "list") == f"{REF}\tacme\n"
+    assert f"there is a project {REF} already" in operator.fails(
+        "project", "create", REF, "--organization", "acme"
+    )
+    assert "there is no organization beta" in operator.fails(
+        "project", "create", REF, "--organization", "beta"
+    )
+
+
+async def test_the_configured_organization_is_taken_where_none_is_named(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """``organization`` of [project] says whose the project, its tokens and its events are."""
+    allow_migrations(database)
+    operator.configure("DATAAPI_PROJECT_REF", REF)
+    operator.configure("DATAAPI_PROJECT_ORGANIZATION", "acme")
+    operator.says("organization", "create", "acme", "--early-access")
+    operator.says("project", "create", REF)
+    assert operator.says("project", "list") == f"{REF}\tacme\n"
+    operator.says("token", "create")
+    assert "\tacme\t" in operator.says("token", "list")
+    store = make_store(pool, Cipher([KEY]), 14)
+    await add_endpoint(store)
+    operator.says("event", "publish", "v1.project.restarted", "--project", REF)
+    [work] = await claim(store)
+    assert json.loads(work.body or b"")["payload"]["organization_slug"] == "acme"
+    assert (
+        operator.fails("project", "create", "z" * 20)
+        == f"webhooks: --organization is needed, as the configuration has no project {'z' * 20}\n"
+    )
+
+
+def test_one_of_several_configured_organizations_has_to_be_named(
+    database: Database, operator: Operator, tmp_path: Path
+) -> None:
+    """Each project's own is known; a token for some organization or other is not made."""
+    allow_migrations(database)
+    other = "z" * 20
+    config = tmp_path / "several.ini"
+    config.write_text(
+        "".join(
+            f"[project:{ref}]\norganization = {organization}\nhosts = {organization}.example\n"
+            "db-uri = postgresql://nobody@127.0.0.1:1/none\nrequire-api-key = no\n"
+            for ref, organization in ((REF, "acme"), (other, "globex"))
+        )
+    )
+    operator.clear("DATAAPI_PROJECT_DB_URI", "DATAAPI_PROJECT_REQUIRE_API_KEY")
+    named = ("--config", str(config))
+    operator.says("organization", "create", "globex", *named)
+    operator.says("project", "create", other, *named)
+    assert operator.says("project", "list", *named) == f"{other}\tglobex\n"
+    assert (
+        operator.fails("token", "create", *named)
+        == "webhooks: --organization is needed, as the configuration names several organizations\n"
+    )
+
+
+async def test_a_project_goes_to_another_organization_with_all_that_is_its_own(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """Endpoints, secrets and history change hands; what is on its way arrives; both are told."""
+    store = await migrated(database, pool)
+    operator.says("organization", "create", "globex", "--early-access")
+    there = Scope("globex", REF)
+    own = await add_endpoint(store, PROJECT, custom_headers={"x-key": "1"})
+    for scope in (ACME, Scope("globex")):
+        await add_endpoint(store, scope, event_types=(TRANSFERRED,))
+    await publish(store)
+    [before] = await claim(store)
+    await publish(store)
+    assert operator.says("project", "transfer", REF, "--organization", "globex") == ""
+    assert operator.says("project", "list") == f"{REF}\tglobex\n"
+    assert await store.endpoints.page(PROJECT, 10, 0) == ((), 0)
+    assert await store.endpoints.read(there, own.id) == replace(own, scope=there)
+    assert await store.queue.finish([success(before)])
+    assert await store.history.read(there, before.claim.delivery_id) is not None
+    assert await store.history.read(PROJECT, before.claim.delivery_id) is None
+    told = [
+        (work.endpoint_id == own.id, json.loads(work.body or b"")["payload"]) for work in await claim(store)
+    ]
+    moved = [(is_own, one["organization_slug"]) for is_own, one in told if "target" in one]
+    assert sorted(moved) == [(False, "acme"), (False, "globex"), (True, "acme"), (True, "globex")]
+    assert [one["organization_slug"] for is_own, one in told if "target" not in one] == ["acme"]
+    for _, one in told:
+        if "target" in one:
+            assert (one["source"], one["target"]) == (
+                {"organization_slug": "acme"},
+                {"organization_slug": "globex"},
+            )
+            assert installed_catalogue().issues(TRANSFERRED, one) == ()
+    await publish(store, there)
+    with pytest.raises(CannotPublish):
+        await publish(store)
+    assert [work.endpoint_id for work in await claim(store)] == [own.id]
+
+
+async def test_refused_transfers_publish_nothing(database: Database, pool: Pool, operator: Operator) -> None:
+    """Without the project or the organization, or to where it is already."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    for project, organization, error in (
+        ("z" * 20, "acme", f"there is no project {'z' * 20}"),
+        (REF, "nobody", "there is no organization nobody"),
+        (REF, "acme", f"project {REF} belongs to organization acme already"),
+    ):
+        assert error in operator.fails("project", "transfer", project, "--organization", organization)
+    assert database.execute("select count(*) from webhooks.event") == [(0,)]
+    assert operator.says("project", "list") == f"{REF}\tacme\n"
+
+
+async def test_a_transfer_is_published_only_for_organizations_on_the_allowlist(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """Webhooks are for organizations on the early access allowlist."""
+    store = await migrated(database, pool)
+    own = await add_endpoint(store, PROJECT)
+    for organization in ("globex", "initech"):
+        operator.says("organization", "create", organization)
+        operator.says("project", "transfer", REF, "--organization", organization)
+    payloads = [json.loads(work.body or b"")["payload"] for work in await claim(store)]
+    assert [one["organization_slug"] for one in payloads] == ["acme"]
+    assert await store.endpoints.read(Scope("initech", REF), own.id) is not None
+
+
+async def test_after_resealing_an_older_key_can_be_taken_away(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """Every endpoint's secret and headers are sealed with the first key, once; nothing else of it changes."""
+    store = await migrated(database, pool)
+    made = [await add_endpoint(store, custom_headers={"x-key": str(number)}) for number in range(3)]
+    await publish(store)
+    newest = new_key()
+    operator.keys(newest, KEY)
+    assert operator.says("secrets", "reseal") == "endpoints resealed: 3\n"
+    assert operator.says("secrets", "reseal") == "endpoints resealed: 0\n"
+    alone = make_store(pool, Cipher([newest]), 14)
+    assert [await alone.endpoints.read(ACME, one.id) for one in made] == made
+    work = await claim(alone)
+    assert {(one.signing_secret, one.custom_headers["x-key"]) for one in work} == {
+        (SECRET, str(number)) for number in range(3)
+    }
+
+
+async def test_resealing_names_what_no_key_opens(database: Database, pool: Pool, operator: Operator) -> None:
+    """It stays as it is, the others are done; without any key nothing is."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    lost = await add_endpoint(make_store(pool, Cipher([new_key()]), 14))
+    operator.keys(new_key(), KEY)
+    error = f"endpoints resealed: 1; opened by no configured encryption-key: 1 ({lost.id})"
+    assert error in operator.fails("secrets", "reseal")
+    operator.keys()
+    assert "encryption-key is not configured" in operator.fails("secrets", "reseal")
+
+
+async def test_token_create_prints_the_token_alone(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """The token is shown this once; what is kept is its hash."""
+    store = await migrated(database, pool)
+    plain = operator.says("token", "create", "--organization", "acme").strip()
+    token = await store.directory.identify(plain)
+    assert token is not None
+    assert (token.organization, token.expires_at) == ("acme", None)
+    assert token.permissions == {Permission.READ, Permission.WRITE}
+    publisher = operator.says(
+        "token", "create", "--organization", "acme", "--permission", "events:publish", "--expires", "30"
+    ).strip()
+    other = await store.directory.identify(publisher)
+    assert other is not None
+    assert other.permissions == {Permission.PUBLISH}
+    assert other.expires_at is not None
+    assert (other.expires_at - other.created_at).days in (29, 30)
+    dump = str(database.execute("select t::text from webhooks.token t"))
+    assert plain not in dump
+    assert plain.removeprefix("dapat_") not in dump
+    assert "there is no organization beta" in operator.fails("token", "create", "--organization", "beta")
+
+
+async def test_tokens_can_be_revoked_and_expire(database: Database, pool: Pool, operator: Operator) -> None:
+    """A revoked or expired token identifies nobody; the list says how each one stands."""
+    store = await migrated(database, pool)
+    create = ("token", "create", "--organization", "acme", "--expires", "1")
+    made = [operator.says(*create).strip() for _ in range(3)]
+    first, second, third = await store.directory.tokens()
+    operator.says("token", "revoke", str(first.id))
+    database.execute(f"update webhooks.token set expires_at = now() where id = '{second.id}'")
+    identified = [await store.directory.identify(secret) for secret in made]
+    assert [one and one.id for one in identified] == [None, None, third.id]
+    assert await store.directory.identify("dapat_unknown\udfff") is None
+    lines = [line.split("\t") for line in operator.says("token", "list").splitlines()]
+    assert [(line[0], line[-1]) for line in lines] == [
+        (str(first.id), "revoked"),
+        (str(second.id), "expired"),
+        (str(third.id), "usable"),
+    ]
+    assert lines[2][1:3] == ["acme", "webhooks:read,webhooks:write"]
+    unknown = "01a1fe7d-2779-768f-9fe6-11d12301e463"
+    assert f"there is no token {unknown}" in operator.fails("token", "revoke", unknown)
+
+
+async def test_event_publish_raises_one_and_prints_its_id(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """Each call with an idempotency key of its own."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    call = ("event", "publish", "--organization", "acme")
+    first = operator.says(*call, "v1.project.paused", "--project", REF, "--payload", '{"reason": "other"}')
+    second = operator.says(*call, "v1.organization.member.added")
+    assert UUID(first.strip()).version == 7
+    assert first != second
+    payloads = {
+        work.event_id: json.loads(work.body or b"")["payload"]
+        for work in sorted(await claim(store), key=lambda work: work.event_id)
+    }
+    assert list(payloads.values()) == [
+        {"organization_slug": "acme", "project_ref": REF, "actor": None, "reason": "other"},
+        {"organization_slug": "acme", "project_ref": None, "actor": None},
+    ]
+
+
+async def test_event_publish_takes_an_idempotency_key(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """The same key within 24 hours prints the first id and raises nothing, over HTTP and SQL as well."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    call = ("event", "publish", "--organization", "acme", "v1.organization.member.added", "--idempotency-key")
+    first = operator.says(*call, "deployed 7")
+    assert operator.says(*call, "deployed 7") == first
+    assert operator.says(*call, "deployed 8") != first
+    again = await store.publisher.publish(NewEvent("v1.organization.member.added", ACME, {}, "deployed 7"))
+    assert str(again) == first.strip()
+    assert len(await claim(store)) == 2
+    for key in ("", "k" * 256):
+        assert "an idempotency key of 1 to 255 characters" in operator.fails(*call, key)
+
+
+async def test_event_publish_says_what_is_refused(database: Database, pool: Pool, operator: Operator) -> None:
+    """One line each, exit code 1."""
+    store = await migrated(database, pool)
+    await store.directory.create_organization("denied")
+    joined, restored = "v1.organization.member.added", "v1.project.restored"
+    for organization, event_type, more, error in (
+        ("nobody", joined, (), "there is no organization nobody"),
+        ("acme", restored, ("--project", "z" * 20), "there is no project"),
+        ("denied", joined, (), "organization denied is not on the early access allowlist"),
+        ("denied", restored, ("--project", REF), "does not belong to organization denied"),
+        ("acme", "v1.project.unheard", (), "the type v1.project.unheard is in no catalogue"),
+        ("acme", restored, (), "v1.project.restored is about a project: name it with --project"),
+        ("acme", "v1.project.paused", ("--project", REF), "v1.project.paused: the payload: 'reason' is"),
+        ("acme", joined, ("--payload", '{"is_test": false}'), "the payload of an event cannot have is_test"),
+    ):
+        call = ("event", "publish", event_type, "--organization", organization, *more)
+        assert error in operator.fails(*call)
+
+
+@pytest.mark.parametrize("arguments", NOT_UNDERSTOOD)
+def test_malformed_commands_exit_with_2(
+    operator: Operator, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is asked of the database."""
+    with pytest.raises(SystemExit) as exited:
+        operator.tries(*arguments)
+    assert exited.value.code == 2
+    assert "usage: dataapi" in capsys.readouterr().err

@@ -1,0 +1,181 @@
+"""Each operation refuses with every code that its description has, as far as the operation itself raises it.
+
+That it has no others is seen to by the client of these tests, which looks every refusal up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from dataapi.webhooks.management.body import MAX_BYTES
+from dataapi.webhooks.management.errors import SURROUNDING, ErrorCode
+from dataapi.webhooks.management.operations import OPERATIONS, ManagementOperation
+from dataapi.webhooks.model import Permission
+from dataapi.webhooks.store.endpoints import MAX_ENDPOINTS
+from support.management import (
+    CLOSED,
+    CLOSED_REF,
+    NO_SUCH,
+    Answer,
+    Management,
+    document,
+    endpoint,
+    event,
+)
+from support.webhooks import ACME, REF
+
+ELSEWHERE = {
+    ErrorCode.BAD_REQUEST,
+    ErrorCode.TARGET_TOO_LONG,
+    ErrorCode.HEADERS_TOO_LARGE,
+    ErrorCode.INTERNAL,
+    ErrorCode.TIMEOUT,
+}
+"""What the server around the API raises, or a failure."""
+
+BODIES: dict[str, dict[str, Any]] = {
+    "createEndpoint": endpoint(),
+    "changeEndpoint": document("endpoint", enabled=True),
+    "testEndpoint": {},
+    "recoverEndpoint": document("recovery", since="2026-01-01T00:00:00Z"),
+    "publishEvent": event("key"),
+}
+URLS = {
+    ErrorCode.URL_INVALID: "ftp://receiver.example/",
+    ErrorCode.URL_RESERVED: "https://inside.example/",
+    ErrorCode.URL_UNRESOLVABLE: "https://nowhere.example/",
+}
+CASES = [
+    (operation, path, code)
+    for operation in OPERATIONS
+    for path in operation.paths
+    for code in operation.codes(path)
+    if code not in ELSEWHERE
+    and (operation.permission is not None or code not in (ErrorCode.UNAVAILABLE, ErrorCode.TOO_LARGE))
+]
+
+
+class Asked:
+    """A request that an operation takes, to be made one that it refuses."""
+
+    def __init__(self, api: Management, operation: ManagementOperation, path: str) -> None:
+        self._api = api
+        self._operation = operation
+        self._path = path
+        self._method = operation.method
+        self._places = {"organization_slug": ACME.organization, "project_ref": REF}
+        self._body: Any = BODIES.get(operation.name)
+        self._query = ""
+        self._token: str | None = ""
+        self._headers: dict[str, str] = {}
+
+    async def prepare(self) -> None:
+        """Make what the path names."""
+        if "_id}" in self._path:
+            scope = self._path.format_map(self._places | {"endpoint_id": "", "delivery_id": ""})
+            scope = scope.partition("/webhooks/")[0] + "/webhooks"
+            made = await self._api.create(scope)
+            sent = await self._api.send("POST", f"{scope}/endpoints/{made['id']}/test")
+            self._places |= {"endpoint_id": made["id"], "delivery_id": sent.data["attributes"]["delivery_id"]}
+
+    async def change(self, code: ErrorCode) -> None:
+        """Make it what is refused with a code."""
+        match code:
+            case ErrorCode.UNAUTHORIZED:
+                self._token = None
+            case ErrorCode.PERMISSION_DENIED:
+                others = [one for one in Permission if one is not self._operation.permission]
+                self._token = await self._api.new_token(permissions=others)
+            case ErrorCode.ACCESS_DISABLED:
+                self._token = await self._api.new_token(CLOSED)
+                self._places |= {"organization_slug": CLOSED, "project_ref": CLOSED_REF}
+            case ErrorCode.INVALID_SLUG:
+                self._places["organization_slug"] = "a.b"
+            case ErrorCode.INVALID_REF:
+                self._places["project_ref"] = "short"
+            case ErrorCode.NO_ENDPOINT | ErrorCode.NO_DELIVERY:
+                self._places |= {"endpoint_id": NO_SUCH, "delivery_id": NO_SUCH}
+            case ErrorCode.VALIDATION:
+                self._query = "?no=such"
+            case ErrorCode.WRONG_METHOD:
+                self._method = "PUT"
+            case ErrorCode.WRONG_MEDIA_TYPE:
+                self._headers["content-type"] = "text/plain"
+                self._body = b"{}"
+            case ErrorCode.TOO_LARGE:
+                self._body = b" " * (MAX_BYTES + 1)
+            case ErrorCode.UNAVAILABLE:
+                self._api.reason = "The database is away"
+            case ErrorCode.URL_INVALID | ErrorCode.URL_RESERVED | ErrorCode.URL_UNRESOLVABLE:
+                self._attributes(url=URLS[code])
+            case _:
+                await self._change_endpoints(code)
+
+    async def _change_endpoints(self, code: ErrorCode) -> None:
+        match code:
+            case ErrorCode.TEST_WRONG_TYPE:
+                self._execute("update webhooks.endpoint set event_types = array['v1.project.restored']")
+                self._body = document("event", type="v1.project.paused")
+            case ErrorCode.TEST_DISABLED | ErrorCode.RETRY_DISABLED:
+                self._execute("update webhooks.endpoint set enabled = false")
+            case ErrorCode.TOO_MANY_REQUESTS:
+                self._execute(
+                    "insert into webhooks.request (endpoint_id)"
+                    " select id from webhooks.endpoint, generate_series(1, 10)"
+                )
+            case ErrorCode.TOO_MANY_ENDPOINTS:
+                assert (await self.send()).status == 201
+                self._execute(
+                    "insert into webhooks.endpoint (id, organization_slug, project_ref, url, event_types,"
+                    " signing_secret, custom_headers) select gen_random_uuid(), organization_slug,"
+                    " project_ref, url, event_types, signing_secret, custom_headers"
+                    f" from webhooks.endpoint, generate_series(2, {MAX_ENDPOINTS})"
+                )
+            case _:
+                pytest.fail(f"nothing is known that is refused with {code}")
+
+    def _attributes(self, **changes: Any) -> None:
+        data = self._body["data"]
+        self._body = {**self._body, "data": {**data, "attributes": {**data["attributes"], **changes}}}
+
+    def _execute(self, statement: str) -> None:
+        self._api.database.execute(statement)
+
+    async def send(self) -> Answer:
+        """Send it; what the path of publishing does not name, its body does."""
+        if not self._operation.scoped and isinstance(self._body, dict):
+            self._attributes(**self._places)
+            self._body["meta"] = {"idempotency_key": str(uuid4())}
+        target = self._path.format_map(self._places) + self._query
+        return await self._api.send(
+            self._method, target, self._body, token=self._token, headers=self._headers
+        )
+
+
+@pytest.mark.parametrize(
+    ("operation", "path", "code"),
+    CASES,
+    ids=[f"{code.code} {operation.method} {path}" for operation, path, code in CASES],
+)
+async def test_each_code_of_an_operation_is_one_that_it_refuses_with(
+    api: Management, operation: ManagementOperation, path: str, code: ErrorCode
+) -> None:
+    """It is answered with that code and its status."""
+    asked = Asked(api, operation, path)
+    await asked.prepare()
+    await asked.change(code)
+    assert (await asked.send()).refusal == (code.status, code.code)
+
+
+async def test_an_unknown_path_is_refused(api: Management) -> None:
+    """The one code that is no operation's."""
+    assert (await api.send("GET", "/v2/nothing")).refusal == (404, "not_found")
+
+
+def test_every_code_is_provoked_or_the_servers_own() -> None:
+    """None is listed that nothing raises."""
+    provoked = {code for _, _, code in CASES}
+    assert provoked | ELSEWHERE | {ErrorCode.NOT_FOUND} == set(ErrorCode)
+    assert set(SURROUNDING) >= ELSEWHERE

@@ -1,0 +1,169 @@
+"""The management API's own description, and schemathesis' opinion of how the service keeps to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.web.app import make_app
+from dataapi.webhooks.catalogue import Catalogue
+from dataapi.webhooks.management.errors import OTHER, ErrorCode, IssueCode
+from dataapi.webhooks.management.openapi import description
+from dataapi.webhooks.management.operations import OPERATIONS, by_path
+from dataapi.webhooks.model import AttemptError
+from dataapi.webhooks.plugins import installed_catalogue
+from openapi_spec_validator import validate
+from support.management import SCOPES, Management, managing
+from support.webhooks import ACME, REF
+from twisted.internet.utils import getProcessOutputAndValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dataapi.http.messages import Reply, Request
+    from support.postgres import Database
+
+SUPPORT = Path(__file__).parents[2]
+SECONDS = os.environ.get("SCHEMATHESIS_SECONDS", "40")
+SEED = os.environ.get("SCHEMATHESIS_SEED", "1")
+CONFIGURATION = """
+[parameters]
+"path.organization_slug" = "{slug}"
+"path.project_ref" = "{ref}"
+
+[[operations]]
+include-path-regex = "/organizations/.*/deliveries/"
+parameters = {{ "path.delivery_id" = "{of_organization}" }}
+
+[[operations]]
+include-path-regex = "/projects/.*/deliveries/"
+parameters = {{ "path.delivery_id" = "{of_project}" }}
+"""
+
+
+@pytest.fixture
+def api(database: Database, reactor: Any) -> Iterator[Management]:
+    """Serve the management API."""
+    with managing(reactor, database) as service:
+        yield service
+
+
+def routes() -> set[str]:
+    """Return the rules of the management API that the application routes by."""
+
+    class Never:
+        async def answer(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
+            raise AssertionError
+
+    rules = {rule.rule for rule in make_app(Never()).url_map.iter_rules()}
+    return {rule for rule in rules if rule.startswith(("/v1/", "/v2/"))}
+
+
+def test_the_description_has_exactly_the_operations_that_are_routed() -> None:
+    """Routes, table and description name the same paths, methods and permissions (operation 15)."""
+    described = description(installed_catalogue(), "1.0")
+    paths = described["paths"]
+    assert {re.sub(r"{(\w+)}", r"<\1>", path) for path in paths} == routes()
+    found = {(path, method.upper()) for path, methods in paths.items() for method in methods}
+    assert found == {(path, one.method) for one in OPERATIONS for path in one.paths}
+    for path, methods in by_path().items():
+        for name, one in methods.items():
+            shown = paths[path][name.lower()]
+            assert str(one.status) in shown["responses"]
+            assert (shown.get("security") == []) == (one.permission is None)
+            if one.permission is not None:
+                assert one.permission in shown["description"]
+
+
+def test_every_operation_of_the_reference_is_there() -> None:
+    """All fifteen operations, those of a scope at both scopes."""
+    assert len(OPERATIONS) == 15
+    assert [len(one.paths) for one in OPERATIONS] == [2] * 13 + [1] * 2
+    names = [shown["operationId"] for shown in _operations()]
+    assert len(set(names)) == len(names) == 28
+
+
+def _operations() -> list[Any]:
+    described = description(installed_catalogue(), "1.0")
+    return [shown for methods in described["paths"].values() for shown in methods.values()]
+
+
+@pytest.mark.parametrize("catalogue", [installed_catalogue(), Catalogue()], ids=["installed", "empty"])
+def test_the_description_is_valid(catalogue: Catalogue) -> None:
+    """It is OpenAPI 3.1, whatever types there are (operation 15)."""
+    validate(description(catalogue, "1.0"))
+
+
+def test_every_code_is_described_with_its_meaning() -> None:
+    """The description has those of each operation, docs/webhooks.md all of them, and neither has others."""
+    described = description(installed_catalogue(), "1.0")
+    found = set()
+    for methods in described["paths"].values():
+        for shown in methods.values():
+            for status, answer in shown["responses"].items():
+                if int(status) >= 400:
+                    found |= {(int(status), *one) for one in _codes(described, answer)}
+    everywhere = {(one.status, one.code, one.meaning) for one in ErrorCode}
+    assert found == everywhere - {(404, "not_found", ErrorCode.NOT_FOUND.meaning)}, "which is no operation's"
+    manual = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d{3}) \| `([^`]+)` \| (.*) \|$", manual, re.MULTILINE)
+    assert rows == [(str(one.status), one.code, one.meaning) for one in ErrorCode]
+    [listed] = re.findall(r"^\| Issue \| Meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", manual, re.MULTILINE)
+    assert listed == "".join(f"| `{one}` | {one.meaning} |\n" for one in IssueCode)
+    assert f"code `{OTHER}`" in manual
+
+
+def _codes(described: Any, answer: Any) -> set[tuple[str, str]]:
+    """Return the codes of an answer and what they mean."""
+    if "$ref" in answer:
+        answer = described["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+    found = dict(re.findall(r"^- `([^`]+)`: (.*)$", answer["description"], re.MULTILINE))
+    _, own = answer["content"]["application/json"]["schema"]["allOf"]
+    assert list(found) == own["properties"]["error"]["properties"]["code"]["enum"]
+    return set(found.items())
+
+
+def test_every_error_of_a_delivery_is_described() -> None:
+    """The description and docs/webhooks.md name the words that a record's ``error`` may have."""
+    described = description(installed_catalogue(), "1.0")["components"]["schemas"]["delivery"]
+    words = {str(word) for word in AttemptError}
+    assert set(described["properties"]["attributes"]["properties"]["error"]["enum"]) == {*words, None}
+    manual = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text("utf-8")
+    assert {word for word in words if f"`{word}`" not in manual} == set()
+
+
+async def test_everybody_may_read_the_description(api: Management) -> None:
+    """It needs no token and is what the function returns (operation 15)."""
+    answer = await api.send("GET", "/v2/openapi.json", token=None)
+    assert answer.headers["content-type"].startswith("application/json")
+    assert answer.body == description(api.catalogue, version("dataapi"))
+    assert answer.body["openapi"] == "3.1.0"
+
+
+@pytest.mark.time_limit(float(SECONDS) + 80)
+async def test_schemathesis_finds_nothing(api: Management, reactor: Any, tmp_path: Path) -> None:
+    """The service keeps to its description, whatever is sent.
+
+    ``SCHEMATHESIS_SECONDS`` and ``SCHEMATHESIS_SEED`` let it look longer and elsewhere.
+    """
+    configuration = tmp_path / "schemathesis.toml"
+    deliveries = [await api.delivery(scope) for scope in SCOPES]
+    configuration.write_text(
+        CONFIGURATION.format(
+            slug=ACME.organization, ref=REF, of_organization=deliveries[0], of_project=deliveries[1]
+        )
+    )
+    words = [
+        *("--config-file", str(configuration), "run", f"{api.url}/v2/openapi.json"),
+        *("--header", f"Authorization: Bearer {api.token}", "--checks", "all", "--continue-on-failure"),
+        *("--max-time", SECONDS, "--seed", SEED, "--no-color"),
+    ]
+    environ = {**os.environ, "SCHEMATHESIS_HOOKS": "support.schemathesis_hooks", "PYTHONPATH": str(SUPPORT)}
+    program = str(Path(sys.executable).with_name("schemathesis"))
+    output, errors, code = await getProcessOutputAndValue(program, words, environ, str(tmp_path), reactor)
+    assert code == 0, (output + errors).decode()

@@ -1,0 +1,148 @@
+"""Publishing over HTTP (docs/reference/webhooks.md, Publishing)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from dataapi.webhooks.model import Permission
+from support.management import ORGANIZATION, OTHER, PROJECT, Management, event
+from support.webhooks import PAUSED, REF, claim
+
+EVENTS = "/v1/webhooks/events"
+INVALID = 400, "bad_request.validation"
+ATTRIBUTES = "/data/attributes"
+
+
+async def bodies(api: Management) -> list[Any]:
+    """Return the bodies that are to be delivered."""
+    return [json.loads(work.body or b"") for work in await claim(api.store)]
+
+
+async def test_a_project_event_reaches_both_scopes(api: Management) -> None:
+    """201 with the ingress; one copy for each matching endpoint, each with its own id (events 3)."""
+    for scope in (ORGANIZATION, PROJECT):
+        await api.create(scope)
+    token = await api.new_token(permissions=[Permission.PUBLISH])
+    answer = await api.send("POST", EVENTS, event("one"), token=token)
+    assert (answer.status, answer.data["type"]) == (201, "ingress")
+    assert set(answer.data) == {"type", "id"}
+    assert UUID(answer.data["id"]).version == 7
+    sent = await bodies(api)
+    assert len({one["id"] for one in sent}) == 2
+    for one in sent:
+        assert one["type"] == PAUSED
+        assert one["payload"] == {
+            "organization_slug": "acme", "project_ref": REF, "actor": None, "reason": "inactivity",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("named", [{"project_ref": None}, {}])
+async def test_an_organization_event_reaches_organizations_alone(
+    api: Management, named: dict[str, Any]
+) -> None:
+    """``project_ref`` null or absent means an event of the organization (publish body)."""
+    for scope in (ORGANIZATION, PROJECT):
+        await api.create(scope)
+    sent = event("one", type="v1.organization.member.added", payload={"organization_slug": "forged"})
+    del sent["data"]["attributes"]["project_ref"]
+    sent["data"]["attributes"] |= named
+    assert (await api.send("POST", EVENTS, sent)).status == 201
+    [one] = await bodies(api)
+    assert one["payload"] == {"organization_slug": "acme", "project_ref": None, "actor": None}
+
+
+async def test_one_key_raises_one_event(api: Management) -> None:
+    """The same key within 24 h returns the first answer and raises nothing (publish body)."""
+    await api.create()
+    first = await api.send("POST", EVENTS, event("key"))
+    again = await api.send("POST", EVENTS, event("key", payload={"reason": "other"}))
+    assert (again.status, again.content) == (first.status, first.content)
+    other = await api.send("POST", EVENTS, event("key two"))
+    assert other.data != first.data
+    assert len(await bodies(api)) == 2
+    api.database.execute("update webhooks.idempotency set created_at = now() - interval '24 hours'")
+    assert (await api.send("POST", EVENTS, event("key"))).data != first.data
+    assert len(await bodies(api)) == 1
+
+
+async def test_one_organizations_key_is_no_others(api: Management) -> None:
+    """Idempotency keys are an organization's own: nobody learns another's answers."""
+    mine = await api.send("POST", EVENTS, event("same"))
+    token = await api.new_token(OTHER)
+    theirs = event("same", type="v1.organization.member.added", organization_slug=OTHER, project_ref=None)
+    answer = await api.send("POST", EVENTS, theirs, token=token)
+    assert answer.status == 201
+    assert answer.data != mine.data
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000Z"),
+        ("2026-01-02T03:04:05.6789+02:00", "2026-01-02T01:04:05.678Z"),
+    ],
+)
+async def test_a_time_may_be_given(api: Management, given: str, expected: str) -> None:
+    """``timestamp`` is when it happened, told in UTC with milliseconds (publish body; section 2)."""
+    await api.create()
+    assert (await api.send("POST", EVENTS, event("t", timestamp=given))).status == 201
+    assert [one["timestamp"] for one in await bodies(api)] == [expected]
+
+
+BRANCH = {"branch": {"ref": "x", "name": 1, "git_branch": None, "is_default": "no"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "places"),
+    [
+        ({"type": "v1.project.unheard"}, ["/type"]),
+        ({"type": "*"}, ["/type"]),
+        ({"payload": {}}, ["/payload"]),
+        ({"payload": {"reason": "boredom"}}, ["/payload/reason"]),
+        ({"payload": []}, ["/payload"]),
+        ({"payload": None}, ["/payload"]),
+        ({"payload": {"reason": "other", "actor": {"name": "x"}}}, ["/payload/actor"]),
+        (
+            {"type": "v1.project.branch.created", "payload": BRANCH},
+            ["/payload/branch/name", "/payload/branch/is_default"],
+        ),
+        ({"project_ref": None}, ["/project_ref"]),
+        ({"type": "v1.organization.member.added"}, ["/project_ref"]),
+        ({"timestamp": "yesterday"}, ["/timestamp"]),
+        ({"timestamp": "2026-02-30T00:00:00Z"}, ["/timestamp"]),
+        ({"organization": "acme"}, ["/organization"]),
+        ({"payload": {"reason": "other", "note": "a\0b"}}, ["/payload/note"]),
+        ({"payload": {"reason": "other", "is_test": True}}, ["/payload/is_test"]),
+        ({"payload": {"reason": "other", "is_test": False}}, ["/payload/is_test"]),
+    ],
+)
+async def test_events_that_are_refused(api: Management, changes: dict[str, Any], places: list[str]) -> None:
+    """Unknown types and payloads that are not their type's are 400 with issues at the member (errors)."""
+    await api.create()
+    answer = await api.send("POST", EVENTS, event("bad", **changes))
+    assert (answer.refusal, answer.pointers) == (INVALID, [ATTRIBUTES + place for place in places])
+    assert await bodies(api) == []
+
+
+@pytest.mark.parametrize(
+    ("meta", "pointer"),
+    [
+        (None, "/meta"), ({}, "/meta/idempotency_key"), ({"idempotency_key": ""}, "/meta/idempotency_key"),
+        ({"idempotency_key": "x" * 256}, "/meta/idempotency_key"),
+        ({"idempotency_key": 1}, "/meta/idempotency_key"),
+        ({"idempotency_key": "a\0"}, "/meta/idempotency_key"),
+        ({"idempotency_key": "a", "more": 1}, "/meta/more"),
+    ],
+)  # fmt: skip
+async def test_a_key_is_required(api: Management, meta: Any, pointer: str) -> None:
+    """``idempotency_key`` is required, of 1 to 255 characters (publish body)."""
+    sent = event("x")
+    if meta is None:
+        del sent["meta"]
+    else:
+        sent["meta"] = meta
+    answer = await api.send("POST", EVENTS, sent)
+    assert (answer.refusal, answer.pointers) == (INVALID, [pointer])

@@ -1,0 +1,137 @@
+"""Webhooks beside the projects of a process: the schema, deliveries, figures and how they stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.concurrency.timers import Backoff
+from dataapi.service.webhooks import CONNECTIONS, WebhooksPart
+from dataapi.settings import Project, Settings, Webhooks
+from dataapi.telemetry.metrics import FAMILIES, exposition
+from dataapi.telemetry.readiness import WebhooksState
+from support.messages import until
+from support.receiver import Receiver, World, pause
+from support.service import run
+from support.webhooks import ACME, KEY, REF, add_endpoint, allow_migrations, publish
+from twisted.internet import threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Database, Server
+
+SECTION = Webhooks(encryption_key=(KEY,), allow_addresses=("127.0.0.0/8",), retry_waits=(0.1,))
+
+
+@pytest.fixture
+def part(reactor: Any, database: Database) -> Iterator[WebhooksPart]:
+    """Give webhooks that are not started; they are stopped at the end."""
+    made = WebhooksPart(reactor, Settings((Project(REF, "acme", database.uri),), webhooks=SECTION))
+    yield made
+    run(made.drain(0.5))
+    run(made.stop())
+
+
+async def organization(part: WebhooksPart) -> None:
+    """Make the organization and its project."""
+    await part.store.directory.create_organization(ACME.organization, early_access=True)
+    await part.store.directory.create_project(REF, ACME.organization)
+
+
+async def test_a_start_makes_the_schema_and_delivers(
+    part: WebhooksPart, database: Database, world: World, reactor: Any
+) -> None:
+    """Nothing but a role that may is needed; what is published goes out."""
+    allow_migrations(database)
+    await part.start()
+    assert part.state() == WebhooksState(database_available=True, migrated=True, reason=None)
+    await organization(part)
+    receiver = Receiver()
+    await add_endpoint(part.store, url=f"http://127.0.0.1:{world.listen(receiver)}/")
+    await publish(part.store)
+    await until(reactor, lambda: bool(receiver.received))
+
+
+async def test_a_role_that_may_not_make_the_schema_leaves_webhooks_waiting(
+    part: WebhooksPart, database: Database, reactor: Any
+) -> None:
+    """The reason says what an administrator has to do; once it is done, webhooks begin without a restart."""
+    await part.start()
+    state = part.state()
+    assert not state.ready
+    assert state.database_available
+    assert "create schema webhooks authorization" in (state.reason or "")
+    allow_migrations(database)
+    await until(reactor, lambda: part.reason is None)
+    assert part.state().ready
+
+
+async def test_a_database_that_is_away_at_the_start_is_waited_for(
+    part: WebhooksPart, database: Database, server: Server, reactor: Any
+) -> None:
+    """The start goes on without it, and the state says so."""
+    allow_migrations(database)
+    await threads.deferToThread(server.stop)
+    try:
+        await part.start()
+        assert not part.state().database_available
+        assert "dataapi_webhooks_due" not in await part.snapshot()
+    finally:
+        await threads.deferToThread(server.start)
+    await until(reactor, lambda: part.reason is None)
+
+
+async def test_deliveries_go_on_soon_after_a_long_outage(
+    part: WebhooksPart,
+    database: Database,
+    server: Server,
+    world: World,
+    reactor: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However often it could not connect, the database is tried again every few seconds."""
+    allow_migrations(database)
+    await part.start()
+    await organization(part)
+    receiver = Receiver()
+    await add_endpoint(part.store, url=f"http://127.0.0.1:{world.listen(receiver)}/")
+    # As if much had failed: the first wait is as long as waits may become.
+    monkeypatch.setattr(Backoff, "after", lambda backoff, _failures: backoff.longest)
+    await threads.deferToThread(server.stop)
+    try:
+        await until(reactor, lambda: not part.state().database_available)
+        await pause(0.2)
+    finally:
+        await threads.deferToThread(server.start)
+    # Or the test's time limit comes first.
+    await until(reactor, lambda: part.state().database_available)
+    await publish(part.store)
+    await until(reactor, lambda: bool(receiver.received))
+
+
+async def test_figures_count_what_is_due_and_how_attempts_ended(
+    part: WebhooksPart, database: Database, world: World, reactor: Any
+) -> None:
+    """Issue, observability: due, in flight, attempts by outcome, age of the oldest due, latency."""
+    allow_migrations(database)
+    await part.start()
+    await organization(part)
+    good, hanging = Receiver(), Receiver(lambda _request: None)
+    await add_endpoint(part.store, url=f"http://127.0.0.1:{world.listen(good)}/")
+    await publish(part.store)
+    await until(reactor, lambda: bool(good.received))
+    await add_endpoint(part.store, url=f"http://127.0.0.2:{world.listen(hanging, '127.0.0.2')}/")
+    await publish(part.store)
+    await until(reactor, lambda: bool(hanging.received) and len(good.received) == 2)
+    while (await part.store.queue.statistics()).waiting > 1:
+        await pause()
+    snapshot = await part.snapshot()
+    assert set(snapshot) <= set(FAMILIES)
+    assert snapshot["dataapi_webhooks_due"] == {("waiting",): 0.0, ("ready",): 0.0, ("leased",): 1.0}
+    assert snapshot["dataapi_webhooks_in_flight"] == {(): 1.0}
+    assert snapshot["dataapi_webhooks_attempts_total"] == {("success",): 2.0}
+    oldest: Any = snapshot["dataapi_webhooks_oldest_due_seconds"][()]
+    assert 0 < oldest < 10
+    assert snapshot["dataapi_pool_size"] == {("webhooks",): CONNECTIONS}
+    assert b"dataapi_webhooks_first_attempt_seconds_count 3.0" in exposition(snapshot)

@@ -1,0 +1,415 @@
+"""Publishing: ``webhooks.publish`` in the caller's transaction, and who gets a copy."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import psycopg2
+import pytest
+from dataapi.webhooks.catalogue import BadPayload
+from dataapi.webhooks.model import NewEvent, Scope
+from dataapi.webhooks.plugins import SourcePublisher, installed_catalogue
+from dataapi.webhooks.store.enqueue import CannotPublish, PublishProblem
+from dataapi.webhooks.store.migrations import migrate, shipped
+from support.clocks import FOR_EVER
+from support.daemon import wait_for
+from support.webhooks import (
+    ACME,
+    PAUSED,
+    PROJECT,
+    REF,
+    add_endpoint,
+    allow_migrations,
+    claim,
+    migrated,
+    publish,
+)
+from twisted.internet.threads import deferToThread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataapi.database.pool import Pool
+    from dataapi.webhooks.store import Store
+    from support.postgres import Database
+
+JOINED = "v1.organization.member.added"
+RESTORED = "v1.project.restored"
+PUBLISH = "select webhooks.publish(%s, %s, %s, %s, %s)"
+
+
+async def bodies(store: Store) -> list[dict[str, Any]]:
+    """Claim everything and return what would be sent, with the endpoint that it goes to."""
+    works = await claim(store)
+    return [{"endpoint": work.endpoint_id, **json.loads(work.body or b"{}")} for work in works]
+
+
+def counts(database: Database) -> tuple[int, ...]:
+    """Return how many events, due rows and idempotency keys there are."""
+    tables = ("event", "due", "idempotency")
+    return tuple(database.execute(f"select count(*) from webhooks.{one}")[0][0] for one in tables)
+
+
+class App:
+    """An ordinary role of an application."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.role = f"app_{database.name}"
+        self.uri = database.uri.replace("authenticator@", f"{self.role}@")
+        database.execute(f"create role {self.role} login")
+
+    def let(self) -> None:
+        """Let the role publish, as the comment on the function says."""
+        self._database.execute(
+            f"grant usage on schema webhooks to {self.role};"
+            f"grant execute on function webhooks.publish to {self.role}"
+        )
+
+    def remove(self) -> None:
+        """Drop the role with what it owns."""
+        self._database.execute(f"drop owned by {self.role}; drop role {self.role}")
+
+
+@pytest.fixture
+def app(database: Database) -> Iterator[App]:
+    """Give a role of this test's own."""
+    made = App(database)
+    yield made
+    made.remove()
+
+
+async def test_event_reaches_the_endpoints_that_match(database: Database, pool: Pool) -> None:
+    """Organization and project endpoints, listed types or ``*``, enabled ones."""
+    store = await migrated(database, pool)
+    await store.directory.create_project("z" * 20, "acme")
+    await store.directory.create_organization("other", early_access=True)
+    everything = await add_endpoint(store)
+    paused = await add_endpoint(store, event_types=(RESTORED, PAUSED))
+    await add_endpoint(store, event_types=(RESTORED,))
+    await add_endpoint(store, enabled=False)
+    project = await add_endpoint(store, PROJECT)
+    await add_endpoint(store, Scope("acme", "z" * 20))
+    await add_endpoint(store, Scope("other"))
+    await publish(store)
+    assert {body["endpoint"] for body in await bodies(store)} == {everything.id, paused.id, project.id}
+
+
+async def test_organization_event_reaches_organization_endpoints_only(database: Database, pool: Pool) -> None:
+    """Its project_ref is null, and no project's endpoint gets it."""
+    store = await migrated(database, pool)
+    endpoint = await add_endpoint(store)
+    await add_endpoint(store, PROJECT)
+    await publish(store, ACME, JOINED)
+    [body] = await bodies(store)
+    assert body["endpoint"] == endpoint.id
+    assert body["payload"] == {"organization_slug": "acme", "project_ref": None, "actor": None}
+
+
+async def test_each_endpoint_gets_a_copy_with_its_own_id(database: Database, pool: Pool) -> None:
+    """The id is a UUIDv7; the timestamp is in UTC, with milliseconds."""
+    store = await migrated(database, pool)
+    for _ in range(3):
+        await add_endpoint(store)
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+    ingress = await publish(store, PROJECT, PAUSED, reason="other", actor={"user_id": "u1"}, text='"ü\n')
+    found = await bodies(store)
+    identifiers = {UUID(body["id"]) for body in found}
+    assert len(identifiers | {ingress}) == 4
+    assert {identifier.version for identifier in identifiers} == {7}
+    for body in found:
+        assert set(body) == {"endpoint", "id", "type", "timestamp", "payload"}
+        assert body["type"] == PAUSED
+        assert body["timestamp"][19:20] + body["timestamp"][23:] == ".Z"
+        assert before <= datetime.fromisoformat(body["timestamp"]) <= datetime.now(UTC)
+        assert body["payload"] == {
+            "organization_slug": "acme",
+            "project_ref": REF,
+            "actor": {"user_id": "u1"},
+            "reason": "other",
+            "text": '"ü\n',
+        }
+
+
+async def test_scope_is_always_written_into_the_payload(database: Database, pool: Pool) -> None:
+    """Whatever the publisher says of organization_slug and project_ref."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store, PROJECT, PAUSED, organization_slug="evil", project_ref="evil")
+    [body] = await bodies(store)
+    assert body["payload"] == {"organization_slug": "acme", "project_ref": REF, "actor": None}
+
+
+async def test_publisher_may_say_when_it_happened(database: Database, pool: Pool) -> None:
+    """``timestamp`` is optional when publishing; it is kept to the millisecond."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    when = datetime(2026, 2, 3, 4, 5, 6, 789_999, UTC)
+    await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "k", when))
+    [body] = await bodies(store)
+    assert body["timestamp"] == "2026-02-03T04:05:06.789Z"
+
+
+async def test_published_inside_a_transaction_that_is_rolled_back(database: Database, pool: Pool) -> None:
+    """An event is delivered if and only if the caller's transaction commits."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    with closing(psycopg2.connect(database.uri)) as connection, connection.cursor() as cursor:
+        cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
+        assert counts(database) == (0, 0, 0)
+        connection.rollback()
+        assert counts(database) == (0, 0, 0)
+        cursor.execute(PUBLISH, (PAUSED, "acme", REF, None, "k"))
+        connection.commit()
+    assert counts(database) == (1, 1, 1)
+    [body] = await bodies(store)
+    assert body["payload"] == {"organization_slug": "acme", "project_ref": REF, "actor": None}
+
+
+async def test_ordinary_role_needs_nothing_but_execute(database: Database, pool: Pool, app: App) -> None:
+    """The function runs as its owner: no rights on the tables, and none by way of the other functions."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    app.let()
+    with closing(psycopg2.connect(app.uri)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
+        for text in (
+            "select * from webhooks.endpoint",
+            "select * from webhooks.event",
+            "insert into webhooks.organization values ('mine', true)",
+            "select webhooks.raise_event('v1.a.b', 'acme', null, '{}', 'k', now())",
+            "select webhooks.publish_at('v1.a.b', 'acme', null, '{}', 'k', now())",
+            "select webhooks.make_partitions(1)",
+            "select webhooks.drop_partition('1 day')",
+            "select webhooks.transfer_project('abcdefghijklmnopqrst', 'acme', 'key')",
+        ):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(text)
+    assert len(await bodies(store)) == 1
+
+
+async def test_search_path_of_the_caller_does_not_matter(database: Database, pool: Pool, app: App) -> None:
+    """A table or function of the caller's own is not taken for one of ours."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    app.let()
+    database.execute(f"create schema app authorization {app.role}")
+    with closing(psycopg2.connect(app.uri)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute(
+            "create function app.clock_timestamp() returns date language sql as 'select null::date';"
+            "create function app.pg_notify(text, text) returns void language sql as 'select 1 / 0; select';"
+            "create table app.event (); create table app.due ();"
+            "set search_path = app, pg_catalog"
+        )
+        cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
+    [body] = await bodies(store)
+    assert body["payload"] == {"organization_slug": "acme", "project_ref": REF, "actor": None}
+
+
+async def test_no_role_may_publish_without_a_grant(database: Database, pool: Pool) -> None:
+    """PUBLIC has no right to execute the function."""
+    await migrated(database, pool)
+    database.execute("grant usage on schema webhooks to anon")
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+        database.execute("set role anon; select webhooks.publish('v1.a.b', 'acme', null, null, 'k')")
+
+
+async def test_same_key_raises_nothing_and_returns_the_first_id(database: Database, pool: Pool) -> None:
+    """Within 24 hours, per organization, whatever else is different."""
+    store = await migrated(database, pool)
+    await store.directory.create_organization("other", early_access=True)
+    await add_endpoint(store)
+    first = await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key"))
+    assert await store.publisher.publish(NewEvent(RESTORED, ACME, {"a": 1}, "key")) == first
+    assert await store.publisher.publish(NewEvent(PAUSED, Scope("other"), {}, "key")) != first
+    assert len(await bodies(store)) == 1
+
+
+async def test_key_is_forgotten_after_a_day(database: Database, pool: Pool) -> None:
+    """24 hours, to the moment, whether or not upkeep has run."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    first = await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key"))
+    database.execute("update webhooks.idempotency set created_at = now() - interval '23 h 59 min'")
+    assert await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key")) == first
+    assert (await store.upkeep.run()).keys == 0
+    database.execute("update webhooks.idempotency set created_at = now() - interval '24 h'")
+    second = await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key"))
+    assert second != first
+    assert await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key")) == second
+    assert len(await bodies(store)) == 2
+    database.execute("update webhooks.idempotency set created_at = now() - interval '24 h'")
+    assert (await store.upkeep.run()).keys == 1
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_one_key_at_the_same_time_raises_one_event(
+    database: Database, pool: Pool, committed: bool
+) -> None:
+    """The second waits for the first: it gets its identifier, or raises the event if that rolls back."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    first, second = psycopg2.connect(database.uri), psycopg2.connect(database.uri)
+    began = threading.Event()
+
+    def publish_second() -> str:
+        with second.cursor() as cursor:
+            began.set()
+            cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
+            [found] = cursor.fetchone() or [""]
+            second.commit()
+            return str(found)
+
+    with closing(first), closing(second), first.cursor() as cursor:
+        cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
+        [identifier] = cursor.fetchone() or [""]
+        waiting = deferToThread(publish_second)
+        await deferToThread(began.wait, FOR_EVER)
+        await deferToThread(_wait_for_lock, database)
+        assert not waiting.called
+        if committed:
+            first.commit()
+        else:
+            first.rollback()
+        assert (await waiting == identifier) is committed
+    assert len(await bodies(store)) == 1
+
+
+def _wait_for_lock(database: Database) -> None:
+    """Return once a statement waits for another transaction."""
+    query = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    wait_for(lambda: database.execute(query), "a statement that waits")
+
+
+@pytest.mark.parametrize(
+    ("event_type", "scope", "key", "problem"),
+    [
+        ("project.paused", ACME, "k", PublishProblem.MALFORMED),
+        ("v1.paused", ACME, "k", PublishProblem.MALFORMED),
+        ("v1.project.paused\n", ACME, "k", PublishProblem.MALFORMED),
+        (PAUSED, ACME, "", PublishProblem.MALFORMED),
+        (PAUSED, ACME, "k" * 256, PublishProblem.MALFORMED),
+        (PAUSED, Scope("nobody"), "k", PublishProblem.NO_ORGANIZATION),
+        (PAUSED, Scope("acme", "q" * 20), "k", PublishProblem.NO_PROJECT),
+        (PAUSED, Scope("denied", REF), "k", PublishProblem.OTHER_ORGANIZATION),
+        (PAUSED, Scope("denied"), "k", PublishProblem.NOT_ALLOWED),
+    ],
+)
+async def test_refused_events_leave_nothing(
+    database: Database, pool: Pool, event_type: str, scope: Scope, key: str, problem: PublishProblem
+) -> None:
+    """Each mistake has an SQLSTATE of its own; nothing is raised or remembered."""
+    store = await migrated(database, pool)
+    await store.directory.create_organization("denied")
+    await add_endpoint(store)
+    with pytest.raises(CannotPublish) as caught:
+        await store.publisher.publish(NewEvent(event_type, scope, {}, key))
+    assert caught.value.problem is problem
+    assert counts(database) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("payload", ["[]", '"text"', "1"])
+async def test_payload_is_an_object(database: Database, pool: Pool, payload: str) -> None:
+    """``payload`` is an object; null stands for an empty one."""
+    await migrated(database, pool)
+    with pytest.raises(psycopg2.errors.InvalidParameterValue, match="JSON object"):
+        database.execute(PUBLISH, (PAUSED, "acme", REF, payload, "k"))
+    database.execute(PUBLISH, (PAUSED, "acme", REF, "null", "k"))
+
+
+@pytest.mark.parametrize("value", ["true", "false", "null", '"no"'])
+async def test_what_marks_test_events_is_the_services_to_write(
+    database: Database, pool: Pool, value: str
+) -> None:
+    """Publishers may not set is_test, in SQL, the daemon or its event sources."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    payload = f'{{"is_test": {value}}}'
+    with pytest.raises(psycopg2.DatabaseError, match="cannot have is_test: the service marks") as refused:
+        database.execute(PUBLISH, (PAUSED, "acme", REF, payload, "k"))
+    assert refused.value.pgcode == PublishProblem.RESERVED_NAME
+    with pytest.raises(CannotPublish) as caught:
+        await publish(store, **json.loads(payload))
+    assert caught.value.problem is PublishProblem.RESERVED_NAME
+    source = SourcePublisher(store.publisher, installed_catalogue())
+    with pytest.raises((CannotPublish, BadPayload), match="is_test"):
+        await source.publish(JOINED, "acme", None, json.loads(payload), "k")
+    assert counts(database) == (0, 0, 0)
+    await publish(store, inner={"is_test": True})
+    assert counts(database) == (1, 1, 1)
+
+
+async def test_a_store_of_before_refuses_what_marks_test_events_once_it_is_upgraded(
+    database: Database, pool: Pool, app: App
+) -> None:
+    """Who was let publish still may, and the comment on the function tells the new error."""
+    allow_migrations(database)
+    await migrate(pool, shipped()[:1])
+    app.let()
+    assert await migrate(pool) == shipped()[1:]
+    database.execute("insert into webhooks.organization (slug, early_access) values ('acme', true)")
+    with closing(psycopg2.connect(app.uri)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        with pytest.raises(psycopg2.DatabaseError, match="is_test"):
+            cursor.execute(PUBLISH, (JOINED, "acme", None, '{"is_test": true}', "k"))
+        cursor.execute(PUBLISH, (JOINED, "acme", None, "{}", "k"))
+    [(comment,)] = database.execute(
+        "select obj_description(oid) from pg_proc where proname = 'publish'"
+        " and pronamespace = 'webhooks'::regnamespace"
+    )
+    assert all(problem in comment for problem in PublishProblem)
+
+
+async def test_payload_has_a_limit(database: Database, pool: Pool) -> None:
+    """256 KiB as PostgreSQL writes it, so that what a daemon claims at once fits into its memory."""
+    store = await migrated(database, pool)
+    most = 256 * 1024 - len('{"a": ""}')
+    await publish(store, a="x" * most)
+    with pytest.raises(CannotPublish, match="256 KiB") as refused:
+        await publish(store, a="x" * (most + 1))
+    assert refused.value.problem is PublishProblem.MALFORMED
+
+
+async def test_versions_go_out_side_by_side(database: Database, pool: Pool) -> None:
+    """Both versions are emitted at once; who lists one gets that one alone."""
+    store = await migrated(database, pool)
+    newer = "v2.project.paused"
+    await store.publisher.sync_event_types({newer: [PAUSED], "v2.project.restored": [RESTORED]})
+    await store.publisher.sync_event_types({newer: [PAUSED]})
+    old = await add_endpoint(store, event_types=(PAUSED,))
+    new = await add_endpoint(store, event_types=(newer,))
+    everything = await add_endpoint(store)
+    await publish(store, event_type=newer)
+    await publish(store, event_type="v2.project.restored")
+    works = await claim(store)
+    assert {(work.endpoint_id, work.event_type, work.rendered_from) for work in works} == {
+        (old.id, PAUSED, newer),
+        (new.id, newer, None),
+        (everything.id, PAUSED, newer),
+        (everything.id, newer, None),
+        (everything.id, "v2.project.restored", None),
+    }
+    assert len(works) == 5
+
+
+async def test_commit_wakes_the_daemons(database: Database, pool: Pool) -> None:
+    """One NOTIFY with an empty payload, and none when nobody is to be told."""
+    store = await migrated(database, pool)
+    with closing(psycopg2.connect(database.uri)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute("listen webhooks")
+        await publish(store)
+        cursor.execute("select 1")
+        assert connection.notifies == []
+        for _ in range(2):
+            await add_endpoint(store)
+        await publish(store)
+        cursor.execute("select 1")
+        assert [(one.channel, one.payload) for one in connection.notifies] == [("webhooks", "")]

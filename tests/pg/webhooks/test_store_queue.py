@@ -1,0 +1,406 @@
+"""The queue in the store: who may make an attempt, for how long, and what its outcome does."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from dataapi.webhooks.model import Cursor, DeliveryFilter, QueueStatistics, Scope, Status, Trigger
+from dataapi.webhooks.secrets import Cipher, new_key
+from dataapi.webhooks.store import make_store
+from dataapi.webhooks.store.queue import POSTPONED, ROWS_SAMPLED
+from support.webhooks import (
+    ACME,
+    KEY,
+    PAUSED,
+    PROJECT,
+    REF,
+    SECRET,
+    add_endpoint,
+    claim,
+    failure,
+    migrated,
+    publish,
+    success,
+)
+from twisted.internet.defer import Deferred, gatherResults
+
+if TYPE_CHECKING:
+    from dataapi.database.pool import Pool
+    from support.postgres import Database
+
+ALL = DeliveryFilter()
+DEEP = '{"n": ' + "[" * 1500 + "]" * 1500 + "}"
+
+
+async def test_claim_gives_everything_that_an_attempt_takes(database: Database, pool: Pool) -> None:
+    """One round trip: where to, what to sign with, and the bytes."""
+    store = await migrated(database, pool)
+    endpoint = await add_endpoint(store, custom_headers={"X-Key": "1"})
+    await publish(store, reason="inactivity")
+    [work] = await claim(store)
+    assert (work.endpoint_id, work.url) == (endpoint.id, endpoint.url)
+    assert (work.signing_secret, work.custom_headers) == (SECRET, {"X-Key": "1"})
+    assert (work.attempt_number, work.trigger, work.event_type) == (1, Trigger.AUTOMATIC, PAUSED)
+    assert work.body is not None
+    assert str(work.event_id).encode() in work.body
+    assert b'"reason": "inactivity"' in work.body
+    assert 0 <= work.waited < 5
+    assert SECRET not in repr(work)
+
+
+async def test_what_is_claimed_is_claimed_once(database: Database, pool: Pool) -> None:
+    """Any number of daemons claim at once; each attempt goes to one of them."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    for _ in range(30):
+        await publish(store)
+    stores = [store, make_store(pool, Cipher([KEY]), 14), make_store(pool, Cipher([KEY]), 14)]
+    claimed = await gatherResults([Deferred.fromCoroutine(claim(one, 15)) for one in stores])
+    found = [work.claim.delivery_id for works in claimed for work in works]
+    assert len(found) == len(set(found)) == 30
+
+
+async def test_what_is_due_for_longest_is_claimed_first(database: Database, pool: Pool) -> None:
+    """A backlog goes out in the order in which it came about, as far as one daemon goes."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    for _ in range(5):
+        await publish(store)
+    claimed = [*await claim(store, 3), *await claim(store, 3)]
+    identifiers = [work.claim.delivery_id for work in claimed]
+    assert len(identifiers) == 5
+    assert identifiers == sorted(identifiers)
+
+
+async def test_an_ended_lease_gives_the_attempt_to_another_with_the_same_event(
+    database: Database, pool: Pool
+) -> None:
+    """A crash repeats the attempt with the same webhook-id, not as a further one."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    [first] = await claim(store, lease=0.0)
+    [second] = await claim(store)
+    assert second.claim.delivery_id == first.claim.delivery_id
+    assert second.claim.fence > first.claim.fence
+    assert (second.event_id, second.body, second.attempt_number) == (first.event_id, first.body, 1)
+
+
+async def test_outcome_of_a_lost_lease_is_not_taken(database: Database, pool: Pool) -> None:
+    """The fencing token keeps a slow daemon from ending what another one does."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    [slow] = await claim(store, lease=0.0)
+    [quick] = await claim(store)
+    assert await store.queue.finish([failure(slow, 10)]) == frozenset()
+    assert await store.queue.release([slow.claim]) == 0
+    assert await store.queue.finish([success(quick)]) == {quick.claim.delivery_id}
+    assert await store.queue.finish([failure(slow, 10)]) == frozenset()
+    [record] = (await store.history.page(ACME, None, ALL, Cursor())).deliveries
+    assert record.status is Status.SUCCESS
+
+
+@pytest.mark.parametrize("late_first", [True, False])
+async def test_both_outcomes_of_who_took_over_from_itself_come_at_once(
+    database: Database, pool: Pool, late_first: bool
+) -> None:
+    """A daemon that paused for longer than its lease may have two: the later claim's one counts."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    await publish(store)
+    late = await claim(store, lease=0.0)
+    one, two = await claim(store)
+    assert {work.claim.delivery_id for work in late} == {one.claim.delivery_id, two.claim.delivery_id}
+    fates = {one.claim.delivery_id: (success(one), 10.0), two.claim.delivery_id: (failure(two, 10), None)}
+    stale = [failure(work, fates[work.claim.delivery_id][1]) for work in late]
+    counted = [fate for fate, _ in fates.values()]
+    batch = stale + counted if late_first else counted + stale
+    assert await store.queue.finish(batch) == set(fates)
+    records = (await store.history.page(ACME, None, ALL, Cursor())).deliveries
+    assert sorted((record.status, record.attempt_number) for record in records) == [
+        (Status.FAILED, 1),
+        (Status.PENDING, 2),
+        (Status.SUCCESS, 1),
+    ]
+
+
+async def test_failure_is_recorded_together_with_the_next_attempt(database: Database, pool: Pool) -> None:
+    """Outcome row and next due row commit together; waits are exact."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    [work] = await claim(store)
+    await store.queue.finish([failure(work, 90.0)])
+    after, before = (await store.history.page(ACME, None, ALL, Cursor())).deliveries
+    assert (before.status, before.attempt_number, before.error) == (Status.FAILED, 1, "timeout")
+    assert (after.status, after.attempt_number) == (Status.PENDING, 2)
+    assert before.next_attempt_at == after.next_attempt_at
+    assert after.event_id == before.event_id
+    seconds = await store.queue.next_due()
+    assert seconds == pytest.approx(90, abs=5)
+    assert await claim(store) == ()
+
+
+async def test_finished_attempts_of_a_batch_are_recorded_each_its_own_way(
+    database: Database, pool: Pool
+) -> None:
+    """One statement takes successes, retries, final failures and lost leases."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    for _ in range(4):
+        await publish(store)
+    one, two, three, lost = await claim(store)
+    stale = dataclasses.replace(lost, claim=dataclasses.replace(lost.claim, fence=99))
+    taken = await store.queue.finish([success(one), failure(two, 10), failure(three), success(stale)])
+    assert taken == {work.claim.delivery_id for work in (one, two, three)}
+    records = {
+        record.id: record.status
+        for record in (await store.history.page(ACME, None, ALL, Cursor())).deliveries
+        if record.attempt_number == 1
+    }
+    assert [records[work.claim.delivery_id] for work in (one, two, three, lost)] == [
+        Status.SUCCESS,
+        Status.FAILED,
+        Status.FAILED,
+        Status.PENDING,
+    ]
+
+
+async def test_response_is_recorded_whatever_it_holds(database: Database, pool: Pool) -> None:
+    """A hostile receiver cannot spoil a batch with NUL, surrogates, odd codes or doubled headers."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    [work] = await claim(store)
+    finished = success(work)
+    nasty = dataclasses.replace(
+        finished.outcome,
+        response_code=99_999_999,
+        response_headers=(("X-A\0", "1"), ("X-A\0", "2\ud800")),
+        response_body="a\0b\udfff'%s $1",
+    )
+    await store.queue.finish([dataclasses.replace(finished, outcome=nasty)])
+    [record] = (await store.history.page(ACME, None, ALL, Cursor())).deliveries
+    assert record.response_code == 0
+    assert record.response_headers == {"X-A\ufffd": "1, 2?"}
+    assert record.response_body == "a\ufffdb?'%s $1"
+
+
+async def test_released_work_can_be_claimed_at_once(database: Database, pool: Pool) -> None:
+    """A daemon that stops gives back what it has not sent; the attempt is not counted."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    [work] = await claim(store, lease=1000)
+    assert await claim(store) == ()
+    assert await store.queue.release([work.claim]) == 1
+    [again] = await claim(store)
+    assert (again.claim.delivery_id, again.attempt_number) == (work.claim.delivery_id, 1)
+    assert await store.queue.release([again.claim], 50.0) == 1
+    assert await store.queue.next_due() == pytest.approx(50, abs=5)
+
+
+async def test_next_due_is_the_earliest_of_attempts_and_leases(database: Database, pool: Pool) -> None:
+    """One timer for the earliest due time; None when there is nothing."""
+    store = await migrated(database, pool)
+    assert await store.queue.next_due() is None
+    await add_endpoint(store)
+    await publish(store)
+    seconds = await store.queue.next_due()
+    assert seconds is not None
+    assert seconds <= 0
+    await claim(store, lease=25.0)
+    assert await store.queue.next_due() == pytest.approx(25, abs=5)
+
+
+async def test_a_long_queue_does_not_hold_up_the_others(database: Database, pool: Pool) -> None:
+    """Endpoints are claimed in turn, a few of each at a time."""
+    store = await migrated(database, pool)
+    busy = [await add_endpoint(store, event_types=(PAUSED,)) for _ in range(3)]
+    for _ in range(10):
+        await publish(store)
+    late = await add_endpoint(store, event_types=("v1.project.restored",))
+    await publish(store, event_type="v1.project.restored")
+    seen = []
+    for _ in range(4):
+        works = await claim(store, 2, per_endpoint=2)
+        seen.append({work.endpoint_id for work in works})
+    assert set().union(*seen) == {late.id, *(endpoint.id for endpoint in busy)}
+
+
+async def test_saturated_endpoints_are_left_out(database: Database, pool: Pool) -> None:
+    """One dead receiver cannot starve the others."""
+    store = await migrated(database, pool)
+    dead, alive = [await add_endpoint(store) for _ in range(2)]
+    for _ in range(3):
+        await publish(store)
+    works = await claim(store, limits={dead.id: 0})
+    assert {work.endpoint_id for work in works} == {alive.id}
+    assert len(works) == 3
+    first, without_dead = await store.queue.next_due(), await store.queue.next_due([dead.id])
+    assert first is not None
+    assert without_dead is not None
+    assert first < 0 < without_dead
+    assert len(await claim(store, limits={dead.id: 2})) == 2
+
+
+async def test_organizations_that_have_enough_are_left_out(database: Database, pool: Pool) -> None:
+    """But for their endpoints that have a limit of their own."""
+    store = await migrated(database, pool)
+    await store.directory.create_organization("other", early_access=True)
+    new, busy = [await add_endpoint(store, scope) for scope in (PROJECT, ACME)]
+    await publish(store)
+    assert await claim(store, full=["acme"]) == ()
+    assert await store.queue.next_due([], ["acme"]) is None
+    theirs = await add_endpoint(store, Scope("other"))
+    await publish(store, Scope("other"), "v1.organization.member.added")
+    works = await claim(store, full=["acme", "nobody"], limits={busy.id: 1})
+    assert {(work.endpoint_id, work.organization) for work in works} == {
+        (busy.id, "acme"),
+        (theirs.id, "other"),
+    }
+    due = await store.queue.next_due([], ["other"])
+    assert due is not None
+    assert due < 0
+    assert [work.endpoint_id for work in await claim(store)] == [new.id]
+
+
+async def test_secrets_of_an_unknown_key_put_work_off(database: Database, pool: Pool) -> None:
+    """A wrong encryption-key costs no attempt: the work waits, and the claim says for which endpoint."""
+    store = await migrated(database, pool)
+    unreadable = await add_endpoint(store)
+    other = make_store(pool, Cipher([new_key()]), 14)
+    readable = await add_endpoint(other)
+    await publish(store)
+    claimed = await other.queue.claim(10, 30)
+    assert [work.endpoint_id for work in claimed.work] == [readable.id]
+    assert claimed.unreadable == (unreadable.id,)
+    await other.queue.finish([success(claimed.work[0])])
+    assert await other.queue.next_due() == pytest.approx(POSTPONED, abs=5)
+    database.execute("update webhooks.due set claimable_at = now()")
+    [work] = await claim(store)
+    assert work.attempt_number == 1
+
+
+async def test_rotated_keys_still_open(database: Database, pool: Pool) -> None:
+    """The first key seals, all of them open."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    rotated = make_store(pool, Cipher([new_key(), KEY]), 14)
+    [work] = await claim(rotated)
+    assert work.signing_secret == SECRET
+
+
+async def test_missing_partition_is_made_when_history_is_written(database: Database, pool: Pool) -> None:
+    """The clock stepped past the days that were made ahead: outcomes are recorded all the same."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    [work] = await claim(store)
+    for (name,) in database.execute(
+        "select inhrelid::regclass::text from pg_inherits where inhparent = 'webhooks.delivery'::regclass"
+    ):
+        database.execute(f"drop table {name}")
+    assert await store.queue.finish([success(work)]) == {work.claim.delivery_id}
+    [record] = (await store.history.page(ACME, None, ALL, Cursor())).deliveries
+    assert record.id == work.claim.delivery_id
+
+
+async def test_figures_describe_the_queue(database: Database, pool: Pool) -> None:
+    """What /metrics shows: rows, those that could be claimed, those held, and how late the oldest is."""
+    store = await migrated(database, pool)
+    assert await store.queue.statistics() == QueueStatistics(0, 0, 0, 0.0)
+    await add_endpoint(store)
+    for _ in range(4):
+        await publish(store)
+    database.execute(
+        "update webhooks.due set due_at = now() - interval '100 s' "
+        "where delivery_id = (select delivery_id from webhooks.due limit 1)"
+    )
+    one, *_ = await claim(store, 2)
+    figures = await store.queue.statistics()
+    assert (figures.waiting, figures.ready, figures.leased) == (4, 2, 2)
+    assert figures.oldest_due == pytest.approx(100, abs=5)
+    await store.queue.finish([failure(one, 1000)])
+    assert (await store.queue.statistics()).waiting == 4
+    await claim(store, 1, lease=0.0)
+    figures = await store.queue.statistics()
+    assert (figures.ready, figures.leased) == (2, 1), "whose lease has ended can be claimed"
+    database.execute("delete from webhooks.due where due_at <= now()")
+    assert await store.queue.statistics() == QueueStatistics(1, 0, 0, 0.0)
+
+
+async def test_figures_of_a_long_queue_are_estimated_from_a_part_of_it(
+    database: Database, pool: Pool
+) -> None:
+    """/metrics takes no longer the more is due: of a queue that is ten times too long, a tenth is read."""
+    store = await migrated(database, pool)
+    database.execute(
+        "insert into webhooks.due"
+        " (delivery_id, event_id, endpoint_id, epoch, trigger, due_at, claimable_at, leased) "
+        "select gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 0, 'manual',"
+        " now() - interval '100 s', now() + case when n % 4 = 0 then -1 else 1 end * interval '1 h',"
+        " n % 4 = 1 "
+        "from generate_series(1, 20000) n"
+    )
+    figures = await store.queue.statistics()
+    assert (figures.waiting, figures.ready, figures.leased) == (20_000, 5_000, 5_000)
+    database.execute(
+        "update pg_class set reltuples = %s where oid = 'webhooks.due'::regclass", (10 * ROWS_SAMPLED,)
+    )
+    read = await store.queue.statistics()
+    # About 25 of 250 pages are read; 8 or 60 would be too unlikely to happen.
+    assert 6_000 < read.waiting < 50_000
+    assert read.waiting % 10 == read.ready % 10 == read.leased % 10 == 0
+    assert read.ready == pytest.approx(read.waiting / 4, rel=0.1)
+    assert read.leased == pytest.approx(read.waiting / 4, rel=0.1)
+    assert read.oldest_due == pytest.approx(100, abs=20)
+
+
+@pytest.mark.parametrize("hostile", ['{"n": 1e5000}', '{"n": 1e400, "m": 1.5e400}', DEEP])
+async def test_a_payload_that_python_cannot_read_holds_up_nothing(
+    database: Database, pool: Pool, hostile: str
+) -> None:
+    """SQL may publish numbers and depths that JSON has and Python refuses: what is beside it is delivered."""
+    store = await migrated(database, pool)
+    await store.publisher.sync_event_types({"v2.project.paused": [PAUSED]})
+    await add_endpoint(store)
+    database.execute(
+        "select webhooks.publish('v2.project.paused', 'acme', %s, %s, 'hostile')", (REF, hostile)
+    )
+    await publish(store)
+    found = await claim(store)
+    assert [(work.event_type, work.body is None) for work in found] == [
+        ("v2.project.paused", False),
+        (PAUSED, True),
+        (PAUSED, False),
+    ]
+    for work in found:
+        read = await store.history.read(ACME, work.claim.delivery_id)
+        assert read is not None
+        assert json.dumps(dict(read[1].payload), allow_nan=False)
+
+
+async def test_older_version_is_rendered_once(database: Database, pool: Pool) -> None:
+    """The bytes are the same at every attempt, whoever rendered them."""
+    store = await migrated(database, pool)
+    await store.publisher.sync_event_types({"v2.project.paused": [PAUSED]})
+    await add_endpoint(store, event_types=(PAUSED,))
+    await publish(store, event_type="v2.project.paused", cause="idle")
+    [work] = await claim(store)
+    assert (work.event_type, work.rendered_from, work.body) == (PAUSED, "v2.project.paused", None)
+    assert work.payload is not None
+    assert json.loads(work.payload)["cause"] == "idle"
+    first = await store.queue.rendered(work.event_id, {"reason": "inactivity"})
+    assert await store.queue.rendered(work.event_id, {"reason": "other"}) == first
+    await store.queue.release([work.claim])
+    [again] = await claim(store)
+    assert again.body == first
+    assert first.startswith(f'{{"id":"{work.event_id}","type":"{PAUSED}","timestamp":"'.encode())
+    assert first.endswith(b'"payload":{"reason": "inactivity"}}')

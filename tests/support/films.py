@@ -1,0 +1,18 @@
+"""Which films a query string of the REST API selects, and which ones SQL does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from support.service import Service
+
+
+async def ids(service: Service, query: str) -> list[int]:
+    """Return the ids of the films that match a query string."""
+    return [row["id"] for row in await service.read(f"film?select=id&order=id&{query}")]
+
+
+def ids_where(service: Service, condition: str) -> list[int]:
+    """Return the ids of the films that match a condition in SQL."""
+    return [row[0] for row in service.database.execute(f"select id from film where {condition} order by id")]

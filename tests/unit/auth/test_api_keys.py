@@ -1,0 +1,128 @@
+"""API keys: made so that the authenticator admits them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from dataapi.auth.authenticator import Authenticator
+from dataapi.auth.keys import (
+    API_KEY_LIFETIME,
+    CannotSign,
+    new_publishable_key,
+    new_secret,
+    new_secret_key,
+    sign,
+)
+from dataapi.http.messages import Request
+from dataapi.settings import Project
+from hypothesis import given
+from hypothesis import strategies as st
+
+NOW = 1_800_000_000
+SECRET = "not-so-secret-but-long-enough-32"
+
+
+def project(**named: Any) -> Project:
+    """Return a project whose tokens are checked with ``SECRET``."""
+    return Project("a" * 20, "acme", "host=nowhere", **{"jwt_secret": SECRET, **named})
+
+
+def admitted_role(of: Project, key: str, now: float = NOW) -> str:
+    """Return the role in which a request with this API key is admitted."""
+    request = Request("id", "GET", "/rest/v1/", "", {"apikey": key}, b"")
+    return Authenticator(of, lambda: now).caller_of(request).role
+
+
+@pytest.mark.parametrize("role", ["anon", "service_role"])
+def test_signed_key_is_admitted_in_its_role(role: str) -> None:
+    """A key made for a role makes callers that role, with and without an audience."""
+    for of in (project(), project(jwt_aud="api"), project(jwt_role_claim_key='."x y".roles[2]')):
+        assert admitted_role(of, sign(of, role, NOW)) == role
+
+
+def test_a_secret_in_base64_signs_with_its_bytes() -> None:
+    """What the command line makes is what the authenticator takes, for binary secrets too."""
+    of = project(jwt_secret="_" * 44, jwt_secret_is_base64=True)
+    assert admitted_role(of, sign(of, "anon", NOW)) == "anon"
+
+
+def test_nothing_is_signed_where_keys_are_only_published() -> None:
+    """The issuer has the private keys."""
+    with pytest.raises(CannotSign, match="sign tokens at their issuer"):
+        sign(project(jwt_secret="https://issuer.example.org/jwks.json"), "anon", NOW)
+
+
+def test_signed_key_is_good_for_its_lifetime() -> None:
+    """It names its project and ends when it was said to."""
+    claims = jwt.decode(sign(project(), "anon", NOW), options={"verify_signature": False})
+    assert claims == {
+        "iss": "dataapi",
+        "ref": "a" * 20,
+        "role": "anon",
+        "iat": NOW,
+        "exp": NOW + API_KEY_LIFETIME,
+    }
+    assert jwt.decode(sign(project(), "anon", 0, 60), options={"verify_signature": False})["exp"] == 60
+
+
+def test_private_jwk_signs_and_names_its_key() -> None:
+    """With a JWKS the first key that can sign does, and the token says which it was."""
+    private = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1())))
+    public = {name: value for name, value in private.items() if name != "d"}
+    of = project(jwt_secret=json.dumps({"keys": [{**public, "kid": "one"}, {**private, "kid": "two"}]}))
+    key = sign(of, "anon", NOW)
+    assert jwt.get_unverified_header(key) == {"alg": "ES256", "kid": "two", "typ": "JWT"}
+    assert admitted_role(of, key) == "anon"
+
+    with pytest.raises(CannotSign, match="public keys only"):
+        sign(project(jwt_secret=json.dumps(public)), "anon", NOW)
+
+
+def test_without_a_secret_nothing_is_signed() -> None:
+    """The reason is said."""
+    with pytest.raises(CannotSign, match="no jwt-secret is configured"):
+        sign(project(jwt_secret=None), "anon", NOW)
+
+
+@pytest.mark.parametrize("path", [".roles[1000000]", '.roles[?(@ == "other")]', "$[0]", "$.a[?@.b]"])
+def test_role_path_that_no_claims_fit_is_refused(path: str) -> None:
+    """A role path that a key for this role cannot have is a reason not to make one."""
+    with pytest.raises(CannotSign, match="does not find anon"):
+        sign(project(jwt_role_claim_key=path), "anon", NOW)
+
+
+@given(st.lists(st.sampled_from([".a", '."b c"', "[0]", "[3]"]), max_size=5))
+def test_role_is_put_where_the_path_finds_it(steps: list[str]) -> None:
+    """Whatever keys and indexes the path has."""
+    of = project(jwt_role_claim_key=".x" + "".join(steps))
+    assert admitted_role(of, sign(of, "service_role", NOW)) == "service_role"
+
+
+@pytest.mark.parametrize(
+    "path", ["$.role", "$..role", "$.app.roles[*]", "$.roles[?search(@, '^service_')]", "$['a b'][-2].c"]
+)
+def test_role_is_put_where_a_json_path_finds_it(path: str) -> None:
+    of = project(jwt_role_claim_key=path)
+    assert admitted_role(of, sign(of, "service_role", NOW)) == "service_role"
+
+
+def test_opaque_keys_are_recognizable_and_never_the_same() -> None:
+    """Their prefixes are those that clients know; a secret is long enough for HS256."""
+    assert new_publishable_key(secrets.token_urlsafe).startswith("sb_publishable_")
+    assert new_secret_key(secrets.token_urlsafe).startswith("sb_secret_")
+    assert (
+        len(
+            {
+                make(secrets.token_urlsafe)
+                for make in (new_publishable_key, new_secret_key, new_secret)
+                for _ in range(9)
+            }
+        )
+        == 27
+    )
+    assert len(new_secret(secrets.token_urlsafe)) >= 32

@@ -1,0 +1,106 @@
+"""A message becomes one text with places, and nothing of a request is ever part of that text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from dataapi.database.message import Bound, Defaults, Message, Statement
+from dataapi.database.prepared import Prepared, compose_inlined
+from dataapi.http.errors import DatabaseError
+from hypothesis import given
+from hypothesis import strategies as st
+
+LOOKUP = Statement("select $1 % 2, 'it''s 100%' from \"o%dd\" where b = $2", ("int", "unknown"))
+VALUE = st.none() | st.text(max_size=20)
+
+
+def lookup(role: str = "anon", claims: str = "{}", one: str | None = "1", two: str | None = "x") -> Message:
+    """Make a message of the statement with one setting."""
+    return Message(role, (("request.jwt.claims", claims),), (Bound(LOOKUP, (one, two)),))
+
+
+def test_the_first_message_prepares_and_the_next_executes() -> None:
+    """One string each: identity, then what is to be prepared, then the execution."""
+    prepared = Prepared("p1f_")
+    opening = (
+        "select pg_catalog.set_config('role',$1,true),pg_catalog.set_config('request.jwt.claims',$2,true),"
+        "pg_catalog.set_config('transaction_read_only','on',true)"
+    )
+    first, second = prepared.compose(lookup()), prepared.compose(lookup(claims="other", one="2"))
+    assert first.text == (
+        f"prepare p1f_1_(unknown,unknown) as {opening};execute p1f_1_(%s,%s);"
+        "prepare p1f_2_anon(int,unknown) as select $1 %% 2, 'it''s 100%%' from \"o%%dd\" where b = $2;"
+        "execute p1f_2_anon(%s,%s);"
+    )
+    assert first.values == ["anon", "{}", "1", "x"]
+    assert (first.changes, first.reuses) == (True, False)
+    assert second.text == "execute p1f_1_(%s,%s);execute p1f_2_anon(%s,%s);"
+    assert second.values == ["anon", "other", "2", "x"]
+    assert (second.changes, second.reuses) == (False, True)
+
+
+def test_another_role_has_a_plan_of_its_own() -> None:
+    """The same statement is prepared once for each role, and what takes the role on for all of them."""
+    prepared = Prepared()
+    texts = [prepared.compose(lookup(role=role)).text for role in ("anon", "authenticated", "anon")]
+    assert [text.count("prepare ") for text in texts] == [2, 1, 0]
+    assert "execute p3_authenticated(" in texts[1]
+
+
+def test_without_preparing_the_values_stand_in_the_slots() -> None:
+    """What always holds travels too, and slots are cast."""
+    composed = compose_inlined(lookup(), Defaults(settings=(("search_path", 'app, "100%"'),)))
+    assert composed.text == (
+        "select pg_catalog.set_config('role',%s,true),"
+        "pg_catalog.set_config('search_path','app, \"100%%\"',true),"
+        "pg_catalog.set_config('request.jwt.claims',%s,true),"
+        "pg_catalog.set_config('transaction_read_only','on',true);"
+        "select %s::int %% 2, 'it''s 100%%' from \"o%%dd\" where b = %s;"
+    )
+    assert composed.values == ["anon", "{}", "1", "x"]
+
+
+@given(st.text(min_size=1).filter(lambda role: role != "none"), st.text(), VALUE, VALUE)
+def test_no_request_changes_the_text(role: str, claims: str, one: str | None, two: str | None) -> None:
+    """Whatever role, claims and values are, the text is the same but for a harmless part of a name."""
+    message = lookup(role, claims, one, two)
+    composed = Prepared().compose(message)
+    names = set(re.findall(r"(?:prepare|execute) ([^ (]+)\(", composed.text))
+    [name] = names - {"p1_"}
+    assert re.fullmatch(r"p2_[a-z0-9_]{0,30}", name)
+    assert composed.text.replace(name, "p2_anon") == Prepared().compose(lookup()).text
+    assert composed.values == [role, claims, one, two]
+    assert compose_inlined(message).text == compose_inlined(lookup()).text
+
+
+@pytest.mark.parametrize("role", ["", "none"])
+def test_no_message_without_a_role(role: str) -> None:
+    """A message never runs as the login role."""
+    for compose in (Prepared().compose, compose_inlined):
+        with pytest.raises(DatabaseError) as caught:
+            compose(lookup(role=role))
+        assert caught.value.status == 401
+
+
+def test_a_wrong_number_of_values_is_noticed_before_anything_is_remembered() -> None:
+    """A mistake in the caller leaves the books as they were."""
+    prepared = Prepared()
+    wrong = Message("anon", (), (Bound(LOOKUP, ("1",)),))
+    with pytest.raises(ValueError, match="1 values for 2 slots"):
+        prepared.compose(wrong)
+    with pytest.raises(ValueError, match="1 values for 2 slots"):
+        compose_inlined(wrong)
+    assert "prepare p2_anon" in prepared.compose(lookup()).text
+
+
+def test_what_the_server_has_is_kept_and_the_rest_goes() -> None:
+    """After a failure only what is really prepared is executed, and strays are deallocated."""
+    prepared = Prepared()
+    for role in ("anon", "authenticated"):
+        prepared.compose(lookup(role=role))
+    prepared.reconcile(["p1_", "p3_authenticated", "stray"])
+    again = prepared.compose(lookup(role="authenticated"))
+    assert again.text.startswith("deallocate stray;execute p1_(%s,%s);execute p3_authenticated(")
+    assert again.changes
+    assert "prepare p4_anon(" in prepared.compose(lookup()).text

@@ -1,0 +1,149 @@
+"""Templates: slots become places, everything else stays what it is, and values are never part of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from dataapi.database.sql_text import (
+    Template,
+    as_login_role,
+    execute,
+    filled,
+    inlined,
+    opening,
+    prepare,
+    search_path,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def substituted(template: Template, *values: str) -> str:
+    """Fill a template as psycopg2 does, with values that are quoted already."""
+    return template.text % tuple(template.arrange(values))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("select $1, $2, $1", "select <a>, <b>, <a>"),
+        ("select $1::int", "select <a>::int"),
+        ("select '$1', $2", "select '$1', <b>"),
+        ("select 'it''s $1', $2", "select 'it''s $1', <b>"),
+        (r"select e'\'$1', $2", r"select e'\'$1', <b>"),
+        (r"select E'\\', $1", r"select E'\\', <a>"),
+        ('select "a $1 ""b"" $2", $1', 'select "a $1 ""b"" $2", <a>'),
+        ("select $$ $1 ' $$, $2", "select $$ $1 ' $$, <b>"),
+        ("select $x$ $1 $$ $2 $x$, $1", "select $x$ $1 $$ $2 $x$, <a>"),
+        ("select a$1, _$2, é$1, $1", "select a$1, _$2, é$1, <a>"),
+        ("select 1 -- $1 '\n, $2", "select 1 -- $1 '\n, <b>"),
+        ("select /* $1 ' */ $2", "select /* $1 ' */ <b>"),
+        ("select 5 % $1, '50%'", "select 5 % <a>, '50%'"),
+        ('select "%s %(x)s %"', 'select "%s %(x)s %"'),
+        ("select a[$1:$2]", "select a[<a>:<b>]"),
+        ("select $1", "select <a>"),
+    ],
+)
+def test_slots_are_found_where_sql_has_them(text: str, expected: str) -> None:
+    """A dollar sign in a string, name or comment is no slot; percent signs survive."""
+    assert substituted(inlined(text), "<a>", "<b>") == expected
+
+
+def test_typed_slots_are_cast_and_unknown_ones_are_not() -> None:
+    """The literal in a slot's place gets the slot's type."""
+    template = inlined("select $1, $2, $3", ("int", "unknown", 's."50%"[]'))
+    assert substituted(template, "'1'", "'x'", "'{}'") == "select '1'::int, 'x', '{}'::s.\"50%\"[]"
+
+
+def test_ten_slots_are_not_one_and_a_zero() -> None:
+    """``$10`` is the tenth value."""
+    text = ", ".join(f"${number}" for number in range(1, 13))
+    values = [f"v{number}" for number in range(1, 13)]
+    assert substituted(inlined(text), *values) == ", ".join(values)
+
+
+PARTS = st.lists(
+    st.one_of(
+        st.text("abc_ (),=", max_size=5),
+        st.text(max_size=6).map(lambda text: "'" + text.replace("'", "''") + "'"),
+        st.text(max_size=6).map(lambda text: '"' + text.replace('"', '""') + '"'),
+        st.just("%"),
+        st.just(" $1 "),
+        st.just("($2)"),
+    ),
+    max_size=12,
+)
+
+
+@given(PARTS)
+def test_a_template_filled_with_its_own_slots_is_the_text(parts: list[str]) -> None:
+    """Whatever literals and names a statement has, nothing of it is lost or changed."""
+    text = " ".join(parts)
+    assert substituted(inlined(text), "$1", "$2") == text
+
+
+def test_an_opening_has_a_slot_for_role_and_settings() -> None:
+    """Role first, then what always holds, then the settings in order, all local to the transaction."""
+    text = opening(("request.jwt.claims", "app.x"), (("search_path", '"o\'dd"'),), False)
+    assert text == (
+        "select pg_catalog.set_config('role',$1,true),pg_catalog.set_config('search_path','\"o''dd\"',true),"
+        "pg_catalog.set_config('request.jwt.claims',$2,true),pg_catalog.set_config('app.x',$3,true)"
+    )
+    assert opening((), (), True).endswith("pg_catalog.set_config('transaction_read_only','on',true)")
+
+
+def test_the_daemons_own_statements_begin_as_the_login_role() -> None:
+    """Whatever role a function has left on the session."""
+    assert as_login_role((("DateStyle", "100%"),)) % () == (
+        "select pg_catalog.set_config('role','none',true),pg_catalog.set_config('DateStyle','100%',true);"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a'b", "a%sb", "a;b", "a.", ".a", "1a", "é", "role", "Role", "session_authorization"]
+)
+def test_a_name_that_is_no_setting_is_refused(name: str) -> None:
+    """Neither SQL nor another identity comes in by a setting's name."""
+    with pytest.raises(ValueError, match="Not a setting"):
+        opening((name,), (), False)
+    with pytest.raises(ValueError, match="Not a setting"):
+        opening((), ((name, ""),), False)
+
+
+@given(st.text(max_size=20))
+def test_no_setting_name_breaks_out(name: str) -> None:
+    """Every name is refused or stands between the quotes as it is."""
+    try:
+        text = opening((name,), (), False)
+    except ValueError:
+        return
+    assert re.fullmatch(r"[\w$.]+", name, re.ASCII)
+    assert text.count(f"'{name}',$2") == 1
+
+
+def test_prepare_and_execute_fit_together() -> None:
+    """A statement is prepared with its types and executed with as many places."""
+    assert (
+        prepare("p1", "select $1 % $2", ("int", "unknown")) % ()
+        == "prepare p1(int,unknown) as select $1 % $2;"
+    )
+    assert prepare("p2", "select 1", ()) == "prepare p2 as select 1;"
+    assert execute("p1", 2) == "execute p1(%s,%s);"
+    assert execute("p2", 0) == "execute p2;"
+
+
+def test_a_search_path_quotes_its_schemas() -> None:
+    """Schema names are taken as they are."""
+    assert search_path(("public", 'o"dd, one')) == '"public", "o""dd, one"'
+
+
+def test_texts_and_numbers_become_literals() -> None:
+    """A percent sign in a value stays one, and a minus never meets another, which would begin a comment."""
+    assert filled("select %s, %s, 5 -%s, %%", ["it's %s", 7, -1]) == ("select 'it''s %s', 7, 5 - -1, %", None)
+
+
+@pytest.mark.parametrize("value", [None, True, 1.5, "a\\b", "a\0b", b"a"])
+def test_other_values_are_left_to_psycopg2(value: object) -> None:
+    """All values of the message, as its places are filled in one go."""
+    assert filled("select %s, %s", ["a", value]) == ("select %s, %s", ["a", value])

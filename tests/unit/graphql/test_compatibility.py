@@ -1,0 +1,218 @@
+"""Documents made into ones that the validation rules accept: what is declared, renamed and left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from dataapi.graphql.compatibility import Places, client_message, client_name, compatible
+from graphql import (
+    DocumentNode,
+    GraphQLError,
+    OperationDefinitionNode,
+    build_schema,
+    parse,
+    print_ast,
+    specified_rules,
+    validate,
+)
+from graphql.validation import VariablesInAllowedPositionRule
+from hypothesis import given
+from hypothesis import strategies as st
+
+SCHEMA = build_schema("""
+    scalar BigInt
+    enum Mood { sad ok }
+    input Filter { id: Numbers mood: Moods or: [Filter!] not: Filter }
+    input Numbers { eq: BigInt in: [BigInt!] }
+    input Moods { eq: Mood in: [Mood!] }
+    interface Node { nodeId: ID! }
+    type Row implements Node { nodeId: ID! name: String rows(filter: Filter, first: Int): [Row] }
+    type Query {
+        rows(filter: Filter, first: Int, moods: [Mood!]): [Row]
+        row(id: BigInt!): Row
+        node(nodeId: ID!): Node
+    }
+    type Mutation { add(rows: [Filter!]!, mood: Mood = ok): Int }
+""")
+
+
+def _with_declarations(
+    node: OperationDefinitionNode, places: Places, written: dict[str | None, Any]
+) -> OperationDefinitionNode:
+    name = node.name.value if node.name else None
+    return replace(node, variable_definitions=places.declarations(name, written[name]))
+
+
+def declared(document: DocumentNode) -> DocumentNode:
+    """Return a document adapted, with the declarations that its operations' variables are judged by."""
+    written = {
+        node.name.value if node.name else None: node.variable_definitions or ()
+        for node in document.definitions
+        if isinstance(node, OperationDefinitionNode)
+    }
+    made, places = compatible(document, SCHEMA)
+    return DocumentNode(
+        definitions=tuple(
+            _with_declarations(node, places, written) if isinstance(node, OperationDefinitionNode) else node
+            for node in made.definitions
+        )
+    )
+
+
+def adapted(text: str) -> str:
+    """Return a document's text, adapted, in one line."""
+    return " ".join(print_ast(declared(parse(text))).split())
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("query ($a: Int!) { row(id: $a) { name } }", "query ($a: BigInt) { row(id: $a) { name } }"),
+        ("{ row(id: $a) { name } }", "query ($a: BigInt) { row(id: $a) { name } }"),
+        (
+            "query ($a: x, $b: [y!]!) { rows(first: $a) { name } }",
+            "query ($a: Int) { rows(first: $a) { name } }",
+        ),
+        (
+            'query ($a: String = "sad") { rows(moods: $a, filter: {mood: {eq: $a}}) { name } }',
+            "query ($a: [Mood!] = sad, $a:1: Mood = sad) { "
+            "rows(moods: $a, filter: { mood: { eq: $a:1 } }) { name } }",
+        ),
+        (
+            "query ($a: Int) { rows(first: $a) { rows(filter: {id: {in: [$a]}}) { name } } "
+            "row(id: $a) { name } }",
+            "query ($a: Int, $a:1: BigInt) { "
+            "rows(first: $a) { rows(filter: { id: { in: [$a:1] } }) { name } } row(id: $a:1) { name } }",
+        ),
+        (
+            "query ($a: Int) { rows @skip(if: $a) { ... @include(if: $b) { rows(first: $a) { name } } } }",
+            "query ($a: Boolean, $b: Boolean, $a:1: Int) { rows @skip(if: $a) { ... @include(if: $b) { "
+            "rows(first: $a:1) { name } } } }",
+        ),
+        (
+            'mutation { add(rows: {mood: {in: "sad", eq: "ok"}}, mood: "no") }',
+            "mutation { add(rows: { mood: { in: sad, eq: ok } }, mood: no) }",
+        ),
+        (
+            'query { node(nodeId: "x") { ... on Row { rows(filter: {or: {mood: {in: "sad"}}}) { name } } } }',
+            '{ node(nodeId: "x") { ... on Row { rows(filter: { or: { mood: { in: sad } } }) { name } } } }',
+        ),
+        (
+            "query a($v: x) { row(id: 1) { ...f } } query b { row(id: 2) { ...g } } "
+            "fragment f on Row { ...g } fragment g on Row { rows(first: $v) { name } } "
+            "fragment h on Row { name }",
+            "query a($v: Int) { row(id: 1) { ...f } } query b($v: Int) { row(id: 2) { ...g } } "
+            "fragment f on Row { ...g } fragment g on Row { rows(first: $v) { name } }",
+        ),
+        (
+            "{ ...f } fragment f on Query { __typename } fragment f on Query { row(id: 1) { name } }",
+            "{ ...f } fragment f on Query { __typename }",
+        ),
+    ],
+)  # fmt: skip
+def test_variables_are_declared_by_their_places(written: str, expected: str) -> None:
+    """With the type of the place and the client's default; strings at enums' places are enum values."""
+    assert adapted(written) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ rows { name } }",
+        "query ($a: Int) { rows(first: $a) { name } }",
+        "query ($a: Int = 1, $f: Filter) { rows(first: $a, filter: $f) { ...f } } fragment f on Row { name }",
+    ],
+)
+def test_a_document_that_declares_its_places_types_stays_as_it_is(text: str) -> None:
+    """Its selections are the very same nodes."""
+    document = parse(text)
+    made, _ = compatible(document, SCHEMA)
+    assert adapted(text) == " ".join(print_ast(document).split())
+    assert made.definitions[0].selection_set is document.definitions[0].selection_set  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ unknown(a: $v) { b(c: $v) } }",
+        "{ rows(unknown: $v, filter: {unknown: $v, id: {eq: {a: $v}}}) { name } }",
+        "{ rows @unknown(a: $v) { name { a } } }",
+        "{ ...f ... on Unknown { a(b: $v) } } fragment f on Unknown { a(b: $v) ...f }",
+        "subscription { rows(first: $v) }",
+        "type A { a: Int }",
+        "fragment f on Row { name }",
+    ],
+)
+def test_what_the_schema_lacks_is_left_for_validation(text: str) -> None:
+    """Unknown fields, arguments, directives and types change nothing and fail nothing."""
+    made, _ = compatible(parse(text), SCHEMA)
+    assert text.startswith("fragment") or validate(SCHEMA, made)
+
+
+def test_no_document_can_name_a_variable_of_a_second_type() -> None:
+    name = "v:1"
+    assert client_name(name) == "v"
+    assert (
+        client_message(f"Variable '${name}' of type 'Int' and $w:12.")
+        == "Variable '$v' of type 'Int' and $w."
+    )
+    with pytest.raises(GraphQLError):
+        parse(f"query (${name}: Int) {{ rows(first: ${name}) {{ name }} }}")
+
+
+NAMES = st.sampled_from(["$a", "$b", "$c"])
+TYPES = st.sampled_from(["Int", "[Int!]!", "ID!", "String", "nothing", "Row", "Filter", "[Mood]"])
+NUMBERS = st.fixed_dictionaries({}, optional={"eq": NAMES, "in": NAMES | st.lists(NAMES)})
+FILTERS = st.recursive(
+    st.fixed_dictionaries({}, optional={"id": NUMBERS | NAMES, "mood": NAMES}),
+    lambda inner: st.fixed_dictionaries({}, optional={"or": NAMES | st.lists(inner | NAMES), "not": inner}),
+    max_leaves=5,
+)
+
+
+def literal(value: object) -> str:
+    """Write a filter as GraphQL."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {literal(inner)}" for name, inner in value.items()) + "}"
+    return f"[{', '.join(map(literal, value))}]" if isinstance(value, list) else str(value)
+
+
+@given(
+    types=st.dictionaries(NAMES, TYPES),
+    filters=st.lists(FILTERS | NAMES, min_size=1, max_size=3),
+    fragment=FILTERS,
+    spread=st.booleans(),
+)  # fmt: skip
+def test_whatever_is_declared_the_rules_accept_what_comes_out(
+    types: dict[str, str], filters: list[object], fragment: object, spread: bool
+) -> None:
+    """All of GraphQL's rules but for the one on nullability, which values are judged by."""
+    variables = ", ".join(f"{name}: {type_}" for name, type_ in types.items())
+    rows = " ".join(
+        f"r{number}: rows(filter: {literal(value)}, first: $a) {{ name {'...f' if spread else ''} }}"
+        for number, value in enumerate(filters)
+    )
+    text = f"query {f'({variables})' if variables else ''} {{ {rows} }} "
+    text += f"fragment f on Row {{ rows(filter: {literal(fragment)}) {{ nodeId }} }}"
+    rules = [rule for rule in specified_rules if rule is not VariablesInAllowedPositionRule]
+    assert validate(SCHEMA, declared(parse(text)), rules) == []
+
+
+def test_many_operations_that_share_many_variables_are_adapted_at_once() -> None:
+    """What each declares is found out when it runs: a declaration for each pair would take seconds."""
+    number = 400
+    operations = " ".join(f"query q{n} {{ ...f0 }}" for n in range(number))
+    fragments = " ".join(
+        f"fragment f{n} on Query {{ ...f{n + 1} rows(first: $v{n}) {{ name }} }}" for n in range(number)
+    )
+    text = f"{operations} {fragments} fragment f{number} on Query {{ __typename }}"
+    made, places = compatible(parse(text), SCHEMA)
+    assert not any(getattr(node, "variable_definitions", ()) for node in made.definitions)
+    assert len(places.declarations("q7", ())) == number
+
+
+def test_a_variable_that_is_declared_twice_is_refused() -> None:
+    with pytest.raises(GraphQLError, match=r"only one variable named '\$a'"):
+        compatible(parse("query ($a: Int, $a: x) { rows(first: $a) { name } }"), SCHEMA)

@@ -1,0 +1,120 @@
+"""The insides of graphql-core that are built on are as they were; runs with its lowest and newest version."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataapi.graphql import graphql_core, validation
+from dataapi.graphql.graphql_core import LazyMap, LazyObjectType, LazySchema, PausingTypeInfo
+from graphql import (
+    GraphQLField,
+    GraphQLInt,
+    GraphQLObjectType,
+    GraphQLSchema,
+    Lexer,
+    Location,
+    OverlappingFieldsCanBeMergedRule,
+    Source,
+    Token,
+    TypeInfo,
+    TypeInfoVisitor,
+    ValidationContext,
+    Visitor,
+    build_schema,
+    parse,
+)
+from graphql.language import visitor
+from graphql.language.parser import Parser
+
+# The package has a function of the module's name.
+validate_module: Any = import_module("graphql.validation.validate")
+validation_context: Any = import_module("graphql.validation.validation_context")
+PACKAGE = Path(graphql_core.__file__).parent
+ADAPTED = {"graphql_core", "validation"}
+
+
+def test_no_other_module_uses_more_than_the_public_names() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        imported = {
+            node.module
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(node, ast.ImportFrom) and node.module
+        }
+        inner = {name for name in imported if name.startswith("graphql.")} - {"graphql.pyutils"}
+        assert path.stem in ADAPTED or not inner, path
+
+
+def test_nothing_of_graphql_core_is_replaced() -> None:
+    assert validate_module.TypeInfo is TypeInfo is validation_context.TypeInfo
+    assert validate_module.TypeInfoVisitor is TypeInfoVisitor
+    assert import_module(OverlappingFieldsCanBeMergedRule.__module__).MAX_COMPLEXITY_BUDGET == 500_000
+
+
+SCHEMA = build_schema("type Query { a(b: Int): Int }")
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        (Parser, ["loc", "parse_document"]),
+        (Lexer, ["lookahead", "read_next_token", "read_string", "read_block_string", "create_token"]),
+        (Lexer, ["read_escaped_unicode_variable_width", "read_escaped_unicode_fixed_width"]),
+        (Lexer, ["read_escaped_character"]),
+        (Source, ["get_location"]),
+        (TypeInfo, ["enter", "leave"]),
+        (Visitor, ["get_enter_leave_for_kind"]),
+        (visitor, ["EnterLeaveVisitor"]),
+        (ValidationContext, ["get_variable_usages", "get_recursive_variable_usages"]),
+        (validation_context, ["VariableUsageVisitor"]),
+        (validate_module, ["FragmentNestingVisitor", "ValidationAbortedError"]),
+        (validate_module, ["query_document_keys_to_validate"]),
+        (GraphQLSchema, ["get_implementations", "is_sub_type", "get_field"]),
+    ],
+)
+def test_what_is_called_or_overridden_is_there(owner: Any, names: list[str]) -> None:
+    assert [name for name in names if not hasattr(owner, name)] == []
+
+
+@pytest.mark.parametrize("name", ["enter", "leave", "__init__"])
+def test_what_is_overridden_takes_the_same_arguments(name: str) -> None:
+    base, own = getattr(TypeInfo, name), getattr(PausingTypeInfo, name)
+    assert inspect.signature(base).parameters.keys() == inspect.signature(own).parameters.keys()
+
+
+def test_a_parser_has_its_lexer_and_a_token_its_place() -> None:
+    parser = Parser(Source("{ a }"))
+    token: Token = parser._lexer.last_token
+    assert (token.start, token.line, token.column) == (0, 0, 0)
+    assert {"start", "end"} <= set(Location.__slots__)
+
+
+def test_a_visitor_keeps_what_it_does_by_the_kind_of_node() -> None:
+    found = Visitor()
+    found.get_enter_leave_for_kind("field")
+    assert list(found.enter_leave_map) == ["field"]
+    assert visitor.EnterLeaveVisitor(None, None) == (None, None)
+
+
+def test_the_rule_of_overlapping_fields_counts_down_what_it_compares() -> None:
+    context = ValidationContext(SCHEMA, parse("{ a }"), TypeInfo(SCHEMA), lambda _error: None)
+    rule = OverlappingFieldsCanBeMergedRule(context)
+    assert rule.rule_context.remaining_complexity_budget > validation.COMPARISONS
+
+
+def test_a_lazy_schema_has_all_members_of_a_schema() -> None:
+    query = GraphQLObjectType("Query", {"a": GraphQLField(GraphQLInt)})
+    whole = GraphQLSchema(query, assume_valid=True)
+    types: LazyMap[Any] = LazyMap({"Query": query}.get, lambda: ["Query"])
+    assert vars(LazySchema(query, None, types)).keys() == vars(whole).keys()
+
+
+def test_a_lazy_object_type_has_its_fields_when_they_are_first_used() -> None:
+    lazy = LazyObjectType("A", {"a": GraphQLField(GraphQLInt)}.get, lambda: ["a"], "Described.")
+    assert lazy.fields.get("a") is not None
+    own, base = (inspect.getattr_static(type_, "fields") for type_ in (LazyObjectType, GraphQLObjectType))
+    assert isinstance(base, type(own))

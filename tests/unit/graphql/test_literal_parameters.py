@@ -1,0 +1,138 @@
+"""Literals extracted out of documents: what is extracted, what is kept, and which texts share a key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dataapi.graphql.literal_parameters import extract_literals, parameter_name
+from graphql import (
+    FloatValueNode,
+    GraphQLError,
+    IntValueNode,
+    StringValueNode,
+    Visitor,
+    parse,
+    print_ast,
+    visit,
+)
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+
+def key(text: str) -> object:
+    """Return what identifies a text that has literals."""
+    extracted = extract_literals(text)
+    assert extracted is not None
+    return extracted.shape, extracted.pattern
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ a }",
+        "query Q1 { t_1 a0: b }",
+        "{ a(b: TRUE, c: null, d: $e, f: [x]) }",
+        "query ($n: Int = 5) { a(n: $n) }",
+        '{ __type(name: "A") { name } }',
+        '{ __schema { types { name } } a(b: "x") }',
+        '{ a # 5 and "x"\n}',
+        '{ a(b: "\\x") }',
+    ],
+)
+def test_a_document_without_literals_or_with_special_ones_is_taken_whole(text: str) -> None:
+    """Names, enums, variables, defaults, introspection, comments and broken escapes are not extracted."""
+    assert extract_literals(text) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("{ a(b: 1) }", "{ a(b: -20) }"),
+        ("{ a(b: 1.5) }", "{ a(b: 2e-9) }"),
+        ('{ a(b: "x") }', '{ a(b: "a \\"quoted\\" } {") }'),
+        ('{ a(b: "x") }', '{ a(b: """block "with" quotes""") }'),
+        ('{ a(b: ["x", 1]) }', '{ a(b: ["y", 2]) }'),
+    ],
+)
+def test_texts_that_differ_only_in_values_share_a_key(one: str, other: str) -> None:
+    """The values themselves are no part of the key."""
+    assert key(one) == key(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("{ a(b: 1) }", '{ a(b: "1") }'),
+        ("{ a(b: 1) }", "{ a(b: 1.0) }"),
+        ("{ a(b: [1]) }", "{ a(b: [1, 2]) }"),
+        ("{ a(b: 1) a(b: 1) }", "{ a(b: 1) a(b: 2) }"),
+        ("{ a(b: 1) }", "{ a(c: 1) }"),
+    ],
+)
+def test_texts_that_differ_otherwise_do_not(one: str, other: str) -> None:
+    """Kinds, numbers of values and which are equal to each other decide what is valid."""
+    assert key(one) != key(other)
+
+
+@pytest.mark.parametrize(
+    "text", ["{ a(b: 007) }", "{ a(b: 1.) }", "{ a(b: 1x) }", "{ a(b: -) }", "{ a(b: 1.2.3) }"]
+)
+def test_a_malformed_number_never_shares_a_key_with_a_valid_document(text: str) -> None:
+    """It stays in the text, whose key no valid document has."""
+    with pytest.raises(GraphQLError):
+        parse(text)
+    extracted = extract_literals(text)
+    assert extracted is None or extracted.shape not in {"{ a(b: 0) }", "{ a(b: 0.0) }"}
+
+
+VALUES = st.recursive(
+    st.integers().map(str)
+    | st.floats(allow_nan=False, allow_infinity=False).map(lambda value: repr(float(value)))
+    | st.text(st.characters(exclude_categories=["Cs", "Cc"])).map(
+        lambda text: print_ast(StringValueNode(value=text))
+    )
+    | st.text('ab\\ \n\t"#=', max_size=9).map(lambda text: print_ast(StringValueNode(value=text)))
+    | st.sampled_from(["TRUE", "null", "true", "$v", '"""a\n  "b" \\""" c"""']),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.lists(inner, max_size=3).map(
+            lambda items: "{" + ", ".join(f"f{n}: {i}" for n, i in enumerate(items)) + "}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+class _Literals(Visitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[int, str, str]] = []
+
+    def _enter(self, node: IntValueNode | FloatValueNode | StringValueNode, *_args: object) -> None:
+        assert node.loc is not None
+        self.found.append((node.loc.start, node.kind, node.value))
+
+    enter_int_value = enter_float_value = enter_string_value = _enter
+
+
+@given(st.lists(VALUES, min_size=1, max_size=4))
+@example(['"\\u00e9\\n"', "1e5", "-0"])
+def test_what_is_lifted_is_what_the_parser_reads(values: list[str]) -> None:
+    """Every literal is found at its place, with its kind and its unescaped value."""
+    text = "{ a(" + " ".join(f"b{number}: {value}" for number, value in enumerate(values)) + ") }"
+    visitor = _Literals()
+    visit(parse(text), visitor)
+    extracted = extract_literals(text)
+    if extracted is None:
+        assert not visitor.found or "=" in text
+        return
+    places = sorted(extracted.places.items(), key=lambda item: item[1])
+    literals: list[tuple[int, Any]] = [(start, extracted.literals[number]) for start, number in places]
+    assert [(start, node.kind, node.value) for start, node in literals] == visitor.found
+
+
+def test_no_document_can_name_a_lifted_literal() -> None:
+    """The variables that stand for literals have names that GraphQL does not allow."""
+    with pytest.raises(GraphQLError):
+        parse(f"query (${parameter_name(0)}: Int) {{ a }}")

@@ -1,0 +1,185 @@
+"""The statements that mutations compile to: their text, and that no value is in it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from dataapi.graphql.mutation_statements import (
+    AffectedCount,
+    AffectedRecords,
+    MutationStep,
+    ReadStep,
+    compile_mutations,
+)
+from dataapi.graphql.outputs import NodeId
+from dataapi.sql.algebra import ColumnOf, ComputedOf, Parameter
+from dataapi.sql.conditions import Compare, Condition, Operator
+from dataapi.sql.guards import Guard
+from dataapi.sql.mutations import (
+    DEFAULT,
+    Delete,
+    Insert,
+    JsonColumn,
+    JsonRows,
+    Mutation,
+    OnConflict,
+    Update,
+    ValueRows,
+)
+from dataapi.sql.outputs import Object, Output, Text, Value
+from hypothesis import given
+from hypothesis import strategies as st
+from support.catalog import MadeUp, table_named
+from support.slots import parameter
+
+if TYPE_CHECKING:
+    from dataapi.catalog.model import Table
+
+KEY = (("id", "pg_catalog.int8"),)
+ID = Compare(ColumnOf("id"), Operator.EQ, parameter("where", "bigint"))
+
+
+def _table() -> Table:
+    made = MadeUp()
+    made.table("thing", "id", 'na"me')
+    return table_named(made.catalog(), "thing")
+
+
+THING = _table()
+
+
+def slot(source: str, type_: str = "text") -> Parameter:
+    return parameter(source, type_)
+
+
+def members(**outputs: Output) -> Object:
+    return Object(tuple((Text(name), output) for name, output in outputs.items()))
+
+
+SET = ValueRows(('na"me',), ((slot("v"),),))
+COUNT = members(affectedCount=AffectedCount())
+OWN = members(affectedCount=AffectedCount(), records=AffectedRecords(members(id=Value(ColumnOf("id")))))
+
+
+def compiled(
+    mutation: Mutation, output: Object, guard: Guard | None = None
+) -> list[tuple[str, tuple[str, ...], tuple[Any, ...]]]:
+    """Return text, slot types and sources of the statements of one mutation."""
+    statements = compile_mutations(((Text("r"), MutationStep(mutation, KEY, output, guard)),))
+    return [(plain(one.statement.text), one.statement.types, one.sources) for one in statements]
+
+
+def plain(text: str) -> str:
+    """Return SQL with short aliases and without PostgreSQL's own schema, which both change nothing."""
+    return re.sub(r'"t~([0-9]+)"', r"t\1", text.replace("pg_catalog.", ""))
+
+
+def test_an_insert_is_one_statement() -> None:
+    insert = Insert(THING, ValueRows(("id", 'na"me'), ((slot("a", "bigint"), DEFAULT), (None, slot("b")))))
+    [(text, types, sources)] = compiled(insert, OWN)
+    assert text == (
+        'with t1 as (insert into "public"."thing" as t4 ("id", "na""me") values ($1, default), (null, $2) '
+        'returning t4."id") '
+        "select json_build_object('r', json_build_object('affectedCount', (select count(*) from t1), "
+        "'records', (select coalesce(json_agg(t3), '[]'::json) "
+        'from t1 as t2 cross join lateral (select t2."id" as "id") as t3)))::text'
+    )
+    assert (types, sources) == (("bigint", "text"), ("a", "b"))
+
+
+def test_rows_of_one_value_have_one_slot() -> None:
+    """JSON columns travel as text and are cast; the members are named by their places."""
+    columns = (
+        JsonColumn("id", "pg_catalog.int8", member="0"),
+        JsonColumn('na"me', "pg_catalog.text", cast="pg_catalog.jsonb", member="1"),
+    )
+    insert = Insert(THING, JsonRows(slot("rows", "json"), True, columns))
+    [(text, _, sources)] = compiled(insert, COUNT)
+    assert (
+        'insert into "public"."thing" as t3 ("id", "na""me") select t4."0", t4."1"::jsonb '
+        'from json_to_recordset($1) as t4("0" int8, "1" text) returning 1'
+    ) in text
+    assert sources == ("rows",)
+
+
+def test_a_conflict_names_its_key_and_what_it_sets() -> None:
+    insert = Insert(THING, ValueRows(("id",), ((slot("a"),),)), OnConflict(("id",), ('na"me',)))
+    [(text, _, _)] = compiled(insert, COUNT)
+    assert 'values ($1) on conflict ("id") do update set "na""me" = excluded."na""me" returning 1' in text
+    insert = Insert(THING, ValueRows(("id",), ((slot("a"),),)), OnConflict((), (), 'thing"key'))
+    [(text, _, _)] = compiled(insert, COUNT)
+    assert 'on conflict on constraint "thing""key" do nothing' in text
+
+
+def test_a_limit_is_checked_in_the_statement_that_changes() -> None:
+    guard = Guard("too many", slot("most", "bigint"))
+    [(text, _, sources)] = compiled(Update(THING, SET, ID), COUNT, guard)
+    assert text.startswith(
+        'with t1 as (update "public"."thing" as t3 set "na""me" = $1 where t3."id" = $2 returning 1) '
+    )
+    assert "case when (select count(*) from t1) > $3 then" in text
+    assert "'~dataapi~too many~dataapi~0~dataapi~' || (select count(*) from t1)" in text
+    assert sources == ("v", "where", "most")
+
+
+def test_records_that_show_more_than_the_row_are_read_by_a_second_statement() -> None:
+    """So that they see the change; the keys wait in a setting of the transaction."""
+    made = MadeUp()
+    oid = made.table("thing", "id")
+    made.function("computed", oid)
+    function = made.catalog().functions[0]
+    output = members(records=AffectedRecords(members(c=Value(ComputedOf(function)))))
+    guard = Guard("too many", slot("most", "bigint"))
+    change, answer = compiled(Update(THING, SET, None), output, guard)
+    assert 'returning t3."id")' in change[0]
+    assert "set_config('dataapi.keys0'" in change[0]
+    assert "count(*) > $2 then" in change[0]
+    assert "json_array_elements(current_setting('dataapi.keys0')::json) with ordinality" in answer[0]
+    assert "order by t2.place" in answer[0]
+    assert answer[2] == ()
+    # What is deleted is no longer there to be read again.
+    assert len(compiled(Delete(THING, None), output)) == 1
+    # Rows without a readable key can't be found again.
+    step = MutationStep(Update(THING, SET, None), (), output)
+    assert len(compile_mutations(((Text("r"), step),))) == 1
+
+
+def test_several_changes_leave_their_answers_to_the_last_statement() -> None:
+    steps = (
+        (Text("a"), MutationStep(Delete(THING, ID), KEY, COUNT)),
+        (parameter("alias", "text"), ReadStep(Text("Mutation"))),
+    )
+    *statements, last = compile_mutations(steps)
+    assert [plain(one.statement.text).count("set_config('dataapi.result") for one in statements] == [1, 1]
+    assert plain(last.statement.text) == (
+        "select json_build_object('a', current_setting('dataapi.result0')::json, "
+        "$1, current_setting('dataapi.result1')::json)::text"
+    )
+    assert [*map(str, last.sources)] == ["alias"]
+
+
+TEXTS = st.text(min_size=1)
+
+
+@given(sources=st.lists(TEXTS, min_size=3, max_size=3))
+def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
+    """Whatever the front end binds, the text is the same."""
+    value, where, most = (("request", text) for text in sources)
+    condition: Condition = Compare(ColumnOf('na"me'), Operator.LIKE, parameter(where, "text"))
+
+    def texts(*bound: Any) -> list[str]:
+        values = ValueRows(('na"me',), ((parameter(bound[0], "a"),),))
+        mutations: tuple[Mutation, ...] = (
+            Insert(THING, values),
+            Update(THING, values, condition),
+            Delete(THING, condition),
+        )
+        output = members(records=AffectedRecords(members(n=NodeId("public", "thing", ("id",)))))
+        return [
+            text
+            for mutation in mutations
+            for text, _, _ in compiled(mutation, output, Guard("r", parameter(bound[1], "b")))
+        ]
+
+    assert texts(value, most) == texts("other", "another")

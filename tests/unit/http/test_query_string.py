@@ -1,0 +1,59 @@
+"""Query strings and paths: how they are decoded, and where they are refused."""
+
+from __future__ import annotations
+
+import pytest
+from dataapi.http import query_string as querystring
+from dataapi.http.errors import ApiError
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def test_parameters_keep_their_order_and_a_lone_percent_sign() -> None:
+    assert querystring.pairs("b=1&a=x%20y+z&b=50%&&c&%C3%A9=%C3%BC") == [
+        ("b", "1"),
+        ("a", "x y z"),
+        ("b", "50%"),
+        ("c", ""),
+        ("é", "ü"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("a=1&name=%ff", "The parameter name is not UTF-8 once decoded: byte 1"),
+        ("name=a%00", r"The parameter name holds the character U\+0000"),
+        ("%00=a", r"holds the character U\+0000"),
+    ],
+)
+def test_a_parameter_that_is_not_utf_8_is_named(query: str, message: str) -> None:
+    with pytest.raises(ApiError, match=message) as refused:
+        querystring.pairs(query)
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/a%zz", "percent sign at character 3 that begins no escape"),
+        ("/a%2", "percent sign at character 3"),
+        ("/%ff", "The path is not UTF-8 once decoded: byte 2"),
+        ("/a%00", r"U\+0000 at character 3"),
+    ],
+)
+def test_a_path_that_is_not_utf_8_is_refused_with_the_place(path: str, message: str) -> None:
+    with pytest.raises(ApiError, match=message) as refused:
+        querystring.path(path)
+    assert refused.value.status == 400
+
+
+def test_a_query_string_of_foreign_bytes_is_refused() -> None:
+    assert querystring.raw_text(b"a=\xc3\xa9") == "a=é"
+    with pytest.raises(ApiError, match="byte 3"):
+        querystring.raw_text(b"a=\xff")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_lenient_reading_never_refuses(query: str) -> None:
+    querystring.lenient_pairs(query)

@@ -1,0 +1,217 @@
+"""How a batch is read, and how its answers are written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from dataapi.http.errors import ApiError
+from dataapi.http.messages import Reply, Request
+from dataapi.rest import batch
+from dataapi.rest.batch import elements, members
+from hypothesis import given
+from hypothesis import strategies as st
+
+JSON = {
+    "content-type": batch.MEDIA_TYPE,
+    "apikey": "k",
+    "x-trace": "t",
+    "prefer": "tx=commit",
+    "content-length": "9",
+}
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def sent(body: Any, headers: dict[str, str] | None = None, path: str = "/rest/v1/") -> Request:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Request("id", "POST", path, "", JSON if headers is None else headers, content)
+
+
+def read(*requests: Any) -> tuple[Request, ...]:
+    return batch.read(sent({"requests": list(requests)}))
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "expected"),
+    [
+        ("/rest/v1/", batch.MEDIA_TYPE, True),
+        ("/rest/v1", f"{batch.MEDIA_TYPE.upper()}; charset=utf-8", True),
+        ("/rest/v1/batch", batch.MEDIA_TYPE, False),
+        ("/rest/v1/", "application/json", False),
+    ],
+)
+def test_a_batch_is_recognised_by_its_content_type_at_the_root(
+    path: str, content_type: str, expected: bool
+) -> None:
+    """No table can have the root's path."""
+    assert batch.is_batch(sent({}, {"content-type": content_type}, path)) is expected
+
+
+def test_a_request_has_its_own_headers_and_the_callers() -> None:
+    [found] = read(
+        {
+            "method": "PATCH",
+            "path": "/a%20table?id=eq.1&select=*",
+            "headers": {"Prefer": "return=minimal", "Content-Profile": "other"},
+            "body": {"a": 1},
+        }
+    )
+    assert (found.method, found.path, found.query) == ("PATCH", "/rest/v1/a table", "id=eq.1&select=*")
+    assert found.headers == {
+        "apikey": "k",
+        "x-trace": "t",
+        "prefer": "return=minimal",
+        "content-profile": "other",
+        "content-type": "application/json",
+    }
+
+
+def test_paths_may_begin_with_the_apis_prefix() -> None:
+    assert [one.path for one in read({"method": "GET", "path": "/rest/v1/rpc/f"})] == ["/rest/v1/rpc/f"]
+
+
+def test_numbers_and_names_of_a_body_stay_as_they_were_written() -> None:
+    text = (
+        b'{"requests":[{"method":"POST","path":"/t","body": [ {"n": 1.10000000000000000001, "n":2e400} ] }]}'
+    )
+    [found] = batch.read(sent(text))
+    assert found.body == b'[ {"n": 1.10000000000000000001, "n":2e400} ]'
+
+
+def test_numbers_may_have_more_digits_than_python_reads() -> None:
+    body = b'{"n":' + b"1" * 5000 + b"}"
+    [found] = batch.read(sent(b'{"requests":[{"method":"POST","path":"/t","body":' + body + b"}]}"))
+    assert found.body == body
+
+
+@pytest.mark.parametrize("member", ["method", "path", "headers"])
+def test_long_numbers_in_the_place_of_texts_are_refused(member: str) -> None:
+    request = {"method": '"GET"', "path": '"/t"', "headers": "{}", member: "1" * 5000}
+    text = ",".join(f'"{name}":{value}' for name, value in request.items())
+    with pytest.raises(ApiError) as caught:
+        batch.read(sent(f'{{"requests":[{{{text}}}]}}'.encode()))
+    assert (caught.value.status, caught.value.code, caught.value.index) == (400, "PGRST102", 0)
+
+
+def test_however_deep_a_batch_is_nested_it_is_refused_with_its_reason() -> None:
+    """Also where the whole can just be read, and its parts, from further within, cannot."""
+    for depth in range(1, 1200):
+        headers = b"[" * depth + b"]" * depth
+        with pytest.raises(ApiError) as caught:
+            batch.read(sent(b'{"requests":[{"method":"GET","path":"/t","headers":' + headers + b"}]}"))
+        assert (caught.value.status, caught.value.code) == (400, "PGRST102")
+
+
+@pytest.mark.parametrize("constant", [b"NaN", b"Infinity", b"-Infinity"])
+def test_what_only_python_takes_for_json_is_refused(constant: bytes) -> None:
+    with pytest.raises(ApiError):
+        batch.read(sent(b'{"requests":[{"method":"POST","path":"/t","body":' + constant + b"}]}"))
+
+
+def test_a_body_that_is_not_json_is_passed_as_a_text() -> None:
+    [found] = read(
+        {"method": "POST", "path": "/t", "headers": {"content-type": "text/csv"}, "body": "a\n1\n"}
+    )
+    assert found.body == b"a\n1\n"
+    [found] = read({"method": "POST", "path": "/t", "body": "a"})
+    assert found.body == b'"a"'
+
+
+GOOD = {"method": "GET", "path": "/t"}
+
+
+@pytest.mark.parametrize(
+    ("requests", "index", "message"),
+    [
+        ([GOOD, {"method": "GET"}], 1, 'has the members "method" and "path"'),
+        ([{**GOOD, "extra": 1}], 0, "has the members"),
+        ([GOOD, GOOD, 5], 2, "has the members"),
+        ([{**GOOD, "method": "TRACE"}], 0, "method is one of"),
+        ([{**GOOD, "method": ["GET"]}], 0, "method is one of"),
+        ([{**GOOD, "path": "t"}], 0, 'begins with "/"'),
+        ([{**GOOD, "path": 5}], 0, 'begins with "/"'),
+        ([{**GOOD, "path": "/\ud800"}], 0, 'begins with "/"'),
+        ([{**GOOD, "path": "/%zz"}], 0, "percent sign"),
+        ([{**GOOD, "path": "/rest/v1/?a"}], 0, "about a table or a function"),
+        ([{**GOOD, "headers": {"a": 1}}], 0, "object of texts"),
+        ([{**GOOD, "headers": []}], 0, "object of texts"),
+        ([{**GOOD, "headers": {"Authorization": "Bearer x"}}], 0, "The header authorization is the batch's"),
+        ([{**GOOD, "headers": {"apikey": "x"}}], 0, "The header apikey is the batch's"),
+        ([{**GOOD, "headers": {"Cookie": "x"}}], 0, "The header cookie is the batch's"),
+        ([{**GOOD, "headers": {"Host": "x"}}], 0, "The header host is the batch's"),
+        ([{**GOOD, "headers": {"X-Request-Id": "x"}}], 0, "The header x-request-id is the batch's"),
+        ([{**GOOD, "headers": {"Prefer": "a, tx=rollback"}}], 0, "for the batch as a whole"),
+        ([{**GOOD, "headers": {"Content-Type": "text/csv"}, "body": [1]}], 0, "is given as a text"),
+    ],
+)
+def test_an_invalid_request_is_reported_with_its_place(requests: list[Any], index: int, message: str) -> None:
+    with pytest.raises(ApiError, match=message) as caught:
+        read(*requests)
+    assert (caught.value.status, caught.value.index) == (400, index)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"[]", b"5", b"{}", b'{"requests": {}}', b'{"requests": []}', b'{"requests": [], "more": 1}',
+        b"\xff",
+        b'{"requests": [', b'{"requests": [{]}', b"{" * 100_000, b'{"requests":' + b"[" * 100_000,
+        json.dumps({"requests": [GOOD] * (batch.MOST + 1)}).encode(),
+    ],
+)  # fmt: skip
+def test_what_is_no_batch_is_refused(body: bytes) -> None:
+    with pytest.raises(ApiError) as caught:
+        batch.read(sent(body))
+    assert (caught.value.status, caught.value.code, caught.value.index) == (400, "PGRST102", None)
+
+
+def test_the_largest_batch_is_read() -> None:
+    assert len(read(*[GOOD] * batch.MOST)) == batch.MOST
+
+
+def test_answers_stand_in_their_order_with_json_as_it_is() -> None:
+    found = batch.answer(
+        [
+            Reply(200, (("Content-Type", "application/json; charset=utf-8"),), b'[{"n":1.10}]'),
+            Reply(204, (("Set-Cookie", "a"), ("Set-Cookie", "b")), b""),
+            Reply(200, (("Content-Type", "text/csv"),), "é\n".encode()),
+            Reply(200, (("Content-Type", "application/octet-stream"),), b"\xff"),
+        ]
+    )
+    assert found.status == 200
+    assert b'"body":[{"n":1.10}]' in found.body
+    assert [one["body"] for one in json.loads(found.body)] == [[{"n": 1.1}], None, "é\n", {"base64": "/w=="}]
+    assert json.loads(found.body)[1] == {"status": 204, "headers": {"Set-Cookie": "a, b"}, "body": None}
+
+
+@given(st.dictionaries(st.text(), VALUES), st.sampled_from([None, 1, "\t"]))
+def test_an_object_comes_apart_into_its_members(value: dict[str, Any], indent: Any) -> None:
+    found = members(json.dumps(value, indent=indent))
+    assert found is not None
+    assert {name: json.loads(text) for name, text in found.items()} == value
+
+
+@given(st.lists(VALUES), st.sampled_from([None, 1, "\t"]))
+def test_an_array_comes_apart_into_its_elements(value: list[Any], indent: Any) -> None:
+    found = elements(json.dumps(value, indent=indent))
+    assert found is not None
+    assert [json.loads(text) for text in found] == value
+
+
+@given(st.text('{}[],:" \n01.e-atrufls\\', max_size=30))
+def test_whatever_is_taken_apart_is_json_and_nothing_else_is(text: str) -> None:
+    """The reader of JSON that everybody knows agrees."""
+    try:
+        expected = json.loads(text)
+    except ValueError:
+        for take in (members, elements):
+            with pytest.raises(ValueError):  # noqa: PT011 - any says that it is none
+                take(text)
+    else:
+        assert (members(text) is not None) == isinstance(expected, dict)
+        assert (elements(text) is not None) == isinstance(expected, list)

@@ -1,0 +1,196 @@
+"""How filters and logic trees are read, and their values lifted out of them."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from dataapi.http.errors import ApiError
+from dataapi.rest.parse.filters import (
+    DEEPEST,
+    PATTERNS,
+    QUANTIFIABLE,
+    SEARCHES,
+    SIMPLE,
+    WORDS,
+    array_literal,
+    read_filter,
+    read_logic,
+)
+from dataapi.rest.parse.syntax import FilterOperation, LogicFilter, LogicGroup, LogicTree, Step
+from hypothesis import given
+from hypothesis import strategies as st
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+COMPARISONS = st.one_of(
+    st.builds(
+        FilterOperation,
+        st.sampled_from(sorted(QUANTIFIABLE)),
+        st.booleans(),
+        st.sampled_from([None, "any", "all"]),
+    ),
+    st.builds(FilterOperation, st.sampled_from(sorted(SIMPLE)), st.booleans()),
+    st.builds(
+        FilterOperation, st.sampled_from(sorted(SEARCHES)), st.booleans(), st.sampled_from([None, "language"])
+    ),
+    st.builds(FilterOperation, st.just("is"), st.booleans(), st.none(), st.sampled_from(WORDS)),
+    st.builds(FilterOperation, st.just("in"), st.booleans()),
+)
+PATHS = st.lists(st.builds(Step, NAMES, st.booleans()), max_size=2).map(tuple)
+LEAVES = st.builds(LogicFilter, NAMES, PATHS, COMPARISONS)
+TREES: st.SearchStrategy[LogicTree] = st.recursive(
+    LEAVES,
+    lambda inner: st.builds(
+        LogicGroup, st.booleans(), st.booleans(), st.lists(inner, min_size=1, max_size=3).map(tuple)
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def quoted(text: str) -> str:
+    """Put any text into double quotes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def begun(operation: FilterOperation) -> str:
+    """Write all of an operation but its values."""
+    modifier = {None: "", "language": "(fr)"}.get(operation.modifier, f"({operation.modifier})")
+    return f"{'not.' * operation.negated}{operation.operator}{modifier}."
+
+
+def written(tree: LogicTree, values: list[str]) -> str:
+    """Write a tree as a client would, taking the values that it has from the list."""
+    if isinstance(tree, LogicGroup):
+        parts = ",".join(written(part, values) for part in tree.parts)
+        return f"{'not.' * tree.negated}{'and' if tree.every else 'or'}({parts})"
+    path = "".join(("->>" if step.as_text else "->") + quoted(step.operand) for step in tree.path)
+    operation = tree.operation
+    if operation.word is not None:
+        value = operation.word
+    elif operation.operator == "in":
+        value = f"({quoted(values.pop(0))},x)"
+    else:
+        value = quoted(values.pop(0))
+    return f"{quoted(tree.name)}{path}.{begun(operation)}{value}"
+
+
+def literals(tree: LogicTree, values: list[str]) -> list[str]:
+    """Return what is bound for a tree that was written with these values."""
+    if isinstance(tree, LogicGroup):
+        return [value for part in tree.parts for value in literals(part, values)]
+    operation = tree.operation
+    if operation.word is not None:
+        return []
+    value = values.pop(0)
+    if operation.operator == "in":
+        return [array_literal([value, "x"])]
+    if operation.operator in PATTERNS:
+        value = value.replace("*", "%")
+    return ["fr", value] if operation.modifier == "language" else [value]
+
+
+@given(TREES, st.lists(TEXTS, min_size=20, max_size=20))
+def test_logic_trees_are_read_as_they_were_written(tree: LogicTree, values: list[str]) -> None:
+    """Negation, nesting, names and values of any characters come back."""
+    text = written(LogicGroup(True, False, (tree,)), list(values))
+    way, read, found = read_logic("and", text.removeprefix("and"))
+    assert (way, read) == ((), LogicGroup(True, False, (tree,)))
+    assert list(found) == literals(tree, list(values))
+
+
+@given(COMPARISONS, TEXTS)
+def test_filters_are_read_as_they_were_written(operation: FilterOperation, value: str) -> None:
+    """A value of a filter goes on to the end, whatever it holds."""
+    if operation.word is not None:
+        assert read_filter(begun(operation) + operation.word) == (operation, ())
+    elif operation.operator == "in":
+        read, [found] = read_filter(f"{begun(operation)}({quoted(value)})")
+        assert (read, found) == (operation, array_literal([value]))
+    else:
+        leaf = LogicFilter("", (), operation)
+        assert read_filter(begun(operation) + value) == (operation, tuple(literals(leaf, [value])))
+
+
+@given(st.lists(TEXTS.filter(lambda text: "\n" not in text and "\r" not in text), min_size=2, max_size=4))
+def test_array_literals_keep_their_elements(elements: list[str]) -> None:
+    """Quotes and backslashes are escaped, as a reader of such lists undoes it."""
+    literal = array_literal(elements)
+    [read] = csv.reader([literal[1:-1]], doublequote=False, escapechar="\\", strict=True)
+    assert read == elements
+
+
+def test_an_empty_list_has_no_element() -> None:
+    """``in.()`` is true for nothing."""
+    assert read_filter("in.()") == (FilterOperation("in"), ("{}",))
+    assert read_filter('in.("","")')[1] == ('{"",""}',)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("in.(1,2)", ('{"1","2"}',)),
+        ('in.("a,b",c)', ('{"a,b","c"}',)),
+        ('in.("a\\"b\\\\c")', ('{"a\\"b\\\\c"}',)),
+        ("in.(a b, c)", ('{"a b"," c"}',)),
+        ("in.( a ,b ) ", ('{"a ","b "}',)),
+        ("in.(  )", ("{}",)),
+        ("not.in.( ,a)", ('{"","a"}',)),
+        ('in.(a"b)', ('{"a\\"b"}',)),
+        ('in.("a"b)', ('{"\\"a\\"b"}',)),
+        ("like.a*b*", ("a%b%",)),
+        ("ilike(all).{a*,b}", ("{a%,b}",)),
+        ("match.a*", ("a*",)),
+        ("eq.a*", ("a*",)),
+        ("eq.not.eq.1", ("not.eq.1",)),
+        ("fts(english).a b", ("english", "a b")),
+        ("eq.", ("",)),
+    ],
+)
+def test_forms_of_values(text: str, values: tuple[str, ...]) -> None:
+    """Lists, quotes, stars and languages, as clients write them."""
+    assert read_filter(text)[1] == values
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "negated"),
+    [
+        ("or", (), False),
+        ("not.or", (), True),
+        ("kids.or", ("kids",), False),
+        ("kids.not.or", ("kids",), True),
+        ("kids.toys.or", ("kids", "toys"), False),
+    ],
+)
+def test_the_name_of_a_tree_says_where_it_belongs(name: str, way: tuple[str, ...], negated: bool) -> None:
+    """A way through embedded resources, and perhaps a negation."""
+    leaf = LogicFilter("a", (), FilterOperation("eq"))
+    assert read_logic(name, "(a.eq.1)") == (way, LogicGroup(False, negated, (leaf,)), ("1",))
+
+
+@given(st.text(st.sampled_from('abeqindtsorl*,.:()"\\->!é 0_{}'), max_size=24))
+def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
+    """Nothing but a refusal with PGRST100 can come of a text that makes no sense."""
+    for read in (read_filter, lambda value: read_logic("or", value)):
+        try:
+            read(text)
+        except ApiError as error:
+            assert (error.status, error.code) == (400, "PGRST100")  # noqa: PT017 - most texts are refused
+
+
+@pytest.mark.parametrize("behind", [")", " ", "x", ",id.eq.3"])
+def test_nothing_is_read_behind_what_is_complete(behind: str) -> None:
+    """As in PostgREST: behind a list, a word of ``is`` and a tree anything may stand."""
+    for text in ("in.(1,2)", "in.(1,(2)", "not.is.null"):
+        assert read_filter(text + behind) == read_filter(text)
+    assert read_logic("or", "(a.eq.1,b.in.(2))" + behind) == read_logic("or", "(a.eq.1,b.in.(2))")
+    assert read_filter("eq.1" + behind) == (FilterOperation("eq"), ("1" + behind,))
+
+
+def test_trees_too_deep_are_refused() -> None:
+    """A value may be as long as a URL, but not nest without end."""
+    deep = "(and" * (DEEPEST - 1) + "(a.eq.1)" + ")" * (DEEPEST - 1)
+    assert read_logic("or", deep)
+    with pytest.raises(ApiError) as caught:
+        read_logic("or", "(and" * 5000)
+    assert f"at most {DEEPEST} logic operators within each other" in str(caught.value.details)

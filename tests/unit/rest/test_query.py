@@ -1,0 +1,204 @@
+"""What of a query string decides a statement, and what only its values: shapes, windows, ranges."""
+
+from __future__ import annotations
+
+import pytest
+from dataapi.http.errors import ApiError
+from dataapi.rest.parse.filters import has_operator
+from dataapi.rest.parse.query import (
+    MOST,
+    Selection,
+    Values,
+    Window,
+    content_range,
+    count_of,
+    parse,
+    status_of,
+    window_of_header,
+)
+from dataapi.rest.parse.syntax import Field, OrderParameter, Select, Term
+from hypothesis import given
+from hypothesis import strategies as st
+
+WINDOWS = st.builds(Window, st.none() | st.integers(0, 20), st.integers(0, 20))
+
+
+def chosen(window: Window, rows: range) -> list[int]:
+    """Return what a window leaves of rows."""
+    from_offset = list(rows)[window.offset :]
+    return from_offset if window.limit is None else from_offset[: window.limit]
+
+
+@given(WINDOWS, WINDOWS)
+def test_what_two_windows_have_in_common(one: Window, other: Window) -> None:
+    """A row is within both exactly when it is within what they have in common."""
+    rows = range(50)
+    both = sorted(set(chosen(one, rows)) & set(chosen(other, rows)))
+    assert chosen(one.within(other), rows) == both
+
+
+@pytest.mark.parametrize(
+    ("header", "window"),
+    [
+        (None, Window()),
+        ("0-9", Window(10, 0)),
+        ("5-5", Window(1, 5)),
+        ("5-", Window(None, 5)),
+        ("items=1-2", Window(2, 1)),
+        ("bytes=0-9", Window()),
+        ("nonsense", Window()),
+    ],
+)
+def test_range_headers(header: str | None, window: Window) -> None:
+    """First and last row, both included; other units are as if absent."""
+    assert window_of_header(header) == window
+
+
+def test_a_range_that_ends_before_it_begins_cannot_be_satisfied() -> None:
+    """It is 416 with PGRST103."""
+    with pytest.raises(ApiError) as caught:
+        window_of_header("9-3")
+    assert (caught.value.status, caught.value.code) == (416, "PGRST103")
+
+
+def test_limits_that_are_not_numbers_of_rows_are_refused() -> None:
+    """What is no whole number is as if absent, so is an offset before an embedded row; a limit is refused."""
+    for parameter in ("limit", "kids.offset"):
+        assert [count_of(text, parameter) for text in ("", "1.5", "²", "x")] == [None] * 4
+    assert count_of("-1", "kids.offset") is None
+    with pytest.raises(ApiError) as caught:
+        count_of("-1", "kids.limit")
+    assert (caught.value.status, caught.value.code) == (416, "PGRST103")
+
+
+@given(st.text("0123456789", min_size=1, max_size=30) | st.just("9" * 5000))
+def test_any_whole_number_is_a_limit(text: str) -> None:
+    """However large, it becomes one that PostgreSQL takes, and those of tables' sizes are taken exactly."""
+    assert count_of(text, "limit") == (int(text) if len(text) <= 18 else MOST)
+
+
+@pytest.mark.parametrize(
+    ("offset", "rows", "total", "header", "status"),
+    [
+        (0, 15, None, "0-14/*", 200),
+        (0, 0, None, "*/*", 200),
+        (0, 15, 15, "0-14/15", 200),
+        (10, 5, 40, "10-14/40", 206),
+        (0, 0, 0, "*/0", 200),
+        (5, 0, 5, "*/5", 206),
+        (0, 3, 0, "*/0", 200),
+    ],
+)
+def test_what_an_answer_says_of_its_rows(
+    offset: int, rows: int, total: int | None, header: str, status: int
+) -> None:
+    """``Content-Range`` has first and last row and the total; 206 says that there are more."""
+    assert content_range(offset, rows, total) == header
+    assert status_of(offset, rows, total) == status
+
+
+def shape(query: str) -> Selection:
+    """Return the shape of a query string."""
+    return parse(query)[0]
+
+
+def test_requests_of_one_shape_share_it_and_others_do_not() -> None:
+    """Values are no part of a shape; whether there are some, and everything else, is."""
+    one = shape("select=a&order=b&limit=5&offset=3&id=eq.1&or=(a.gt.1,b.in.(1,2))")
+    same = shape("offset=4&limit=9&select=a&order=b&id=eq.x&or=(a.gt.2,b.in.(3))")
+    assert same == one
+    assert hash(same) == hash(one)
+    for query in (
+        "select=b&order=b&limit=5&offset=3&id=eq.1&or=(a.gt.1,b.in.(1,2))",
+        "select=a&order=a&limit=5&offset=3&id=eq.1&or=(a.gt.1,b.in.(1,2))",
+        "select=a&order=b&offset=3&id=eq.1&or=(a.gt.1,b.in.(1,2))",
+        "select=a&order=b&limit=5&id=eq.1&or=(a.gt.1,b.in.(1,2))",
+        "select=a&order=b&limit=5&offset=3&id=gt.1&or=(a.gt.1,b.in.(1,2))",
+        "select=a&order=b&limit=5&offset=3&no=eq.1&or=(a.gt.1,b.in.(1,2))",
+        "select=a&order=b&limit=5&offset=3&id=not.eq.1&or=(a.gt.1,b.in.(1,2))",
+        "select=a&order=b&limit=5&offset=3&id=eq.1&and=(a.gt.1,b.in.(1,2))",
+        "select=a&order=b&limit=5&offset=3&id=eq.1&or=(a.lt.1,b.in.(1,2))",
+        "select=a&order=b&limit=5&offset=3&id=eq.1&or=(a.gt.1,b.in.(1,2))&kids.limit=1",
+    ):
+        assert shape(query) != one
+
+
+def test_values_are_lifted_in_the_order_of_filters_logic_limits_and_offsets() -> None:
+    """Each is found again by its place; ``is`` has none, a search with a language two."""
+    _, values = parse("kids.limit=7&a=eq.1&or=(b.gt.2,c.is.null)&limit=5&d=is.true&e=fts(fr).w&offset=3")
+    assert values == Values(("1", "fr", "w", "2", "7", "5", "3"), 3)
+
+
+def test_names_without_any_value_are_no_parameters() -> None:
+    """They are as if absent; an empty value is one."""
+    assert parse("x&select&id=eq.1&") == parse("id=eq.1")
+    assert parse("select=")[0].select == Select("", ())
+
+
+def test_ranges_and_limits_are_taken_together() -> None:
+    """What both allow is given."""
+    _, values = parse("limit=3", "1-9")
+    assert values == Values(("2", "1"), 1)
+    _, values = parse("", "5-")
+    assert values == Values(("5",), 5)
+
+
+@pytest.mark.parametrize("query", ["offset=-2&limit=5", "limit=3", "offset=-2&limit=9"])
+def test_no_rows_come_before_the_first_one(query: str) -> None:
+    """A limit counts from the offset on, wherever that is; without a limit all rows come."""
+    assert parse(query, "0-2")[1] == Values(("3",))
+    assert parse("offset=-2") == parse("")
+
+
+@pytest.mark.parametrize(
+    ("query", "header"),
+    [
+        ("limit=2&offset=4", "0-1"),
+        ("offset=1", "0-0"),
+        ("limit=2", "2-5"),
+        ("limit=2&offset=-2", None),
+        ("limit=2&offset=-" + "9" * 30, None),
+    ],
+)
+def test_a_range_apart_from_limits_cannot_be_satisfied(query: str, header: str | None) -> None:
+    """As in PostgREST, unless no rows are asked for anyway, which begin nowhere."""
+    with pytest.raises(ApiError) as caught:
+        parse(query, header)
+    assert (caught.value.status, caught.value.code) == (416, "PGRST103")
+    assert parse(f"{query}&limit=0", header)[1] == Values(("0",))
+
+
+def test_of_a_parameter_that_stands_twice_the_first_counts_of_limits_the_last() -> None:
+    """All filters hold together; a limit that is no number is none."""
+    selection, values = parse("select=a&select=b&order=a&order=b&limit=1&limit=2&id=gt.1&id=lt.9")
+    assert selection.select == Select("a", (Field("a"),))
+    assert selection.orders == (OrderParameter("order", "a", (), (Term("a"),)),)
+    assert values.literals == ("1", "9", "2")
+    assert parse("limit=1&limit=x&offset=2&offset=3")[1] == Values(("3",), 3)
+
+
+def test_equalities_are_known_only_when_there_is_nothing_else() -> None:
+    """They say which row a PUT is for."""
+    for query, found in [
+        ('id=eq.1&"odd name"=eq.x', {"id": "1", "odd name": "x"}),
+        ("", {}),
+        ("id=gt.1", None),
+        ("id=not.eq.1", None),
+        ("id=eq(any).{1}", None),
+        ("id=eq.1&id=eq.2", None),
+        ("id=eq.1&or=(a.eq.1)", None),
+        ("kids.id=eq.1", None),
+        ("id->a=eq.1", None),
+    ]:
+        selection, values = parse(query)
+        assert selection.equalities(values) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "is_filter"),
+    [("eq.1", True), ("not.in.(1)", True), ("fts(fr).x", True), ("is.null", True), ("", False),
+     ("eq", False), ("equal.1", False), ("5.1", False), ("in.x", False), ("is.maybe", False)],
+)  # fmt: skip
+def test_arguments_are_distinguished_from_filters_by_operators(value: str, is_filter: bool) -> None:
+    """What begins with no operator is an argument of a call."""
+    assert has_operator(value) is is_filter

@@ -1,0 +1,106 @@
+"""The statements that REST reads compile to: their text, and that nothing of a request is in it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from dataapi.rest.media_output import Body, Content, Form, HandlerBody, Raw
+from dataapi.rest.statements import Total, compile_answer, compile_lines
+from dataapi.sql.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Rows, Through
+from dataapi.sql.conditions import Compare, Operator, Quantifier, TextSearch
+from dataapi.sql.outputs import Text, Value
+from dataapi.sql.row_output import Many, One, Record, Spread
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.catalog import MadeUp, table_named
+from support.slots import parameter
+
+
+def made_up() -> MadeUp:
+    made = MadeUp()
+    made.table("thing", "id", "name")
+    made.table("owner", "id", "name")
+    made.table("between", "id", "thing", "owner")
+    return made
+
+
+CATALOG = made_up().catalog()
+THING, OWNER, BETWEEN = (table_named(CATALOG, name) for name in ("thing", "owner", "between"))
+ID = Compare(ColumnOf("id"), Operator.EQ, parameter("id", "pg_catalog.int8"), builtin=True)
+BOTH = Record(((Text("id"), Value(ColumnOf("id"))), (Text("name"), Value(ColumnOf("name")))))
+
+
+def plain(text: str) -> str:
+    """Return a text without the quotes and schemas that need none here."""
+    return re.sub(r'"public"\.|pg_catalog\.|"(?=[a-z])|(?<=[a-z0-9])"', "", text)
+
+
+def test_a_read_by_primary_key_is_one_simple_scan() -> None:
+    """Nothing is counted, ordered or limited that need not be."""
+    text = plain(compile_answer(Rows(THING, where=ID), BOTH, Form.ARRAY).statement.text)
+    assert text.endswith(
+        "from (select t~2.id as id, t~2.name as name from "
+        "(select t~1.id, t~1.name from thing as t~1 where t~1.id operator(=) $1) as t~2) as t~3"
+    )
+    assert text.startswith("select coalesce(json_agg(t~3), '[]'::json), count(*), null::bigint, nullif(")
+    assert text.count("select") == 3
+
+
+def test_what_is_shown_is_computed_after_the_page_was_picked() -> None:
+    """Embedded rows and values stand outside the query that has the limit."""
+    embedded = Many(Rows(OWNER, join=Join((("id", "id"),))), BOTH)
+    record = Record((*BOTH.members, (Text("owners"), embedded)))
+    text = plain(compile_answer(Rows(THING, limit=10), record, Form.ARRAY).statement.text)
+    assert text.endswith("from (select t~1.id, t~1.name from thing as t~1 limit 10) as t~2) as t~6")
+
+
+def _everything(name: str, value: str) -> list[str]:
+    """Return texts of statements with the name and the value wherever a request may put them."""
+    slot = parameter(("value", value), "text")
+    alias = parameter(("name", name), "text")
+    path = JsonPathOf(ColumnOf("name"), False, (parameter(("step", name), "text"),), True)
+    members = ((alias, Value(path)), (Text("name"), Value(ColumnOf("name"))))
+    through = Rows(OWNER, through=Through(BETWEEN, (("thing", "id"),), (("owner", "id"),)))
+    single = Rows(OWNER, join=Join((("id", "id"),)), unique=True)
+    record = Record(
+        (
+            *members,
+            Spread(through, Record(((alias, Value(path)),)), many=True),
+            Spread(single, Record(((alias, Value(path)),))),
+            (alias, One(single, Record(members))),
+        )
+    )
+    where = (
+        Compare(path, Operator.LIKE, slot, True),
+        Compare(path, Operator.EQ, parameter(("values", value), "text[]"), True, Quantifier.ANY),
+        TextSearch(ColumnOf("name"), slot, parameter(("language", name), "regconfig")),
+    )
+    bodies: tuple[Body, ...] = (*Form, *map(Raw, Content), HandlerBody("f", OWNER))
+    return [
+        compile_answer(
+            Rows(THING, where=each, order=(OrderTerm(path),)), record, body, total, slot
+        ).statement.text
+        for each in where
+        for body in bodies
+        for total in Total
+    ] + [compile_lines(Rows(THING), record, form).statement.text for form in (Form.ARRAY, Form.CSV)]
+
+
+REFERENCE = _everything("a", "b")
+
+
+@settings(max_examples=25)
+@given(st.text(), st.text())
+def test_nothing_of_a_request_is_in_the_text(name: str, value: str) -> None:
+    """Whatever it calls members, seeks and names: the text is the same."""
+    assert _everything(name, value) == REFERENCE
+
+
+@pytest.mark.parametrize("total", Total)
+def test_answers_have_five_columns(total: Total) -> None:
+    """Body, count, total, and what functions set."""
+    text = compile_answer(Rows(THING), BOTH, Form.NONE, total, parameter("bound", "bigint")).statement.text
+    columns = text.split(" from (select")[0]
+    assert columns.startswith("select null::text, pg_catalog.count(*), ")
+    assert text.count("pg_catalog.current_setting('response.") == 2

@@ -1,0 +1,66 @@
+"""The statements of mutations by REST: what their answers read, and that no value is in their text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataapi.rest.media_output import Form
+from dataapi.rest.statements import UPDATED, MutationQuery, Representation, compile_mutation
+from dataapi.sql.algebra import ColumnOf
+from dataapi.sql.conditions import Compare, Condition, Operator
+from dataapi.sql.guards import Guard
+from dataapi.sql.mutations import Delete, Insert, JsonColumn, JsonRows, MissingMember, OnConflict, Update
+from dataapi.sql.outputs import Text, Value
+from dataapi.sql.row_output import Record
+from hypothesis import given as any_of
+from hypothesis import strategies as st
+from support.catalog import MadeUp, table_named
+from support.slots import parameter
+
+if TYPE_CHECKING:
+    from dataapi.catalog.model import Table
+    from dataapi.sql.mutations import Mutation
+
+
+def _table() -> Table:
+    made = MadeUp()
+    made.table("thing", "id", 'na"me')
+    return table_named(made.catalog(), "thing")
+
+
+THING = _table()
+ID = JsonColumn("id", "pg_catalog.int8", default="nextval('s')")
+NAME = JsonColumn('na"me', "pg_catalog.text")
+MERGE = OnConflict(("id",), ('na"me',), counter=UPDATED)
+ROWS = JsonRows(parameter("rows", "json"), True, (NAME,))
+
+
+def test_a_location_reads_the_key_alone() -> None:
+    """And only where there is one row."""
+    compiled = compile_mutation(MutationQuery(Insert(THING, ROWS), None, located=("id",)))
+    assert ' returning "t~5"."id") select null::text' in compiled.statement.text
+    assert "case when pg_catalog.count(*) = 1 then (select " in compiled.statement.text
+
+
+@any_of(st.lists(st.text(min_size=1), min_size=3, max_size=3, unique=True))
+def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
+    """Whatever the front end binds, the text is the same."""
+
+    def texts(*bound: str) -> list[str]:
+        where: Condition = Compare(ColumnOf("id"), Operator.EQ, parameter(bound[1]))
+        given = JsonRows(parameter(bound[0], "json"), True, (ID, NAME), MissingMember.DEFAULT)
+        representation = Representation(
+            THING, Record(((Text("id"), Value(ColumnOf("id"))),)), Form.ARRAY, required=where
+        )
+        changes: list[Mutation] = [
+            Insert(THING, given, MERGE, where),
+            Update(THING, given, where, ("id",)),
+            Delete(THING, where),
+        ]
+        guards = (Guard("PGRST116"), Guard("PGRST124", parameter(bound[2], "bigint")))
+        return [
+            compile_mutation(MutationQuery(change, representation, guards, ("id",))).statement.text
+            for change in changes
+        ]
+
+    assert texts(*sources) == texts("a", "b", "c")

@@ -1,0 +1,643 @@
+"""The configuration: its sources, its checks, and how its mistakes are reported."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataapi.service.configuration import ConfigurationError, load, load_service
+from dataapi.service.configuration.keys import PROJECT, SERVICE, WEBHOOKS
+from dataapi.service.configuration.sources import variable_name
+from dataapi.settings import Project, Settings, TransactionEnd, Webhooks
+from hypothesis import given
+from hypothesis import strategies as st
+
+SECRET = "not-so-secret-but-long-enough-32"
+URI = "postgresql://authenticator:hunter2@127.0.0.1/app"
+MINIMAL = f"[project]\ndb-uri = {URI}\njwt-secret = {SECRET}\n"
+SEVERAL = "".join(
+    f"[project:{letter * 20}]\ndb-uri = {URI}\njwt-secret = {SECRET}\nhosts = {letter}.example.org\n"
+    for letter in "ab"
+)
+FILE = Path("test.ini")
+SHIPPED = Path(__file__).parents[3] / "etc" / "dataapi.ini"
+
+
+def read(
+    text: str | bytes = MINIMAL,
+    environ: dict[str, str] | None = None,
+    files: dict[str, bytes] | None = None,
+    **named: Any,
+) -> Settings:
+    """Load ``text`` as the configuration file among ``files``."""
+    known = {str(FILE): text.encode() if isinstance(text, str) else text, **(files or {})}
+
+    def read_file(path: Path) -> bytes:
+        try:
+            return known[str(path)]
+        except KeyError:
+            raise FileNotFoundError(2, "No such file or directory") from None
+
+    return load(FILE, environ or {}, read_file=read_file, **named)
+
+
+def mistakes(
+    text: str | bytes = MINIMAL, environ: dict[str, str] | None = None, files: dict[str, bytes] | None = None
+) -> list[str]:
+    """Return the lines that loading ``text`` complains in."""
+    with pytest.raises(ConfigurationError) as caught:
+        read(text, environ, files)
+    assert str(caught.value).splitlines() == [str(mistake) for mistake in caught.value.mistakes]
+    return str(caught.value).splitlines()
+
+
+def project(line: str, environ: dict[str, str] | None = None) -> Project:
+    """Return the project of a minimal configuration with one more line."""
+    return read(MINIMAL + line + "\n", environ).projects[0]
+
+
+def test_minimal_configuration_has_the_documented_defaults() -> None:
+    """A connection string and a secret are enough; the rest are the defaults of the dataclasses."""
+    settings = read()
+    assert settings == Settings(
+        projects=(
+            Project(ref="abcdefghijklmnopqrst", organization="default", db_uri=URI, jwt_secret=SECRET),
+        ),
+        file=FILE,
+    )
+
+
+def test_shipped_file_names_every_key_and_only_known_ones_with_its_default() -> None:
+    """``etc/dataapi.ini`` documents each key once, set or commented out, and loads to the defaults."""
+    text = SHIPPED.read_text()
+    documented = {"dataapi": set[str](), "project": set[str](), "webhooks": set[str]()}
+    section = ""
+    for line in text.splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif (name := line.removeprefix("; ").partition(" =")[0]) and " =" in line and " " not in name:
+            assert name not in documented[section], name
+            documented[section].add(name)
+    assert documented == {"dataapi": set(SERVICE), "project": set(PROJECT), "webhooks": set(WEBHOOKS)}
+
+    settings = load(SHIPPED, {"DATAAPI_PROJECT_JWT_SECRET": SECRET})
+    shipped = settings.projects[0]
+    assert settings == Settings(
+        projects=(Project(shipped.ref, "default", shipped.db_uri, jwt_secret=SECRET),), file=SHIPPED
+    )
+
+
+def test_shipped_file_alone_says_that_nobody_could_be_admitted() -> None:
+    """No usable secret is shipped, and the missing one is the only mistake."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(SHIPPED, {})
+    [mistake] = caught.value.mistakes
+    assert mistake.key == "require-api-key"
+    assert "jwt-secret" in mistake.expected
+
+
+@pytest.mark.parametrize(("keys", "kind"), [(SERVICE, Settings), (PROJECT, Project), (WEBHOOKS, Webhooks)])
+def test_keys_and_fields_are_alike(keys: dict[str, object], kind: type) -> None:
+    """Each key has a field of its name and each field a key."""
+    fields = {field.name.replace("_", "-") for field in dataclasses.fields(kind)}
+    assert set(keys) == fields - {"projects", "webhooks", "file"}
+
+
+def test_every_kind_of_value_is_read() -> None:
+    """Lists may be written with commas or lines, switches and choices by their words."""
+    settings = read(
+        """
+        [dataapi]
+        listen = tcp:8000
+          unix:/run/x.sock:mode=660   ; a second one
+          systemd:domain=INET:name=http
+        admin-listen =
+        workers = auto
+        log-format = text
+        log-level = info
+        [project]
+        db-uri = host=/run/postgresql dbname=app
+        db-schemas = api, public
+        db-extra-search-path =
+        db-pool-acquisition-timeout = 0.5
+        db-max-rows = 1000
+        db-tx-end = rollback-allow-override
+        jwt-role-claim-key = ."https://example.org/claims"[0].role
+        jwt-cache-max-entries = 0
+        require-api-key = No
+        server-cors-allowed-origins = https://app.example.org, http://[::1]:3000
+        db-hoisted-tx-settings = Work_Mem
+          a.b
+        server-trace-header = traceparent
+        server-timing-enabled = on
+        publishable-keys = one,
+          two
+        graphql-features = upsert, groupBy
+        graphql-validation = strict
+        hosts = API.Example.org, [::1]
+        [webhooks]
+        retry-waits = 1, 2.5
+        allow-addresses = 10.0.0.0/8, fd00::1
+        require-https = TRUE
+        """.replace("\n        ", "\n")
+    )
+    assert settings.listen == ("tcp:8000", "unix:/run/x.sock:mode=660", "systemd:domain=INET:name=http")
+    assert settings.admin_listen == ()
+    assert settings.workers == len(os.sched_getaffinity(0))
+    assert (settings.log_format, settings.log_level) == ("text", "info")
+    [found] = settings.projects
+    assert found.db_schemas == ("api", "public")
+    assert found.db_extra_search_path == ()
+    assert found.db_pool_acquisition_timeout == 0.5
+    assert found.db_max_rows == 1000
+    assert found.db_tx_end is TransactionEnd.ROLLBACK_ALLOW_OVERRIDE
+    assert found.jwt_cache_max_entries == 0
+    assert found.require_api_key is False
+    assert found.server_cors_allowed_origins == ("https://app.example.org", "http://[::1]:3000")
+    assert found.db_hoisted_tx_settings == ("work_mem", "a.b")
+    assert (found.server_trace_header, found.server_timing_enabled) == ("traceparent", True)
+    assert found.publishable_keys == ("one", "two")
+    assert found.graphql_features == {"upsert", "groupBy"}
+    assert found.graphql_validation == "strict"
+    assert found.hosts == ("api.example.org", "[::1]")
+    assert settings.webhooks.retry_waits == (1.0, 2.5)
+    assert settings.webhooks.allow_addresses == ("10.0.0.0/8", "fd00::1")
+    assert settings.webhooks.require_https is True
+
+
+def test_environment_wins_over_the_file_and_the_command_line_over_both() -> None:
+    """The last of file, environment and command line decides."""
+    environ = {"DATAAPI_PROJECT_DB_POOL": "7", "DATAAPI_DATAAPI_LISTEN": "tcp:1, tcp:2", "PATH": "/bin"}
+    assert project("db-pool = 3", environ).db_pool == 7
+    assert read(environ=environ).listen == ("tcp:1", "tcp:2")
+    assert read(environ=environ, overrides=[("dataapi", "listen", "tcp:3")]).listen == ("tcp:3",)
+
+
+def test_environment_alone_is_a_configuration() -> None:
+    """Without a file, a connection string and a key in the environment are enough."""
+
+    def nothing(path: Path) -> bytes:
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    environ = {"DATAAPI_PROJECT_DB_URI": URI, "DATAAPI_PROJECT_JWT_SECRET": SECRET}
+    settings = load(None, environ, read_file=nothing)
+    assert settings.file is None
+    assert settings.projects[0].db_uri == URI
+
+
+def test_service_alone_is_read_from_environment_and_command_line() -> None:
+    """What concerns projects is left out, but a variable that names nothing is still a mistake."""
+    environ = {"DATAAPI_DATAAPI_WORKERS": "2", "DATAAPI_PROJECT_DB_URI": "nonsense"}
+    defaults = Settings(projects=(), log_format="text")
+    overrides = [("dataapi", "listen", "tcp:1"), ("project", "db-uri", "nonsense")]
+    found = load_service(environ, overrides=overrides, defaults=defaults)
+    assert found == dataclasses.replace(defaults, workers=2, listen=("tcp:1",))
+
+    with pytest.raises(ConfigurationError) as caught:
+        load_service(
+            {"DATAAPI_DATAAPI_WORKER": "2"}, overrides=[("dataapi", "listen", "8000")], defaults=defaults
+        )
+    assert [mistake.place for mistake in caught.value.mistakes] == [
+        "environment DATAAPI_DATAAPI_WORKER",
+        "command line",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("db-statement-timeout = 0.5", {"db_statement_timeout": 0.5}),
+        ("db-statement-timeout = 0", {"db_statement_timeout": None}),
+        ("db-statement-timeout =", {"db_statement_timeout": None}),
+        ("db-prepared-statements = AUTO", {"db_prepared_statements": None}),
+        ("db-prepared-statements = yes", {"db_prepared_statements": True}),
+        ("db-channel-enabled = no", {"db_channel_enabled": False}),
+    ],
+)
+def test_values_with_a_meaning_of_their_own(line: str, expected: dict[str, object]) -> None:
+    """No limit, and what is found out."""
+    [project] = read(f"{MINIMAL}{line}\n").projects
+    assert {name: getattr(project, name) for name in expected} == expected
+
+
+def test_an_empty_anonymous_role_means_none_and_not_the_default() -> None:
+    assert project("db-anon-role =").db_anon_role == ""
+    assert project("", {"DATAAPI_PROJECT_DB_ANON_ROLE": ""}).db_anon_role == ""
+    assert project("").db_anon_role == "anon"
+
+
+def test_several_projects_take_their_reference_from_the_section_and_the_variable() -> None:
+    """``[project:REF]`` and ``DATAAPI_PROJECT_<REF>_…`` name the same project."""
+    settings = read(SEVERAL, {f"DATAAPI_PROJECT_{'B' * 20}_DB_POOL": "2"})
+    assert [(found.ref, found.db_pool) for found in settings.projects] == [("a" * 20, 10), ("b" * 20, 2)]
+
+
+def test_secret_is_read_from_its_file_without_one_line_end() -> None:
+    """``@/path`` takes the file's text; a second line end belongs to the secret."""
+    text = f"[project]\ndb-uri = @/uri\njwt-secret = {SECRET}\n"
+    assert read(text, files={"/uri": URI.encode() + b"\n"}).projects[0].db_uri == URI
+    environ = {"DATAAPI_PROJECT_JWT_SECRET": "@/secret"}
+    found = read(environ=environ, files={"/secret": SECRET.encode() + b"\n\n"})
+    assert found.projects[0].jwt_secret == SECRET + "\n"
+
+
+def test_no_file_anywhere_says_where_it_looked() -> None:
+    """The message names both places, the option and the variable."""
+
+    def nothing(path: Path) -> bytes:
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(None, {}, read_file=nothing)
+    message = str(caught.value)
+    for part in ("etc/dataapi.ini", "/etc/dataapi/dataapi.ini", "--config", "DATAAPI_PROJECT_DB_URI"):
+        assert part in message
+
+
+def test_named_file_that_is_missing_is_a_mistake() -> None:
+    """Only the default files may be absent."""
+    with pytest.raises(ConfigurationError, match=r"^/nowhere/x\.ini: cannot be read: No such file"):
+        load(Path("/nowhere/x.ini"), {})
+
+
+def test_unreadable_default_file_is_a_mistake_and_not_skipped() -> None:
+    """A default file that exists but cannot be read must not let another configuration win silently."""
+
+    def forbidden(_path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    with pytest.raises(ConfigurationError, match=r"^etc/dataapi\.ini: cannot be read: Permission denied"):
+        load(None, {"DATAAPI_PROJECT_DB_URI": URI}, read_file=forbidden)
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    """File, section, key, value and expectation of each, whatever its source."""
+    found = mistakes(
+        """
+[dataapi]
+workers = many
+[project]
+db-uri = postgresql://authenticator:hunter2@127.0.0.1:99999/app
+dbpool = 3
+db-pool = ten
+[web-hooks]
+timeout = 3
+""",
+        {"DATAAPI_WEBHOOKS_TIMEOUT": "-1", "DATAAPI_PROJECT_DB_POL": "3", "DATAAPI_FOO": "1"},
+    )
+    assert found == [
+        "environment DATAAPI_FOO: no such key",
+        "environment DATAAPI_PROJECT_DB_POL: no such key; did you mean DATAAPI_PROJECT_DB_POOL?",
+        "test.ini: [web-hooks]: no such section; did you mean webhooks?",
+        "test.ini: [dataapi] workers = 'many': expected a whole number of at least 1, or auto",
+        "test.ini: [project] db-uri: "
+        "expected postgresql://user:password@host:port/database or host=... dbname=...",
+        "test.ini: [project] dbpool: no such key; did you mean db-pool?",
+        "test.ini: [project] db-pool = 'ten': expected a whole number of at least 1",
+        "test.ini: [project] require-api-key: no request could be admitted: expected jwt-secret, "
+        "publishable-keys or secret-keys (dataapi keys makes them), or require-api-key = no",
+        "environment DATAAPI_WEBHOOKS_TIMEOUT: [webhooks] timeout = '-1': "
+        "expected a positive number of seconds, such as 10 or 0.5",
+    ]
+
+
+def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made absolute when it is read, so that it stays the same wherever the daemon goes."""
+    (tmp_path / "documents").mkdir()
+    monkeypatch.chdir(tmp_path)
+    made = project("graphql-documents = documents\ngraphql-documents-only = yes")
+    assert made.graphql_documents == tmp_path / "documents"
+    assert made.graphql_documents_only
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("ref = ABC", "expected 20 letters a-z"),
+        ("ref = abcdefghijklmnopqrs1", "expected 20 letters a-z"),
+        ("organization = a b", "expected up to 64 letters"),
+        ("hosts = https://api.example.org", "expected host names"),
+        ("db-schemas = ,", "expected at least one schema"),
+        ("db-schemas = public, pg_catalog", "pg_catalog cannot be exposed"),
+        ("db-schemas = information_schema", "information_schema cannot be exposed"),
+        ("db-schemas = a, a", "only once"),
+        ("db-pool = 0", "expected a whole number of at least 1"),
+        ("db-pool = \u0663", "expected a whole number of at least 1"),
+        ("db-pool = 1_0", "expected a whole number of at least 1"),
+        ("db-max-rows = -1", "expected a whole number of at least 1"),
+        ("db-pool-acquisition-timeout = nan", "expected a positive number"),
+        ("db-pool-acquisition-timeout = 0", "expected a positive number"),
+        (
+            "db-tx-end = maybe",
+            "expected one of commit, rollback, commit-allow-override, rollback-allow-override",
+        ),
+        ("db-plan-enabled = ja", "expected yes or no"),
+        ("db-prepared-statements = maybe", "expected yes, no or auto"),
+        ("db-channel-enabled = 2", "expected yes, no or auto"),
+        ("db-statement-timeout = 30s", "expected seconds up to 2000000"),
+        ("db-statement-timeout = 9999999", "expected seconds up to 2000000"),
+        ("jwt-role-claim-key = role", "not a path of a claim from character 1 on"),
+        ("jwt-role-claim-key = .a[x]", "not a path of a claim from character 3 on"),
+        ("jwt-cache-max-entries = -1", "expected a whole number of at least 0"),
+        (
+            "jwt-secret-is-base64 = yes",
+            "jwt-secret has 24 bytes, expected 32 or more",
+        ),
+        ("client-error-verbosity = terse", "expected one of verbose, minimal"),
+        ("server-trace-header = X Trace", "expected the name of a header"),
+        ("server-trace-header = Content-Length", "expected the name of a header"),
+        ("server-cors-allowed-origins = *", "expected origins without path"),
+        ("server-cors-allowed-origins = https://app.example.org/", "expected origins without path"),
+        ("db-hoisted-tx-settings = work_mem, a;b", "expected names of PostgreSQL's settings"),
+        ("db-hoisted-tx-settings = work_mem, role", "expected names of PostgreSQL's settings"),
+        ("openapi-mode = on", "expected one of follow-privileges, ignore-privileges, disabled"),
+        ("publishable-keys = k, k", "expected each key only once"),
+        ("secret-keys = k\npublishable-keys = k", "expected other keys than in publishable-keys"),
+        ("graphql-validation = lax", "expected one of compatible, strict"),
+        ("graphql-features = upsert, upset", "expected some of upsert, "),
+        ("graphql-documents = /no/such/folder", "expected a folder that exists"),
+        ("graphql-documents-only = yes", "no document could run: expected graphql-documents, or no"),
+        ("max-body = 1MB", "expected a whole number"),
+        ("max-body = 300000000", "expected at least 300000000, the max-body of a project"),
+        ("[dataapi]\nmax-bodies = 1000", "expected at least 10485760, the max-body of a project"),
+        ("[dataapi]\nmax-connections = 0", "expected a whole number of at least 1"),
+        ("[dataapi]\nlog-level = debgu", "expected one of crit, error, warn, info, debug"),
+        ("[dataapi]\nlog-format = xml", "expected one of json, text"),
+        ("[dataapi]\nlisten =", "expected at least one Twisted endpoint"),
+        ("[dataapi]\nlisten = 8000", "expected a Twisted endpoint: tcp:"),
+        ("[dataapi]\nlisten = http:8000", "expected a Twisted endpoint: tcp:"),
+        ("[dataapi]\nlisten = tcp:", "expected a value for port"),
+        ("[dataapi]\nlisten = tcp", "expected a port"),
+        ("[dataapi]\nlisten = tcp:65536", "expected a port from 0 to 65535"),
+        ("[dataapi]\nlisten = tcp:1:port=2", "expected the argument port only once"),
+        ("[dataapi]\nlisten = tcp:1:iface=x", "tcp has no argument 'iface'"),
+        ("[dataapi]\nlisten = tcp:1:2:3:4", "expected at most 3 arguments"),
+        ("[dataapi]\nlisten = unix:/x:mode=999", "expected an octal mode"),
+        ("[dataapi]\nlisten = systemd:INET", "expected either index or name"),
+        ("[dataapi]\nadmin-listen = tcp:1:backlog=x", "expected a whole number for backlog"),
+        ("[webhooks]\nretry-waits = 1, soon", "expected seconds separated by commas"),
+        ("[webhooks]\nallow-addresses = 10.0.0.1/8", "expected addresses or networks"),
+        ("[webhooks]\nretention-days = 0", "expected a whole number of at least 1"),
+    ],
+)
+def test_bad_value_is_refused_with_what_is_expected(line: str, expected: str) -> None:
+    """One bad value is one mistake that says what is right."""
+    [message] = mistakes(MINIMAL + line + "\n")
+    assert expected in message
+    assert message.startswith("test.ini: [")
+
+
+@pytest.mark.parametrize(
+    ("uri", "accepted"),
+    [
+        ("postgresql:///app?host=/run/postgresql", True),
+        ("postgres://a:p%40ss@db1:5432,db2:5433/app?target_session_attrs=read-write", True),
+        ("host=/run/postgresql user='me' dbname=app", True),
+        ("postgresql://", True),
+        ("postgres://", True),
+        ("service=app", True),
+        ("postgresql:", False),
+        ("postgresql://a@b/c?sslmod=require", False),
+        ("postgresql://a@b:0/c", False),
+        ("postgresql://a@b:port/c", False),
+        ("mysql://a@b/c", False),
+        ("app", False),
+        ("user=a\0b", False),
+    ],
+)
+def test_connection_string_is_one_that_libpq_reads(uri: str, accepted: bool) -> None:
+    """Both of libpq's forms are taken; misspelt parameters and ports are found before anything connects."""
+    environ = {"DATAAPI_PROJECT_DB_URI": uri}
+    if accepted:
+        assert read(environ=environ).projects[0].db_uri == uri
+    else:
+        [message] = mistakes(environ=environ)
+        assert "db-uri: expected postgresql://user:password@host:port/database" in message
+
+
+def _base64url(data: bytes) -> str:
+    import base64  # noqa: PLC0415 - of this helper alone
+
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+GOOD_KEY = {"kty": "oct", "alg": "HS256", "k": _base64url(b"k" * 32)}
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        SECRET,
+        "ä" * 32,
+        json.dumps(GOOD_KEY),
+        json.dumps({"keys": [GOOD_KEY, GOOD_KEY]}),
+        "https://issuer.example.org/.well-known/jwks.json",
+    ],
+)
+def test_secret_may_be_text_or_jwk_or_jwks_or_where_one_is(secret: str) -> None:
+    """Each of the forms is taken as it stands."""
+    environ = {"DATAAPI_PROJECT_JWT_SECRET": secret}
+    assert read(environ=environ).projects[0].jwt_secret == secret
+
+
+@pytest.mark.parametrize(("size", "good"), [(31, False), (32, True)])
+def test_secret_in_base64_is_measured_by_its_bytes(size: int, good: bool) -> None:
+    """The text is longer than what it stands for."""
+    text = _base64url(b"\xff" * size)
+    environ = {"DATAAPI_PROJECT_JWT_SECRET": text, "DATAAPI_PROJECT_JWT_SECRET_IS_BASE64": "yes"}
+    if good:
+        assert read(environ=environ).projects[0].jwt_secret_is_base64
+    else:
+        [message] = mistakes(environ=environ)
+        assert "jwt-secret has 31 bytes, expected 32 or more" in message
+
+
+@pytest.mark.parametrize(
+    ("secret", "expected"),
+    [
+        ("short", "32 characters or more"),
+        ('{"kty": "oct"', "not valid JSON"),
+        ("{" + '"a":[' * 100_000, "not valid JSON"),
+        ('{"kty": "DSA"}', "key 1 needs a kty of oct, RSA, EC or OKP"),
+        ('{"kty": "RSA", "n": "!", "e": 3}', "key 1 cannot be read"),
+        ('{"keys": []}', "the JWKS holds no key"),
+        (json.dumps({"keys": [GOOD_KEY, {"kty": "EC"}]}), "key 2 needs a kty of"),
+        ('{"keys": [1]}', "key 1 is not a JSON object"),
+        ("http://issuer.example.org/jwks.json", "anybody on the way could replace the keys"),
+        ("https://user:password@issuer.example.org/", "is not a URL with a host name alone"),
+    ],
+)
+def test_unusable_secret_is_refused_without_showing_it(secret: str, expected: str) -> None:
+    """The mistake says what is wrong with the secret and shows none of it."""
+    [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": secret})
+    assert expected in message
+    assert message.startswith("environment DATAAPI_PROJECT_JWT_SECRET: [project] jwt-secret: ")
+
+
+def test_secrets_appear_neither_in_mistakes_nor_in_repr() -> None:
+    """Not the bad values of secret keys, nor misspelt ones, nor unreadable lines, nor what files hold."""
+    text = f"""[project]
+jwt-secrt = hunter2-a
+hunter2-b
+db-uri = hunter2-c
+publishable-keys = hunter2-d hunter2-e
+db-pool = @/pool
+secret-keys = hunter2-f
+[webhooks]
+db-uri = hunter2-g
+[dataapi]
+hunter2-h
+{"x" * 3}
+"""
+    with pytest.raises(ConfigurationError) as caught:
+        read(text, files={"/pool": b"hunter2-i"})
+    assert len(caught.value.mistakes) >= 6
+    assert "hunter2" not in str(caught.value) + repr(caught.value.mistakes)
+    assert "hunter2" not in repr(project("secret-keys = hunter2-k\n[webhooks]\ndb-uri = host=hunter2"))
+
+
+def test_unreadable_secret_file_is_a_mistake_that_names_it() -> None:
+    """The path is shown, and why it could not be read."""
+    [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": "@/no/such"})
+    assert "the file /no/such cannot be read: No such file or directory" in message
+    [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": "@/binary"}, files={"/binary": b"ab\xff"})
+    assert "the file /binary is not UTF-8: byte 2" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"[project]\nhosts = \xff", "test.ini: is not UTF-8: byte 18"),
+        ("db-uri = x", "test.ini: line 1: expected a section such as [project] first"),
+        (
+            "[project]\nref = a\nref = b",
+            "test.ini: [project] ref: the key stands there twice, again on line 3",
+        ),
+        ("[project]\n[project]", "test.ini: [project]: the section stands there twice, again on line 2"),
+        ("[dataapi]", "test.ini: expected a section [project], or several [project:REF]"),
+        ("", "test.ini: expected a section [project], or several [project:REF]"),
+    ],
+)
+def test_a_file_that_is_not_a_configuration_is_one_mistake(text: str | bytes, expected: str) -> None:
+    """The line or the section is named."""
+    assert mistakes(text) == [expected]
+
+
+def test_several_unreadable_lines_are_all_named_with_the_other_mistakes() -> None:
+    """A line without ``=`` hides nothing else."""
+    found = mistakes(MINIMAL + "nonsense\ndb-pool = x\nmore nonsense\n")
+    assert found == [
+        "test.ini: line 4: expected key = value",
+        "test.ini: line 6: expected key = value",
+        "test.ini: [project] db-pool = 'x': expected a whole number of at least 1",
+    ]
+
+
+def test_missing_connection_string_is_a_mistake() -> None:
+    """``db-uri`` has no default."""
+    [message] = mistakes(f"[project]\njwt-secret = {SECRET}")
+    assert message.startswith("test.ini: [project] db-uri: expected a connection string")
+
+
+def test_projects_must_be_told_apart() -> None:
+    """Hosts are distinct and given; section names are references; the two forms are not mixed."""
+    same = SEVERAL.replace("b.example.org", "A.example.org")
+    [message] = mistakes(same)
+    assert message.endswith(f"expected each host name in one project only; [project:{'a' * 20}] has it too")
+    [message] = mistakes(SEVERAL.replace("hosts = b.example.org", ""))
+    assert "hosts: expected host names, because there are several projects" in message
+    [message] = mistakes(SEVERAL.replace("[project:" + "b" * 20, "[project:short"))
+    assert message == "test.ini: [project:short]: expected 20 letters a-z after [project:"
+    [message] = mistakes(SEVERAL + f"ref = {'c' * 20}\n")
+    assert f"ref: expected {'b' * 20}, the reference in the section's name" in message
+    assert any("not both" in message for message in mistakes(SEVERAL + MINIMAL))
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=30).map("DATAAPI_".__add__), st.text(max_size=30)))
+def test_any_unknown_variable_is_one_mistake(environ: dict[str, str]) -> None:
+    """However odd its name, and its value is never shown."""
+    known = {
+        variable_name(section, key)
+        for section in ("dataapi", "project", "webhooks")
+        for key in (SERVICE | PROJECT | WEBHOOKS)
+    }
+    environ = {name: value for name, value in environ.items() if name not in known}
+    if not environ:
+        return
+    with pytest.raises(ConfigurationError) as caught:
+        read(environ=environ)
+    assert [mistake.place for mistake in caught.value.mistakes] == [
+        f"environment {name}" for name in sorted(environ)
+    ]
+    assert all(mistake.value is None for mistake in caught.value.mistakes)
+
+
+@given(st.text())
+def test_any_file_is_settings_or_mistakes(text: str) -> None:
+    """Nothing but ``ConfigurationError`` comes out of a file that is no configuration."""
+    with pytest.raises(ConfigurationError) as caught:
+        read("[project]\n" + text)
+    assert caught.value.mistakes
+
+
+@given(st.sampled_from(sorted(PROJECT)), st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_value_of_any_key_is_read_or_refused(key: str, value: str) -> None:
+    """Every value is read, or refused with a mistake about that key or what depends on it."""
+    try:
+        settings = read(environ={variable_name("project", key): value})
+    except ConfigurationError as error:
+        assert {mistake.key for mistake in error.mistakes} <= {key, "db-uri", "require-api-key"}  # noqa: PT017
+    else:
+        [found] = settings.projects
+        default = Project("abcdefghijklmnopqrst", "default", URI, jwt_secret=SECRET)
+        changed = {
+            field.name
+            for field in dataclasses.fields(Project)
+            if getattr(found, field.name) != getattr(default, field.name)
+        }
+        assert changed <= {key.replace("-", "_")}
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\n\\,"), min_size=1)
+        .map(str.strip)
+        .filter(bool),
+        min_size=1,
+    )
+)
+def test_any_endpoint_that_is_accepted_is_one_that_twisted_parses(paths: list[str]) -> None:
+    """Quoted by Twisted's own rule, any path makes a unix endpoint; unquoted text never breaks the check."""
+    from dataapi.service.configuration.endpoints import check_endpoint  # noqa: PLC0415
+    from dataapi.service.configuration.parsers import InvalidValue  # noqa: PLC0415
+    from twisted.internet.endpoints import _parse, quoteStringArgument  # noqa: PLC0415
+
+    for path in paths:
+        quoted = "unix:" + quoteStringArgument(path)
+        if "=" not in path:
+            assert check_endpoint(quoted) == quoted
+        try:
+            check_endpoint("unix:" + path)
+        except InvalidValue:
+            continue
+        arguments, named = _parse("unix:" + path)
+        assert len(arguments) + len(named) >= 2
+
+
+def test_encryption_keys_are_32_bytes_in_base64() -> None:
+    """Several may be given, and what is wrong with one is said without showing it."""
+    keys = [base64.b64encode(bytes([number] * 32)).decode() for number in (1, 2)]
+    text = f"{MINIMAL}[webhooks]\nencryption-key = {keys[0]},\n  {keys[1]}\n"
+    assert read(text).webhooks.encryption_key == tuple(keys)
+    assert keys[0] not in repr(read(text))
+    for wrong, expected in (("short", "not base64"), (f"{keys[0]}, c2hvcnQ=", "key 2 is 5 bytes")):
+        [mistake] = mistakes(f"{MINIMAL}[webhooks]\nencryption-key = {wrong}\n")
+        assert expected in mistake
+        assert wrong not in mistake

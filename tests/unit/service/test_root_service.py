@@ -1,0 +1,306 @@
+"""The root service: its order of starting and stopping, and how it fails."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from dataapi.service import root_service as root
+from dataapi.service.root_service import Notifier, RootService
+from dataapi.service.sockets import Descriptor, StartFailed
+from dataapi.settings import Settings
+from dataapi.telemetry.logs import FORMATS, LineObserver, Redactor
+from dataapi.telemetry.metrics import Snapshot
+from dataapi.telemetry.readiness import Reloaded, State
+from twisted.application.service import Application, IServiceCollection
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+from twisted.logger import ILogObserver
+
+
+class Machine(Clock):
+    """A reactor that runs when told to."""
+
+    def __init__(self, events: list[str]) -> None:
+        super().__init__()
+        self.events = events
+        self.begin: list[Callable[[], None]] = []
+
+    def callWhenRunning(self, function: Callable[[], None]) -> None:  # noqa: N802 - IReactorCore
+        """Keep what is to be done first."""
+        self.begin.append(function)
+
+    def callFromThread(self, function: Callable[[], None]) -> None:  # noqa: N802 - IReactorFromThreads
+        """Call it now."""
+        function()
+
+    def stop(self) -> None:
+        """Note it."""
+        self.events.append("reactor stop")
+
+
+class Source:
+    """Settings on paper."""
+
+    settings = Settings(projects=(), listen=(), admin_listen=())
+
+    def __init__(self, events: list[str], prepared: Deferred[Settings]) -> None:
+        self.events = events
+        self.prepared = prepared
+
+    async def prepare(self) -> Settings:
+        """Prepare when told to."""
+        self.events.append("prepare")
+        return await self.prepared
+
+    def announce(self) -> None:
+        """Note it."""
+        self.events.append("announce")
+
+    async def cleanup(self) -> None:
+        """Note it."""
+        self.events.append("cleanup")
+
+
+class Server:
+    """What serves, on paper."""
+
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
+        self.started: Deferred[None] = Deferred()
+        self.stopped: Deferred[None] = Deferred()
+        self.reloaded: Deferred[None] = succeed(None)
+
+    async def start(self) -> None:
+        """Start when told to."""
+        self.events.append("server start")
+        await self.started
+
+    async def stop(self) -> None:
+        """Stop when told to."""
+        self.events.append("server stop")
+        await self.stopped
+
+    async def state(self) -> State:
+        """Have nothing to serve."""
+        return State(())
+
+    async def snapshot(self) -> Snapshot:
+        """Have no figures."""
+        return {}
+
+    async def reload(self) -> Reloaded:
+        """Note it."""
+        self.events.append("reload")
+        await self.reloaded
+        return Reloaded({}, {})
+
+
+class Daemon:
+    """A root service with everything about it on paper.
+
+    :ivar events: what happened, notifications to the manager among it.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.machine = Machine(self.events)
+        self.prepared: Deferred[Settings] = Deferred()
+        self.source = Source(self.events, self.prepared)
+        self.server = Server(self.events)
+        notifier = Notifier("/x", None, lambda _to, text: self.events.append(text.decode().split("\n")[0]))
+        self.root = RootService(self.machine, self.source, self.build, notifier, None)
+
+    def build(self, _settings: Settings, _sockets: Sequence[Descriptor]) -> Server:
+        """Give the server on paper."""
+        self.events.append("build")
+        return self.server
+
+    def start(self) -> None:
+        """Start as twistd does."""
+        self.root.privilegedStartService()
+        self.root.startService()
+        for function in self.machine.begin:
+            function()
+
+
+@pytest.fixture
+def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Collect what the process would exit with."""
+    collected: list[int] = []
+    monkeypatch.setattr(root, "_exit_with", collected.append)
+    return collected
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """Keep this process's own signal handlers."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, *root.RELOADING)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+def test_parts_start_in_order_and_readiness_is_reported_last() -> None:
+    """The database of our own comes first, then what serves; the manager hears of it at the end."""
+    daemon = Daemon()
+    daemon.start()
+    assert daemon.events == ["prepare"]
+    daemon.prepared.callback(Settings(projects=()))
+    assert daemon.events[1:] == ["build", "server start"]
+    daemon.server.started.callback(None)
+    assert daemon.events[3:] == ["announce", "READY=1"]
+
+
+def test_parts_stop_in_reverse_and_are_waited_for() -> None:
+    """What serves stops before the database it needs, which waits for it."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.server.started.callback(None)
+    daemon.events.clear()
+    stopping = daemon.root.stopService()
+    assert daemon.events == ["STOPPING=1", "server stop"]
+    daemon.server.stopped.callback(None)
+    assert daemon.events[2:] == ["cleanup"]
+    assert stopping.called
+
+
+@pytest.mark.parametrize("error", [StartFailed("no certificate"), KeyError("inside")])
+def test_a_failed_start_ends_the_process_with_1(statuses: list[int], error: Exception) -> None:
+    """Whatever part cannot start, the reactor is stopped and the exit status says so."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.errback(error)
+    assert statuses == [1]
+    assert daemon.events[-1] == "reactor stop"
+    assert "READY=1" not in daemon.events
+
+
+def test_stopping_while_starting_is_no_failure(statuses: list[int]) -> None:
+    """A stop before the start is over ends what began, with status 0."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    stopping = daemon.root.stopService()
+    daemon.server.stopped.callback(None)
+    assert stopping.called
+    assert statuses == []
+    assert daemon.events[-2:] == ["server stop", "cleanup"]
+
+
+def test_a_part_that_fails_to_stop_does_not_keep_the_others() -> None:
+    """The database of our own is stopped although what serves could not."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.server.started.callback(None)
+    stopping = daemon.root.stopService()
+    daemon.server.stopped.errback(LookupError("stuck"))
+    assert stopping.called
+    assert daemon.events[-1] == "cleanup"
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+def test_signals_mean_what_operators_expect(number: signal.Signals) -> None:
+    """Each signal that asks for a reload does it between RELOADING and READY; SIGTERM stops."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.server.started.callback(None)
+    daemon.events.clear()
+    signal.raise_signal(number)
+    assert daemon.events == ["RELOADING=1", "reload", "READY=1"]
+    signal.raise_signal(signal.SIGTERM)
+    assert daemon.events[3:] == ["reactor stop"]
+
+
+def test_a_signal_during_the_start_reloads_once_it_is_over() -> None:
+    """What the start has read may be older than the change that the signal tells of."""
+    daemon = Daemon()
+    daemon.root.privilegedStartService()
+    signal.raise_signal(signal.SIGUSR1)
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    signal.raise_signal(signal.SIGUSR1)
+    assert "reload" not in daemon.events
+    daemon.server.started.callback(None)
+    assert daemon.events[-4:] == ["READY=1", "RELOADING=1", "reload", "READY=1"]
+
+
+def test_signals_during_a_reload_make_one_more() -> None:
+    """Each signal is followed by a reload that began after it, and a burst of them by one."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.server.started.callback(None)
+    daemon.events.clear()
+    slow = daemon.server.reloaded = Deferred()
+    for number in root.RELOADING:
+        signal.raise_signal(number)
+    assert daemon.events == ["RELOADING=1", "reload"]
+    daemon.server.reloaded = succeed(None)
+    slow.callback(None)
+    assert daemon.events[2:] == ["READY=1", "RELOADING=1", "reload", "READY=1"]
+
+
+def test_a_stop_does_not_wait_for_a_reload() -> None:
+    """A reload under way is given up, without an error, and what serves is stopped."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.server.started.callback(None)
+    daemon.server.reloaded = Deferred()
+    signal.raise_signal(signal.SIGHUP)
+    stopping = daemon.root.stopService()
+    daemon.server.stopped.callback(None)
+    assert stopping.called
+    signal.raise_signal(signal.SIGUSR2)
+    assert daemon.events.count("reload") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_asks_twice_does_not_wait(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    """A second signal ends the process at once, with a status that says that it was no orderly end."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.server.started.callback(None)
+    left: list[int] = []
+    monkeypatch.setattr(root, "_leave", left.append)
+    stopping = daemon.root.stopService()
+    assert left == []
+    signal.raise_signal(number)
+    assert left == [1]
+    daemon.server.stopped.callback(None)
+    assert stopping.called
+
+
+def test_twistd_is_given_our_log_observer() -> None:
+    """The application carries our observer, so that twistd starts it in place of its own."""
+    daemon = Daemon()
+    observer = LineObserver(print, FORMATS["json"], Redactor())
+    service = RootService(daemon.machine, daemon.source, daemon.build, Notifier(), observer)
+    application = Application("dataapi")
+    service.setServiceParent(application)
+    assert application.getComponent(ILogObserver) is observer
+    assert list(IServiceCollection(application)) == [service]
+
+
+def test_the_watchdog_is_patted_by_the_running_reactor() -> None:
+    """Signs of life are given as often as the manager wants them, until the end."""
+    events: list[str] = []
+    daemon = Daemon()
+    notifier = Notifier("/x", 5.0, lambda _to, text: events.append(text.decode().split("\n")[0]))
+    daemon.root = RootService(daemon.machine, daemon.source, daemon.build, notifier, None)
+    daemon.start()
+    daemon.machine.pump([5, 5])
+    assert events == ["WATCHDOG=1"] * 3
+    daemon.prepared.callback(Settings(projects=()))
+    daemon.server.started.callback(None)
+    daemon.server.stopped.callback(None)
+    stopping: Any = daemon.root.stopService()
+    assert stopping.called
+    assert daemon.machine.getDelayedCalls() == []

@@ -1,0 +1,55 @@
+"""What the service manager is told."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from dataapi.service.root_service import Notifier
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_messages_arrive_on_the_socket(tmp_path: Path) -> None:
+    """Each message is one datagram on the socket that ``NOTIFY_SOCKET`` names."""
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        notifier = Notifier.from_environment({"NOTIFY_SOCKET": path})
+        notifier.ready("serving")
+        notifier.reloading()
+        notifier.alive()
+        notifier.stopping()
+        messages = [manager.recv(4096).decode() for _ in range(4)]
+    assert messages[0] == "READY=1\nSTATUS=serving"
+    assert messages[1].startswith("RELOADING=1\nMONOTONIC_USEC=")
+    assert messages[2] == "WATCHDOG=1"
+    assert messages[3].startswith("STOPPING=1")
+
+
+def test_abstract_sockets_are_reached() -> None:
+    """A name with ``@`` in front is in the abstract namespace."""
+    name = f"dataapi-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind("\0" + name)
+        Notifier.from_environment({"NOTIFY_SOCKET": "@" + name}).ready("x")
+        assert manager.recv(4096).startswith(b"READY=1")
+
+
+def test_without_a_manager_nothing_is_sent() -> None:
+    """Without ``NOTIFY_SOCKET`` nothing is sent and nothing fails."""
+    sent: list[bytes] = []
+    notifier = Notifier(None, None, lambda _address, message: sent.append(message))
+    notifier.ready("serving")
+    assert sent == []
+
+
+def test_the_watchdog_is_patted_twice_as_often_as_asked() -> None:
+    """The interval is half of ``WATCHDOG_USEC``, and none when that is meant for another process."""
+    environ = {"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "30000000"}
+    assert Notifier.from_environment(environ).watchdog == 15
+    assert Notifier.from_environment({**environ, "WATCHDOG_PID": str(os.getpid())}).watchdog == 15
+    assert Notifier.from_environment({**environ, "WATCHDOG_PID": "1"}).watchdog is None
+    assert Notifier.from_environment({"NOTIFY_SOCKET": "/x"}).watchdog is None

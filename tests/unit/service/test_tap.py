@@ -1,0 +1,81 @@
+"""The options of ``twistd dataapi`` and what is built of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from dataapi.service.root_service import RootService
+from dataapi.tap import Options, makeService
+from twisted.application.service import IService
+from twisted.python.usage import UsageError
+
+
+def parsed(*words: str) -> Options:
+    """Return the options of a command line."""
+    options = Options()
+    options.parseOptions(list(words))
+    return options
+
+
+@pytest.mark.parametrize(
+    ("words", "embedded", "directory"),
+    [
+        ([], None, None),
+        (["--embedded"], "", None),
+        (["--embedded", "/srv/data"], "/srv/data", Path("/srv/data")),
+        (["--embedded=/srv/data"], "/srv/data", Path("/srv/data")),
+        (["--embedded", "--workers", "2"], "", None),
+    ],
+)
+def test_the_folder_of_the_embedded_server_may_be_left_out(
+    words: list[str], embedded: str | None, directory: Path | None
+) -> None:
+    """``--embedded`` stands alone or names a folder, before other options too."""
+    options = parsed(*words)
+    assert options["embedded"] == embedded
+    assert options.directory == directory
+
+
+def test_options_win_over_the_configuration() -> None:
+    """Endpoints, workers and the embedded database replace what the configuration says."""
+    options = parsed("--listen", "tcp:1", "-l", "unix:/x", "--workers", "auto", "--embedded")
+    assert options.overrides == [
+        ("dataapi", "listen", "tcp:1\nunix:/x"),
+        ("dataapi", "workers", "auto"),
+        ("project", "db-uri", "postgresql:///embedded"),
+    ]
+    assert parsed().overrides == []
+
+
+def test_unknown_options_are_refused() -> None:
+    """A mistyped option is a mistake, not ignored."""
+    with pytest.raises(UsageError):
+        parsed("--wrokers", "2")
+    with pytest.raises(UsageError):
+        parsed("stray")
+
+
+def test_mistakes_of_the_configuration_end_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All mistakes are in the text that ends twistd."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.ini").write_text("[dataapi]\nworkers = x\n[project]\nreff = y\n")
+    with pytest.raises(SystemExit) as ended:
+        makeService(parsed("--config", "x.ini"))
+    assert "workers" in str(ended.value)
+    assert "reff" in str(ended.value)
+    assert "db-uri" in str(ended.value)
+
+
+def test_a_service_is_built_and_nothing_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A right configuration gives one service that does not run yet."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.ini").write_text(
+        "[project]\ndb-uri = postgresql://u@nowhere.invalid/d\nrequire-api-key = no\n"
+    )
+    service = makeService(parsed("--config", "x.ini"))
+    assert isinstance(service, RootService)
+    assert IService.providedBy(service)
+    assert not service.running

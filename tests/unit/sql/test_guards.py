@@ -1,0 +1,35 @@
+"""What a guarded statement raises is understood again, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+from dataapi.sql.guards import Guard, Violation, raise_sql, violation_in
+from dataapi.sql.writer import Writer
+from support.slots import parameter
+
+RAISED = 'invalid input syntax for type integer: "~dataapi~too many~dataapi~2~dataapi~17"'
+
+
+def test_a_guard_compares_the_number_with_its_bound_or_one() -> None:
+    writer = Writer()
+    assert Guard("one").violated_sql(writer, "n") == "n <> 1"
+    assert Guard("few", parameter("most", "bigint")).violated_sql(writer, "n") == "n > $1"
+    assert [*map(str, writer.sources)] == ["most"]
+
+
+def test_what_is_raised_says_why_where_and_with_which_number() -> None:
+    assert raise_sql("too many", "count", 2) == "('~dataapi~too many~dataapi~2~dataapi~' || count)::int"
+    assert violation_in("22P02", RAISED) == Violation("too many", 2, 17)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("22P01", RAISED),
+        ("22P02", RAISED[:-1] + "9" * 5000),
+        ("22P02", 'invalid input syntax for type integer: "~dataapi~too many~dataapi~17"'),
+    ],
+)
+def test_other_errors_are_no_violations(code: str, message: str) -> None:
+    """Such as those of a client's own values, however alike they look."""
+    assert violation_in(code, message) is None

@@ -1,0 +1,212 @@
+"""Log lines: their shape, what is left out, and that no secret gets through."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from typing import Any
+
+import pytest
+from dataapi.settings import Project, Settings
+from dataapi.telemetry.logs import (
+    FORMATS,
+    LineObserver,
+    LogRecord,
+    Redactor,
+    StandardHandler,
+    as_json,
+    as_text,
+    line_observer,
+    request_id,
+    to_descriptor,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.logger import Logger, LogLevel, LogPublisher
+from twisted.python.failure import Failure
+
+
+class Log:
+    """A logger whose lines are kept."""
+
+    def __init__(self, form: str = "json", redact: Redactor | None = None, *, debug: bool = False) -> None:
+        self.lines: list[str] = []
+        self.observer = LineObserver(self.lines.append, FORMATS[form], redact or Redactor(), debug=debug)
+        publisher = LogPublisher(self.observer)
+        self.logger = Logger(namespace="dataapi.test", observer=publisher)
+        self.twisted = Logger(namespace="twisted.internet.tcp", observer=publisher)
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        """The lines, parsed."""
+        return [json.loads(line) for line in self.lines]
+
+
+def test_a_line_is_one_json_object_with_time_level_logger_message_and_fields() -> None:
+    """A line is one JSON object with time, level, logger, message and the caller's fields."""
+    log = Log()
+    log.logger.warn("{table} is odd", table="blog", rows=3, names=("a", "b"), oid=None)
+    [document] = log.documents
+    assert log.lines[0].endswith("}\n")
+    assert log.lines[0].count("\n") == 1
+    assert document.pop("ts")[-1] == "Z"
+    assert document == {
+        "level": "warn", "logger": "dataapi.test", "message": "blog is odd",
+        "table": "blog", "rows": 3, "names": ["a", "b"], "oid": None,
+    }  # fmt: skip
+
+
+def test_a_line_carries_the_id_of_the_request_that_runs() -> None:
+    """A line carries the id of the request that the logging code works for, and none outside of one."""
+    log = Log()
+    token = request_id.set("r-17")
+    log.logger.info("inside")
+    request_id.reset(token)
+    log.logger.info("outside")
+    assert [document.get("request_id") for document in log.documents] == ["r-17", None]
+
+
+def test_a_traceback_is_a_field_of_the_same_line() -> None:
+    """A failure's traceback is a field, so that the line stays one object."""
+    log = Log()
+    try:
+        raise LookupError("no such thing")
+    except LookupError:
+        log.logger.failure("it broke")
+    [document] = log.documents
+    assert document["level"] == "critical"
+    assert document["message"] == "it broke"
+    assert "LookupError: no such thing" in document["traceback"]
+
+
+def test_text_lines_are_for_eyes() -> None:
+    """With ``log-format = text`` a line reads as a sentence, its traceback indented below."""
+    record = LogRecord(0.5, "error", "dataapi.x", "bad\nnews", "r-1", {"n": 1}, "Traceback\nboom")
+    assert as_text(record) == (
+        "1970-01-01T00:00:00.500Z ERROR dataapi.x bad\\nnews request_id=r-1 n=1\n    Traceback\n    boom\n"
+    )
+
+
+@given(
+    st.sampled_from(["text", "json"]),
+    st.text(st.characters() | st.sampled_from("\x1b\x07\r\n\x7f\x9b\u2028\u202e\ud800")),
+)
+def test_nothing_that_a_line_says_acts_on_a_terminal(form: str, text: str) -> None:
+    """What a client sends is shown: no colours, no lines of its own, no text that runs backwards."""
+    record = LogRecord(0.5, "warn", "dataapi.x", text, text, {"n": text, "l": [text]}, f"Traceback\n{text}")
+    shown = FORMATS[form](record)
+    assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", shown) is None
+    if form == "json":
+        assert shown.count("\n") == 1
+        assert json.loads(shown)["message"] == text
+    else:
+        assert all(line.startswith(("1970", "    ")) for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("given_text", "shown"),
+    [
+        ("postgresql://app:hunter22@db/app", "postgresql://app:***@db/app"),
+        ("host=db password=hunter22 user=x", "host=db password=*** user=x"),
+        ("password='hun ter22'", "password=***"),
+        ("Authorization: Bearer abc.def", "Authorization: ***"),
+        ("{'authorization': 'Bearer abc.def', 'x': 'y'}", "{'authorization': ***, 'x': 'y'}"),
+        ("got bearer abcdef123", "got bearer ***"),
+        ("/rest/v1/t?apikey=abc&select=a", "/rest/v1/t?apikey=***&select=a"),
+        ('{"apikey": "s3cr3t"}', '{"apikey": ***}'),
+        ("token eyJhbGciOiJI.eyJyb2xlIjoi.c2ln", "token ***"),
+        ("key sb_secret_abc123 used", "key *** used"),
+        ("the keyword bears no token", "the keyword bears no token"),
+    ],
+)
+def test_secrets_are_known_by_their_shape(given_text: str, shown: str) -> None:
+    """Passwords in addresses, keys, tokens and authorization values are blanked wherever they stand."""
+    assert Redactor()(given_text) == shown
+
+
+@given(st.text(min_size=6).filter(lambda text: "*" not in text), st.text(), st.text())
+def test_configured_secrets_never_appear(secret: str, before: str, after: str) -> None:
+    """A configured secret is blanked in messages, fields and tracebacks, whatever stands around it."""
+    log = Log(redact=Redactor.knowing([secret]))
+    text = before + secret + after
+    log.logger.info("{text}", text=text, nested={"deep": [text]}, thing=text)
+    [document] = log.documents
+    for shown in (document["message"], document["thing"], document["nested"]["deep"][0]):
+        assert secret not in shown
+
+
+def test_secrets_of_the_settings_are_known() -> None:
+    """The secrets of a configuration are blanked even where their shape says nothing."""
+    project = Project(
+        "a" * 20, "acme", "postgresql://u:pass%20word@h/d", jwt_secret="j" * 32, secret_keys=("sesame-open",)
+    )
+    lines: list[str] = []
+    observer = line_observer(Settings(projects=(project,)), lines.append)
+    Logger(namespace="x", observer=LogPublisher(observer)).info(
+        "a {jwt} b {key} c {password}", jwt="j" * 32, key="sesame-open", password="pass%20word"
+    )
+    assert json.loads(lines[0])["message"] == "a *** b *** c ***"
+
+
+def test_tracebacks_hold_no_secrets() -> None:
+    """An exception's text is blanked like any other."""
+    log = Log()
+    log.logger.failure("no", Failure(ValueError("postgresql://u:hunter22@h/d")))
+    assert "hunter22" not in log.lines[0]
+
+
+def test_chatter_of_twisted_is_left_out_but_its_warnings_are_not() -> None:
+    """What Twisted says of itself is left out below a warning, and all of it shows with debug."""
+    log = Log()
+    log.twisted.info("Starting factory")
+    log.logger.debug("detail")
+    log.twisted.warn("odd")
+    assert [document["message"] for document in log.documents] == ["odd"]
+    loud = Log(debug=True)
+    loud.twisted.info("Starting factory")
+    loud.logger.debug("detail")
+    assert len(loud.lines) == 2
+
+
+def test_what_libraries_log_comes_out_in_the_same_form() -> None:
+    """``logging`` records become lines of the same form, braces and tracebacks included."""
+    log = Log()
+    handler = StandardHandler(log.observer)
+    library = logging.Logger("library")
+    library.addHandler(handler)
+    library.info("not this")
+    try:
+        raise OSError("gone")
+    except OSError:
+        library.exception("odd {brace} %s", 7)
+    [document] = log.documents
+    assert (document["level"], document["logger"], document["message"]) == (
+        "error",
+        "library",
+        "odd {brace} 7",
+    )
+    assert "OSError: gone" in document["exception"]
+
+
+def test_fields_of_the_process_and_unknown_values() -> None:
+    """Every line carries the process's own fields; values that JSON lacks are shown by ``repr``."""
+    lines: list[str] = []
+    observer = line_observer(Settings(projects=()), lines.append, worker=2)
+    Logger(namespace="x", observer=LogPublisher(observer)).info(
+        "hello", level_is=LogLevel.info, logger="mine"
+    )
+    document = json.loads(lines[0])
+    assert document["worker"] == 2
+    assert document["logger"] == "x"
+    assert "info" in document["level_is"]
+
+
+def test_lone_surrogates_do_not_break_a_line() -> None:
+    """Text that is no valid Unicode is written escaped rather than lost."""
+    reader, writer = os.pipe()
+    to_descriptor(writer)(as_json(LogRecord(0, "info", "x", "a\udc80b")))
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        assert json.loads(stream.read())["message"] == "a\udc80b"

@@ -1,0 +1,118 @@
+"""Figures: counted cheaply, merged by rule, shown as Prometheus families."""
+
+from __future__ import annotations
+
+import json
+
+from dataapi.telemetry.metrics import (
+    DURATIONS,
+    FAMILIES,
+    RequestMetrics,
+    Snapshot,
+    counted,
+    exposition,
+    from_json,
+    merge,
+    to_json,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+
+def shown(snapshot: Snapshot) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Return every sample of a snapshot's text, read back by Prometheus's own parser."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(exposition(snapshot).decode())
+        for sample in family.samples
+    }
+
+
+def of(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    """Return a sample's key."""
+    return name, frozenset(labels.items())
+
+
+def test_requests_are_counted_by_area_and_status_class() -> None:
+    """Requests show as a counter by area and status class."""
+    figures = RequestMetrics()
+    for status in (200, 204, 404, 500):
+        figures.observe("graphql", status, 0.002)
+    figures.observe("rest", 200, 0.002)
+    samples = shown(figures.snapshot())
+    assert samples[of("dataapi_requests_total", area="graphql", status="2xx")] == 2
+    assert samples[of("dataapi_requests_total", area="graphql", status="4xx")] == 1
+    assert samples[of("dataapi_requests_total", area="graphql", status="5xx")] == 1
+    assert samples[of("dataapi_requests_total", area="rest", status="2xx")] == 1
+
+
+@given(st.lists(st.floats(0, 60)))
+def test_durations_are_a_cumulative_histogram(durations: list[float]) -> None:
+    """Each bucket counts the requests that took at most its bound, and the last one all of them."""
+    figures = RequestMetrics()
+    for duration in durations:
+        figures.observe("rest", 200, duration)
+    samples = shown(figures.snapshot())
+    name = "dataapi_request_duration_seconds_bucket"
+    for bound in DURATIONS:
+        expected = sum(duration <= bound for duration in durations)
+        assert samples.get(of(name, area="rest", le=str(bound)), 0) == expected
+    assert samples.get(of(name, area="rest", le="+Inf"), 0) == len(durations)
+
+
+def test_workers_are_merged_by_each_familys_rule() -> None:
+    """Counts are added; the oldest catalog and the worst database count; problems are not doubled."""
+    one: Snapshot = {
+        "dataapi_pool_waiting": {("p",): 2.0},
+        "dataapi_catalog_generation": {("p",): 7.0},
+        "dataapi_catalog_problems": {("p",): 3.0},
+        "dataapi_database_available": {("p",): 1.0},
+    }
+    other: Snapshot = {
+        "dataapi_pool_waiting": {("p",): 3.0, ("q",): 1.0},
+        "dataapi_catalog_generation": {("p",): 6.0},
+        "dataapi_catalog_problems": {("p",): 3.0},
+        "dataapi_database_available": {("p",): 0.0},
+    }
+    assert merge([one, other]) == {
+        "dataapi_pool_waiting": {("p",): 5.0, ("q",): 1.0},
+        "dataapi_catalog_generation": {("p",): 6.0},
+        "dataapi_catalog_problems": {("p",): 3.0},
+        "dataapi_database_available": {("p",): 0.0},
+    }
+
+
+def test_histograms_of_workers_are_added() -> None:
+    """The buckets and sums of two workers add up."""
+    one, other = RequestMetrics(), RequestMetrics()
+    one.observe("rest", 200, 0.3)
+    other.observe("rest", 200, 20.0)
+    samples = shown(merge([one.snapshot(), other.snapshot()]))
+    assert samples[of("dataapi_request_duration_seconds_count", area="rest")] == 2
+    assert samples[of("dataapi_request_duration_seconds_sum", area="rest")] == 20.3
+    assert samples[of("dataapi_request_duration_seconds_bucket", area="rest", le="0.5")] == 1
+
+
+def test_a_snapshot_survives_the_pipe() -> None:
+    """A snapshot is the same after it went through JSON."""
+    figures = RequestMetrics()
+    figures.observe("rest", 503, 0.3)
+    snapshot = merge([figures.snapshot(), {"dataapi_pool_size": {("p",): 10.0}}])
+    assert from_json(json.loads(json.dumps(to_json(snapshot)))) == snapshot
+
+
+def test_only_what_grows_outlives_its_worker() -> None:
+    """Counters and histograms of a dead worker stay in the sums; its gauges do not."""
+    figures = RequestMetrics()
+    figures.observe("rest", 200, 0.3)
+    snapshot = merge([figures.snapshot(), {"dataapi_pool_size": {("p",): 10.0}}])
+    assert set(counted(snapshot)) == {"dataapi_requests_total", "dataapi_request_duration_seconds"}
+
+
+def test_every_family_can_be_shown() -> None:
+    """Every family that is declared comes out under its name, with its help."""
+    snapshot: Snapshot = {name: {tuple("x" for _ in family.labels): 1.0} for name, family in FAMILIES.items()}
+    text = exposition(snapshot).decode()
+    for name, family in FAMILIES.items():
+        assert f"# HELP {name} {family.help}" in text

@@ -1,0 +1,58 @@
+"""What the daemon says of its readiness."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from dataapi.telemetry.readiness import ProjectState, State, WebhooksState, combined, state_from_json
+
+WORKING = WebhooksState(database_available=True, migrated=True)
+LACKING = WebhooksState(database_available=True, migrated=False, reason="no schema")
+READY = ProjectState("p", database_available=True, generation=3, problems=("table x: bad",))
+
+
+@pytest.mark.parametrize(
+    ("state", "ready"),
+    [
+        (State((READY,)), True),
+        (State((ProjectState("p", database_available=False, generation=3),)), False),
+        (State((ProjectState("p", database_available=True, generation=None),)), False),
+        (State((ProjectState("p", database_available=True, generation=3, fault="no"),)), False),
+        (State((READY, ProjectState("q", database_available=False, generation=None))), False),
+        (State((READY,), draining=True), False),
+        (State((READY,), starting=True), False),
+        (State((), workers=0), False),
+    ],
+)
+def test_ready_means_that_every_project_can_answer(state: State, ready: bool) -> None:
+    """Ready is a daemon that accepts requests, with a database and a catalog for each project."""
+    assert state.ready is ready
+    assert state.as_json()["ready"] is ready
+
+
+def test_a_state_survives_the_pipe() -> None:
+    """A worker's state is the same at its parent."""
+    away = ProjectState("q", database_available=False, generation=None, reason="away", fault="no")
+    for webhooks in (None, WORKING, LACKING):
+        state = State((READY, away), webhooks=webhooks)
+        assert state_from_json(json.loads(json.dumps(state.as_json()))) == state
+
+
+def test_webhooks_that_do_not_work_are_reported_and_delay_no_traffic() -> None:
+    """The APIs are ready without them; of several workers the one that stands worst is shown."""
+    state = State((READY,), webhooks=LACKING)
+    assert state.ready
+    assert state.as_json()["webhooks"]["ready"] is False
+    assert combined([State((READY,), webhooks=WORKING), state]).webhooks == LACKING
+    assert combined([State((READY,), webhooks=WORKING)]).webhooks == WORKING
+
+
+def test_workers_together_are_as_ready_as_the_least_ready_one() -> None:
+    """Of each project the worst worker's state is shown: unready before old before new."""
+    newer = ProjectState("p", database_available=True, generation=4)
+    away = ProjectState("p", database_available=False, generation=5, reason="away")
+    assert combined([State((newer,)), State((READY,))]) == State((READY,), workers=2)
+    assert combined([State((newer,)), State((away,)), State((READY,))]) == State((away,), workers=3)
+    assert combined([State((READY,)), State((READY,), draining=True)]).draining
+    assert not combined([]).ready

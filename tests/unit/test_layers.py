@@ -1,0 +1,154 @@
+"""The layers of docs/architecture.md: imports go down, and what is pure touches its arguments alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "daemon" / "dataapi"
+
+# From the bottom to the top; packages of one line do not import each other.
+LAYERS = """
+    concurrency  settings
+    http
+    telemetry
+    database
+    catalog
+    sql
+    auth
+    graphql  rest  webhooks
+    web
+    service
+    cli  tap  testing
+"""
+
+# The modules that talk to the reactor, the network, the clock or chance; all others are pure.
+INPUT_AND_OUTPUT = {
+    "auth": "multi_message published_keys",
+    "catalog": "reflect watcher",
+    "cli": "main webhooks",
+    "concurrency": "deadlines long_work tasks timers wait_queue",
+    "database": (
+        "address cancel connection driver embedded embedded_supervisor health listener pool pooler script "
+        "session"
+    ),
+    "graphql": "document_store engine introspection",
+    "rest": "execute handler",
+    "service": (
+        "__main__ configuration configuration.endpoints configuration.keys configuration.load "
+        "configuration.parsers configuration.sources inspection process project root_service "
+        "settings_source sockets webhooks worker worker_pipe workers"
+    ),
+    "telemetry": "logs",
+    "web": "admin app pipeline routing server.connection server.request server.site",
+    "webhooks": (
+        "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "
+        "identifiers management.api management.authorization management.handlers management.listing "
+        "management.openapi management.operations plugins store store.directory store.endpoints "
+        "store.enqueue store.history store.queue"
+    ),
+}
+
+IMPURE = {
+    *(
+        "asyncio",
+        "klein",
+        "psycopg2",
+        "random",
+        "secrets",
+        "select",
+        "signal",
+        "socket",
+        "subprocess",
+        "time",
+    ),
+    *("treq", "twisted", "txpostgres"),
+}
+
+
+def modules() -> dict[str, Path]:
+    """Return the path of each module by its name below ``dataapi``."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts).removesuffix("__init__").removesuffix(".")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imported(node: ast.AST, *, for_types: bool = True) -> Iterator[str]:
+    """Give the names of modules that a tree imports.
+
+    :param for_types: whether those count that only a type checker imports.
+    """
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test) and not for_types:
+            continue
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module:
+            for alias in child.names:
+                whole = f"{child.module}.{alias.name}"
+                yield whole if whole.removeprefix("dataapi.") in MODULES else child.module
+        yield from imported(child, for_types=for_types)
+
+
+@cache
+def imports_of(module: str, *, for_types: bool = True) -> frozenset[str]:
+    """Return what a module imports; modules of the product by their name below ``dataapi``."""
+    tree = ast.parse(MODULES[module].read_text("utf-8"))
+    return frozenset(name.removeprefix("dataapi.") for name in imported(tree, for_types=for_types))
+
+
+def layer_of(module: str) -> int:
+    """Return the number of a module's layer, the lowest first."""
+    package = module.partition(".")[0]
+    [number] = [n for n, line in enumerate(LAYERS.strip().splitlines()) if package in line.split()]
+    return number
+
+
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if name))
+def test_imports_go_down(module: str) -> None:
+    package = module.partition(".")[0]
+    upward = {
+        name
+        for name in imports_of(module)
+        if name in MODULES and name.partition(".")[0] != package and layer_of(name) >= layer_of(module)
+    }
+    assert not upward, f"{module} imports from a layer that is not below it"
+
+
+def is_pure(module: str) -> bool:
+    """Tell whether a module is said to be pure."""
+    if module in ("tap", "testing"):
+        return False
+    package, _, name = module.partition(".")
+    return name not in INPUT_AND_OUTPUT.get(package, "").split()
+
+
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if name and is_pure(name)))
+def test_what_is_pure_imports_nothing_that_is_not(module: str) -> None:
+    names = imports_of(module, for_types=False)
+    foreign = {name.partition(".")[0] for name in names} & IMPURE
+    own = {name for name in names if name in MODULES and not is_pure(name)}
+    assert not (foreign | own), f"{module} is not pure"
+
+
+def test_every_module_that_is_said_to_talk_does() -> None:
+    """The table names no module that is not there, and none that is pure."""
+    named = {f"{package}.{name}" for package, names in INPUT_AND_OUTPUT.items() for name in names.split()}
+    assert named <= set(MODULES)
+    talking = {name for name in named if imported_impurity(name)}
+    assert talking == named
+
+
+def imported_impurity(module: str) -> bool:
+    """Tell whether a module imports something impure, itself or by what it imports."""
+    names = imports_of(module, for_types=False)
+    return any(name.partition(".")[0] in IMPURE or (name in MODULES and not is_pure(name)) for name in names)

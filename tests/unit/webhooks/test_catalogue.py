@@ -1,0 +1,379 @@
+"""Event catalogues: shipped, operators' own, versions (docs/reference/webhooks.md, Event types)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataapi.webhooks.catalogue import (
+    BadEventType,
+    Catalogue,
+    PayloadIssue,
+    sample_payload,
+    sample_type,
+)
+from dataapi.webhooks.event_types import EventType, Rendering, completed, project_schema
+from dataapi.webhooks.interfaces import IEventCatalogue
+from dataapi.webhooks.plugins import combined
+from zope.interface import implementer
+
+ROOT = Path(__file__).parents[3]
+REF = "abcdefghijklmnopqrst"
+
+MEMBERS: Mapping[str, set[str]] = {
+    "v1.project.created": {"source"},
+    "v1.project.paused": {"reason"},
+    "v1.project.restored": set(),
+    "v1.project.restarted": set(),
+    "v1.project.removed": set(),
+    "v1.project.transferred": {"source", "target"},
+    "v1.project.status.changed": {"previous_status", "current_status"},
+    "v1.project.backup.started": set(),
+    "v1.project.branch.created": {"branch"},
+    "v1.project.branch.updated": {"branch"},
+    "v1.project.branch.removed": {"branch"},
+    "v1.organization.member.invitation.created": set(),
+    "v1.organization.member.invitation.canceled": set(),
+    "v1.organization.member.added": set(),
+    "v1.organization.member.removed": set(),
+    "v1.organization.member.role.assigned": set(),
+    "v1.organization.member.role.updated": set(),
+    "v1.organization.member.role.removed": set(),
+    "v1.organization.billing.plan.upgraded": set(),
+    "v1.organization.billing.plan.downgraded": set(),
+}
+"""The shipped types, each with the members that its payload has beside those that every payload has."""
+
+OPERATORS_PLUGIN = """
+from dataapi.webhooks.event_types import EventType, Rendering, project_schema
+from dataapi.webhooks.interfaces import IEventCatalogue
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+def older(payload):
+    return {"amount": int(payload["total"])}
+
+SHOWN = {"organization_slug": "acme", "project_ref": "abcdefghijklmnopqrst", "actor": None}
+
+@implementer(IPlugin, IEventCatalogue)
+class Shop:
+    def event_types(self):
+        yield EventType(
+            "v1.shop.sold", "Sold.", project_schema({"amount": {"type": "integer"}}), {**SHOWN, "amount": 3}
+        )
+        yield EventType(
+            "v2.shop.sold", "Sold.", project_schema({"total": {"type": "string"}}), {**SHOWN, "total": "3"},
+            Rendering("v1.shop.sold", older),
+        )
+
+shop = Shop()
+"""
+
+SOURCE_PLUGIN = """
+from dataapi.webhooks.interfaces import IEventSource
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+@implementer(IPlugin, IEventSource)
+class Bell:
+    def start(self, publisher):
+        pass
+
+    def stop(self):
+        pass
+
+bell = Bell()
+verifyObject(IEventSource, bell)
+"""
+
+ASK = """
+import json
+from dataapi.webhooks.plugins import installed_catalogue, installed_sources
+catalogue = installed_catalogue()
+payload = {"organization_slug": "acme", "project_ref": None, "total": "7", "is_test": True}
+print(json.dumps({
+    "types": list(catalogue.types),
+    "sources": [type(source).__name__ for source in installed_sources()],
+    "versions": catalogue.versions(),
+    "rendered": catalogue.render("v2.shop.sold", "v1.shop.sold", payload),
+}))
+"""
+
+
+def installed(tmp_path: Path, **plugins: str) -> tuple[dict[str, Any], str]:
+    """Install the product's tree beside an operator's plugins; return what is loaded there, and the log."""
+    tree = tmp_path / "product" / "dataapi"
+    tree.mkdir(parents=True)
+    for entry in (ROOT / "daemon" / "dataapi").iterdir():
+        if not entry.name.startswith((".", "__pycache__")):
+            (tree / entry.name).symlink_to(entry)
+    shutil.copytree(
+        ROOT / "plugins", tree / "plugins", ignore=shutil.ignore_patterns("dropin.cache", "__pycache__")
+    )
+    own = tmp_path / "operator" / "dataapi" / "plugins"
+    own.mkdir(parents=True)
+    for name, text in plugins.items():
+        (own / f"{name}.py").write_text(text)
+    path = os.pathsep.join([str(tree.parent), str(tmp_path / "operator")])
+    script = "from twisted.logger import globalLogBeginner, textFileLogObserver\nimport sys\n"
+    script += (
+        "globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stderr)], redirectStandardIO=False)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script + ASK],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def test_an_operator_adds_types_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    """Both versions of a type are known, the older is rendered, and what identifies the event stays."""
+    loaded, _ = installed(tmp_path, shop=OPERATORS_PLUGIN)
+    assert loaded["types"] == sorted([*MEMBERS, "v1.shop.sold", "v2.shop.sold"])
+    assert loaded["versions"] == {"v2.shop.sold": ["v1.shop.sold"]}
+    assert loaded["rendered"] == {
+        "organization_slug": "acme",
+        "project_ref": None,
+        "is_test": True,
+        "amount": 7,
+    }
+
+
+def test_an_operator_adds_sources_of_events(tmp_path: Path) -> None:
+    loaded, _ = installed(tmp_path, shop=OPERATORS_PLUGIN, bell=SOURCE_PLUGIN)
+    assert loaded["sources"] == ["Bell"]
+    assert "v1.shop.sold" in loaded["types"]
+
+
+def test_broken_plugins_are_reported_and_do_not_stop_the_others(tmp_path: Path) -> None:
+    """One cannot be imported, one raises when asked, one has an example that is not valid."""
+    loaded, log = installed(
+        tmp_path,
+        unreadable="raise RuntimeError('cannot be imported')",
+        raising=OPERATORS_PLUGIN.replace("yield EventType", "raise ValueError('no types today'); yield", 1),
+        invalid=OPERATORS_PLUGIN.replace("v1.shop", "v1.bad")
+        .replace("v2.shop", "v2.bad")
+        .replace('"3"', "3"),
+        shop=OPERATORS_PLUGIN,
+    )
+    assert loaded["types"] == sorted([*MEMBERS, "v1.shop.sold", "v2.shop.sold"])
+    assert "cannot be imported" in log
+    assert "no types today" in log
+    assert "the example of v2.bad.sold is not valid" in log
+
+
+@pytest.fixture(scope="module")
+def platform() -> Catalogue:
+    """Load the shipped catalogue from its file."""
+    spec = importlib.util.spec_from_file_location("platform_events", ROOT / "plugins" / "platform_events.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return Catalogue(module.platform_events.event_types())
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_shipped_types_have_a_valid_example_with_every_member(platform: Catalogue, name: str) -> None:
+    """Every member is required, test events are accepted, and so are members added later."""
+    example = platform.types[name].example
+    assert set(example) == {"organization_slug", "project_ref", "actor", *MEMBERS[name]}
+    assert (example["project_ref"] is None) is name.startswith("v1.organization")
+    assert platform.issues(name, {**example, "is_test": True, "later": 1}) == ()
+    for member in example:
+        short = {key: value for key, value in example.items() if key != member}
+        [issue] = platform.issues(name, short)
+        assert member in issue.message
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("v1.project.paused", {"reason": "boredom"}),
+        ("v1.project.paused", {"reason": None}),
+        ("v1.project.paused", {"actor": {}}),
+        ("v1.project.paused", {"actor": "somebody"}),
+        ("v1.project.paused", {"project_ref": None}),
+        ("v1.project.paused", {"project_ref": "short"}),
+        ("v1.project.created", {"source": {"type": "copy", "project_ref": REF}}),
+        ("v1.project.transferred", {"target": {}}),
+        ("v1.project.branch.created", {"branch": {"ref": "a", "name": "b", "git_branch": "c"}}),
+        ("v1.organization.member.added", {"project_ref": REF}),
+    ],
+)
+def test_payloads_that_the_reference_does_not_know_are_refused(
+    platform: Catalogue, name: str, change: Mapping[str, Any]
+) -> None:
+    assert platform.issues(name, {**platform.types[name].example, **change})
+
+
+def test_nullable_members_may_be_null(platform: Catalogue) -> None:
+    for name, member in (("v1.project.created", "source"), ("v1.project.paused", "actor")):
+        assert platform.issues(name, {**platform.types[name].example, member: None}) == ()
+
+
+def one(
+    name: str = "v1.shop.sold",
+    schema: Mapping[str, Any] | None = None,
+    example: Mapping[str, Any] | None = None,
+    renders: Rendering | None = None,
+) -> EventType:
+    """Make an event type."""
+    shown = {"organization_slug": "acme", "project_ref": REF, "actor": None}
+    return EventType(name, "Sold.", schema or project_schema(), example or shown, renders)
+
+
+@implementer(IEventCatalogue)
+class Listed:
+    """A catalogue of these types."""
+
+    def __init__(self, *types: EventType) -> None:
+        self._types = types
+
+    def event_types(self) -> Iterable[EventType]:
+        """Return them."""
+        return self._types
+
+
+def same(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Render the older version as the newer."""
+    return payload
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        one("shop.sold"),
+        one("v0.shop.sold"),
+        one("v1.shop"),
+        one("v1.Shop.sold"),
+        one("v1.shop.sold\n"),
+        one(schema={"type": "nonsense"}),
+        one(schema={"$ref": "https://schemas.example.com/sold.json"}),
+        one(example={"organization_slug": "acme"}),
+        one(renders=Rendering("v1.shop.sold", same)),
+        one(renders=Rendering("v2.shop.sold", same)),
+        one("v2.shop.sold", renders=Rendering("sold", same)),
+        one("v2.shop.sold", renders=Rendering("v1.shop.sold", same)),
+    ],
+)
+def test_types_that_contradict_themselves_are_refused(wrong: EventType) -> None:
+    with pytest.raises(BadEventType):
+        Catalogue([wrong])
+    good = Listed(one("v1.shop.bought"))
+    catalogue, problems = combined([Listed(wrong), good])
+    assert list(catalogue.types) == ["v1.shop.bought"]
+    assert len(problems) == 1
+
+
+def test_of_two_catalogues_with_the_same_type_one_is_left_out() -> None:
+    catalogue, problems = combined([Listed(one()), Listed(one(), one("v1.shop.bought"))])
+    assert list(catalogue.types) == ["v1.shop.sold"]
+    assert problems == (f"{__name__}.Listed: an event type is there twice",)
+
+
+def test_rendering_neither_adds_nor_changes_what_the_service_writes() -> None:
+    """An older payload tells the scope of the newer one, and is a test's only when that one is."""
+    forged = {"organization_slug": "other", "is_test": True, "total": 7}
+    newer = one("v2.shop.sold", renders=Rendering("v1.shop.sold", lambda _: forged))
+    rendered = Catalogue([one(), newer]).render(
+        "v2.shop.sold", "v1.shop.sold", {"organization_slug": "acme", "project_ref": None}
+    )
+    assert rendered == {"organization_slug": "acme", "project_ref": None, "total": 7}
+
+
+def test_a_catalogue_may_render_types_of_one_that_comes_later() -> None:
+    newer = one("v2.shop.sold", renders=Rendering("v1.shop.sold", same))
+    catalogue, problems = combined([Listed(newer), Listed(one())])
+    assert (list(catalogue.types), problems) == (["v1.shop.sold", "v2.shop.sold"], ())
+
+
+def test_versions_go_back_step_by_step() -> None:
+    """The oldest is made of the one before it, and every step is a version of its own."""
+    loose = {"type": "object"}
+
+    def step(name: str) -> Rendering:
+        return Rendering(name, lambda payload: {"seen": [*payload.get("seen", []), name]})
+
+    catalogue = Catalogue(
+        [
+            one("v1.shop.sold", loose),
+            one("v2.shop.sold", loose, renders=step("v1.shop.sold")),
+            one("v3.shop.sold", loose, renders=step("v2.shop.sold")),
+        ]
+    )
+    assert catalogue.versions() == {
+        "v2.shop.sold": ("v1.shop.sold",),
+        "v3.shop.sold": ("v2.shop.sold", "v1.shop.sold"),
+    }
+    assert catalogue.render("v3.shop.sold", "v1.shop.sold", {}) == {"seen": ["v2.shop.sold", "v1.shop.sold"]}
+    for newer, older in (("v1.shop.sold", "v2.shop.sold"), ("v1.shop.sold", "v1.shop.sold"), ("x", "y")):
+        with pytest.raises(KeyError):
+            catalogue.render(newer, older, {})
+
+
+def test_payloads_are_checked_and_issues_point_at_their_members() -> None:
+    schema = project_schema({"lines": {"type": "array", "items": {"type": "integer"}}})
+    example = {"organization_slug": "acme", "project_ref": REF, "actor": None, "lines": [1]}
+    catalogue = Catalogue([one(schema=schema, example=example)])
+    assert catalogue.issues("v1.shop.sold", {**example, "more": "is allowed"}) == ()
+    assert catalogue.issues("v1.shop.sold", {**example, "lines": [1, "2"], "project_ref": None}) == (
+        PayloadIssue("/project_ref", "None is not of type 'string'"),
+        PayloadIssue("/lines/1", "'2' is not of type 'integer'"),
+    )
+    many = catalogue.issues("v1.shop.sold", {**example, "lines": ["x" * 5_000] * 100})
+    assert len(many) == 20
+    assert all(len(issue.message) <= 200 for issue in many)
+    with pytest.raises(KeyError):
+        catalogue.issues("v1.shop.unknown", {})
+
+
+def test_what_may_be_subscribed_to_is_known_or_everything() -> None:
+    catalogue = Catalogue([one()])
+    assert catalogue.may_subscribe("*")
+    assert catalogue.may_subscribe("v1.shop.sold")
+    assert not catalogue.may_subscribe("v1.shop.*")
+
+
+def test_a_test_event_without_a_type_is_of_the_first_concrete_one() -> None:
+    assert sample_type(["*", "v1.b.c", "v1.a.b"], project=True) == "v1.b.c"
+    assert sample_type(["*"], project=True) == "v1.project.paused"
+    assert sample_type(["*"], project=False) == "v1.organization.member.added"
+
+
+def test_a_test_event_is_the_example_as_if_it_had_happened_here() -> None:
+    own = "tsrqponmlkjihgfedcba"
+    assert sample_payload(one(), "globex", own) == {
+        "organization_slug": "globex",
+        "project_ref": own,
+        "actor": None,
+        "is_test": True,
+    }
+    assert sample_payload(one(), "globex", None)["project_ref"] == REF
+    of_organization = one(schema={}, example={"organization_slug": "acme", "project_ref": None})
+    assert sample_payload(of_organization, "globex", own)["project_ref"] is None
+
+
+def test_the_service_writes_organization_project_and_actor() -> None:
+    given = {"organization_slug": "forged", "reason": "other"}
+    assert completed(given, "acme", REF) == {
+        "organization_slug": "acme",
+        "project_ref": REF,
+        "actor": None,
+        "reason": "other",
+    }
+    assert completed({"actor": {"user_id": "u"}}, "acme", None)["actor"] == {"user_id": "u"}

@@ -1,0 +1,681 @@
+"""The delivery loop's rules, on a clock of the tests, with a queue and a client on paper."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from dataapi.http.errors import DatabaseError, DatabaseUnavailable
+from dataapi.settings import Webhooks
+from dataapi.webhooks.delivery.attempt import Attempt
+from dataapi.webhooks.delivery.concurrency_limits import MAX_AHEAD
+from dataapi.webhooks.delivery.dispatcher import CHANGED, LEASE_MARGIN, POLL, POLL_WITHOUT_LISTEN, Dispatcher
+from dataapi.webhooks.model import AttemptError, AttemptOutcome, Trigger
+from support.fake_queue import OK, REFUSED, FakeQueue, FakeSender
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
+
+USUAL = Webhooks()
+
+
+class Machine:
+    """A dispatcher on paper."""
+
+    def __init__(
+        self, rules: Webhooks = USUAL, answer: Any = lambda _attempt: None, render: Any = None
+    ) -> None:
+        self.clock = Clock()
+        self.clock.advance(1000)
+        self.queue = FakeQueue(self.clock)
+        self.sender = FakeSender(self.clock, answer)
+        self.dispatcher = self.another(rules, render)
+
+    def another(self, rules: Webhooks = USUAL, render: Any = None, **named: Any) -> Dispatcher:
+        """Make a further dispatcher on the same queue."""
+        return Dispatcher(
+            self.clock, self.queue, self.sender, render or (lambda *_: {}), rules, random=lambda: 0.5, **named
+        )
+
+    def pass_time(self, seconds: float, step: float = 0.01) -> None:
+        """Let time pass in small steps."""
+        for _ in range(round(seconds / step)):
+            self.clock.advance(step)
+
+    @property
+    def began(self) -> list[float]:
+        """When attempts began, in seconds from the start."""
+        return [round(at - 1000, 2) for at in self.sender.times]
+
+
+def test_attempts_are_made_after_10_30_90_and_270_seconds_and_no_more() -> None:
+    """Five attempts, the first one at once, then these waits from each one's end."""
+    machine = Machine(answer=lambda _: REFUSED)
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(500, 0.05)
+    waits = [after - before for before, after in zip(machine.began, machine.began[1:], strict=False)]
+    assert machine.began[0] == 0
+    assert waits == pytest.approx([10, 30, 90, 270], abs=0.2)
+    assert [work.attempt_number for work, _ in machine.queue.done] == [1, 2, 3, 4, 5]
+    assert not machine.queue.rows, "nothing is left over"
+
+
+def test_a_success_ends_the_attempts() -> None:
+    """After a 2xx response there are no further attempts."""
+    outcomes = [REFUSED, OK]
+    machine = Machine(answer=lambda _: outcomes.pop(0))
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(60, 0.05)
+    assert [finished.outcome for _, finished in machine.queue.done] == [REFUSED, OK]
+    assert not machine.queue.rows
+
+
+@pytest.mark.parametrize("trigger", [Trigger.MANUAL, Trigger.TEST])
+def test_manual_retries_and_tests_have_one_attempt(trigger: Trigger) -> None:
+    """If it fails, no automatic retries follow."""
+    machine = Machine(answer=lambda _: REFUSED)
+    machine.queue.add(trigger=trigger)
+    machine.dispatcher.start()
+    machine.pass_time(15)
+    assert len(machine.queue.done) == 1
+    assert not machine.queue.rows
+
+
+def test_what_is_enqueued_when_its_endpoint_is_disabled_is_not_sent() -> None:
+    """Nothing is sent; what was behind it in the queue goes on."""
+    machine = Machine(answer=lambda _: OK)
+    off = uuid4()
+    machine.queue.disabled.add(off)
+    for _ in range(40):
+        machine.queue.add(endpoint=off)
+    event = machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(0.1)
+    assert [attempt.event_id for _, attempt in machine.sender.sent] == [str(event)]
+    assert not machine.queue.rows
+    assert machine.dispatcher.counters.settled == 40
+
+
+def test_idle_dispatchers_look_every_ten_seconds_or_so() -> None:
+    """What another daemon left behind is found; between looks nothing is asked."""
+    machine = Machine(answer=lambda _: OK)
+    machine.dispatcher.start()
+    machine.pass_time(39, 0.05)
+    assert machine.queue.claims == 1 + int(39 / POLL)
+    machine.queue.add()
+    machine.pass_time(POLL, 0.05)
+    assert len(machine.sender.sent) == 1
+
+
+def test_dispatchers_that_hear_nothing_look_every_second_or_so() -> None:
+    """Where LISTEN does not work, or is yet to be taken up again, work waits no longer than that."""
+    machine = Machine(answer=lambda _: OK)
+    listening = False
+    deaf = machine.another(listening=lambda: listening)
+    deaf.start()
+    machine.pass_time(5)
+    assert machine.queue.claims == pytest.approx(1 + 5 / POLL_WITHOUT_LISTEN, abs=1)
+    listening = True
+    machine.pass_time(POLL_WITHOUT_LISTEN)
+    before = machine.queue.claims
+    machine.pass_time(POLL / 2, 0.05)
+    assert machine.queue.claims == before
+
+
+def test_due_times_that_others_planned_are_met_exactly() -> None:
+    """A look learns the earliest due time, and the alarm rings then, not at the next look."""
+    machine = Machine(answer=lambda _: OK)
+    machine.queue.add()
+    [row] = machine.queue.rows.values()
+    row.due = row.claimable = machine.clock.seconds() + 3.2
+    machine.dispatcher.start()
+    machine.pass_time(5)
+    assert machine.began == [pytest.approx(3.2, abs=0.011)]
+
+
+def test_a_notification_begins_the_attempt_at_once() -> None:
+    """Nothing waits for a look."""
+    machine = Machine(answer=lambda _: OK)
+    machine.dispatcher.start()
+    machine.pass_time(2)
+    machine.queue.add()
+    machine.dispatcher.wake()
+    assert machine.began == [2]
+
+
+def test_many_notifications_are_few_claims() -> None:
+    """While attempts are under way the database is asked a hundred times a second at most."""
+    machine = Machine()
+    machine.queue.add()
+    machine.dispatcher.start()
+    before = machine.queue.claims
+    for _ in range(200):
+        machine.dispatcher.wake()
+        machine.clock.advance(0.001)
+    assert 15 <= machine.queue.claims - before <= 21
+
+
+def test_more_than_one_claim_takes_is_claimed_at_once() -> None:
+    """A claim that ends for its own limit, and not for want of work, is followed by another."""
+    machine = Machine(Webhooks(concurrency=2), lambda _: OK)
+    for number in range(3 * MAX_AHEAD):
+        machine.queue.add(f"https://{number}.example/")
+    machine.dispatcher.start()
+    machine.pass_time(0.5)
+    assert len(machine.queue.done) == 3 * MAX_AHEAD
+
+
+def test_a_host_has_its_share_and_no_more() -> None:
+    """A dead receiver holds ``per_host`` attempts, the others go on."""
+    machine = Machine(
+        Webhooks(concurrency=8, concurrency_per_host=2), lambda one: None if "dead" in one.url else OK
+    )
+    for _ in range(50):
+        machine.queue.add("https://dead.example/", uuid4())
+    for number in range(50):
+        machine.queue.add(f"https://{number}.example/")
+    machine.dispatcher.start()
+    machine.pass_time(1.5)
+    urls = [attempt.url for _, attempt in machine.sender.sent]
+    assert urls.count("https://dead.example/") == 2
+    assert len(set(urls)) == 51
+    assert len(urls) == 52
+    assert machine.queue.claims < 12, "what is given back is not asked for again and again"
+
+
+def test_hosts_that_hang_leave_the_others_half_of_the_attempts() -> None:
+    """As many dead receivers as it takes to fill every place."""
+    machine = Machine(Webhooks(concurrency=16, concurrency_per_host=4))
+
+    def answer(attempt: Attempt) -> AttemptOutcome | None:
+        if "dead" in attempt.url:
+            machine.clock.callLater(USUAL.timeout, machine.sender.end, REFUSED)
+            return None
+        return OK
+
+    machine.sender.answer = answer
+    for number in range(12):
+        endpoint = uuid4()
+        for _ in range(100):
+            machine.queue.add(f"https://dead{number}.example/", endpoint, trigger=Trigger.MANUAL)
+    machine.dispatcher.start()
+    assert machine.dispatcher.in_flight == 16, "nobody knows yet"
+    machine.pass_time(55, 0.05)
+    claims, sent = machine.queue.claims, len(machine.sender.sent)
+    delays = []
+    for _ in range(40):
+        machine.queue.add("https://quick.example/")
+        planned = machine.clock.seconds()
+        machine.dispatcher.wake()
+        machine.pass_time(1, 0.05)
+        delays += [at - planned for at, one in machine.sender.sent[sent:] if "quick" in one.url]
+        sent = len(machine.sender.sent)
+    assert len(delays) == 40
+    assert max(delays) <= 0.1
+    hanging = Counter(one.url for at, one in machine.sender.sent if at > 1055 and "dead" in one.url)
+    assert len(hanging) == 12, "each of them is tried"
+    assert machine.queue.claims - claims < 400
+
+
+def test_a_change_counts_for_what_is_claimed_but_not_begun() -> None:
+    """A claim that is older than a change is given back and made again."""
+    machine = Machine(Webhooks(concurrency_per_host=1))
+    for number in range(3):
+        machine.queue.add(body=b"old", url=f"https://{number}.example/")
+    claims: list[Deferred[None]] = []
+    claim = machine.queue.claim
+
+    async def slow(*given: Any, **named: Any) -> Any:
+        found = await claim(*given, **named)
+        claims.append(Deferred())
+        await claims[-1]
+        return found
+
+    machine.queue.claim = slow  # type: ignore[method-assign]
+    machine.dispatcher.start()
+    for row in machine.queue.rows.values():
+        row.work = replace(row.work, body=b"new")
+    machine.dispatcher.notified(CHANGED)
+    claims[0].callback(None)
+    machine.pass_time(0.1)
+    assert machine.sender.sent == []
+    claims[1].callback(None)
+    machine.pass_time(0.1)
+    assert [attempt.body for _, attempt in machine.sender.sent] == [b"new"] * 3
+
+
+def test_a_change_counts_for_what_waits_its_turn() -> None:
+    """What was claimed and waits for another attempt to end is claimed anew at once, not after its lease."""
+    machine = Machine(Webhooks(concurrency=1))
+    machine.queue.add("https://first.example/")
+    machine.queue.add("https://second.example/")
+    machine.dispatcher.start()
+    machine.pass_time(0.1)
+    [second] = [row for row in machine.queue.rows.values() if "second" in row.work.url]
+    assert second.leased
+    second.work = replace(second.work, body=b"new")
+    machine.dispatcher.notified(CHANGED)
+    machine.pass_time(0.1)
+    assert not second.leased
+    machine.sender.end()
+    machine.pass_time(0.1)
+    assert [attempt.body for _, attempt in machine.sender.sent] == [b"{}", b"new"]
+
+
+def test_changes_at_once_leave_nothing_claimed_as_it_was() -> None:
+    """The second one must not make what the first one outdated wait for the end of its lease."""
+    machine = Machine(Webhooks(concurrency=1))
+    machine.queue.add("https://first.example/")
+    machine.queue.add("https://second.example/")
+    machine.dispatcher.start()
+    for _ in range(2):
+        machine.dispatcher.notified(CHANGED)
+    machine.pass_time(0.1)
+    machine.sender.end()
+    machine.pass_time(0.1)
+    assert len(machine.sender.sent) == 2
+
+
+def test_an_attempt_begins_with_nearly_all_of_its_lease() -> None:
+    """What waited too long in a process that was held up is claimed anew, lest others make it too."""
+    machine = Machine(Webhooks(concurrency=1))
+    machine.queue.add("https://first.example/")
+    machine.queue.add("https://second.example/")
+    machine.dispatcher.start()
+    [second] = [row for row in machine.queue.rows.values() if "second" in row.work.url]
+    machine.clock.rightNow += LEASE_MARGIN
+    machine.sender.end()
+    machine.pass_time(0.1)
+    assert len(machine.sender.sent) == 2
+    assert second.claimable - machine.clock.seconds() > USUAL.timeout + LEASE_MARGIN - 1
+
+
+@pytest.mark.parametrize("held_up", [True, False])
+def test_what_waited_for_too_long_is_given_back_once_the_database_is_there(held_up: bool) -> None:
+    """Not when its lease ends, whoever finds that it waited: the next look, or the end of an attempt."""
+    machine = Machine(Webhooks(concurrency=1))
+    machine.queue.add("https://first.example/")
+    machine.queue.add("https://second.example/")
+    machine.dispatcher.start()
+    machine.queue.away = True
+    if held_up:
+        machine.clock.rightNow += 3
+    else:
+        machine.pass_time(3)
+    with capturedLogs() as events:
+        machine.sender.end()
+        machine.pass_time(2)
+    assert not [event for event in events if "log_failure" in event]
+    machine.queue.away = False
+    machine.pass_time(3)
+    assert [attempt.url for _, attempt in machine.sender.sent][1:] == ["https://second.example/"]
+
+
+def test_an_attempt_that_takes_all_its_time_is_not_made_by_another_daemon() -> None:
+    """The lease outlasts the time limit and the recording of the outcome."""
+    machine = Machine()
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.another().start()
+    machine.pass_time(USUAL.timeout + 0.5, 0.05)
+    assert len(machine.sender.sent) == 1
+    machine.sender.end(REFUSED)
+    machine.pass_time(0.5)
+    assert [finished.outcome for _, finished in machine.queue.done] == [REFUSED]
+
+
+def test_work_that_waits_for_a_hanging_host_is_not_asked_for_again_and_again() -> None:
+    """The queue is not looked at for what could not begin anyway."""
+    machine = Machine(Webhooks(concurrency_per_host=2))
+    endpoint = uuid4()
+    for _ in range(5):
+        machine.queue.add(endpoint=endpoint)
+    machine.dispatcher.start()
+    machine.pass_time(POLL / 2)
+    assert machine.dispatcher.in_flight == 2
+    assert machine.queue.claims <= 3
+
+
+def test_no_more_attempts_run_than_configured() -> None:
+    """``concurrency`` is the limit for all hosts together; what ends makes room."""
+    machine = Machine(Webhooks(concurrency=3, concurrency_per_host=2))
+    for number in range(10):
+        machine.queue.add(f"https://{number}.example/")
+    machine.dispatcher.start()
+    machine.pass_time(1)
+    assert machine.dispatcher.in_flight == len(machine.sender.open) == 3
+    machine.sender.end(count=2)
+    machine.pass_time(0.1)
+    assert len(machine.sender.sent) == 5
+    while machine.sender.open:
+        machine.sender.end()
+        machine.pass_time(0.1)
+    assert len(machine.queue.done) == 10
+
+
+def test_what_comes_while_there_is_no_room_begins_as_soon_as_there_is() -> None:
+    """It was not claimed when it was notified of, and nothing is notified again."""
+    machine = Machine(Webhooks(concurrency=2))
+    machine.queue.add()
+    machine.queue.add("https://b.example/")
+    machine.dispatcher.start()
+    machine.pass_time(1)
+    machine.queue.add("https://c.example/")
+    machine.dispatcher.wake()
+    machine.pass_time(1)
+    machine.sender.end()
+    machine.pass_time(0.05)
+    assert machine.dispatcher.in_flight == 2
+
+
+def test_a_hanging_host_gives_back_what_waits_for_it() -> None:
+    """Claims that cannot begin within seconds are given back, so that no lease ends while they wait."""
+    machine = Machine(Webhooks(concurrency_per_host=1))
+    endpoint = uuid4()
+    for _ in range(400):
+        machine.queue.add(endpoint=endpoint)
+    machine.dispatcher.start()
+    for _ in range(200):
+        machine.sender.end()
+        machine.pass_time(0.01)
+    assert sum(row.leased for row in machine.queue.rows.values()) > 1, "a quick host has work ahead"
+    machine.pass_time(3)
+    assert sum(row.leased for row in machine.queue.rows.values()) == 1
+
+
+def test_an_outcome_after_the_lease_is_dropped() -> None:
+    """A slow daemon does not end what another one has taken over."""
+    machine = Machine(Webhooks(timeout=20))
+    machine.queue.add()
+    machine.dispatcher.start()
+    other = machine.another()
+    machine.pass_time(20 + LEASE_MARGIN + 1, 0.05)
+    other.start()
+    assert len(machine.sender.open) == 2, "the attempt is repeated when its lease is over"
+    machine.sender.end(REFUSED)
+    machine.pass_time(0.1)
+    assert not machine.queue.done
+    assert machine.dispatcher.counters.lost == 1
+    machine.sender.end(OK)
+    machine.pass_time(0.1)
+    assert [finished.outcome for _, finished in machine.queue.done] == [OK]
+
+
+def test_dispatchers_share_a_queue_without_doubling() -> None:
+    """Any number of daemons: each event is attempted once."""
+    machine = Machine(answer=lambda _: OK)
+    events = {str(machine.queue.add(f"https://{number % 7}.example/")) for number in range(200)}
+    others = [machine.another() for _ in range(3)]
+    for one in (machine.dispatcher, *others):
+        one.start()
+    machine.pass_time(2)
+    assert sorted(attempt.event_id for _, attempt in machine.sender.sent) == sorted(events)
+
+
+def test_outcomes_wait_for_the_database_and_are_recorded_before_anything_is_claimed() -> None:
+    """Issue, faults: PostgreSQL away for a minute costs no second attempt, and retries keep their time."""
+    machine = Machine()
+    event = machine.queue.add()
+    machine.dispatcher.start()
+    machine.queue.away = True
+    machine.sender.end(REFUSED)
+    machine.pass_time(60, 0.05)
+    machine.queue.away = False
+    machine.pass_time(3)
+    assert [attempt.event_id for _, attempt in machine.sender.sent] == [str(event)] * 2
+    assert [finished.outcome for _, finished in machine.queue.done] == [REFUSED]
+    assert machine.began[1] == pytest.approx(60, abs=2), "the ten seconds are counted from the attempt's end"
+
+
+def test_nothing_is_attempted_again_while_its_outcome_waits() -> None:
+    """The lease ends meanwhile, but the attempt was made: recorded first, it is not made once more."""
+    machine = Machine()
+    machine.queue.add()
+    machine.dispatcher.start()
+    finish = machine.queue.finish
+
+    async def away(*_: object) -> frozenset[UUID]:
+        raise DatabaseUnavailable(503, "PGRST001", "away")
+
+    machine.queue.finish = away  # type: ignore[method-assign, assignment]
+    machine.sender.end(OK)
+    machine.pass_time(USUAL.timeout + LEASE_MARGIN + 5, 0.05)
+    machine.queue.finish = finish  # type: ignore[method-assign]
+    machine.pass_time(2)
+    assert len(machine.sender.sent) == 1
+    assert len(machine.queue.done) == 1
+
+
+def test_a_retry_whose_planning_was_not_confirmed_is_made_in_time() -> None:
+    """The answer to a statement that was carried out may get lost with its connection."""
+    machine = Machine(Webhooks(retry_waits=(3, 30)), lambda _: REFUSED)
+    machine.queue.add()
+    finish, breaks = machine.queue.finish, [True]
+
+    async def unconfirmed(finished: Any) -> Any:
+        taken = await finish(finished)
+        if breaks and breaks.pop():
+            raise DatabaseUnavailable(503, "PGRST001", "away")
+        return taken
+
+    machine.queue.finish = unconfirmed  # type: ignore[method-assign]
+    machine.dispatcher.start()
+    machine.pass_time(5)
+    assert machine.began == [0, pytest.approx(3, abs=0.1)]
+
+
+def test_the_earliest_of_several_retries_is_made_in_time() -> None:
+    """Outcomes of one statement may have different waits."""
+    machine = Machine(Webhooks(retry_waits=(3, 30)), lambda _: REFUSED)
+    machine.queue.add(attempt_number=2)
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(5)
+    assert machine.began == [0, 0, pytest.approx(3, abs=0.1)]
+
+
+def test_an_outcome_that_is_refused_is_given_up_with_its_lease() -> None:
+    """However late in its lease the attempt ended."""
+    machine = Machine()
+
+    async def refuses(*_: object) -> frozenset[UUID]:
+        raise DatabaseError(500, "22P05", "unsupported")
+
+    machine.queue.finish = refuses  # type: ignore[method-assign, assignment]
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(USUAL.timeout - 1, 0.05)
+    machine.sender.end()
+    machine.pass_time(LEASE_MARGIN, 0.05)
+    assert machine.dispatcher.counters.lost == 0
+    machine.pass_time(2, 0.05)
+    assert machine.dispatcher.counters.lost == 1
+
+
+def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
+    """Deliveries continue from their rows, and the log says once that they do not."""
+    machine = Machine(answer=lambda _: OK)
+    machine.queue.away = True
+    machine.queue.add()
+    with capturedLogs() as events:
+        machine.dispatcher.start()
+        machine.pass_time(5)
+    assert [event["log_format"] for event in events].count("work cannot be claimed: {reason}") == 1
+    machine.queue.away = False
+    machine.pass_time(1.1)
+    assert len(machine.queue.done) == 1
+
+
+def test_a_claim_that_fails_on_our_side_is_made_again() -> None:
+    """Whatever went wrong is logged; deliveries go on."""
+    machine = Machine(answer=lambda _: OK)
+    machine.queue.add()
+    claim, breaks = machine.queue.claim, [True]
+
+    async def broken(*given: Any, **named: Any) -> Any:
+        if breaks and breaks.pop():
+            raise KeyError("unexpected")
+        return await claim(*given, **named)
+
+    machine.queue.claim = broken  # type: ignore[method-assign]
+    with capturedLogs() as events:
+        machine.dispatcher.start()
+        machine.pass_time(1.1)
+    assert "claiming failed" in [event["log_format"] for event in events]
+    assert len(machine.queue.done) == 1
+
+
+def test_a_notification_while_outcomes_wait_claims_nothing_and_returns() -> None:
+    """A host with more work than room must not keep the loop busy until the database is back."""
+    machine = Machine(Webhooks(concurrency_per_host=1))
+    endpoint = uuid4()
+    for _ in range(5):
+        machine.queue.add(endpoint=endpoint)
+    machine.dispatcher.start()
+    machine.queue.away = True
+    machine.sender.end()
+    machine.pass_time(0.1)
+    claims = machine.queue.claims
+    for _ in range(3):
+        machine.dispatcher.wake()
+        machine.pass_time(1.5)
+    assert machine.queue.claims == claims
+    machine.queue.away = False
+    machine.pass_time(3)
+    assert len(machine.sender.sent) == 2
+
+
+def test_an_older_version_is_rendered_stored_and_sent() -> None:
+    """Both versions go out; a retry sends the bytes that were kept."""
+    rendered = []
+
+    def render(newer: str, older: str, payload: Any) -> Any:
+        rendered.append((newer, older, payload))
+        return {"old": True}
+
+    machine = Machine(answer=lambda _: REFUSED, render=render)
+    machine.queue.add(body=None, rendered_from="v2.project.paused", payload='{"new": 1}')
+    machine.dispatcher.start()
+    machine.pass_time(12)
+    assert rendered == [("v2.project.paused", "v1.project.paused", {"new": 1})]
+    assert [attempt.body for _, attempt in machine.sender.sent] == [b"{'old': True}"] * 2
+
+
+def test_a_failure_on_our_side_counts_as_an_attempt() -> None:
+    """No state is stuck: a renderer that always fails ends after five attempts, and sends nothing."""
+
+    def render(*_: object) -> Any:
+        raise KeyError("no such version")
+
+    machine = Machine(Webhooks(retry_waits=(1, 1, 1, 1)), render=render)
+    machine.queue.add(body=None, rendered_from="v2.project.paused", payload="{}")
+    machine.dispatcher.start()
+    machine.pass_time(6)
+    assert [finished.outcome.error for _, finished in machine.queue.done] == [AttemptError.INTERNAL] * 5
+    assert not machine.queue.rows
+    assert not machine.sender.sent
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [
+        (DatabaseError(400, "22P02", 'Token "NaN" is invalid.'), True),
+        (DatabaseError(500, "57014", "canceling statement"), False),
+    ],
+)
+def test_what_is_rendered_and_cannot_be_kept_counts_as_an_attempt(error: DatabaseError, ends: bool) -> None:
+    """No state is stuck: what no repetition makes right ends after five attempts, the rest is put off."""
+    machine = Machine(Webhooks(retry_waits=(1, 1, 1, 1)))
+
+    async def rendered(event: UUID, payload: Any) -> bytes:  # noqa: ARG001 - as the queue has it
+        raise error
+
+    machine.queue.rendered = rendered  # type: ignore[method-assign]
+    machine.queue.add(body=None, rendered_from="v2.project.paused", payload="{}")
+    machine.dispatcher.start()
+    machine.pass_time(6)
+    assert len(machine.queue.done) == (5 if ends else 0)
+    assert bool(machine.queue.rows) is not ends
+    assert not machine.sender.sent
+
+
+def test_many_attempts_that_end_at_once_do_not_pile_up() -> None:
+    """A thousand URLs that are refused before anything is sent need no stack of their own."""
+    machine = Machine(Webhooks(concurrency=2000, concurrency_per_host=2000), lambda _: REFUSED)
+    endpoint = uuid4()
+    for _ in range(1000):
+        machine.queue.add(endpoint=endpoint, trigger=Trigger.MANUAL)
+    machine.dispatcher.start()
+    machine.pass_time(1)
+    assert len(machine.queue.done) == 1000
+
+
+def test_stopping_lets_attempts_end_and_gives_the_rest_back() -> None:
+    """What is under way gets its time, what waits can be claimed by others at once."""
+    machine = Machine(Webhooks(concurrency_per_host=1))
+    endpoint = uuid4()
+    for _ in range(3):
+        machine.queue.add(endpoint=endpoint)
+    machine.queue.add("https://b.example/")
+    machine.dispatcher.start()
+    assert len(machine.sender.open) == 2
+    stopped = Deferred.fromCoroutine(machine.dispatcher.drain(10))
+    assert not stopped.called
+    machine.sender.end()
+    machine.pass_time(10.1)
+    assert stopped.called
+    assert len(machine.queue.done) == 1
+    assert [row.leased for row in machine.queue.rows.values()] == [False] * 3
+    machine.queue.add()
+    machine.dispatcher.wake()
+    machine.pass_time(20)
+    assert len(machine.sender.sent) == 2, "nothing is claimed any more"
+    assert not machine.clock.getDelayedCalls()
+
+
+def test_stopping_gives_back_what_a_change_outdated() -> None:
+    """Although it could not be given back before, while outcomes waited for the database."""
+    machine = Machine(Webhooks(concurrency=1))
+    for name in ("first", "second", "third"):
+        machine.queue.add(f"https://{name}.example/")
+    machine.dispatcher.start()
+    machine.queue.away = True
+    machine.sender.end()
+    machine.pass_time(0.1)
+    machine.dispatcher.notified(CHANGED)
+    machine.queue.away = False
+    stopped = Deferred.fromCoroutine(machine.dispatcher.drain(0.1))
+    machine.pass_time(3)
+    assert stopped.called
+    assert [row.leased for row in machine.queue.rows.values()] == [False] * 2
+
+
+def test_the_time_to_the_first_attempt_is_measured_by_the_databases_clock() -> None:
+    """A retry does not count, nor does what the daemon's own clock says."""
+    machine = Machine(answer=lambda _: REFUSED)
+    machine.queue.add(waited=0.3)
+    machine.dispatcher.start()
+    machine.pass_time(15)
+    snapshot = machine.dispatcher.counters.snapshot(0, None)
+    histogram: Any = snapshot["dataapi_webhooks_first_attempt_seconds"][()]
+    assert (sum(histogram.buckets), histogram.total) == (1, pytest.approx(0.3))
+    assert snapshot["dataapi_webhooks_attempts_total"] == {("refused",): 2.0}
+
+
+def test_the_time_to_the_first_attempt_counts_the_wait_for_a_place() -> None:
+    """Claimed is not begun."""
+    machine = Machine(Webhooks(concurrency=1))
+    machine.queue.add()
+    machine.queue.add("https://b.example/")
+    machine.dispatcher.start()
+    machine.pass_time(1.5)
+    machine.sender.end()
+    histogram: Any = machine.dispatcher.counters.snapshot(0, None)["dataapi_webhooks_first_attempt_seconds"][
+        ()
+    ]
+    assert histogram.total == pytest.approx(1.5)

@@ -1,0 +1,183 @@
+"""Outcomes on their way to the database: batches, and what happens while it refuses or is away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID, uuid4
+
+import pytest
+from dataapi.http.errors import DatabaseError, DatabaseUnavailable
+from dataapi.webhooks.delivery.outcomes import AGAIN_AFTER, FLUSH_AFTER, MAX_BATCH, Outcomes
+from dataapi.webhooks.model import Claim, FinishedAttempt
+from support.fake_queue import OK
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+AWAY = DatabaseUnavailable(503, "PGRST001", "away")
+BAD = DatabaseError(400, "22P05", "unsupported Unicode escape sequence")
+
+
+class Database:
+    """Records outcomes, unless it is away or refuses some.
+
+    :ivar slow: makes a statement wait until it is told that it ended.
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[list[UUID]] = []
+        self.recorded: list[UUID] = []
+        self.retries: list[float | None] = []
+        self.lost = 0
+        self.error: Exception | None = None
+        self.poison: set[UUID] = set()
+        self.gone: set[UUID] = set()
+        self.slow: Deferred[None] | None = None
+        self.clock = Clock()
+        self.outcomes = Outcomes(self.clock, self, self._told)
+
+    def _told(self, finished: Sequence[FinishedAttempt], lost: int) -> None:
+        self.recorded += [one.claim.delivery_id for one in finished]
+        self.retries += [one.retry_in for one in finished]
+        self.lost += lost
+
+    async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
+        """Record a batch."""
+        identifiers = [one.claim.delivery_id for one in finished]
+        self.batches.append(identifiers)
+        if self.slow is not None:
+            await self.slow
+        if self.error is not None:
+            raise self.error
+        if self.poison.intersection(identifiers):
+            raise BAD
+        return frozenset(identifiers) - self.gone
+
+    def add(self, count: int = 1, retry_in: float | None = None) -> list[UUID]:
+        """Hand outcomes over; their leases end in 30 seconds."""
+        finished = [FinishedAttempt(Claim(uuid4(), 1), OK, retry_in) for _ in range(count)]
+        for one in finished:
+            self.outcomes.add(one, self.clock.seconds() + 30)
+        return [one.claim.delivery_id for one in finished]
+
+
+def test_outcomes_of_a_moment_are_one_statement() -> None:
+    """Outcome rows are batched, and none waits for long."""
+    database = Database()
+    identifiers = database.add(3)
+    assert database.batches == []
+    database.clock.advance(FLUSH_AFTER)
+    assert database.batches == [identifiers]
+    assert database.recorded == identifiers
+    assert not database.clock.getDelayedCalls()
+
+
+def test_many_outcomes_do_not_wait() -> None:
+    """A full batch is recorded at once."""
+    database = Database()
+    database.add(MAX_BATCH)
+    assert [len(batch) for batch in database.batches] == [MAX_BATCH]
+
+
+def test_statements_follow_one_another() -> None:
+    """What ends while a statement runs is recorded by the next one."""
+    database = Database()
+    running: Deferred[None] = Deferred()
+    database.slow = running
+    database.add()
+    database.clock.advance(FLUSH_AFTER)
+    later = database.add(2)
+    database.clock.advance(1)
+    assert len(database.batches) == 1
+    database.slow = None
+    running.callback(None)
+    database.clock.advance(FLUSH_AFTER)
+    assert database.batches[1] == later
+
+
+def test_nothing_is_lost_while_the_database_is_away() -> None:
+    """Issue, faults: outcomes are kept in their order, and recorded when it is back."""
+    database = Database()
+    database.error = AWAY
+    first = database.add(2)
+    database.clock.advance(FLUSH_AFTER)
+    assert database.outcomes.stuck
+    second = database.add()
+    for _ in range(100):
+        database.clock.advance(AGAIN_AFTER)
+    database.error = None
+    database.clock.advance(AGAIN_AFTER)
+    assert database.recorded == first + second
+    assert not database.outcomes.stuck
+    assert database.lost == 0
+
+
+def test_what_the_database_went_away_from_keeps_its_place() -> None:
+    """What ended while the statement was under way is recorded after it."""
+    database = Database()
+    running: Deferred[None] = Deferred()
+    database.slow, database.error = running, AWAY
+    first = database.add()
+    database.clock.advance(FLUSH_AFTER)
+    second = database.add()
+    running.callback(None)
+    database.slow = database.error = None
+    database.clock.advance(AGAIN_AFTER)
+    assert database.recorded == first + second
+
+
+@pytest.mark.parametrize(("away", "left"), [(4.0, 6.0), (40.0, 0.0)])
+def test_waits_are_counted_from_the_end_of_the_attempt(away: float, left: float) -> None:
+    """Ten seconds after the attempt, however late it was recorded."""
+    database = Database()
+    database.error = AWAY
+    database.add(retry_in=10.0)
+    for _ in range(round(away / AGAIN_AFTER)):
+        database.clock.advance(AGAIN_AFTER)
+    database.error = None
+    database.clock.advance(AGAIN_AFTER)
+    assert database.retries == [pytest.approx(left, abs=2 * AGAIN_AFTER)]
+
+
+def test_one_bad_outcome_does_not_take_others_with_it() -> None:
+    """What the database refuses is tried by itself until its lease is over, and then given up."""
+    database = Database()
+    identifiers = database.add(5)
+    database.poison = {identifiers[2]}
+    database.clock.advance(FLUSH_AFTER)
+    for _ in range(3):
+        database.clock.advance(AGAIN_AFTER)
+    assert sorted(database.recorded) == sorted({*identifiers} - database.poison)
+    others = database.add(2)
+    database.clock.advance(AGAIN_AFTER)
+    assert set(others) <= set(database.recorded), "outcomes of later attempts go on"
+    assert database.lost == 0, "its lease is not over"
+    for _ in range(80):
+        database.clock.advance(AGAIN_AFTER)
+    assert database.lost == 1
+    assert not database.clock.getDelayedCalls()
+
+
+def test_settling_waits_until_everything_is_recorded() -> None:
+    """A daemon that stops records what it knows."""
+    database = Database()
+    identifiers = database.add(2)
+    settled = Deferred.fromCoroutine(database.outcomes.settled())
+    assert settled.called
+    assert database.recorded == identifiers
+    database.error = AWAY
+    more = database.add()
+    settled = Deferred.fromCoroutine(database.outcomes.settled())
+    assert not settled.called
+    database.error = None
+    database.clock.advance(AGAIN_AFTER)
+    assert settled.called
+    assert database.recorded == identifiers + more
+
+
+def test_an_outcome_that_is_not_taken_is_counted() -> None:
+    """The lease was lost, or the endpoint deleted."""
+    database = Database()
+    taken, gone = database.add(2)
+    database.gone = {gone}
+    database.clock.advance(FLUSH_AFTER)
+    assert (database.recorded, database.lost) == ([taken], 1)
