@@ -76,7 +76,7 @@ class Worker(LineOnlyReceiver):
             "before", "shutdown", lambda: Deferred.fromCoroutine(serving.stop())
         )
         await serving.start()
-        self._send({"event": "started"})
+        self._send({"event": "started", "state": serving.known().as_json()})
 
     def _failed(self, failure: Failure) -> None:
         if self._stopping:

@@ -169,7 +169,8 @@ class WorkerProcess(ProcessProtocol):
             self._not_started(self.refusal)
         elif not self.started.called:
             self.serves = True
-            self._look("known")
+            # What a heartbeat learned while it was starting says that it is not ready.
+            self.known = state_from_json(document["state"])
             self.started.callback(None)
 
     def _not_started(self, reason: str) -> None:

@@ -116,7 +116,7 @@ def test_it_says_when_it_accepts_requests(monkeypatch: pytest.MonkeyPatch) -> No
     ]
     assert process.pipe.value() == b""
     process.server.started.callback(None)
-    assert process.said == {"event": "started"}
+    assert process.said == {"event": "started", "state": process.server.known().as_json()}
 
 
 @pytest.mark.parametrize("error", [StartFailed("no key"), ValueError("no key")])

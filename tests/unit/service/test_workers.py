@@ -57,8 +57,7 @@ class Child:
 
     def serve(self, **state: Any) -> None:
         """Accept requests, and say so when asked."""
-        self.say(event="started")
-        self.answer("known", {**STATE, **state})
+        self.say(event="started", state={**STATE, **state})
 
     def end(self) -> None:
         """Die."""
@@ -133,9 +132,9 @@ def test_each_worker_gets_its_assignment_and_the_sockets() -> None:
 def test_the_start_is_over_when_all_workers_serve() -> None:
     """The start waits for the last worker."""
     parent = Parent()
-    parent.children[0].say(event="started")
+    parent.children[0].serve()
     assert not parent.started.called
-    parent.children[1].say(event="started")
+    parent.children[1].serve()
     assert parent.started.called
 
 
@@ -226,6 +225,17 @@ def test_what_is_known_of_workers_is_asked_anew_with_each_beat() -> None:
     parent.children[0].answer("known", State((project,)).as_json())
     assert reported(parent).projects == (project,)
     assert not reported(parent).ready
+
+
+def test_what_a_heartbeat_learned_of_a_start_ends_with_the_start() -> None:
+    """As soon as the start is over, the daemon is ready, though the last heartbeat found it starting."""
+    parent = Parent()
+    parent.machine.advance(BEAT)
+    for child in parent.children:
+        child.answer("known", {**STATE, "starting": True})
+        child.serve()
+    assert outcome(parent.started) is None
+    assert reported(parent).ready
 
 
 def test_to_ask_whether_the_daemon_is_ready_has_the_databases_asked() -> None:
