@@ -1,4 +1,4 @@
-"""What is measured: one case a row of the table."""
+"""What is measured: one case a row of the table, with the leanest SQL and the same request of a peer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 from dataclasses import dataclass
 
 NUMBER = "<N>"
-"""Stands in a request for a number that is another one in each request."""
+"""Stands in a request for a number that differs from request to request, and in SQL for the same number."""
 
 ROWS = 300_000
 """How many rows there are to delete."""
+
+SUBJECT = "3f0c9a52-6a34-4f8e-9a8e-0d6c0b2c9a10"
+"""The user whose token signs requests in."""
 
 SETUP = f"""
 comment on schema public is '@graphql({{"inflect_names": true, "max_rows": 1000}})';
@@ -24,6 +27,17 @@ create index on bench_part (bench_row_id);
 comment on table bench_row is '@graphql({{"nestedInserts": {{"enabled": true}}}})';
 grant all on bench_row, bench_part to anon;
 create function bench_add(a int, b int) returns int language sql immutable as 'select a + b';
+create table bench_owned (
+    id int primary key,
+    owner text not null,
+    name text,
+    album_id int references album
+);
+insert into bench_owned select track_id, '{SUBJECT}', name, album_id from track;
+alter table bench_owned enable row level security;
+create policy of_owner on bench_owned
+    using (owner = current_setting('request.jwt.claims', true)::json ->> 'sub');
+grant all on bench_owned to authenticated;
 analyze;
 """
 """What the sample database needs beside its rows."""
@@ -36,8 +50,11 @@ class Case:
     :ivar path: path and query string of the URL.
     :ivar body: the POSTed body, None for a GET; this and the path may hold ``NUMBER``.
     :ivar most: the numbers go from 1 to this one and begin anew.
-    :ivar status: how it is answered.
-    :ivar least: how many bytes its answer has at least.
+    :ivar status: the status of its answer.
+    :ivar writes: each request changes something, so that no two answers are equal.
+    :ivar signed_in: it is sent with the token of a user.
+    :ivar floor: the leanest SQL that makes the same body, "" where none is compared.
+    :ivar peer: the body of the same request to PostGraphile, None where none is compared.
     """
 
     name: str
@@ -45,7 +62,10 @@ class Case:
     body: str | None = None
     most: int = 1
     status: int = 200
-    least: int = 30
+    writes: bool = False
+    signed_in: bool = False
+    floor: str = ""
+    peer: str | None = None
 
     def numbered(self, number: int) -> tuple[str, str | None]:
         """Return path and body of a request with its number."""
@@ -53,9 +73,47 @@ class Case:
         return self.path.replace(NUMBER, text), self.body and self.body.replace(NUMBER, text)
 
 
-def graphql(name: str, document: str, variables: str = "{}", most: int = 1) -> Case:
+def _body(document: str, variables: str) -> str:
+    return f'{{"query":{json.dumps(document)},"variables":{variables}}}'
+
+
+def graphql(
+    name: str,
+    document: str,
+    variables: str = "{}",
+    *,
+    most: int = 1,
+    writes: bool = False,
+    signed_in: bool = False,
+    floor: str = "",
+    peer: str | None = None,
+) -> Case:
     """Return the case of a GraphQL document; ``variables`` is JSON, but for ``NUMBER``."""
-    return Case(name, "/graphql/v1", f'{{"query":{json.dumps(document)},"variables":{variables}}}', most)
+    same = None if peer is None else _body(peer, variables)
+    body = _body(document, variables)
+    return Case(name, "/graphql/v1", body, most, writes=writes, signed_in=signed_in, floor=floor, peer=same)
+
+
+def rows(columns: str, source: str, head: str = "", tail: str = "", row: str = "{%s}") -> str:
+    """Return SQL for a JSON list of rows, by concatenation.
+
+    :param columns: what is between the braces of a row: text, and columns as ``<name>``.
+    :param source: the rows, ordered.
+    :param head: the JSON before the list.
+    :param tail: the JSON after it.
+    :param row: the JSON of a row.
+    """
+    return (
+        f"select '{head}[' || coalesce(string_agg({_row(row % columns)}, ','), '') || ']{tail}' from {source}"
+    )
+
+
+def _row(template: str) -> str:
+    """Return an expression for a template: ``<name>`` is a number in it, ``<<name>>`` any other column."""
+    text = "'" + template + "'"
+    for opening, closing, before, after in (("<<", ">>", "to_json(", ")"), ("<", ">", "", "::text")):
+        text = text.replace(opening, f"' || {before}").replace(closing, f"{after} || '")
+    return text.replace(" || ''", "")
 
 
 LOOKUP = "query ($id: Int!) { trackByPk(trackId: $id) { name album { title } } }"
@@ -65,7 +123,9 @@ NESTED = """{ albumCollection(first: 10) { edges { node { title
     trackCollection(first: 10) { edges { node { name milliseconds } } } } } } }"""
 OBJECTS = """query ($n: Int!) { trackCollection(first: $n) {
     edges { node { name album { title artist { name } } } } } }"""
-PAGE = "{ trackCollection(first: 1000) { edges { node { trackId name milliseconds unitPrice } } } }"
+PAGE = """query ($n: Int!) { trackCollection(first: $n) {
+    edges { node { trackId name milliseconds unitPrice } } } }"""
+OWNED = "query ($id: Int!) { benchOwnedByPk(id: $id) { name album { title } } }"
 INSERT = """mutation ($name: String) {
     insertIntoBenchRowCollection(objects: [{name: $name}]) { records { id name } } }"""
 UPDATE = """mutation ($id: BigInt) {
@@ -75,31 +135,135 @@ NESTED_INSERT = """mutation ($name: String) { insertIntoBenchRowCollection(objec
     {name: $name, benchPartCollection: [{name: "one"}, {name: "two"}]}
 ]) { records { id benchPartCollection { edges { node { id } } } } } }"""
 
+PEER_LOOKUP = "query ($id: Int!) { trackByTrackId(trackId: $id) { name albumByAlbumId { title } } }"
+PEER_COLD = "{ trackByTrackId(trackId: 5) { name_<N>: name albumByAlbumId { title } } }"
+PEER_LITERALS = "{ trackByTrackId(trackId: <N>) { name albumByAlbumId { title } } }"
+PEER_NESTED = """{ allAlbums(first: 10) { edges { node { title
+    tracksByAlbumId(first: 10) { edges { node { name milliseconds } } } } } } }"""
+PEER_OBJECTS = """query ($n: Int!) { allTracks(first: $n) {
+    edges { node { name albumByAlbumId { title artistByArtistId { name } } } } } }"""
+PEER_PAGE = (
+    "query ($n: Int!) { allTracks(first: $n) { edges { node { trackId name milliseconds unitPrice } } } }"
+)
+PEER_OWNED = "query ($id: Int!) { benchOwnedById(id: $id) { name albumByAlbumId { title } } }"
+PEER_INSERT = (
+    "mutation ($name: String) { createBenchRow(input: {benchRow: {name: $name}}) { benchRow { id name } } }"
+)
+PEER_UPDATE = """mutation ($id: BigInt!) {
+    updateBenchRowById(input: {id: $id, benchRowPatch: {name: "changed"}}) { clientMutationId } }"""
+PEER_DELETE = "mutation ($id: BigInt!) { deleteBenchRowById(input: {id: $id}) { clientMutationId } }"
+
+FOUND = '{"data":{"%s":{"name":<<found.name>>,"album":{"title":<<album.title>>}}}}'
+FLOOR_LOOKUP = f"""select {_row(FOUND % "trackByPk")}
+    from track found join album using (album_id) where track_id = <N>"""
+FLOOR_NESTED = """select '{"data":{"albumCollection":{"edges":[' || string_agg(
+    '{"node":{"title":' || to_json(title) || ',"trackCollection":{"edges":[' || coalesce(tracks, '')
+    || ']}}}', ',') || ']}}}'
+    from (select album_id, title from album order by album_id limit 10) album, lateral (
+        select string_agg(
+            '{"node":{"name":' || to_json(name) || ',"milliseconds":' || milliseconds || '}}', ',') tracks
+        from (
+            select name, milliseconds from track where album_id = album.album_id order by track_id limit 10
+        ) track
+    ) part"""
+FLOOR_OBJECTS = rows(
+    '"name":<<track.name>>,"album":{"title":<<album.title>>,"artist":{"name":<<artist.name>>}}',
+    "(select name, album_id from track order by track_id limit <N>) track"
+    " join album using (album_id) join artist using (artist_id)",
+    '{"data":{"trackCollection":{"edges":', "}}}", '{"node":{%s}}',
+)  # fmt: skip
+FLOOR_PAGE = rows(
+    '"trackId":<track_id>,"name":<<name>>,"milliseconds":<milliseconds>,"unitPrice":"<unit_price>"',
+    "(select track_id, name, milliseconds, unit_price from track order by track_id limit <N>) track",
+    '{"data":{"trackCollection":{"edges":', "}}}", '{"node":{%s}}',
+)  # fmt: skip
+FLOOR_OWNED = f"""select {_row(FOUND % "benchOwnedByPk")}
+    from bench_owned found join album using (album_id) where found.id = <N> and owner = '{SUBJECT}'"""
+FLOOR_INSERT = """with made as (insert into bench_row (name) values ('<N>') returning id, name)
+    select '{"data":{"insertIntoBenchRowCollection":{"records":[{"id":"' || id || '","name":' || to_json(name)
+    || '}]}}}' from made"""
+FLOOR_UPDATE = """with done as (update bench_row set name = 'changed' where id = <N> returning 1)
+    select '{"data":{"updateBenchRowCollection":{"affectedCount":' || count(*) || '}}}' from done"""
+FLOOR_DELETE = """with done as (delete from bench_row where id = <N> returning 1)
+    select '{"data":{"deleteFromBenchRowCollection":{"affectedCount":' || count(*) || '}}}' from done"""
+FLOOR_REST_LOOKUP = rows('"track_id":<track_id>,"name":<<name>>', "track where track_id = <N>")
+FLOOR_REST_OBJECTS = rows(
+    '"track_id":<track_id>,"name":<<name>>,"album":{"title":<<title>>}',
+    "(select track_id, name, album_id from track order by track_id limit 100) track"
+    " join album using (album_id)",
+)
+FLOOR_REST_PAGE = rows(
+    '"track_id":<track_id>,"name":<<name>>,"milliseconds":<milliseconds>,"unit_price":<unit_price>',
+    "(select track_id, name, milliseconds, unit_price from track limit 1000) track",
+)
+
 TRACKS = "/rest/v1/track?select=track_id,name"
 BENCH_ROWS = "/rest/v1/bench_row"
 MANY_ROWS = json.dumps([{"name": f"row {number}"} for number in range(1000)])
+ENDLESS = 10**9
+TRACK_COUNT = 3503
+
+
+def page(count: int) -> Case:
+    """Return the case of a GraphQL page of so many flat rows."""
+    name = f"GraphQL {count:,} rows"
+    return graphql(
+        name, PAGE, f'{{"n":{count}}}', floor=FLOOR_PAGE.replace(NUMBER, str(count)), peer=PEER_PAGE
+    )
+
+
+def objects(count: int) -> Case:
+    """Return the case of a GraphQL page of so many rows with an object in an object."""
+    name = f"GraphQL {count:,} rows, objects of two levels"
+    floor = FLOOR_OBJECTS.replace(NUMBER, str(count))
+    return graphql(name, OBJECTS, f'{{"n":{count}}}', floor=floor, peer=PEER_OBJECTS)
+
+
+BY_KEY = graphql(
+    "GraphQL by primary key, with an object", LOOKUP, '{"id":<N>}', most=TRACK_COUNT,
+    floor=FLOOR_LOOKUP, peer=PEER_LOOKUP,
+)  # fmt: skip
 
 CASES = (
-    graphql("primary key, one nested object", LOOKUP, '{"id":<N>}', most=3503),
-    graphql("10 x 10 nested list", NESTED),
-    graphql("page of 1,000 rows", PAGE),
-    graphql("100 rows, objects of two levels", OBJECTS, '{"n":100}'),
-    graphql("1,000 rows, objects of two levels", OBJECTS, '{"n":1000}'),
-    graphql("cold document each time", COLD, most=10**9),
-    graphql("other literals each time", LITERALS, most=3503),
-    graphql("insert", INSERT, '{"name":"<N>"}', most=10**9),
-    graphql("update by key", UPDATE, '{"id":"<N>"}', most=1000),
-    graphql("insert of a row with two others", NESTED_INSERT, '{"name":"<N>"}', most=10**9),
-    graphql("delete by key", DELETE, '{"id":"<N>"}', most=ROWS),
-    Case("REST by primary key", f"{TRACKS}&track_id=eq.{NUMBER}", most=3503),
-    Case("REST 10 rows, each with an object", f"{TRACKS},album(title)&order=track_id.desc&limit=10"),
-    Case("REST 100 rows, each with an object", f"{TRACKS},album(title)&order=track_id&limit=100"),
-    Case("REST 10 rows, each with a list", "/rest/v1/album?select=title,track(name,milliseconds)&limit=10"),
-    Case("REST 1,000 rows", f"{TRACKS},milliseconds,unit_price&limit=1000"),
-    Case("REST insert", BENCH_ROWS, f'{{"name":"{NUMBER}"}}', most=10**9, status=201, least=0),
-    Case("REST insert of 1,000 rows", BENCH_ROWS, MANY_ROWS, status=201, least=0),
-    Case("REST function by GET", f"/rest/v1/rpc/bench_add?a={NUMBER}&b=1", most=10**6, least=1),
-    Case(
-        "REST function by POST", "/rest/v1/rpc/bench_add", f'{{"a": {NUMBER}, "b": 1}}', most=10**6, least=1
+    BY_KEY,
+    graphql(
+        "the same signed in, row level security", OWNED, '{"id":<N>}', most=TRACK_COUNT, signed_in=True,
+        floor=FLOOR_OWNED, peer=PEER_OWNED,
     ),
-)
+    graphql("GraphQL 10 x 10 nested list", NESTED, floor=FLOOR_NESTED, peer=PEER_NESTED),
+    page(100),
+    page(1000),
+    objects(100),
+    objects(1000),
+    graphql("GraphQL document never seen before", COLD, most=ENDLESS, peer=PEER_COLD),
+    graphql(
+        "GraphQL other literals each time", LITERALS, most=TRACK_COUNT, floor=FLOOR_LOOKUP, peer=PEER_LITERALS
+    ),
+    graphql(
+        "GraphQL insert", INSERT, '{"name":"<N>"}', most=ENDLESS, writes=True,
+        floor=FLOOR_INSERT, peer=PEER_INSERT,
+    ),
+    graphql(
+        "GraphQL update by key", UPDATE, '{"id":"<N>"}', most=1000, writes=True,
+        floor=FLOOR_UPDATE, peer=PEER_UPDATE,
+    ),
+    graphql(
+        "GraphQL delete by key", DELETE, '{"id":"<N>"}', most=ROWS, writes=True,
+        floor=FLOOR_DELETE, peer=PEER_DELETE,
+    ),
+    graphql(
+        "GraphQL insert of a row with two others", NESTED_INSERT, '{"name":"<N>"}', most=ENDLESS, writes=True
+    ),
+    Case("REST by primary key", f"{TRACKS}&track_id=eq.{NUMBER}", most=TRACK_COUNT, floor=FLOOR_REST_LOOKUP),
+    Case("REST 10 rows, each with an object", f"{TRACKS},album(title)&order=track_id.desc&limit=10"),
+    Case(
+        "REST 100 rows, each with an object", f"{TRACKS},album(title)&order=track_id&limit=100",
+        floor=FLOOR_REST_OBJECTS,
+    ),
+    Case("REST 10 rows, each with a list", "/rest/v1/album?select=title,track(name,milliseconds)&limit=10"),
+    Case("REST 1,000 rows", f"{TRACKS},milliseconds,unit_price&limit=1000", floor=FLOOR_REST_PAGE),
+    Case("REST insert", BENCH_ROWS, f'{{"name":"{NUMBER}"}}', most=ENDLESS, status=201, writes=True),
+    Case("REST insert of 1,000 rows", BENCH_ROWS, MANY_ROWS, status=201, writes=True),
+    Case("REST function by GET", f"/rest/v1/rpc/bench_add?a={NUMBER}&b=1", most=10**6),
+    Case("REST function by POST", "/rest/v1/rpc/bench_add", f'{{"a": {NUMBER}, "b": 1}}', most=10**6),
+)  # fmt: skip

@@ -1,18 +1,15 @@
-"""Puts load on the daemon with wrk, and reads what wrk saw."""
+"""Puts load on an HTTP server with wrk, and reads what wrk and the processes of the machine say of it."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bench.cases import NUMBER, Case
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _SCRIPT = """
 local headers = {headers}
@@ -20,9 +17,14 @@ local method = {method}
 local path_head, path_tail = {path_head}, {path_tail}
 local body_head, body_tail = {body_head}, {body_tail}
 local varying, most, number = {varying}, {most}, {first}
+local tokens, turn = {tokens}, 0
 function request()
   if not varying then return fixed end
   number = number % most + 1
+  if #tokens > 0 then
+    turn = turn % #tokens + 1
+    headers["Authorization"] = tokens[turn]
+  end
   local path, body = path_head, body_head
   if path_tail then path = path_head .. number .. path_tail end
   if body_tail then body = body_head .. number .. body_tail end
@@ -42,57 +44,92 @@ end
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """A server to put load on.
+
+    :ivar path: replaces the path of each case, "" for none.
+    :ivar tokens: ``Authorization`` headers that requests carry in turn.
+    """
+
+    port: int
+    pid: int
+    headers: Mapping[str, str]
+    path: str = ""
+    tokens: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
-    """What a run of wrk saw; ``p50`` and ``p99`` in milliseconds, ``cpu`` in microseconds per request."""
+    """What a run came to.
+
+    :ivar p50: milliseconds in which half of the requests were answered, None where it was not measured.
+    :ivar p99: the same for 99 % of them.
+    :ivar server: microseconds of processor time of the server for each request.
+    :ivar database: the same of PostgreSQL.
+    """
 
     per_second: float
-    p50: float
-    p99: float
+    p50: float | None
+    p99: float | None
     failed: int
-    cpu: float
+    server: float
+    database: float
 
 
 def put_load(
     case: Case,
-    port: int,
-    headers: Mapping[str, str],
+    target: Target,
     folder: Path,
     *,
-    pid: int,
+    database: int,
+    first: int,
     seconds: int,
     connections: int,
-) -> Load:
-    """Send a case's requests for some seconds, after a second that is not counted."""
+) -> tuple[Load, int]:
+    """Send a case's requests for some seconds, after a second that is not counted.
+
+    :param database: the process id of PostgreSQL.
+    :param first: the number before that of the first request.
+    :return: what was measured, and the number of the last request.
+    """
     script = folder / "case.lua"
-    url = f"http://127.0.0.1:{port}"
-    results = []
-    first = 0
     for length in (1, seconds):
-        script.write_text(_lua(case, headers, first))
-        before = processor_time(pid)
+        script.write_text(_lua(case, target, first))
+        before = processor_time(target.pid), processor_time(database)
         finished = subprocess.run(
-            ["wrk", "-t1", f"-c{connections}", f"-d{length}", "-s", str(script), url],
+            ["wrk", "-t1", f"-c{connections}", f"-d{length}", "-s", str(script), f"http://127.0.0.1:{target.port}"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        results.append(json.loads(finished.stdout.rstrip().splitlines()[-1]))
-        results[-1]["cpu"] = processor_time(pid) - before
-        first += results[-1]["requests"] + connections
-    seen = results[-1]
-    return Load(
-        seen["requests"] / seen["microseconds"] * 1e6,
-        seen["p50"],
-        seen["p99"],
-        seen["failed"],
-        seen["cpu"] / max(1, seen["requests"]) * 1e6,
-    )
+        seen = json.loads(finished.stdout.rstrip().splitlines()[-1])
+        after = processor_time(target.pid), processor_time(database)
+        first += seen["requests"] + connections
+    count = max(1, seen["requests"])
+    server, postgres = ((end - begin) / count * 1e6 for begin, end in zip(before, after, strict=True))
+    per_second = seen["requests"] / seen["microseconds"] * 1e6
+    return Load(per_second, seen["p50"], seen["p99"], seen["failed"], server, postgres), first
 
 
 def processor_time(pid: int) -> float:
-    """Return the seconds of processor time that a process and its children, such as workers, used."""
-    children = [int(one) for one in _read(f"/proc/{pid}/task/{pid}/children").split()]
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(processor_time(child) for child in children)
+    """Return the seconds of processor time that a process and its children used, ended ones included."""
+    try:
+        own = sum(int(field) for field in _stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
+        return own + sum(processor_time(child) for child in _children(pid))
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0  # it has just ended, and its time is its parent's now
+
+
+def resident_memory(pid: int) -> float:
+    """Return the MiB that a process and its children hold."""
+    own = int(_stat(pid)[21]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return own + sum(resident_memory(child) for child in _children(pid))
+
+
+def _stat(pid: int) -> list[str]:
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(one) for one in _read(f"/proc/{pid}/task/{pid}/children").split()]
 
 
 def _read(path: str) -> str:
@@ -100,10 +137,10 @@ def _read(path: str) -> str:
         return file.read()
 
 
-def _lua(case: Case, headers: Mapping[str, str], first: int) -> str:
-    path_head, path_varies, path_tail = case.path.partition(NUMBER)
+def _lua(case: Case, target: Target, first: int) -> str:
+    path_head, path_varies, path_tail = (target.path or case.path).partition(NUMBER)
     body_head, body_varies, body_tail = (case.body or "").partition(NUMBER)
-    members = ", ".join(f"[{_quoted(name)}] = {_quoted(value)}" for name, value in headers.items())
+    members = ", ".join(f"[{_quoted(name)}] = {_quoted(value)}" for name, value in target.headers.items())
     return _SCRIPT.format(
         headers="{" + members + "}",
         method=_quoted("POST" if case.body else "GET"),
@@ -111,9 +148,10 @@ def _lua(case: Case, headers: Mapping[str, str], first: int) -> str:
         path_tail=_quoted(path_tail) if path_varies else "nil",
         body_head=_quoted(body_head) if case.body else "nil",
         body_tail=_quoted(body_tail) if body_varies else "nil",
-        varying="true" if path_varies or body_varies else "false",
+        varying="true" if path_varies or body_varies or target.tokens else "false",
         most=case.most,
         first=first,
+        tokens="{" + ", ".join(_quoted(token) for token in target.tokens) + "}",
     )
 
 

@@ -1,15 +1,18 @@
-"""Measures the daemon's requests per second and their latency, beside what PostgreSQL alone does.
+"""Measures the daemon beside PostgreSQL alone and beside PostGraphile, in turn.
 
-Run as ``python tests/bench/run.py [--seconds N] [--workers N] [--connections N] [--case TEXT]...`` with
-the project and its extras ``embedded`` and ``test`` installed (``make develop`` does so, and is needed again
-after files were added), and ``wrk`` and ``pgbench`` on the machine (Debian: ``wrk`` and ``postgresql``).
-It starts a PostgreSQL of its own with the Chinook sample and a daemon by ``twistd``, and prints a row per
-case of ``cases.py``; a new case is a new item there.
+Run as ``python tests/bench/run.py [--seconds N] [--rounds N] [--workers N] [--connections N]
+[--case TEXT]... [--json FILE] [--no-peer]`` with the project and its extras ``embedded`` and ``test``
+installed (``make develop`` does so, and is needed again after files were added), and ``wrk`` and
+``pgbench`` on the machine (Debian: ``wrk`` and ``postgresql``).  PostGraphile is installed from the npm
+registry into ``build/``, or left out with the reason.  It starts a PostgreSQL of its own with the Chinook
+sample, and prints a row per case of ``cases.py``; a new case is a new item there.
 
-The columns: requests per second and milliseconds of half and of 99 % of the requests, by ``wrk`` with
-one thread; the daemon's processor time per request in microseconds, which other work on the machine
-touches least; and the floor: how often a second pgbench sends the very same message with as many
-clients, which is PostgreSQL's part alone.
+Before a case is measured, its answers must be equal.  Then each contender runs for some seconds, in turn,
+and the table has the medians of all rounds: requests per second, milliseconds of half and of 99 % of the
+requests, and the microseconds of processor time that a request takes in the server and in PostgreSQL, which
+other work on the machine touches least.  The floor is the leanest SQL that makes the same answer, as a
+prepared statement of pgbench: without HTTP, roles and settings.  ``of it`` is how many times theirs our
+requests per second are.
 """
 
 from __future__ import annotations

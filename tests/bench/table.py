@@ -1,28 +1,65 @@
-"""Runs the cases and prints the table."""
+"""Measures the cases for the daemon, the floor and a peer in turn, and prints the table."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import shutil
+import statistics
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from bench.cases import CASES, SETUP, Case
-from bench.floor import messages_per_second
-from bench.load import Load, put_load
-from support.daemon import KEY, Daemon
-from support.postgres import Server
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from support.postgres import Database
+import jwt
+from bench.cases import CASES, SETUP, SUBJECT, Case
+from bench.floor import floor_answer, put_floor_load
+from bench.load import Load, Target, put_load, resident_memory
+from bench.peers import PATH, NotInstalled, PostGraphile
+from support.daemon import JWT_SECRET, KEY, Daemon
+from support.postgres import Database, Server
 
 HEADERS = {"apikey": KEY, "Content-Type": "application/json", "Accept": "application/json"}
-_ROW = "{:36}{:>12}{:>10}{:>10}{:>14}{:>12}{:>8}\n"
+PEERS = Path(__file__).parents[2] / "build" / "bench" / "postgraphile"
+
+_HEAD = """\
+| Case | dataapi | p50 ms | p99 ms | CPU us | Floor | CPU us | of it | PostGraphile | CPU us | of it |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+"""
+"""Requests a second, and the processor time of each in the server and in PostgreSQL."""
+
+
+@dataclass
+class Contender:
+    """One of those that are measured in turn.
+
+    :ivar runs: its rounds of the current case.
+    :ivar next: the number of its last request of the current case.
+    """
+
+    name: str
+    run: Callable[[Case, int], tuple[Load, int]]
+    takes: Callable[[Case], bool]
+    next: int = 0
+    runs: list[Load] = field(default_factory=list)
+
+    def median(self) -> Load | None:
+        """Return the medians of its rounds, None if there were none."""
+        if not self.runs:
+            return None
+
+        def middle(name: str) -> Any:
+            values = [getattr(run, name) for run in self.runs]
+            return None if None in values else statistics.median(values)
+
+        names = ("per_second", "p50", "p99", "server", "database")
+        failed = sum(run.failed for run in self.runs)
+        return Load(failed=failed, **{name: middle(name) for name in names})
 
 
 def main(words: Sequence[str]) -> int:
@@ -39,66 +76,177 @@ def main(words: Sequence[str]) -> int:
         database = server.create_chinook()
         database.execute(SETUP)
         with tempfile.TemporaryDirectory() as name:
-            failed = _measure(cases, database, Path(name), options)
+            results = _measure(cases, server, database, Path(name), options)
     finally:
         server.remove()
-    return 1 if failed else 0
+    if options.json is not None:
+        options.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    return 1 if any(load and load["failed"] for result in results for load in result["loads"].values()) else 0
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure the daemon beside PostgreSQL alone.")
-    parser.add_argument("--seconds", type=int, default=5, help="how long each case and each floor runs")
+    parser = argparse.ArgumentParser(description="Measure the daemon beside PostgreSQL alone and a peer.")
+    parser.add_argument("--seconds", type=int, default=3, help="how long each round of each contender runs")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each; the table has their medians")
     parser.add_argument("--workers", type=int, default=1, help="worker processes of the daemon")
     parser.add_argument("--connections", type=int, default=16, help="of wrk, and clients of pgbench")
     parser.add_argument("--case", action="append", help="only cases with this in their name (repeatable)")
+    parser.add_argument("--json", type=Path, help="a file that takes the figures")
+    parser.add_argument("--no-peer", action="store_true", help="measure no PostGraphile")
     return parser.parse_args(words)
 
 
-def _measure(cases: Sequence[Case], database: Database, folder: Path, options: argparse.Namespace) -> bool:
-    """Print a row for each case; return whether any request failed."""
-    failed = False
-    settings = {"workers": str(options.workers)}
-    sys.stdout.write(_ROW.format("", "requests/s", "p50 ms", "p99 ms", "CPU us/request", "floor/s", "of it"))
-    with Daemon(folder, database.uri, settings=settings) as daemon:
+def token(role: str = "authenticated", subject: str = SUBJECT) -> str:
+    """Return the ``Authorization`` header of a user."""
+    return "Bearer " + jwt.encode({"role": role, "sub": subject}, JWT_SECRET, "HS256")
+
+
+def _measure(
+    cases: Sequence[Case], server: Server, database: Database, folder: Path, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Print a row for each case; return all figures."""
+    results = []
+    with ExitStack() as stack:
+        daemon = stack.enter_context(Daemon(folder, database.uri, settings={"workers": str(options.workers)}))
         daemon.wait_ready()
+        peer = None if options.no_peer else _started_peer(stack, database)
+        contenders = list(_contenders(daemon, peer, database, server.pid, folder, options))
+        sys.stdout.write(_HEAD)
         for case in cases:
-            _check(case, daemon.port)
-            load = put_load(
-                case, daemon.port, HEADERS, folder,
-                pid=daemon.process.pid, seconds=options.seconds, connections=options.connections,
-            )  # fmt: skip
-            floor = messages_per_second(
-                case, database, HEADERS, folder, seconds=options.seconds, clients=options.connections
-            )
-            _print(case, load, floor)
-            failed |= load.failed > 0
-    return failed
+            _check(case, daemon, peer, database)
+            loads = _run(case, contenders, options.rounds)
+            sys.stdout.write(_row(case, loads))
+            sys.stdout.flush()
+            figures = {name: load and asdict(load) for name, load in loads.items()}
+            results.append({"case": case.name, "loads": figures})
+        sys.stdout.write(f"\nMemory: dataapi {resident_memory(daemon.process.pid):.0f} MiB")
+        if peer is not None:
+            sys.stdout.write(f", PostGraphile {peer.version} {resident_memory(peer.pid):.0f} MiB")
+        sys.stdout.write("\n")
+    return results
 
 
-def _print(case: Case, load: Load, floor: float) -> None:
-    sys.stdout.write(
-        _ROW.format(
-            case.name,
-            f"{load.per_second:,.0f}",
-            f"{load.p50:.2f}",
-            f"{load.p99:.2f}",
-            f"{load.cpu:,.0f}",
-            f"{floor:,.0f}",
-            f"{load.per_second / floor:.0%}",
-        )
+def _started_peer(stack: ExitStack, database: Database) -> PostGraphile | None:
+    """Start PostGraphile, or say why it is not measured."""
+    peer = PostGraphile(PEERS, database.uri)
+    try:
+        peer.install()
+    except NotInstalled as reason:
+        sys.stdout.write(f"PostGraphile is not measured: {reason}\n")
+        return None
+    return stack.enter_context(peer)
+
+
+def _contenders(
+    daemon: Daemon,
+    peer: PostGraphile | None,
+    database: Database,
+    postgres: int,
+    folder: Path,
+    options: argparse.Namespace,
+) -> Iterator[Contender]:
+    shared = {"database": postgres, "seconds": options.seconds, "connections": options.connections}
+
+    def http(port: int, pid: int, path: str, pick: Callable[[Case], Case]) -> Callable[..., tuple[Load, int]]:
+        def run(case: Case, first: int) -> tuple[Load, int]:
+            target = Target(port, pid, _headers(case), path)
+            return put_load(pick(case), target, folder, first=first, **shared)
+
+        return run
+
+    ours = http(daemon.port, daemon.process.pid, "", lambda case: case)
+    yield Contender("dataapi", ours, lambda _case: True)
+    yield Contender(
+        "floor",
+        lambda case, first: put_floor_load(case, database.admin_uri, folder, first=first, **shared),
+        lambda case: bool(case.floor),
     )
-    if load.failed:
-        sys.stdout.write(f"  {load.failed} requests failed\n")
-    sys.stdout.flush()
+    if peer is not None:
+        theirs = http(peer.port, peer.pid, PATH, _as_peer)
+        yield Contender("peer", theirs, lambda case: case.peer is not None)
 
 
-def _check(case: Case, port: int) -> None:
-    """Fail for a case whose answer is not what it should measure: wrk sees statuses alone."""
+def _as_peer(case: Case) -> Case:
+    return replace(case, path=PATH, body=case.peer)
+
+
+def _headers(case: Case) -> dict[str, str]:
+    return {**HEADERS, "Authorization": token()} if case.signed_in else HEADERS
+
+
+def _run(case: Case, contenders: Sequence[Contender], rounds: int) -> dict[str, Load | None]:
+    """Measure all of them in turn; whoever begins a round ends the next one."""
+    for contender in contenders:
+        contender.runs.clear()
+    number = 0
+    for turn in range(rounds):
+        for contender in contenders if turn % 2 == 0 else reversed(contenders):
+            if contender.takes(case):
+                # Nobody deletes the rows that another one has deleted.
+                load, number = contender.run(case, number)
+                contender.runs.append(load)
+    return {contender.name: contender.median() for contender in contenders}
+
+
+def _row(case: Case, loads: dict[str, Load | None]) -> str:
+    ours = loads["dataapi"]
+    assert ours is not None
+    cells = [case.name, f"{ours.per_second:,.0f}", f"{ours.p50:.2f}", f"{ours.p99:.2f}", _processor(ours)]
+    for name in ("floor", "peer"):
+        other = loads.get(name)
+        if other is None:
+            cells += ["", "", ""]
+        else:
+            share = ours.per_second / other.per_second if other.per_second else math.inf
+            cells += [f"{other.per_second:,.0f}", _processor(other), f"{share:.2f}"]
+    failures = [
+        f"{name}: {load.failed} requests failed\n" for name, load in loads.items() if load and load.failed
+    ]
+    return "| " + " | ".join(cells) + " |\n" + "".join(failures)
+
+
+def _processor(load: Load) -> str:
+    """Return the processor time of a request: the server's and PostgreSQL's."""
+    return f"{load.server:,.0f} + {load.database:,.0f}" if load.server else f"{load.database:,.0f}"
+
+
+def _check(case: Case, daemon: Daemon, peer: PostGraphile | None, database: Database) -> None:
+    """Fail for a case whose answers are not equal: wrk sees statuses alone."""
+    ours = _answer(case, daemon.port)
+    if case.floor and not case.writes and ours != (floor := floor_answer(case, database, 1)):
+        raise RuntimeError(f"{case.name}: the answer {_short(ours)} is not the floor's {_short(floor)}")
+    if peer is not None and case.peer is not None:
+        theirs = _answer(_as_peer(case), peer.port)
+        if not case.writes and list(_leaves(ours)) != list(_leaves(theirs)):
+            raise RuntimeError(
+                f"{case.name}: the answer {_short(ours)} is not PostGraphile's {_short(theirs)}"
+            )
+
+
+def _answer(case: Case, port: int) -> Any:
+    """Return the parsed answer to the first request; fails when it is an error."""
     connection = HTTPConnection("127.0.0.1", port)
     path, body = case.numbered(1)
-    connection.request("GET" if body is None else "POST", path, body, HEADERS)
+    connection.request("GET" if body is None else "POST", path, body, _headers(case))
     response = connection.getresponse()
-    answer = response.read()
+    text = response.read()
     connection.close()
-    if response.status != case.status or b'"errors"' in answer or len(answer) < case.least:
-        raise RuntimeError(f"{case.name} is answered with {response.status}: {answer[:500]!r}")
+    answer = json.loads(text) if text else None
+    if response.status != case.status or (isinstance(answer, dict) and answer.get("errors")):
+        raise RuntimeError(f"{case.name} is answered with {response.status}: {text[:500]!r}")
+    if answer in ([], {"data": None}):
+        raise RuntimeError(f"{case.name} finds nothing")
+    return answer
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """Generate the scalars of an answer in order, as text: names and forms of numbers differ."""
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(part)
+    else:
+        yield str(value)
+
+
+def _short(answer: Any) -> str:
+    return json.dumps(answer)[:300]

@@ -151,6 +151,11 @@ class Server:
         [(number,)] = self.admin.execute("select current_setting('server_version_num')::int / 10000")
         self.version = int(number)
 
+    @property
+    def pid(self) -> int:
+        """The process of the running server, the parent of its backends."""
+        return int((self._data / "postmaster.pid").read_text().split()[0])
+
     def has_program(self, name: str) -> bool:
         """Tell whether the installation has one of PostgreSQL's programs."""
         return self._program(name).exists()
