@@ -41,6 +41,11 @@ _JSON_TYPES = (114, 3802)
 _LINE_END = re.compile(r"\s*\n\s*")
 _SILENCE = "timeout expired"
 _FATAL = ("FATAL", "PANIC")
+_SENT_AT_ONCE = 4000
+"""Characters that fit into the empty send buffers of libpq and of the socket, whatever their encoding.
+
+After longer texts libpq is asked whether it has more to write, at the price of reading in vain.
+"""
 
 
 class ConnectionDied(Exception):
@@ -181,9 +186,10 @@ class Connection:
         """
         if self._cursor is not None:
             raise RuntimeError("A statement is running on this connection.")
+        sql, rest = sql_text.filled(text, values)
         try:
             cursor = self._connection.cursor()
-            cursor.execute(*sql_text.filled(text, values))
+            cursor.execute(sql, rest)
         except UnicodeEncodeError:
             raise _unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
         except ValueError as error:
@@ -197,7 +203,8 @@ class Connection:
             raise ConnectionDied(str(error).strip()) from error
         self._cursor = cursor
         result = self._result = defer.Deferred(self._abandon)
-        self._advance()
+        if len(sql) > _SENT_AT_ONCE or rest is not None:
+            self._advance()
         return result
 
     async def answered(self, seconds: float) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dataapi.database import sql_text
 from dataapi.database.message import NO_DEFAULTS, Statement
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from dataapi.database.message import Bound, Defaults, Message, Settings
 
 _Key = tuple[str, Statement]
+_Shape = tuple[object, ...]
 _ROLE_LENGTH = 30
 """Characters of a role's name in that of a statement, of which PostgreSQL reads 63."""
 _UNSAFE = re.compile(r"[^a-z0-9_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Composed:
+class Composed(NamedTuple):
     """A message ready to be sent.
 
     :ivar text: a template with ``%s`` places.
@@ -62,27 +62,43 @@ class Prepared:
     _entries: OrderedDict[_Key, _Entry] = field(default_factory=OrderedDict)
     _surplus: list[str] = field(default_factory=list)
     _count: int = 0
+    _texts: dict[_Shape, tuple[str, tuple[_Key, ...]]] = field(default_factory=dict)
 
     def compose(self, message: Message, defaults: Defaults = NO_DEFAULTS) -> Composed:
-        """Return the message's text, preparing what is not yet and deallocating what is too much."""
+        """Return the message's text, preparing what is not yet and deallocating what is too much.
+
+        Runs for every request, so a text that only executes is remembered, with the entries that it uses.
+        """
         _check_values(message.statements)
         opening, values = opened(message, defaults)
-        parts = _beginning(message)
+        role, statements = message.role, [bound.statement for bound in message.statements]
+        shape = (role, opening, message.isolation, message.rollback, *statements)
+        if (known := self._texts.get(shape)) is not None and not self._surplus:
+            text, keys = known
+            for key in keys:
+                self._entries.move_to_end(key)
+            for bound in message.statements:
+                values += bound.values
+            return Composed(text, values, False, True)
+        parts = _beginning(message, defaults)
         parts.extend(f"deallocate {name};" for name in self._surplus)
         surplus, count = bool(self._surplus), self._count
         self._surplus.clear()
-        role, used = message.role, 1
         # The opening runs as the login role still.
-        parts.append(self._execution(("", opening), parts))
+        keys = (("", opening), *[(role, statement) for statement in statements if statement.prepared])
+        parts.append(self._execution(keys[0], parts))
         for bound in message.statements:
             if bound.statement.prepared:
                 parts.append(self._execution((role, bound.statement), parts))
-                values.extend(bound.values)
-                used += 1
+                values += bound.values
             else:
                 _inline(bound.statement, bound.values, parts, values)
-        made = self._count - count
-        return Composed("".join(parts), values, changes=surplus or made > 0, reuses=used > made)
+        made, text = self._count - count, "".join(parts)
+        if not surplus and not made and len(keys) == 1 + len(statements):
+            if len(self._texts) >= self.capacity:
+                self._texts.clear()
+            self._texts[shape] = (text, keys)
+        return Composed(text, values, changes=surplus or made > 0, reuses=len(keys) > made)
 
     def _execution(self, key: _Key, parts: list[str]) -> str:
         """Return what executes a statement, once the parts have what prepares it."""
@@ -97,11 +113,13 @@ class Prepared:
 
     def forget(self, names: Collection[str]) -> None:
         """Have the next message deallocate everything that the server says is prepared."""
+        self._texts.clear()
         self._entries.clear()
         self._surplus = list(names)
 
     def reconcile(self, names: Collection[str]) -> None:
         """Keep only what the server says is prepared, and have the next message deallocate the rest."""
+        self._texts.clear()
         for key, entry in list(self._entries.items()):
             if entry.name not in names:
                 del self._entries[key]
@@ -117,6 +135,7 @@ class Prepared:
         """Return the ``DEALLOCATE`` of the longest unused entry when there is no room for another."""
         if len(self._entries) < self.capacity:
             return ""
+        self._texts.clear()
         _, entry = self._entries.popitem(last=False)
         return f"deallocate {entry.name};"
 
@@ -127,7 +146,7 @@ def compose_inlined(message: Message, defaults: Defaults = NO_DEFAULTS, *, curso
     :param cursor: whether the last statement's rows are for a cursor to give.
     """
     _check_values(message.statements)
-    parts, values = _beginning(message), list[object]()
+    parts, values = _beginning(message, defaults), list[object]()
     _inline(*opened(message, defaults), parts, values)
     for bound in message.statements:
         if cursor and bound is message.statements[-1]:
@@ -203,9 +222,9 @@ def _opening_statement(names: tuple[str, ...], defaults: Defaults, read_only: bo
     return Statement(sql_text.opening(names, defaults.settings, read_only), ("unknown",) * (1 + len(names)))
 
 
-def _beginning(message: Message) -> list[str]:
+def _beginning(message: Message, defaults: Defaults) -> list[str]:
     """Return what comes before any query of the message's transaction."""
-    parts = ["begin;"] if message.rollback else []
+    parts = [defaults.undo, "begin;" if message.rollback else ""]
     if message.isolation is not None:
         parts.append(sql_text.isolation(message.isolation))
     return parts

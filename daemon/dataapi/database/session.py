@@ -12,7 +12,7 @@ from twisted.internet import defer
 from dataapi.database import errors, sql_text
 from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
 from dataapi.database.message import FACTS, NO_DEFAULTS, defaults_of
-from dataapi.database.prepared import Composed, Prepared, compose_inlined, compose_onward
+from dataapi.database.prepared import Prepared, compose_inlined, compose_onward
 from dataapi.http.errors import ApiError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class OpenTransaction:
         """Begin the transaction under the message's role and run its statements."""
         self._role = message.role
         composed = compose_inlined(_begun(message), self._defaults)
-        await self._send(self._defaults.undo + composed.text, composed.values)
+        await self._send(composed.text, composed.values)
 
     async def continue_with(self, step: Continuation) -> Rows:
         """Run a step's statements under the transaction's role and return the last one's rows."""
@@ -78,7 +78,7 @@ class OpenTransaction:
     async def open_cursor(self, message: Message) -> Rows:
         """Begin the transaction with a cursor over the message's last statement; return its first rows."""
         composed = compose_inlined(_begun(message), self._defaults, cursor=True)
-        text = self._defaults.undo + composed.text + sql_text.fetch(FIRST_FETCH)
+        text = composed.text + sql_text.fetch(FIRST_FETCH)
         return await self._send(text, composed.values)
 
     async def fetch(self, rows: int) -> Rows:
@@ -204,27 +204,34 @@ class Session:
         inside its transaction, so the pool closes it.
         """
         self.uses += 1
-        rows = await self._run(message)
+        prepared, defaults = self._prepared, self._defaults
+        composed = (
+            compose_inlined(message, defaults) if prepared is None else prepared.compose(message, defaults)
+        )
+        try:
+            rows = await self.connection.send(composed.text, composed.values)
+        except BaseException as error:
+            self._uncertain = self._uncertain or composed.changes
+            lost = isinstance(error, psycopg2.Error) and plan_is_gone(error.pgcode, str(error))
+            if prepared is None or not (composed.reuses and lost):
+                raise
+            # Nothing of the message happened: it is one transaction, and it failed.
+            rows = await self._run_anew(message, prepared)
         if message.rollback:
             await self.connection.send(_ROLLBACK, ())
         return rows
 
-    async def _run(self, message: Message) -> Rows:
-        if self._prepared is None:
-            composed = compose_inlined(message, self._defaults)
-            return await self.connection.send(self._defaults.undo + composed.text, composed.values)
-        composed = self._prepared.compose(message, self._defaults)
-        try:
-            return await self._send(composed)
-        except psycopg2.Error as error:
-            if not (composed.reuses and plan_is_gone(error.pgcode, str(error))):
-                raise
-        # Nothing of the message happened: it is one transaction, and it failed.
+    async def _run_anew(self, message: Message, prepared: Prepared) -> Rows:
+        """Run a message with everything prepared again."""
         if message.rollback:
             await self.connection.send("rollback", ())
-        names = await self._prepared_names()
-        self._prepared.forget(names)
-        return await self._send(self._prepared.compose(message, self._defaults))
+        prepared.forget(await self._prepared_names())
+        composed = prepared.compose(message, self._defaults)
+        try:
+            return await self.connection.send(composed.text, composed.values)
+        except BaseException:
+            self._uncertain = True
+            raise
 
     def transaction(self, *, anonymous: bool) -> OpenTransaction:
         """Return a transaction of several messages, yet to be begun."""
@@ -244,13 +251,6 @@ class Session:
         if self._uncertain and self._prepared is not None and self.connection.clean:
             self._prepared.reconcile(await self._prepared_names())
             self._uncertain = False
-
-    async def _send(self, composed: Composed) -> Rows:
-        try:
-            return await self.connection.send(self._defaults.undo + composed.text, composed.values)
-        except BaseException:
-            self._uncertain = self._uncertain or composed.changes
-            raise
 
     async def _prepared_names(self) -> list[str]:
         return [str(name) for (name,) in await self.fetch(_PREPARED_NAMES, (self._prefix,))]
