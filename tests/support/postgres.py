@@ -248,6 +248,12 @@ class Server:
             entry = pwd.getpwnam(self._user)
             os.chown(path, entry.pw_uid, entry.pw_gid)
 
+    def require_password(self, role: str) -> None:
+        """Let a role log in with its password only."""
+        rules = self._data / "pg_hba.conf"
+        rules.write_text(f"host all {role} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        self._ctl("reload")
+
     @property
     def admin(self) -> Database:
         """The maintenance database ``postgres``."""

@@ -30,7 +30,7 @@ LAYERS = """
 INPUT_AND_OUTPUT = {
     "auth": "multi_message published_keys",
     "catalog": "reflect watcher",
-    "cli": "main webhooks",
+    "cli": "init main webhooks",
     "concurrency": "deadlines long_work tasks timers wait_queue",
     "database": (
         "address cancel connection driver embedded embedded_supervisor health listener pool pooler script "

@@ -16,7 +16,7 @@ from typing import TextIO
 
 from dataapi.auth.keys import CannotSign, new_publishable_key, new_secret, new_secret_key, sign
 from dataapi.catalog.field_names import CatalogNames
-from dataapi.cli import webhooks
+from dataapi.cli import init, webhooks
 from dataapi.database.script import ScriptError
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_text
 from dataapi.rest.openapi.description import description_text
@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         summary = (subcommand.__doc__ or "").partition("\n")[0]
         added[name] = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
         added[name].set_defaults(subcommand=subcommand)
+    init.add(subcommands).set_defaults(subcommand=Command.init)
     webhooks.add(subcommands, common, Command.webhooks)
     schema = added["schema"]
     schema.add_argument(
@@ -155,6 +156,11 @@ class Command:
         names = CatalogNames(catalog)
         self._output.write(schema_text(RoleSchema(catalog_view(catalog, names, role, project))))
         return 0
+
+    def init(self) -> int:
+        """Carry out ``dataapi.cli.init``, with questions where somebody sits at a terminal."""
+        answers = sys.stdin if sys.stdin.isatty() else None
+        return init.Init(self._options, self._output, self._errors, answers).run()
 
     def webhooks(self) -> int:
         """Carry out a subcommand of ``dataapi.cli.webhooks``."""

@@ -1,0 +1,250 @@
+"""``dataapi init``: sets a database up for the daemon, and writes its configuration."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+from urllib.parse import quote, urlencode
+
+from dataapi.auth.keys import new_publishable_key, new_secret, new_secret_key
+from dataapi.database.address import connection_parameters, is_connection_string
+from dataapi.database.script import ScriptError, connected
+from dataapi.service.provisioning import (
+    LOGIN_ROLE,
+    Provision,
+    Secrets,
+    configuration_files,
+    parse_access,
+    removal_sql,
+    scram_verifier,
+    setup_sql,
+)
+from dataapi.webhooks.secrets import new_key
+
+_ANNOUNCED = (
+    "select count(*) from pg_catalog.pg_event_trigger where evtname in ('dataapi_ddl', 'dataapi_drop')"
+)
+_READABLE = """
+select c.relname from pg_catalog.pg_class c
+where c.relnamespace = $1::text::regnamespace and c.relkind in ('r', 'v', 'm', 'f', 'p')
+  and has_table_privilege($2::text, c.oid, 'select')
+order by 1 limit 1
+"""
+
+_CONNECTION_OPTIONS: tuple[str, ...] = ("sslmode", "sslrootcert", "target_session_attrs")
+
+
+def add(subcommands: Any) -> argparse.ArgumentParser:
+    """Add the subcommand to a command line; return its parser."""
+    summary = "Set a database up for the daemon and write its configuration."
+    parser: argparse.ArgumentParser = subcommands.add_parser("init", help=summary, description=summary)
+    parser.add_argument(
+        "uri",
+        nargs="?",
+        help="connects to the database as an administrator: postgresql://postgres@127.0.0.1/app",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        default=Path("dataapi.ini"),
+        help="the configuration to write, its secrets beside it (default: %(default)s); never overwritten",
+    )
+    parser.add_argument(
+        "--db-uri",
+        metavar="URI",
+        help="where the daemon finds the database (default: as the administrator does, by TCP)",
+    )
+    parser.add_argument("--schema", action="append", help="a schema to expose (repeatable; default: public)")
+    access = "nothing, read (all tables, and later ones), or tables separated by commas (default: nothing)"
+    for role in ("anon", "authenticated"):
+        parser.add_argument(
+            f"--{role}",
+            type=parse_access,
+            default="nothing",
+            metavar="ACCESS",
+            help=f"what {role} may do: {access}",
+        )
+    parser.add_argument("--webhooks", action="store_true", help="set webhooks up, too")
+    parser.add_argument(
+        "--no-event-trigger",
+        action="store_true",
+        help="leave out the event trigger that announces new tables; NOTIFY pgrst does it by hand",
+    )
+    parser.add_argument("--print", action="store_true", help="print the SQL instead of running it")
+    parser.add_argument("--yes", action="store_true", help="run the SQL without asking")
+    parser.add_argument(
+        "--remove",
+        action="store_true",
+        help="undo it: the roles, their privileges and, with --webhooks, the schema webhooks; files stay",
+    )
+    return parser
+
+
+class Init:
+    """One run of the subcommand.
+
+    :param answers: where the administrator's answers are read from, None when nobody can be asked.
+    """
+
+    def __init__(
+        self, options: argparse.Namespace, output: TextIO, errors: TextIO, answers: TextIO | None
+    ) -> None:
+        self._options = options
+        self._output = output
+        self._errors = errors
+        self._answers = answers
+
+    def run(self) -> int:
+        """Set up or remove; return the exit code."""
+        options = self._options
+        if not options.print and options.uri is None:
+            options.uri = self._ask("PostgreSQL URI of an administrator: ")
+            if not options.uri:
+                return self._fail("the URI of an administrator is missing: dataapi init postgresql://…")
+        for uri in filter(None, (options.uri, options.db_uri)):
+            if not is_connection_string(uri):
+                return self._fail(
+                    f"{uri.partition('@')[2] or uri} is not a URI such as postgresql://host/database"
+                )
+        if options.remove:
+            return self._apply(removal_sql(webhooks=options.webhooks))
+        return self._set_up()
+
+    def _set_up(self) -> int:
+        """Write the configuration and run, or print, the SQL that fits it."""
+        options = self._options
+        config = options.config.absolute()
+        provision = Provision(
+            tuple(options.schema or ("public",)),
+            {"anon": options.anon, "authenticated": options.authenticated},
+            webhooks=options.webhooks,
+            event_trigger=not options.no_event_trigger,
+        )
+        found = None
+        if config.exists():
+            self._note(f"{config} is there already and stays as it is, and so does {LOGIN_ROLE}'s password")
+        else:
+            password = secrets.token_urlsafe(24)
+            provision = replace(provision, verifier=scram_verifier(password, secrets.token_bytes(16)))
+            found = _new_secrets(_login_uri(options.uri, options.db_uri, password))
+        code = self._apply(setup_sql(provision))
+        if code or found is None:
+            return code
+        for path, text in configuration_files(provision, found, config).items():
+            _write(path, text)
+        self._note(f"wrote {config} and {config.with_suffix('.secrets')}/")
+        if options.print:
+            self._note(f"start the daemon after the SQL was run: twistd --nodaemon dataapi --config {config}")
+            return 0
+        return self._introduce(provision, found, config)
+
+    def _apply(self, sql: str) -> int:
+        """Show the SQL and run it with consent, or print it alone."""
+        options = self._options
+        if options.print:
+            self._output.write(sql)
+            return 0
+        if not options.yes:
+            self._output.write(sql)
+            if self._ask(f"Run this in {_place(options.uri)}? [y/N] ").lower() not in ("y", "yes"):
+                return self._fail(
+                    "nothing was changed; --yes runs it without a question, --print only prints it"
+                )
+        try:
+            with connected(options.uri) as fetch:
+                fetch(sql, ())
+        except ScriptError as error:
+            return self._fail(f"nothing was changed: {' '.join(str(error).split())}")
+        return 0
+
+    def _introduce(self, provision: Provision, found: Secrets, config: Path) -> int:
+        """Log in as the daemon will, and say what to do next."""
+        project = found.project
+        try:
+            with connected(project["db-uri"]) as fetch:
+                [(triggers,)] = fetch(_ANNOUNCED, ())
+                anonymous = fetch(_READABLE, (provision.schemas[0], "anon"))
+                table = anonymous or fetch(_READABLE, (provision.schemas[0], "service_role"))
+        except ScriptError as error:
+            reason = " ".join(str(error).split())
+            return self._fail(
+                f"the database is set up, but {LOGIN_ROLE} cannot log in: {reason}; see pg_hba.conf, or pass"
+                f" --db-uri, after removing {config}"
+            )
+        if not triggers:
+            self._note("new tables appear after: notify pgrst, 'reload schema'")
+        key = project["publishable-keys" if anonymous else "secret-keys"]
+        self._output.write(
+            f"\nKeys\n  anon          {project['publishable-keys']}\n"
+            f"  service_role  {project['secret-keys']}\n"
+            f"\nNext\n  twistd --nodaemon --pidfile= dataapi --config {config}\n"
+        )
+        if table:
+            name = quote(table[0][0])
+            self._output.write(f"  curl 'http://127.0.0.1:8000/rest/v1/{name}?limit=3' -H 'apikey: {key}'\n")
+        return 0
+
+    def _ask(self, question: str) -> str:
+        """Return the answer to a question, "" when nobody can be asked."""
+        if self._answers is None:
+            return ""
+        self._output.write(question)
+        self._output.flush()
+        return self._answers.readline().strip()
+
+    def _note(self, text: str) -> None:
+        print(f"init: {text}", file=self._errors)
+
+    def _fail(self, reason: str) -> int:
+        self._note(reason)
+        return 1
+
+
+def _new_secrets(login_uri: str) -> Secrets:
+    return Secrets(
+        {
+            "db-uri": login_uri,
+            "jwt-secret": new_secret(secrets.token_urlsafe),
+            "publishable-keys": new_publishable_key(secrets.token_urlsafe),
+            "secret-keys": new_secret_key(secrets.token_urlsafe),
+        },
+        {"encryption-key": new_key()},
+    )
+
+
+def _login_uri(administrator: str | None, uri: str | None, password: str) -> str:
+    """Return the URI by which the daemon logs in with its password.
+
+    :param administrator: connects as the administrator, None when it is not known.
+    :param uri: where the daemon finds the database, if that is another way.
+    """
+    found = connection_parameters(uri or administrator or "postgresql://")
+    host = found.get("host", "")
+    if not uri and (not host or host.startswith("/")):
+        # On a local socket most servers let a role log in by the name of the system's user alone.
+        host = "127.0.0.1"
+    named = {name: found[name] for name in _CONNECTION_OPTIONS if name in found}
+    if host.startswith("/"):
+        named["host"], host = host, ""
+    port = f":{found['port']}" if found.get("port") else ""
+    database = quote(found.get("dbname") or found.get("user") or "postgres", safe="")
+    options = f"?{urlencode(named)}" if named else ""
+    return f"postgresql://{LOGIN_ROLE}:{password}@{host}{port}/{database}{options}"
+
+
+def _place(uri: str) -> str:
+    found: Mapping[str, str] = connection_parameters(uri)
+    database = found.get("dbname") or found.get("user") or "the default database"
+    return f"{database} at {found.get('host') or 'the local socket'}"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that nobody else may read, in a folder of the same kind if it is new."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(text, "utf-8")

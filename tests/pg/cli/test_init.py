@@ -1,0 +1,186 @@
+"""``dataapi init`` on a server that asks for passwords: from an empty one to an answer, and back."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataapi.cli import init
+from dataapi.cli.main import run
+from dataapi.service.configuration import load
+from support.daemon import Daemon, wait_for
+from support.postgres import Database, Server
+
+TABLES = "create table blog (id int primary key, name text); insert into blog values (1, 'Tides');"
+ROLES = (
+    "select rolname from pg_roles where rolname in ('anon', 'authenticated', 'authenticator', 'service_role')"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Server]:
+    """Give a server where the login role needs a password."""
+    server = Server()
+    try:
+        server.create()
+        server.require_password("authenticator")
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def bare(cluster: Server) -> Iterator[Database]:
+    """Give a database with a table, on a server without the API's roles."""
+    database = cluster.create_database(TABLES)
+    assert dataapi("init", database.admin_uri, "--remove", "--yes")[0] == 0
+    assert database.execute(ROLES) == []
+    yield database
+    dataapi("init", database.admin_uri, "--remove", "--yes", "--webhooks")
+    cluster.drop_database(database)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def dataapi(*arguments: str) -> tuple[int, str, str]:
+    """Run the command, return its exit code, output and errors."""
+    output, errors = io.StringIO(), io.StringIO()
+    code = run(arguments, {}, output, errors)
+    return code, output.getvalue(), errors.getvalue()
+
+
+def answering(text: str, *words: str) -> tuple[int, str, str]:
+    """Run ``init`` with somebody at the terminal who answers."""
+    parser = argparse.ArgumentParser()
+    init.add(parser.add_subparsers())
+    output, errors = io.StringIO(), io.StringIO()
+    options = parser.parse_args(["init", *words])
+    code = init.Init(options, output, errors, io.StringIO(text)).run()
+    return code, output.getvalue(), errors.getvalue()
+
+
+def rest(daemon: Daemon, path: str, key: str) -> Any:
+    """Return the rows that REST answers with, or the status of a refusal."""
+    answer = daemon.request("GET", path, None, {"apikey": key})
+    return answer.json if answer.status == 200 else answer.status
+
+
+def test_from_a_bare_server_to_an_answer(bare: Database, tmp_path: Path) -> None:
+    """The printed curl is answered by a daemon with the written configuration."""
+    code, output, errors = dataapi("init", bare.admin_uri, "--anon", "read", "--yes")
+    assert (code, errors) == (0, f"init: wrote {tmp_path}/dataapi.ini and {tmp_path}/dataapi.secrets/\n")
+    settings = load(tmp_path / "dataapi.ini", {})
+    [project] = settings.projects
+    assert "rest/v1/blog?limit=3' -H 'apikey: " + project.publishable_keys[0] in output
+    (tmp_path / "daemon").mkdir()
+    daemon = Daemon(tmp_path / "daemon", bare.uri)
+    listeners = daemon.config.read_text().partition("[project]")[0]
+    daemon.config.write_text(listeners + (tmp_path / "dataapi.ini").read_text())
+    with daemon:
+        daemon.wait_ready()
+        key = project.publishable_keys[0]
+        assert rest(daemon, "/rest/v1/blog", key) == [{"id": 1, "name": "Tides"}]
+        bare.execute("create table post (id int primary key)")
+        wait_for(lambda: rest(daemon, "/rest/v1/post", key) == [], "the new table")
+        created = daemon.request("POST", "/rest/v1/blog", '{"id": 2}', {"apikey": project.secret_keys[0]})
+        assert created.status == 201
+
+
+def test_the_files_are_private(bare: Database, tmp_path: Path) -> None:
+    """Nobody but their owner may read the configuration and the secrets."""
+    assert dataapi("init", bare.admin_uri, "--yes", "--webhooks")[0] == 0
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {
+        "dataapi.ini", "db-uri", "jwt-secret", "publishable-keys", "secret-keys", "encryption-key",
+    }  # fmt: skip
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert stat.S_IMODE((tmp_path / "dataapi.secrets").stat().st_mode) == 0o700
+
+
+def test_twice_is_as_once(bare: Database) -> None:
+    """A second run changes neither the password nor the configuration, and adds what it is told to."""
+    assert dataapi("init", bare.admin_uri, "--yes")[0] == 0
+    before = (
+        Path("dataapi.ini").read_text(),
+        bare.execute("select rolpassword from pg_authid order by rolname"),
+    )
+    code, _, errors = dataapi("init", bare.admin_uri, "--yes", "--anon", "blog")
+    assert (code, "stays as it is" in errors) == (0, True)
+    assert before == (
+        Path("dataapi.ini").read_text(), bare.execute("select rolpassword from pg_authid order by rolname")
+    )  # fmt: skip
+    assert bare.execute("select has_table_privilege('anon', 'blog', 'select')") == [(True,)]
+
+
+def test_printed_sql_does_the_same(bare: Database, tmp_path: Path) -> None:
+    """An administrator runs it; it has no password in clear, and the configuration fits it."""
+    code, sql, _ = dataapi("init", "--print", "--db-uri", bare.uri, "--anon", "blog")
+    assert code == 0
+    uri = (tmp_path / "dataapi.secrets" / "db-uri").read_text().strip()
+    password = uri.partition("authenticator:")[2].partition("@")[0]
+    assert len(password) >= 32
+    assert password not in sql
+    assert bare.execute(ROLES) == []
+    bare.execute(sql)
+    code, _, errors = dataapi("check-config", "--config", "dataapi.ini")
+    assert (code, errors) == (0, "")
+
+
+@pytest.mark.parametrize("answer", ["", "n\n", "what\n"])
+def test_without_consent_nothing_is_changed(bare: Database, answer: str) -> None:
+    """The SQL is shown first; anything but yes leaves the database and the folder as they are."""
+    code, output, errors = answering(answer, bare.admin_uri)
+    assert code == 1
+    assert output.startswith("begin;")
+    assert "nothing was changed" in errors
+    assert bare.execute(ROLES) == []
+    assert list(Path().iterdir()) == []
+
+
+def test_the_uri_is_asked_for(bare: Database) -> None:
+    """Who types ``dataapi init`` is led through it."""
+    code, output, _ = answering(f"{bare.admin_uri}\ny\n")
+    assert code == 0
+    assert output.startswith("PostgreSQL URI of an administrator: ")
+    assert "Next\n" in output
+
+
+def test_an_unreachable_database_is_named(tmp_path: Path) -> None:
+    """Nothing is written when the administrator cannot log in."""
+    code, _, errors = dataapi("init", "postgresql://nobody@127.0.0.1:1/none", "--yes")
+    assert code == 1
+    assert "nothing was changed: " in errors
+    assert "Connection refused" in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_login_that_is_refused_is_explained(bare: Database) -> None:
+    """The database is set up, but pg_hba.conf does not let the daemon in: the message says where to look."""
+    wrong = bare.uri.replace("/" + bare.name, "/nowhere")
+    code, _, errors = dataapi("init", bare.admin_uri, "--yes", "--db-uri", wrong)
+    assert code == 1
+    assert "authenticator cannot log in" in errors
+    assert "pg_hba.conf" in errors
+
+
+def test_removal_keeps_other_databases(bare: Database, cluster: Server) -> None:
+    """Roles that another database uses stay there with their privileges; here nothing is left."""
+    other = cluster.create_database(TABLES)
+    assert dataapi("init", other.admin_uri, "--yes", "--config", "other.ini", "--anon", "read")[0] == 0
+    assert dataapi("init", bare.admin_uri, "--yes", "--webhooks", "--anon", "read")[0] == 0
+    assert dataapi("init", bare.admin_uri, "--remove", "--yes", "--webhooks")[0] == 0
+    assert bare.execute("select evtname from pg_event_trigger") == []
+    assert bare.execute("select nspname from pg_namespace where nspname in ('dataapi', 'webhooks')") == []
+    assert bare.execute("select has_table_privilege('anon', 'blog', 'select')") == [(False,)]
+    assert other.execute("select has_table_privilege('anon', 'blog', 'select')") == [(True,)]
+    assert dataapi("init", other.admin_uri, "--remove", "--yes")[0] == 0
+    cluster.drop_database(other)
+    assert bare.execute(ROLES) == []
