@@ -98,6 +98,19 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """What a token gives access to.
+
+    :ivar early_access: whether its organization is on the allowlist.
+    :ivar projects: the references that were looked up and belong to its organization.
+    """
+
+    token: Token
+    early_access: bool
+    projects: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class NewEndpoint:
     """An endpoint to create; its values have been checked."""
 

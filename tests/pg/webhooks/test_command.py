@@ -303,15 +303,17 @@ async def test_token_create_prints_the_token_alone(
     """The token is shown this once; what is kept is its hash."""
     store = await migrated(database, pool)
     plain = operator.says("token", "create", "--organization", "acme").strip()
-    token = await store.directory.identify(plain)
-    assert token is not None
+    access = await store.directory.access(plain)
+    assert access is not None
+    token = access.token
     assert (token.organization, token.expires_at) == ("acme", None)
     assert token.permissions == {Permission.READ, Permission.WRITE}
     publisher = operator.says(
         "token", "create", "--organization", "acme", "--permission", "events:publish", "--expires", "30"
     ).strip()
-    other = await store.directory.identify(publisher)
-    assert other is not None
+    others = await store.directory.access(publisher)
+    assert others is not None
+    other = others.token
     assert other.permissions == {Permission.PUBLISH}
     assert other.expires_at is not None
     assert (other.expires_at - other.created_at).days in (29, 30)
@@ -329,9 +331,9 @@ async def test_tokens_can_be_revoked_and_expire(database: Database, pool: Pool, 
     first, second, third = await store.directory.tokens()
     operator.says("token", "revoke", str(first.id))
     database.execute(f"update webhooks.token set expires_at = now() where id = '{second.id}'")
-    identified = [await store.directory.identify(secret) for secret in made]
-    assert [one and one.id for one in identified] == [None, None, third.id]
-    assert await store.directory.identify("dapat_unknown\udfff") is None
+    identified = [await store.directory.access(secret) for secret in made]
+    assert [one and one.token.id for one in identified] == [None, None, third.id]
+    assert await store.directory.access("dapat_unknown\udfff") is None
     lines = [line.split("\t") for line in operator.says("token", "list").splitlines()]
     assert [(line[0], line[-1]) for line in lines] == [
         (str(first.id), "revoked"),

@@ -90,9 +90,9 @@ async def test_expired_and_revoked_tokens_are_unknown(api: Management) -> None:
     assert (await api.send("GET", f"{PROJECT}/endpoints", token=expired)).refusal == UNAUTHORIZED
     token = await api.new_token(expires_at=datetime.now(UTC) + timedelta(days=1))
     assert (await api.send("GET", f"{PROJECT}/endpoints", token=token)).status == 200
-    found = await api.store.directory.identify(token)
+    found = await api.store.directory.access(token)
     assert found is not None
-    await api.store.directory.revoke(found.id)
+    await api.store.directory.revoke(found.token.id)
     assert (await api.send("GET", f"{PROJECT}/endpoints", token=token)).refusal == UNAUTHORIZED
 
 

@@ -53,9 +53,9 @@ async def test_a_created_endpoint_is_shown_and_found_where_location_says(api: Ma
     assert {name: shown[name] for name in given} == given
     assert shown["created_at"] == shown["updated_at"]
     assert shown["created_at"].endswith("Z")
-    token = await api.store.directory.identify(api.token)
-    assert token is not None
-    assert shown["created_by"] == str(token.id)
+    access = await api.store.directory.access(api.token)
+    assert access is not None
+    assert shown["created_by"] == str(access.token.id)
     assert (await api.send("GET", answer.headers["location"])).data == record
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from dataapi.webhooks.model import Permission
-from support.management import ORGANIZATION, OTHER, PROJECT, Management, event
+from support.management import ORGANIZATION, OTHER, OTHER_REF, PROJECT, Management, event
 from support.webhooks import PAUSED, REF, claim
 
 EVENTS = "/v1/webhooks/events"
@@ -146,3 +146,73 @@ async def test_a_key_is_required(api: Management, meta: Any, pointer: str) -> No
         sent["meta"] = meta
     answer = await api.send("POST", EVENTS, sent)
     assert (answer.refusal, answer.pointers) == (INVALID, [pointer])
+
+
+async def test_a_list_is_published_whole_and_in_order(api: Management) -> None:
+    """The result has the identifier of each event; a repeated key raises one event."""
+    await api.create()
+    member = event("two", type="v1.organization.member.added", project_ref=None, payload={})
+    listed = [event("one"), member, event("one"), event("three", timestamp="2026-01-02T03:04:05Z")]
+    answer = await api.send("POST", EVENTS, listed)
+    assert answer.status == 201
+    assert [set(one) for one in answer.data] == [{"type", "id"}] * 4
+    first, second, again, third = [one["id"] for one in answer.data]
+    assert first == again
+    assert len({first, second, third}) == 3
+    sent = sorted(await bodies(api), key=lambda one: UUID(one["id"]).int)
+    assert [one["type"] for one in sent] == [PAUSED, "v1.organization.member.added", PAUSED]
+    assert sent[-1]["timestamp"] == "2026-01-02T03:04:05.000Z"
+    repeated = await api.send("POST", EVENTS, listed)
+    assert (repeated.status, repeated.content) == (201, answer.content)
+    assert await bodies(api) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "refusal", "pointers"),
+    [
+        (event("b", payload={"reason": "boredom"}), INVALID, ["/1/data/attributes/payload/reason"]),
+        (
+            event("b", payload={"reason": "other", "is_test": True}),
+            INVALID,
+            ["/1/data/attributes/payload/is_test"],
+        ),
+        (event("b", payload={"reason": "other", "notes": [1e300] * 900}), INVALID, ["/1/data/attributes"]),
+        (event("b", timestamp="2026-02-30T00:00:00Z"), INVALID, ["/1/data/attributes/timestamp"]),
+        (event(""), INVALID, ["/1/meta/idempotency_key"]),
+        ("b", INVALID, ["/1"]),
+        (event("b", organization_slug="a.b"), (400, "bad_request.invalid_slug"), ["/1"]),
+        (event("b", project_ref="short"), (400, "bad_request.invalid_ref"), ["/1"]),
+        (event("b", organization_slug=OTHER), (403, "forbidden.permission_denied"), ["/1"]),
+        (event("b", project_ref=OTHER_REF), (403, "forbidden.permission_denied"), ["/1"]),
+    ],
+    ids=str,
+)
+async def test_nothing_of_a_list_is_published_if_one_is_refused(
+    api: Management, bad: Any, refusal: tuple[int, str], pointers: list[str]
+) -> None:
+    """All or none: the error has the index of the event that is refused."""
+    await api.create()
+    answer = await api.send("POST", EVENTS, [event("a"), bad, event("c")])
+    assert (answer.refusal, answer.pointers) == (refusal, pointers)
+    assert await bodies(api) == []
+    assert api.database.execute("select count(*) from webhooks.idempotency") == [(0,)]
+
+
+async def test_the_length_of_a_list(api: Management) -> None:
+    """A list has 1 to 1,000 events and 1 MiB."""
+    for listed in ([], [event(str(number)) for number in range(1_001)]):
+        answer = await api.send("POST", EVENTS, listed)
+        assert (answer.refusal, answer.pointers) == (INVALID, [""])
+    answer = await api.send("POST", EVENTS, [event(str(number)) for number in range(1_000)])
+    assert (answer.status, len(answer.data)) == (201, 1_000)
+    long = [event(str(number), payload={"reason": "other", "note": "x" * 50_000}) for number in range(20)]
+    assert (await api.send("POST", EVENTS, long)).status == 201
+    assert (await api.send("POST", EVENTS, [*long, *long])).refusal == (413, "content_too_large")
+
+
+async def test_a_list_needs_what_an_event_needs(api: Management) -> None:
+    """Token, permission and allowlist are checked before the body."""
+    powerless = await api.new_token(permissions=[Permission.WRITE])
+    for token, refusal in ((None, 401), (powerless, 403)):
+        for listed in ([event("a")], [1], []):
+            assert (await api.send("POST", EVENTS, listed, token=token)).refusal[0] == refusal

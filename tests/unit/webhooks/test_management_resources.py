@@ -11,15 +11,15 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from dataapi.http.messages import Request
 from dataapi.webhooks.catalogue import Catalogue, pointer
+from dataapi.webhooks.json_schema import CompiledSchema
 from dataapi.webhooks.management import body, resources
 from dataapi.webhooks.management.errors import ManagementError
 from dataapi.webhooks.management.listing import offset_links
 from dataapi.webhooks.management.resources import format_timestamp, parse_timestamp
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
-NEW_ENDPOINT = Draft202012Validator(resources.new_endpoint(Catalogue()))
+NEW_ENDPOINT = CompiledSchema(resources.new_endpoint(Catalogue()))
 MARK = "s3cr3t-mark"
 TEXT = st.text().map(lambda text: text + MARK)
 JSON = st.recursive(

@@ -8,28 +8,24 @@ from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
-from jsonschema import Draft202012Validator
 from twisted.logger import Logger
 
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply, Request
 from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.management import body, errors, listing
+from dataapi.webhooks.json_schema import CompiledSchema
+from dataapi.webhooks.management import body, listing, resources
 from dataapi.webhooks.management.authorization import (
     AuthorizedRequest,
-    Authorizer,
     OperationResult,
-    check_permission,
-    check_syntax,
+    RequestedScope,
+    authorize,
 )
-from dataapi.webhooks.management.handlers import (
-    DeliveryHandlers,
-    EndpointHandlers,
-    EndpointUrlCheck,
-    EventHandlers,
-)
+from dataapi.webhooks.management.errors import ErrorCode, ManagementError, wrong_method
+from dataapi.webhooks.management.handlers import DeliveryHandlers, EndpointHandlers, EndpointUrlCheck
 from dataapi.webhooks.management.openapi import description
 from dataapi.webhooks.management.operations import OPERATIONS, ManagementOperation, allowed, by_path
+from dataapi.webhooks.management.publishing import EventPublishing
 from dataapi.webhooks.model import Permission
 from dataapi.webhooks.store import Store
 
@@ -50,13 +46,13 @@ class ManagementApi:
         url_check: EndpointUrlCheck,
         reason: Callable[[], str | None],
     ) -> None:
-        self._authorizer = Authorizer(store.directory)
+        self._directory = store.directory
         self._catalogue = catalogue
         self._reason = reason
         self._by_path = by_path()
         endpoints = EndpointHandlers(store, catalogue, url_check)
         deliveries = DeliveryHandlers(store, catalogue)
-        events = EventHandlers(store, catalogue)
+        self._publishing = EventPublishing(store, catalogue)
         self._run: Mapping[str, Callable[[AuthorizedRequest], Awaitable[OperationResult]]] = {
             "listEndpoints": endpoints.page,
             "createEndpoint": endpoints.create,
@@ -70,8 +66,7 @@ class ManagementApi:
             "readDelivery": deliveries.read,
             "retryDelivery": deliveries.retry,
             "recoverEndpoint": deliveries.recover,
-            "listEventTypes": events.types,
-            "publishEvent": events.publish,
+            "listEventTypes": self._event_types,
         }
 
     async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
@@ -86,17 +81,20 @@ class ManagementApi:
             return Reply(204, (("Allow", allowed(methods)),), b"")
         operation = methods.get("GET" if request.method == "HEAD" else request.method)
         if operation is None:
-            raise errors.wrong_method(request.method, allowed(methods))
+            raise wrong_method(request.method, allowed(methods))
         if operation.permission is None:
             return Reply(operation.status, (_JSON,), self._description)
         if self._reason() is not None:
-            raise errors.not_now()
+            message = "Webhooks do not work now"
+            raise ManagementError(ErrorCode.UNAVAILABLE, message, headers=(("Retry-After", "5"),))
         try:
+            if not operation.scoped:
+                return _reply(operation, await self._publishing.publish(request))
             authorized = await self._authorize(operation, operation.permission, request, places)
             return _reply(operation, await self._run[operation.name](authorized))
         except DatabaseError as error:
             _log.failure("{operation} failed in the database", operation=operation.name)
-            raise errors.internal() from error
+            raise ManagementError(ErrorCode.INTERNAL, "Internal server error") from error
 
     async def _authorize(
         self,
@@ -105,29 +103,25 @@ class ManagementApi:
         request: Request,
         places: Mapping[str, str],
     ) -> AuthorizedRequest:
-        """Check everything but existence; where the path has no scope, the body does."""
-        token = await self._authorizer.token(request)
-        slug, ref = places.get("organization_slug"), places.get("project_ref")
-        check_syntax(slug, ref)
-        check_permission(token, permission)
-        scope = await self._authorizer.scope(token, slug, ref)
-        await self._authorizer.access(token)
+        """Check everything but existence."""
+        requested = RequestedScope(places.get("organization_slug"), places.get("project_ref"))
+        access, scope = await authorize(self._directory, request, permission, requested)
         document = _document(operation, request)
-        if not operation.scoped:
-            slug, ref = _text(document, "organization_slug"), _text(document, "project_ref")
-            check_syntax(slug, ref)
-            scope = await self._authorizer.scope(token, slug, ref)
         if operation.body is not None:
-            body.check(self._validators[operation.name], document)
+            body.check(self._schemas[operation.name], document)
         values = listing.values(operation.parameters, request.query)
-        return AuthorizedRequest(token, scope, request.path, request.query, places, values, document)
+        return AuthorizedRequest(access.token, scope, request.path, request.query, places, values, document)
+
+    async def _event_types(self, _request: AuthorizedRequest) -> OperationResult:
+        """List all event types."""
+        return OperationResult([resources.event_type(one) for one in self._catalogue.types.values()])
 
     @cached_property
-    def _validators(self) -> Mapping[str, Draft202012Validator]:
+    def _schemas(self) -> Mapping[str, CompiledSchema]:
         return {
-            operation.name: Draft202012Validator(operation.body(self._catalogue))
+            operation.name: CompiledSchema(operation.body(self._catalogue))
             for operation in OPERATIONS
-            if operation.body is not None
+            if operation.scoped and operation.body is not None
         }
 
     @cached_property
@@ -136,17 +130,10 @@ class ManagementApi:
 
 
 def _document(operation: ManagementOperation, request: Request) -> Any:
-    body.check_length(request)
     if operation.body is None or (operation.body_optional and not request.body):
+        body.check_length(request)
         return {}
     return body.document(request)
-
-
-def _text(document: Any, name: str) -> str | None:
-    """Return a text attribute of a document that is not validated yet, None without one."""
-    for step in ("data", "attributes", name):
-        document = document.get(step) if isinstance(document, dict) else None
-    return document if isinstance(document, str) else None
 
 
 def _reply(operation: ManagementOperation, result: OperationResult) -> Reply:

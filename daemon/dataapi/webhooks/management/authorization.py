@@ -1,18 +1,17 @@
-"""Authorization: token, syntax of the scope, permission, early access, checked in this order."""
+"""Authorization: token, syntax of the scope, permission, organization and early access, in this order."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from dataapi.http.messages import Request
 from dataapi.webhooks import identifiers
-from dataapi.webhooks.management import errors
-from dataapi.webhooks.management.errors import ManagementError
-from dataapi.webhooks.model import Permission, Scope, Token
+from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, unauthorized
+from dataapi.webhooks.model import Access, Permission, Scope, Token
 from dataapi.webhooks.store.directory import Directory
 
 _SLUG = re.compile(r"[A-Za-z0-9_-]+")
@@ -44,11 +43,11 @@ class AuthorizedRequest:
         found: Mapping[str, Any] = self.document.get("data", {}).get("attributes", {})
         return found
 
-    def identifier(self, place: str, absent: ManagementError) -> UUID:
+    def identifier(self, place: str, absent: ErrorCode) -> UUID:
         """Return an identifier of the path; raise ``absent`` if it is invalid."""
         found = identifiers.parse(self.places[place])
         if found is None:
-            raise absent
+            raise ManagementError(absent)
         return found
 
 
@@ -64,50 +63,68 @@ class OperationResult:
     location: str | None = None
 
 
-class Authorizer:
-    """Checks tokens and scopes; raises ``ManagementError`` (docs/reference/webhooks.md, Management)."""
+@dataclass(frozen=True, slots=True)
+class RequestedScope:
+    """The scope that a request names.
 
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
+    :ivar pointer: where an event of a list names it; None elsewhere.
+    """
 
-    async def token(self, request: Request) -> Token:
-        """Return the valid token of a request."""
-        bearer = _BEARER.fullmatch(request.headers.get("authorization", ""))
-        token = await self._directory.identify(bearer[1]) if bearer else None
-        if token is None:
-            raise errors.unauthorized(presented=bearer is not None)
-        return token
+    slug: str | None = None
+    ref: str | None = None
+    pointer: str | None = None
 
-    async def scope(self, token: Token, slug: str | None, ref: str | None) -> Scope:
-        """Return the scope of a request, which exists and belongs to the token's organization.
+    @property
+    def valid_refs(self) -> tuple[str, ...]:
+        """The reference, if there is one and it may be looked up."""
+        return (self.ref,) if self.ref is not None and _REF.fullmatch(self.ref) else ()
 
-        :param slug: the organization in the request, if any.
-        :param ref: the project in the request, if any.
-        """
-        if slug not in (None, token.organization):
-            raise errors.permission_denied()
-        if ref is not None:
-            project = await self._directory.project(ref)
-            if project is None or project.organization != token.organization:
-                raise errors.permission_denied()
-        return Scope(token.organization, ref)
+    def check_syntax(self) -> None:
+        """Check the slug and the reference."""
+        if self.slug is not None and not _SLUG.fullmatch(self.slug):
+            raise self._error(ErrorCode.INVALID_SLUG)
+        if self.ref is not None and not _REF.fullmatch(self.ref):
+            raise self._error(ErrorCode.INVALID_REF)
 
-    async def access(self, token: Token) -> None:
-        """Check that the token's organization has early access."""
-        organization = await self._directory.organization(token.organization)
-        if organization is None or not organization.early_access:
-            raise errors.access_disabled()
+    def resolve(self, access: Access) -> Scope:
+        """Return the scope, which must be of the token's organization."""
+        organization = access.token.organization
+        foreign_project = self.ref is not None and self.ref not in access.projects
+        if self.slug not in (None, organization) or foreign_project:
+            raise self._error(ErrorCode.PERMISSION_DENIED)
+        return Scope(organization, self.ref)
 
-
-def check_syntax(slug: str | None, ref: str | None) -> None:
-    """Check the syntax of a scope's slug and reference."""
-    if slug is not None and not _SLUG.fullmatch(slug):
-        raise errors.invalid_slug()
-    if ref is not None and not _REF.fullmatch(ref):
-        raise errors.invalid_ref()
+    def _error(self, code: ErrorCode) -> ManagementError:
+        issue = () if self.pointer is None else (Issue(IssueCode.INVALID, code.meaning, self.pointer),)
+        return ManagementError(code, issues=issue)
 
 
-def check_permission(token: Token, permission: Permission) -> None:
-    """Check that a token has a permission."""
-    if permission not in token.permissions:
-        raise errors.permission_denied()
+def bearer(request: Request) -> str | None:
+    """Return the token in the headers of a request, None without a well-formed one."""
+    found = _BEARER.fullmatch(request.headers.get("authorization", ""))
+    return found and found[1]
+
+
+async def authorize(
+    directory: Directory,
+    request: Request,
+    permission: Permission,
+    requested: RequestedScope = RequestedScope(),
+    refs: Collection[str] = (),
+) -> tuple[Access, Scope]:
+    """Return what the request's token may do, and the scope that the request names.
+
+    :param refs: further projects that ``Access.projects`` is to list if they are the organization's.
+    :raises ManagementError: as docs/reference/webhooks.md, Scopes and tokens, has it.
+    """
+    token = bearer(request)
+    access = token and await directory.access(token, (*requested.valid_refs, *refs))
+    if not access:
+        raise unauthorized(presented=token is not None)
+    requested.check_syntax()
+    if permission not in access.token.permissions:
+        raise ManagementError(ErrorCode.PERMISSION_DENIED)
+    scope = requested.resolve(access)
+    if not access.early_access:
+        raise ManagementError(ErrorCode.ACCESS_DISABLED)
+    return access, scope

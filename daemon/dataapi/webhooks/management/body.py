@@ -7,39 +7,50 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from dataapi.http.headers import media_type
 from dataapi.http.messages import Request
 from dataapi.http.strict_json import is_storable, reject_constant
 from dataapi.webhooks.catalogue import pointer
-from dataapi.webhooks.management.errors import Issue, IssueCode, invalid, too_large, wrong_media_type
+from dataapi.webhooks.json_schema import CompiledSchema
+from dataapi.webhooks.management.errors import (
+    ErrorCode,
+    Issue,
+    IssueCode,
+    ManagementError,
+    invalid,
+    too_large,
+)
 
 MAX_BYTES = 65_536
 MAX_READ = 1_048_576
-"""Bytes that are read of a longer body, so that errors that are checked earlier are reported first."""
+"""Bytes of a list of documents; as many are read of any body, to report errors that are checked earlier."""
 
 MAX_DEPTH = 64
 """Nesting of arrays and objects."""
 
+MAX_ISSUES = 20
+"""Issues that an error lists."""
+
 _MEDIA_TYPES = frozenset({"application/json", "application/vnd.api+json"})
-_MAX_ISSUES = 20
 
 
-def check_length(request: Request) -> None:
+def check_length(request: Request, most: int = MAX_BYTES) -> None:
     """Raise ``ManagementError`` (413) for a body that is too long, even if the operation has none."""
-    if len(request.body) > MAX_BYTES:
-        raise too_large(MAX_BYTES)
+    if len(request.body) > most:
+        raise too_large(most)
 
 
-def document(request: Request) -> Any:
+def document(request: Request, *, most: int = 0) -> Any:
     """Return the parsed JSON of a body.
 
-    :raises ManagementError: 415, or 400 if it is invalid or has text that PostgreSQL cannot store.
+    :param most: how many documents the body may list; 0 where it is one document.
+    :raises ManagementError: 413, 415, or 400 if it is invalid or has text that PostgreSQL cannot store.
     """
+    check_length(request, MAX_READ if most and request.body.lstrip().startswith(b"[") else MAX_BYTES)
     if media_type(request.headers.get("content-type", "application/json")) not in _MEDIA_TYPES:
-        raise wrong_media_type()
+        raise ManagementError(ErrorCode.WRONG_MEDIA_TYPE)
     try:
         found = json.loads(request.body.decode(), parse_constant=reject_constant, parse_float=_finite)
         fits = _depth(found) <= MAX_DEPTH
@@ -54,21 +65,31 @@ def document(request: Request) -> Any:
     place = _unstorable(found) if b"\\u" in request.body else None
     if place is not None:
         raise invalid(Issue(IssueCode.CHARACTERS, "Text may not hold U+0000 or half a surrogate pair", place))
+    if most and isinstance(found, list) and not 0 < len(found) <= most:
+        raise invalid(Issue(IssueCode.LENGTH, f"Expected 1 to {most} entries", ""))
     return found
 
 
-def check(validator: Draft202012Validator, found: Any) -> None:
-    """Raise ``ManagementError`` with the issues that a document has by its schema, at most 20.
+def issues(schema: CompiledSchema, found: Any, place: str = "") -> list[Issue]:
+    """Return the issues that a document has by its schema, at most 20.
 
     It stops after too many entries or members, which schemas check before these themselves.
+
+    :param place: the pointer of the document.
     """
-    issues: dict[Issue, None] = {}  # each missing member is an error of its own, and each names all of them
-    for error in validator.iter_errors(found):
-        issues |= dict.fromkeys(_issues(error))
-        if len(issues) >= _MAX_ISSUES or error.validator in ("maxItems", "maxProperties"):
+    listed: dict[Issue, None] = {}  # each missing member is an error of its own, and each names all of them
+    for error in schema.errors(found):
+        listed |= dict.fromkeys(_issues(error, place))
+        if len(listed) >= MAX_ISSUES or error.validator in ("maxItems", "maxProperties"):
             break
-    if issues:
-        raise invalid(*list(issues)[:_MAX_ISSUES])
+    return list(listed)[:MAX_ISSUES]
+
+
+def check(schema: CompiledSchema, found: Any) -> None:
+    """Raise ``ManagementError`` with the issues that a document has by its schema."""
+    listed = issues(schema, found)
+    if listed:
+        raise invalid(*listed)
 
 
 def _finite(text: str) -> float:
@@ -105,9 +126,9 @@ def _unstorable(found: Any) -> str | None:
     return None
 
 
-def _issues(error: ValidationError) -> Iterator[Issue]:
+def _issues(error: ValidationError, place: str) -> Iterator[Issue]:
     """Describe a validation error without the value, which may be a secret."""
-    place, rule = pointer(*error.absolute_path), str(error.validator)
+    place, rule = place + pointer(*error.absolute_path), str(error.validator)
     found: Any = error.instance
     expected: Any = error.validator_value
     if rule == "required":

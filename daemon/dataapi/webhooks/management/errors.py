@@ -74,7 +74,7 @@ class ErrorCode(Enum):
         "The path does not take the method; `Allow` has those that it takes.",
     )
     TOO_MANY_ENDPOINTS = 409, "conflict.endpoint.limit", "The scope has as many endpoints as it may have."
-    TOO_LARGE = 413, "content_too_large", "The body is longer than 64 KiB."
+    TOO_LARGE = 413, "content_too_large", "The body is longer than 64 KiB; a list of events, than 1 MiB."
     TARGET_TOO_LONG = 414, "uri_too_long", "The path and query string are too long."
     WRONG_MEDIA_TYPE = 415, "unsupported_media_type", "The body is not JSON, by its `Content-Type`."
     TOO_MANY_REQUESTS = (
@@ -164,148 +164,52 @@ class Issue:
 class ManagementError(ApiError):
     """An error of the management API.
 
+    :param message: the code's meaning by default.
     :ivar issues: everything that is wrong with the request.
     """
 
     def __init__(
         self,
         code: ErrorCode,
-        message: str,
+        message: str | None = None,
         *,
         issues: Iterable[Issue] = (),
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        super().__init__(code.status, code.code, message, headers=headers)
+        super().__init__(code.status, code.code, message or code.meaning.removesuffix("."), headers=headers)
         self.issues = tuple(issues)
 
 
 def unauthorized(*, presented: bool) -> ManagementError:
-    """Say that the request has no token, or an invalid one.
+    """Return the error for a request without a token, or with an invalid one.
 
     :param presented: whether there was a well-formed one.
     """
-    challenge = (("WWW-Authenticate", "Bearer"),)
     missing = "A personal access token is needed: Authorization: Bearer dapat_..."
     unknown = "The personal access token is not known, has expired or was revoked"
+    challenge = (("WWW-Authenticate", "Bearer"),)
     return ManagementError(ErrorCode.UNAUTHORIZED, unknown if presented else missing, headers=challenge)
 
 
-def permission_denied() -> ManagementError:
-    """Say that the token lacks the permission or belongs to another organization, existing or not."""
-    return ManagementError(
-        ErrorCode.PERMISSION_DENIED, "The token lacks the permission, or is not of this organization"
-    )
-
-
-def access_disabled() -> ManagementError:
-    """Say that the organization does not have early access."""
-    return ManagementError(
-        ErrorCode.ACCESS_DISABLED, "Webhooks are in early access, which the organization lacks"
-    )
-
-
-def invalid_slug() -> ManagementError:
-    """Say that the organization's slug is invalid."""
-    return ManagementError(
-        ErrorCode.INVALID_SLUG, "An organization's slug has letters, digits, hyphens and underscores"
-    )
-
-
-def invalid_ref() -> ManagementError:
-    """Say that the project's reference is invalid."""
-    return ManagementError(ErrorCode.INVALID_REF, "A project's reference has 20 letters from a to z")
-
-
 def invalid(*issues: Issue) -> ManagementError:
-    """Say that the body or the query string is invalid."""
+    """Return the error for an invalid body or query string."""
     return ManagementError(ErrorCode.VALIDATION, "The request is not valid", issues=issues)
 
 
-def invalid_url(message: str) -> ManagementError:
-    """Say that the URL is invalid."""
-    return _bad_url(ErrorCode.URL_INVALID, IssueCode.INVALID, message)
-
-
-def reserved_address(message: str) -> ManagementError:
-    """Say that the URL's host has a reserved address."""
-    return _bad_url(ErrorCode.URL_RESERVED, IssueCode.RESERVED_ADDRESS, message)
-
-
-def unresolvable(message: str) -> ManagementError:
-    """Say that the URL's host cannot be resolved."""
-    return _bad_url(ErrorCode.URL_UNRESOLVABLE, IssueCode.UNRESOLVABLE, message)
-
-
-def _bad_url(code: ErrorCode, issue: IssueCode, message: str) -> ManagementError:
+def bad_url(code: ErrorCode, issue: IssueCode, message: str) -> ManagementError:
+    """Return the error for the URL of an endpoint."""
     return ManagementError(code, message, issues=(Issue(issue, message, "/data/attributes/url"),))
 
 
-def test_disabled() -> ManagementError:
-    """Say that the endpoint to test is disabled."""
-    return ManagementError(ErrorCode.TEST_DISABLED, "The endpoint is disabled")
-
-
-def retry_disabled() -> ManagementError:
-    """Say that the endpoint of the deliveries to retry is disabled."""
-    return ManagementError(ErrorCode.RETRY_DISABLED, "The endpoint is disabled")
-
-
-def wrong_event_type() -> ManagementError:
-    """Say that the endpoint does not subscribe to the type of the test event."""
-    return ManagementError(ErrorCode.TEST_WRONG_TYPE, "The endpoint does not subscribe to this type")
-
-
-def no_endpoint() -> ManagementError:
-    """Say that the scope does not have the endpoint."""
-    return ManagementError(ErrorCode.NO_ENDPOINT, "There is no such endpoint here")
-
-
-def no_delivery() -> ManagementError:
-    """Say that the scope does not have the delivery, or no longer."""
-    return ManagementError(ErrorCode.NO_DELIVERY, "There is no such delivery here")
-
-
 def wrong_method(method: str, allowed: str) -> ManagementError:
-    """Say that the path does not allow the method."""
+    """Return the error for a method that the path does not allow."""
     return ManagementError(
         ErrorCode.WRONG_METHOD,
-        f"The method {method[:20]} is not taken here",
+        f"The method {method[:20]} is not allowed here",
         headers=(("Allow", allowed),),
     )
 
 
-def too_many_endpoints(message: str) -> ManagementError:
-    """Say that the scope has the maximum number of endpoints."""
-    return ManagementError(ErrorCode.TOO_MANY_ENDPOINTS, message)
-
-
-def wrong_media_type() -> ManagementError:
-    """Say that the body is not JSON by its media type."""
-    return ManagementError(ErrorCode.WRONG_MEDIA_TYPE, "Send application/json or application/vnd.api+json")
-
-
 def too_large(most: int) -> ManagementError:
-    """Say that the body is too long."""
+    """Return the error for a body of more than ``most`` bytes."""
     return ManagementError(ErrorCode.TOO_LARGE, f"The request body is larger than {most} bytes")
-
-
-def too_many_requests(seconds: int) -> ManagementError:
-    """Say that the endpoint had too many tests and retries within a minute.
-
-    :param seconds: after which another one is allowed.
-    """
-    return ManagementError(
-        ErrorCode.TOO_MANY_REQUESTS,
-        "The endpoint had too many tests and retries within a minute",
-        headers=(("Retry-After", str(seconds)),),
-    )
-
-
-def internal() -> ManagementError:
-    """Say that something failed inside; the log says what."""
-    return ManagementError(ErrorCode.INTERNAL, "Internal server error")
-
-
-def not_now() -> ManagementError:
-    """Say that the database is unavailable, or lacks the schema."""
-    return ManagementError(ErrorCode.UNAVAILABLE, "Webhooks do not work now", headers=(("Retry-After", "5"),))

@@ -1,4 +1,4 @@
-"""The handlers of the operations: on endpoints, on deliveries and on events."""
+"""The handlers of the operations on endpoints and on deliveries."""
 
 from __future__ import annotations
 
@@ -15,32 +15,26 @@ from dataapi.webhooks.catalogue import ALL_EVENT_TYPES, Catalogue, pointer, samp
 from dataapi.webhooks.delivery import destinations
 from dataapi.webhooks.delivery.headers import SecretRefused, check_secret, header_issues
 from dataapi.webhooks.delivery.resolver import AddressCheck, AddressRefused, Unresolvable
-from dataapi.webhooks.event_types import completed
-from dataapi.webhooks.management import errors, listing, resources
+from dataapi.webhooks.management import listing, resources
 from dataapi.webhooks.management.authorization import AuthorizedRequest, OperationResult
-from dataapi.webhooks.management.errors import Issue, IssueCode, ManagementError
+from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, bad_url, invalid
 from dataapi.webhooks.management.resources import parse_timestamp
 from dataapi.webhooks.model import (
     Endpoint,
     EndpointChange,
     Event,
     NewEndpoint,
-    NewEvent,
     RefusalReason,
     Refused,
 )
 from dataapi.webhooks.secrets import CannotOpen
 from dataapi.webhooks.store import Store
 from dataapi.webhooks.store.endpoints import NoScope, TooManyEndpoints
-from dataapi.webhooks.store.enqueue import CannotPublish, PublishProblem
 
 _log = Logger(namespace="dataapi.webhooks")
 
 RESOLVE_SECONDS = 5.0
 """Seconds to resolve the host name of an endpoint's URL."""
-
-_WRITTEN = ("/organization_slug", "/project_ref")
-"""Members that the service writes into payloads from the body's attributes of the same names."""
 
 
 class EndpointUrlCheck:
@@ -64,14 +58,16 @@ class EndpointUrlCheck:
                 url, require_https=self._require_https, allowed=self._address_check.allowed
             )
         except destinations.UrlRefused as refused:
-            raise errors.invalid_url(str(refused)) from None
+            raise bad_url(ErrorCode.URL_INVALID, IssueCode.INVALID, str(refused)) from None
         resolved = Deferred.fromCoroutine(self._address_check.addresses(destination))
         try:
             await resolved.addTimeout(RESOLVE_SECONDS, self._reactor)
         except (Unresolvable, TimeoutError):
-            raise errors.unresolvable(f"{destination.host} has no address") from None
+            message = f"{destination.host} has no address"
+            raise bad_url(ErrorCode.URL_UNRESOLVABLE, IssueCode.UNRESOLVABLE, message) from None
         except AddressRefused:
-            raise errors.reserved_address(f"An address of {destination.host} is reserved") from None
+            message = f"An address of {destination.host} is reserved"
+            raise bad_url(ErrorCode.URL_RESERVED, IssueCode.RESERVED_ADDRESS, message) from None
 
 
 class EndpointHandlers:
@@ -97,9 +93,9 @@ class EndpointHandlers:
                 request.scope, NewEndpoint(**attributes, created_by=str(request.token.id))
             )
         except TooManyEndpoints as error:
-            raise errors.too_many_endpoints(str(error)) from None
+            raise ManagementError(ErrorCode.TOO_MANY_ENDPOINTS, str(error)) from None
         except NoScope:
-            raise errors.permission_denied() from None
+            raise ManagementError(ErrorCode.PERMISSION_DENIED) from None
         return OperationResult(
             resources.endpoint(created), location=f"{request.path.rstrip('/')}/{created.id}"
         )
@@ -113,13 +109,13 @@ class EndpointHandlers:
         attributes = await self._validated(request.attributes)
         if not attributes:
             return await self.read(request)
-        identifier = request.identifier("endpoint_id", errors.no_endpoint())
+        identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
         changed = await self._store.endpoints.change(request.scope, identifier, EndpointChange(**attributes))
         return OperationResult(resources.endpoint(_existing(changed)))
 
     async def delete(self, request: AuthorizedRequest) -> OperationResult:
         """Delete an endpoint and return it."""
-        identifier = request.identifier("endpoint_id", errors.no_endpoint())
+        identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
         return OperationResult(
             resources.endpoint(_existing(await self._store.endpoints.delete(request.scope, identifier)))
         )
@@ -133,31 +129,29 @@ class EndpointHandlers:
         """Send a test event."""
         endpoint = await self._endpoint(request)
         if not endpoint.enabled:
-            raise errors.test_disabled()
+            raise ManagementError(ErrorCode.TEST_DISABLED)
         event_type = self._catalogue.types[self._type_to_test(endpoint, request.attributes.get("type"))]
         payload = sample_payload(event_type, request.scope.organization, request.scope.project)
         result = await self._store.manual_deliveries.test(
             request.scope, endpoint.id, event_type.type, payload
         )
-        if not isinstance(result, Refused):
-            return OperationResult(resources.queued(result))
-        if result.reason is RefusalReason.TOO_MANY:
-            raise errors.too_many_requests(result.retry_after)
-        raise errors.test_disabled() if result.reason is RefusalReason.DISABLED else errors.no_endpoint()
+        if isinstance(result, Refused):
+            raise _refused(result, ErrorCode.TEST_DISABLED, ErrorCode.NO_ENDPOINT)
+        return OperationResult(resources.queued(result))
 
     def _type_to_test(self, endpoint: Endpoint, requested: str | None) -> str:
         """Return a type that the endpoint subscribes to and the catalogue still has."""
         if requested is not None:
             if ALL_EVENT_TYPES not in endpoint.event_types and requested not in endpoint.event_types:
-                raise errors.wrong_event_type()
+                raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
             return requested
         known = [name for name in endpoint.event_types if self._catalogue.may_subscribe(name)]
         if not known:
-            raise errors.wrong_event_type()
+            raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
         return sample_type(known, project=endpoint.scope.project is not None)
 
     async def _endpoint(self, request: AuthorizedRequest) -> Endpoint:
-        identifier = request.identifier("endpoint_id", errors.no_endpoint())
+        identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
         return _existing(await self._store.endpoints.read(request.scope, identifier))
 
     async def _validated(self, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +171,7 @@ class EndpointHandlers:
                 place = ("data", "attributes", "custom_headers", *([issue.name] if issue.name else []))
                 issues.append(Issue(IssueCode.HEADER, issue.message, pointer(*place)))
         if issues:
-            raise errors.invalid(*issues)
+            raise invalid(*issues)
         if "event_types" in attributes:
             attributes["event_types"] = tuple(dict.fromkeys(one["type"] for one in attributes["event_types"]))
         if "url" in attributes:
@@ -187,7 +181,7 @@ class EndpointHandlers:
 
 def _existing(found: Endpoint | None) -> Endpoint:
     if found is None:
-        raise errors.no_endpoint()
+        raise ManagementError(ErrorCode.NO_ENDPOINT)
     return found
 
 
@@ -204,22 +198,22 @@ class DeliveryHandlers:
 
     async def page_of_endpoint(self, request: AuthorizedRequest) -> OperationResult:
         """List a page of the deliveries to one endpoint."""
-        identifier = request.identifier("endpoint_id", errors.no_endpoint())
+        identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
         try:
             found = await self._store.endpoints.read(request.scope, identifier)
         except CannotOpen:
             pass  # its deliveries can be listed without its headers
         else:
             if found is None:
-                raise errors.no_endpoint()
+                raise ManagementError(ErrorCode.NO_ENDPOINT)
         return await self._page(request, identifier)
 
     async def read(self, request: AuthorizedRequest) -> OperationResult:
         """Read a delivery and its event."""
-        identifier = request.identifier("delivery_id", errors.no_delivery())
+        identifier = request.identifier("delivery_id", ErrorCode.NO_DELIVERY)
         found = await self._store.history.read(request.scope, identifier)
         if found is None:
-            raise errors.no_delivery()
+            raise ManagementError(ErrorCode.NO_DELIVERY)
         delivery, event = found
         return OperationResult(resources.delivery(delivery, self._rendered(event)))
 
@@ -239,23 +233,21 @@ class DeliveryHandlers:
 
     async def retry(self, request: AuthorizedRequest) -> OperationResult:
         """Send a delivery again."""
-        identifier = request.identifier("delivery_id", errors.no_delivery())
+        identifier = request.identifier("delivery_id", ErrorCode.NO_DELIVERY)
         result = await self._store.manual_deliveries.retry(request.scope, identifier)
-        if not isinstance(result, Refused):
-            return OperationResult(resources.queued(result))
-        if result.reason is RefusalReason.TOO_MANY:
-            raise errors.too_many_requests(result.retry_after)
-        raise errors.retry_disabled() if result.reason is RefusalReason.DISABLED else errors.no_delivery()
+        if isinstance(result, Refused):
+            raise _refused(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_DELIVERY)
+        return OperationResult(resources.queued(result))
 
     async def recover(self, request: AuthorizedRequest) -> OperationResult:
         """Send again what failed for good in a time range."""
         since, until = request.attributes["since"], request.attributes.get("until")
         span = _timestamp("since", since), None if until is None else _timestamp("until", until)
-        identifier = request.identifier("endpoint_id", errors.no_endpoint())
+        identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
         result = await self._store.manual_deliveries.recover(request.scope, identifier, *span)
-        if not isinstance(result, Refused):
-            return OperationResult(resources.recovery(result))
-        raise errors.retry_disabled() if result.reason is RefusalReason.DISABLED else errors.no_endpoint()
+        if isinstance(result, Refused):
+            raise _refused(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_ENDPOINT)
+        return OperationResult(resources.recovery(result))
 
     async def _page(self, request: AuthorizedRequest, endpoint: UUID | None) -> OperationResult:
         cursor = listing.cursor(request.values)
@@ -265,61 +257,16 @@ class DeliveryHandlers:
         return OperationResult([resources.delivery(one) for one in page.deliveries], links)
 
 
-def _timestamp(member: str, text: Any) -> datetime:
+def _refused(refused: Refused, disabled: ErrorCode, absent: ErrorCode) -> ManagementError:
+    """Return the error for a refused test, retry or recovery."""
+    if refused.reason is RefusalReason.TOO_MANY:
+        wait = (("Retry-After", str(refused.retry_after)),)
+        return ManagementError(ErrorCode.TOO_MANY_REQUESTS, headers=wait)
+    return ManagementError(disabled if refused.reason is RefusalReason.DISABLED else absent)
+
+
+def _timestamp(member: str, text: str) -> datetime:
     found = parse_timestamp(text)
     if found is None:
-        place = pointer("data", "attributes", member)
-        raise errors.invalid(Issue(IssueCode.FORMAT, "Expected a time such as 2026-01-31T12:00:00Z", place))
+        raise invalid(resources.bad_timestamp(pointer("data", "attributes", member)))
     return found
-
-
-class EventHandlers:
-    """The operations on events."""
-
-    def __init__(self, store: Store, catalogue: Catalogue) -> None:
-        self._store = store
-        self._catalogue = catalogue
-
-    async def types(self, _request: AuthorizedRequest) -> OperationResult:
-        """List all event types."""
-        return OperationResult([resources.event_type(one) for one in self._catalogue.types.values()])
-
-    async def publish(self, request: AuthorizedRequest) -> OperationResult:
-        """Publish an event."""
-        attributes = request.attributes
-        payload = completed(attributes.get("payload", {}), request.scope.organization, request.scope.project)
-        issues = [
-            Issue(IssueCode.PAYLOAD, found.message, _place(found.pointer))
-            for found in self._catalogue.issues(attributes["type"], payload)
-        ]
-        timestamp = None
-        if "timestamp" in attributes:
-            timestamp = parse_timestamp(attributes["timestamp"])
-            if timestamp is None:
-                place = pointer("data", "attributes", "timestamp")
-                issues.append(Issue(IssueCode.FORMAT, "Expected a time such as 2026-01-31T12:00:00Z", place))
-        if issues:
-            raise errors.invalid(*issues)
-        key = request.document["meta"]["idempotency_key"]
-        try:
-            published = await self._store.publisher.publish(
-                NewEvent(attributes["type"], request.scope, payload, key, timestamp)
-            )
-        except CannotPublish as error:
-            raise _refused(error) from None
-        return OperationResult(resources.ingress(published))
-
-
-def _place(found: str) -> str:
-    return pointer("data", "attributes") + (found if found in _WRITTEN else f"/payload{found}")
-
-
-def _refused(error: CannotPublish) -> ManagementError:
-    """Return the error for an event that the store refuses, as when its scope changed since authorization."""
-    if error.problem is PublishProblem.NOT_ALLOWED:
-        return errors.access_disabled()
-    if error.problem is PublishProblem.RESERVED_NAME:
-        return errors.invalid(Issue(IssueCode.RESERVED, str(error), _place(pointer("is_test"))))
-    if error.problem is PublishProblem.MALFORMED:
-        return errors.invalid(Issue(IssueCode.INVALID, str(error), pointer("data", "attributes")))
-    return errors.permission_denied()

@@ -135,8 +135,8 @@ OPERATIONS = (
         _READ, 200, resources.many("event_type", linked=False),
     ),
     ManagementOperation(
-        "publishEvent", "POST", "/v1/webhooks/events", "Publish an event", _PUBLISH, 201,
-        resources.one("ingress"), scoped=False, body=resources.new_event,
+        "publishEvent", "POST", "/v1/webhooks/events", "Publish an event, or a list of them, all or none",
+        _PUBLISH, 201, resources.one_or_many("ingress"), scoped=False, body=resources.new_events,
     ),
     ManagementOperation(
         "describe", "GET", "/v2/openapi.json", "Describe this interface", None, 200, {"type": "object"},

@@ -14,7 +14,7 @@ from uuid import UUID
 from dataapi.webhooks.catalogue import ALL_EVENT_TYPES, Catalogue
 from dataapi.webhooks.delivery import destinations, headers
 from dataapi.webhooks.event_types import ORGANIZATION, PROJECT, EventType
-from dataapi.webhooks.management.errors import IssueCode
+from dataapi.webhooks.management.errors import Issue, IssueCode
 from dataapi.webhooks.model import Accepted, AttemptError, Delivery, Endpoint, Event, Recovery
 
 Schema = dict[str, Any]
@@ -22,6 +22,8 @@ Schema = dict[str, Any]
 MAX_EVENT_TYPES = 100
 MAX_DESCRIPTION_LENGTH = 512
 MAX_KEY_LENGTH = 255
+MAX_EVENTS = 1_000
+"""Events that one request may publish."""
 
 EVENT_TYPE = {"type": "string", "maxLength": 128, "pattern": r"^v[1-9][0-9]{0,3}(\.[a-z][a-z0-9_]*){2,}$"}
 TIMESTAMP = {
@@ -128,6 +130,13 @@ def new_recovery(_catalogue: Catalogue) -> Schema:
     return _object(
         {"data": _resource("recovery", _object({"since": TIMESTAMP, "until": TIMESTAMP}, "until"))}
     )
+
+
+def new_events(catalogue: Catalogue) -> Schema:
+    """Return the schema of the body that publishes one event or a list of them."""
+    event = new_event(catalogue)
+    events = {"type": "array", "minItems": 1, "maxItems": MAX_EVENTS, "items": event}
+    return {"oneOf": [event, events]}
 
 
 def new_event(catalogue: Catalogue) -> Schema:
@@ -252,6 +261,16 @@ def parse_timestamp(text: str) -> datetime | None:
         return datetime.fromisoformat(f"{day}T{minute}:{second}.{micro}{offset or '+00:00'}").astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def one_or_many(name: str) -> Schema:
+    """Return the schema of a response with one resource, or with a list of them."""
+    return {"oneOf": [one(name), many(name, linked=False)]}
+
+
+def bad_timestamp(pointer: str) -> Issue:
+    """Return the issue of a member that is not a time."""
+    return Issue(IssueCode.FORMAT, "Expected a time such as 2026-01-31T12:00:00Z", pointer)
 
 
 Record = dict[str, Any]

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from dataapi.webhooks.model import Organization, Permission, ProjectRecord, Token
+from dataapi.webhooks.model import Access, Organization, Permission, ProjectRecord, Token
 from dataapi.webhooks.store.statements import SqlRunner, statements
 
 PREFIX = "dapat_"
@@ -94,10 +94,16 @@ class Directory:
         rows = await self._database.fetch(_SQL["create_token"], values)
         return _token(rows[0]) if rows else None
 
-    async def identify(self, secret: str) -> Token | None:
-        """Return a bearer's token; None when it is unknown, expired or revoked."""
-        rows = await self._database.fetch(_SQL["identify"], (digest(secret),))
-        return _token(rows[0]) if rows else None
+    async def access(self, secret: str, refs: Iterable[str] = ()) -> Access | None:
+        """Return what a bearer's token gives access to; None when it is unknown, expired or revoked.
+
+        :param refs: projects that may be its organization's.
+        """
+        rows = await self._database.fetch(_SQL["access"], (digest(secret), list(refs)))
+        if not rows:
+            return None
+        early_access, projects, *token = rows[0]
+        return Access(_token(tuple(token)), early_access, frozenset(projects))
 
     async def revoke(self, identifier: UUID) -> bool:
         """Revoke a token; False when it is unknown."""

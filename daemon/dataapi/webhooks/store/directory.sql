@@ -34,9 +34,10 @@ insert into webhooks.token (id, organization_slug, hash, permissions, expires_at
 select webhooks.uuid_v7(), slug, $2, $3::text[], $4::timestamptz from webhooks.organization where slug = $1
 returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at;
 
--- name: identify
-select id::text, organization_slug, permissions, created_at, expires_at, revoked_at
-from webhooks.token
+-- name: access
+select o.early_access, array(select ref from webhooks.project where ref = any ($2) and organization_slug = o.slug),
+       id::text, organization_slug, permissions, t.created_at, expires_at, revoked_at
+from webhooks.token t join webhooks.organization o on o.slug = t.organization_slug
 where hash = $1 and revoked_at is null and (expires_at is null or expires_at > now());
 
 -- name: revoke

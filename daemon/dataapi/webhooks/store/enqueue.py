@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -12,6 +12,7 @@ from uuid import UUID
 from dataapi.http.errors import DatabaseError
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.model import Accepted, NewEvent, Recovery, RefusalReason, Refused, Scope
+from dataapi.webhooks.store.directory import digest
 from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
 
 _SQL = statements("enqueue.sql")
@@ -32,41 +33,57 @@ class PublishProblem(StrEnum):
 
 
 class CannotPublish(Exception):
-    """An event cannot be published; the text says why."""
+    """An event cannot be published; the text says why.
 
-    def __init__(self, problem: PublishProblem, text: str) -> None:
+    :ivar index: which one of those that were to be published together.
+    """
+
+    def __init__(self, problem: PublishProblem, text: str, index: int = 0) -> None:
         super().__init__(text)
         self.problem = problem
+        self.index = index
 
 
 class Publisher:
-    """Publishes events in transactions of its own; other programs call ``webhooks.publish`` within theirs."""
+    """Publishes events in transactions of its own; other programs call ``webhooks.publish`` within theirs.
+
+    The same idempotency key within 24 hours publishes nothing and returns the first identifier.
+    """
 
     def __init__(self, database: SqlRunner) -> None:
         self._database = database
 
     async def publish(self, event: NewEvent) -> UUID:
-        """Raise an event for every endpoint that it matches, and return what it is known by.
-
-        The same idempotency key within 24 hours publishes nothing and returns the first identifier.
+        """Publish an event for every endpoint that it matches, and return its identifier.
 
         :raises CannotPublish: the event, its organization or its project is refused.
         """
-        values = (
-            event.type,
-            event.scope.organization,
-            event.scope.project,
-            json.dumps(dict(event.payload)),
-            event.idempotency_key,
-            event.timestamp,
-        )
+        [identifier] = await self._publish(_SQL["publish"], event.scope.organization, [event])
+        return identifier
+
+    async def publish_as(
+        self, token: str, organization: str, events: Sequence[NewEvent]
+    ) -> list[UUID] | None:
+        """Publish events of one organization, all or none, and return their identifiers in order.
+
+        :return: None if the token does not permit it.
+        :raises CannotPublish: an event, the organization or a project is refused.
+        """
+        return await self._publish(_SQL["publish_as"], organization, events, digest(token)) or None
+
+    async def _publish(
+        self, statement: str, organization: str, events: Sequence[NewEvent], *values: object
+    ) -> list[UUID]:
+        document = json.dumps([_document(event) for event in events])
         try:
-            [(identifier,)] = await self._database.fetch(_SQL["publish"], values)
+            # Lists with the same keys in another order may wait for each other.
+            rows = await persistently(self._database, statement, (organization, document, *values))
         except DatabaseError as error:
             if error.code in set(PublishProblem):
-                raise CannotPublish(PublishProblem(error.code), error.message) from error
+                index = int(error.details) if isinstance(error.details, str) else 0
+                raise CannotPublish(PublishProblem(error.code), error.message, index) from error
             raise
-        return UUID(identifier)
+        return [UUID(identifier) for (identifiers,) in rows for identifier in identifiers]
 
     async def sync_event_types(self, versions: Mapping[str, Iterable[str]]) -> None:
         """Replace the stored versions: which older types are sent alongside a published type.
@@ -114,6 +131,16 @@ class ManualDeliveries:
             return Refused(RefusalReason.NOT_FOUND)
         enabled, identifier, matched, _ = rows[0]
         return Recovery(UUID(identifier), matched) if enabled else Refused(RefusalReason.DISABLED)
+
+
+def _document(event: NewEvent) -> dict[str, Any]:
+    return {
+        "type": event.type,
+        "project_ref": event.scope.project,
+        "payload": dict(event.payload),
+        "key": event.idempotency_key,
+        "timestamp": event.timestamp and event.timestamp.isoformat(),
+    }
 
 
 def _accepted_or_refused(rows: list[tuple[Any, ...]]) -> Accepted | Refused:

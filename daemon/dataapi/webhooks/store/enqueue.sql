@@ -1,5 +1,12 @@
 -- name: publish
-select webhooks.publish_at($1, $2, $3, $4::jsonb, $5, $6::timestamptz)::text;
+select webhooks.publish_events($1, $2::jsonb)::text[];
+
+-- name: publish_as
+-- Nothing without a valid token of the organization.
+select webhooks.publish_events(organization_slug, $2::jsonb)::text[]
+from webhooks.token
+where hash = $3 and organization_slug = $1 and 'events:publish' = any (permissions)
+    and revoked_at is null and (expires_at is null or expires_at > now());
 
 -- name: replace_versions
 delete from webhooks.event_type_version
