@@ -26,16 +26,15 @@ from dataapi.http.errors import ApiError, DatabaseError
 from dataapi.telemetry.metrics import DURATIONS, Histogram, Snapshot
 from dataapi.webhooks.catalogue import read_payload
 from dataapi.webhooks.delivery import destinations
-from dataapi.webhooks.delivery.headers import delivery_headers
+from dataapi.webhooks.delivery.headers import constant_head, header_lines, signed_headers
 from dataapi.webhooks.delivery.http_client import (
-    DeliveryExchange,
+    ReceiverConnection,
     ReceiverConnections,
     attempt_error,
-    body_text,
-    header_texts,
     is_cancelled,
 )
 from dataapi.webhooks.delivery.resolver import AddressCheck
+from dataapi.webhooks.delivery.response import Response, body_text, header_texts
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, DueWork, QueueStatistics
 
 MAX_CACHED_URLS = 4096
@@ -255,13 +254,14 @@ class Sender:
         than is recorded.  If a response breaks off, or is incomplete at the deadline, the outcome has its
         code, headers and first bytes beside the error: the receiver may not have processed the event.
         """
-        exchange = DeliveryExchange(self._now())
+        exchange = _Exchange(self._now())
         started = self._clock.seconds()
         work: Deferred[None] = Deferred.fromCoroutine(
             self._exchange(attempt, exchange, started + self._timeout)
         )
-        work.addTimeout(self._timeout, self._clock, _too_late)
         error: AttemptError | None = None
+        if not work.called:
+            work.addTimeout(self._timeout, self._clock, _too_late)
         try:
             await work
         except _TooLate:
@@ -269,11 +269,12 @@ class Sender:
         except Exception as problem:
             error = _error_of(problem)
         finally:
-            exchange.finish()
+            if exchange.connection is not None:
+                exchange.connection.finish()
         return _outcome(exchange, error, self._clock.seconds() - started)
 
-    async def _exchange(self, attempt: Attempt, exchange: DeliveryExchange, deadline: float) -> None:
-        """Do all that the deadline covers; ``exchange`` has what is known of the response at any time."""
+    async def _exchange(self, attempt: Attempt, exchange: _Exchange, deadline: float) -> None:
+        """Do all that the deadline covers; ``exchange`` has what has arrived of the response at any time."""
         destination = self._parse_url(attempt.url)
         addresses = await self._address_check.addresses(destination)
         connection = await self._connections.get(destination, addresses)
@@ -282,16 +283,31 @@ class Sender:
             # daemon may hold the lease.
             connection.drop()
             raise _TooLate
-        exchange.signed_at = self._now()
-        headers = delivery_headers(
-            attempt.secret, attempt.event_id, int(exchange.signed_at), attempt.body, attempt.custom_headers
+        exchange.connection, exchange.signed_at = connection, self._now()
+        signed = signed_headers(attempt.secret, attempt.event_id, int(exchange.signed_at), attempt.body)
+        head = constant_head(destination, attempt.custom_headers) + header_lines(
+            (*signed, ("content-length", str(len(attempt.body))))
         )
         # Never sent twice in an attempt: a receiver that closed the connection may have the event.
-        await exchange.post(connection, destination, headers, attempt.body)
+        await connection.post(head + b"\r\n" + attempt.body, exchange.response)
 
     def close(self) -> None:
         """Drop every connection; attempts in flight fail."""
         self._connections.close()
+
+
+class _Exchange:
+    """The state of one attempt, also while the response arrives and after it broke off.
+
+    :ivar signed_at: Unix time at which the request was signed, or at which the attempt began until then.
+    """
+
+    __slots__ = ("connection", "response", "signed_at")
+
+    def __init__(self, began_at: float) -> None:
+        self.signed_at = began_at
+        self.response = Response()
+        self.connection: ReceiverConnection | None = None
 
 
 def _too_late(outcome: Failure | None, _limit: float) -> None:
@@ -309,14 +325,15 @@ def _error_of(problem: Exception) -> AttemptError:
     return error
 
 
-def _outcome(exchange: DeliveryExchange, error: AttemptError | None, seconds: float) -> AttemptOutcome:
+def _outcome(exchange: _Exchange, error: AttemptError | None, seconds: float) -> AttemptOutcome:
     """Return the outcome of an exchange; its duration is never negative, even if a clock was set back."""
+    response = exchange.response
     return AttemptOutcome(
-        success=error is None and 200 <= exchange.code < 300,
+        success=error is None and 200 <= response.code < 300,
         signed_at=datetime.fromtimestamp(exchange.signed_at, UTC),
         duration_ms=max(0, round(seconds * 1000)),
-        response_code=exchange.code,
-        response_headers=header_texts(exchange.headers),
-        response_body=body_text(exchange.body) if exchange.code else None,
+        response_code=response.code,
+        response_headers=header_texts(response.headers.items()),
+        response_body=body_text(response.body) if response.code else None,
         error=error,
     )

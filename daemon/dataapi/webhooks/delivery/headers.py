@@ -12,15 +12,22 @@ import hmac
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+
+from dataapi.webhooks.delivery.destinations import Destination
 
 MIN_SECRET_LENGTH, MAX_SECRET_LENGTH = 8, 64
 """Characters that a signing secret may have."""
+
+MAX_CACHED = 4096
+"""Endpoints whose keys and constant headers are cached."""
 
 _PREFIX = "whsec_"
 _BASE64 = re.compile("[A-Za-z0-9+/]+(={0,2})")
 
 MAX_HEADERS, MAX_NAME_LENGTH, MAX_VALUE_LENGTH = 20, 128, 4096
 USER_AGENT = "dataapi-webhooks/1"
+_CONSTANT = (("content-type", "application/json"), ("user-agent", USER_AGENT))
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 _RESERVED = frozenset(
@@ -59,6 +66,7 @@ def check_secret(secret: str) -> None:
         raise SecretRefused("The signing secret must be of ASCII characters only")
 
 
+@lru_cache(MAX_CACHED)
 def key_of(secret: str) -> bytes:
     """Return the HMAC key of a secret.
 
@@ -155,18 +163,35 @@ def _value_problem(value: str) -> str | None:
     return None
 
 
-def delivery_headers(
-    secret: str, event_id: str, timestamp: int, body: bytes, custom: Iterable[tuple[str, str]] = ()
-) -> tuple[tuple[str, str], ...]:
-    """Return all headers of an attempt except those of the connection, the endpoint's own first.
+def signed_headers(secret: str, event_id: str, timestamp: int, body: bytes) -> tuple[tuple[str, str], ...]:
+    """Return the headers that identify and sign an attempt.
 
     :param timestamp: Unix time in seconds at which the attempt is signed.
     """
     return (
-        *custom,
-        ("content-type", "application/json"),
-        ("user-agent", USER_AGENT),
         ("webhook-id", event_id),
         ("webhook-timestamp", str(timestamp)),
         ("webhook-signature", sign(secret, event_id, timestamp, body)),
     )
+
+
+def delivery_headers(
+    secret: str, event_id: str, timestamp: int, body: bytes, custom: Iterable[tuple[str, str]] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Return all headers of an attempt except those of the connection, the endpoint's own first."""
+    return (*custom, *_CONSTANT, *signed_headers(secret, event_id, timestamp, body))
+
+
+@lru_cache(MAX_CACHED)
+def constant_head(destination: Destination, custom: tuple[tuple[str, str], ...]) -> bytes:
+    """Return the beginning of a request's head, which all attempts of an endpoint share."""
+    # No compression is requested and none is undone: a few compressed bytes can be gigabytes.
+    connection = (("host", destination.host_header), ("accept-encoding", "identity"))
+    # A custom header may replace one of these.
+    headers = {name.lower(): (name, value) for name, value in (*connection, *custom, *_CONSTANT)}
+    return f"POST {destination.path_and_query} HTTP/1.1\r\n".encode("ascii") + header_lines(headers.values())
+
+
+def header_lines(headers: Iterable[tuple[str, str]]) -> bytes:
+    """Return headers as they are sent."""
+    return "".join([f"{name}: {value}\r\n" for name, value in headers]).encode("ascii")

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from dataapi.http.errors import DatabaseError
 from dataapi.webhooks import identifiers
-from dataapi.webhooks.delivery.http_client import storable
+from dataapi.webhooks.delivery.response import storable
 from dataapi.webhooks.model import (
     Claim,
     ClaimResult,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.webhooks.delivery.http_client import MAX_BODY, MAX_RECORDED_HEADERS, body_text, header_texts
+from dataapi.webhooks.delivery.response import MAX_BODY, MAX_RECORDED_HEADERS, body_text, header_texts
 
 
 @pytest.mark.parametrize("character", ["é", "€", "🚂"])
