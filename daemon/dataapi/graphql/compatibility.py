@@ -1,10 +1,13 @@
-"""Documents as clients of pg_graphql write them, made into ones that the validation rules accept.
+"""Documents adapted to the schema: variables by the places where they are used, and parameters for values.
 
 pg_graphql never looks at how variables are declared: it judges their values by the places
 where they are used.  So every variable is declared anew here, with the type of its place.  A
 variable that is used at places of several types becomes one variable for each of them.
 Strings that stand for enum values become enum values, and fragments that are not needed are
 left out.
+
+The literals and aliases that ``literal_parameters`` took out of the text become variables and
+names of the compiled form, which other documents share.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from typing import Any, TypeVar
 
 from graphql import (
     ArgumentNode,
+    ConstValueNode,
     DefinitionNode,
     DirectiveNode,
     DocumentNode,
     EnumValueNode,
+    ExecutableDefinitionNode,
     FieldNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
@@ -33,8 +38,8 @@ from graphql import (
     GraphQLSchema,
     InlineFragmentNode,
     ListValueNode,
-    NamedTypeNode,
     NameNode,
+    Node,
     ObjectFieldNode,
     ObjectValueNode,
     OperationDefinitionNode,
@@ -46,7 +51,7 @@ from graphql import (
     VariableNode,
     get_named_type,
     is_composite_type,
-    parse_type,
+    type_from_ast,
 )
 
 from dataapi.concurrency.pauses import pause
@@ -58,7 +63,7 @@ _SEPARATOR = ":"
 _VARIABLE = re.compile(rf"(\$\w+){_SEPARATOR}[0-9]+")
 
 _Node = TypeVar("_Node")
-_Definition = TypeVar("_Definition", OperationDefinitionNode, FragmentDefinitionNode)
+_Definition = TypeVar("_Definition", bound=ExecutableDefinitionNode)
 
 
 def client_name(name: str) -> str:
@@ -71,19 +76,6 @@ def client_message(message: str) -> str:
     return _VARIABLE.sub(r"\1", message)
 
 
-def compatible(document: DocumentNode, schema: GraphQLSchema) -> tuple[DocumentNode, Places]:
-    """Return the document as the validation rules accept it, and the places of its variables; see the module.
-
-    Its operations declare no variables, so the rules on how they are declared do not apply.
-
-    Where a place is unknown, because the schema lacks its field or argument, nothing is changed: validation
-    reports that.
-
-    :raises GraphQLError: an operation declares a variable twice.
-    """
-    return _Adapter(schema).adapted(document.definitions)
-
-
 def enum_value(node: ValueNode, type_: GraphQLInputType) -> ValueNode:
     """Return the literal at a place of that type, a string that stands for an enum value as one."""
     if isinstance(node, StringValueNode) and isinstance(get_named_type(type_), GraphQLEnumType):
@@ -92,14 +84,54 @@ def enum_value(node: ValueNode, type_: GraphQLInputType) -> ValueNode:
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
-    """A variable at places of one type.
+class DeclaredVariable:
+    """A variable of an operation.
 
-    :ivar node: the first of them.
+    :ivar name: its name in the adapted document.
+    :ivar default: the literal of its default, None without one.
+    :ivar node: its declaration, or else its first use.
     """
 
+    name: str
     type: GraphQLInputType
-    node: VariableNode
+    default: ConstValueNode | None
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedDocument:
+    """A document as it is validated and compiled.
+
+    :ivar variables: return those of the operation of a name, by its declarations, as they are judged.
+    :ivar literal_types: the types of the places of literals, by the names of their parameters.
+    :ivar merges: whether fields with arguments may be merged: they must have equal literals.
+    """
+
+    document: DocumentNode
+    variables: Callable[[str | None, Iterable[VariableDefinitionNode]], Iterable[DeclaredVariable]]
+    literal_types: Mapping[str, GraphQLInputType]
+    merges: bool
+
+
+def adapt(
+    document: DocumentNode,
+    schema: GraphQLSchema,
+    parameters: Mapping[int, str] | None = None,
+    *,
+    strict: bool = False,
+) -> AdaptedDocument:
+    """Return a document adapted to the schema; see the module.
+
+    Its operations declare no variables, so the rules on how they are declared do not apply.
+
+    Where a place is unknown, because the schema lacks its field or argument, nothing is changed: validation
+    reports that.
+
+    :param parameters: names for literals and aliases by their offset in the text.
+    :param strict: leaves everything but these as it is.
+    :raises GraphQLError: an operation declares a variable twice.
+    """
+    return _Adapter(schema, parameters or {}, strict=strict).adapted(document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +141,7 @@ class _Uses:
     :ivar variables: by the names that they have in the adapted document.
     """
 
-    variables: dict[str, _Use] = field(default_factory=dict)
+    variables: dict[str, DeclaredVariable] = field(default_factory=dict)
     fragments: dict[str, None] = field(default_factory=dict)
 
 
@@ -120,30 +152,65 @@ class Places:
     _operations: Mapping[str | None, _Uses]
     _fragments: Mapping[str, _Uses]
 
-    def declarations(
-        self, operation: str | None, written: Iterable[VariableDefinitionNode]
-    ) -> tuple[VariableDefinitionNode, ...]:
-        """Return a declaration for each variable of an operation, with the default that the client wrote.
+    def variables(
+        self, operation: str | None, declarations: Iterable[VariableDefinitionNode]
+    ) -> Iterable[DeclaredVariable]:
+        """Yield the variables of an operation, with the defaults that the client declared.
 
-        Made when they are asked for: hundreds of operations may share fragments with hundreds of variables.
+        On demand: hundreds of operations may share fragments with hundreds of variables.
         """
         uses = self._operations[operation]
         variables = dict(uses.variables)
         for name in _reached(uses.fragments, self._fragments):
             variables.update(self._fragments[name].variables)
-        known = {node.variable.name.value: node for node in written}
-        return tuple(_declaration(name, use, known.get(client_name(name))) for name, use in variables.items())
+        declared = {node.variable.name.value: node for node in declarations}
+        for variable in variables.values():
+            pause()
+            node = declared.get(client_name(variable.name))
+            if node is not None:
+                default: Any = node.default_value and _value(node.default_value, variable.type, enum_value)
+                variable = replace(variable, default=default, node=node)  # noqa: PLW2901
+            yield variable
 
 
 class _Adapter:
     """Adapts the definitions of one document."""
 
-    def __init__(self, schema: GraphQLSchema) -> None:
+    def __init__(self, schema: GraphQLSchema, parameters: Mapping[int, str], *, strict: bool) -> None:
         self._schema = schema
+        self._parameters = parameters
+        self._strict = strict
         self._types: dict[str, dict[str, int]] = {}
         self._uses = _Uses()
+        self._literal_types: dict[str, GraphQLInputType] = {}
+        self._keys: set[str] = set()
+        self._merges = False
 
-    def adapted(self, definitions: Iterable[DefinitionNode]) -> tuple[DocumentNode, Places]:
+    def adapted(self, document: DocumentNode) -> AdaptedDocument:
+        nodes = document.definitions
+        variables = self._declared
+        if self._strict:
+            nodes = tuple(
+                self._definition(node)[0] if isinstance(node, ExecutableDefinitionNode) else node
+                for node in nodes
+            )
+        else:
+            nodes, places = self._by_places(nodes)
+            variables = places.variables
+        return AdaptedDocument(DocumentNode(definitions=nodes), variables, self._literal_types, self._merges)
+
+    def _declared(
+        self,
+        operation: str | None,  # noqa: ARG002 - as ``Places.variables``
+        declarations: Iterable[VariableDefinitionNode],
+    ) -> Iterable[DeclaredVariable]:
+        """Yield an operation's variables as they are declared."""
+        for node in declarations:
+            type_: Any = type_from_ast(self._schema, node.type)
+            yield DeclaredVariable(node.variable.name.value, nullable(type_), node.default_value, node)
+
+    def _by_places(self, definitions: Iterable[DefinitionNode]) -> tuple[tuple[DefinitionNode, ...], Places]:
+        """Return the definitions that are needed, without declarations, and where variables are used."""
         operations: dict[str | None, _Uses] = {}
         fragments: dict[str, tuple[FragmentDefinitionNode, _Uses]] = {}
         nodes: list[DefinitionNode] = []
@@ -151,10 +218,10 @@ class _Adapter:
         for node in definitions:
             if isinstance(node, FragmentDefinitionNode):
                 if node.name.value not in fragments:  # of several with one name the first one counts
-                    fragments[node.name.value] = self._definition(node, node.type_condition)
+                    fragments[node.name.value] = self._definition(node)
             elif isinstance(node, OperationDefinitionNode):
                 _check_names(node.variable_definitions or ())
-                operation, uses = self._definition(_changed(node, variable_definitions=()), None)
+                operation, uses = self._definition(_changed(node, variable_definitions=()))
                 operations[node.name.value if node.name else None] = uses
                 spread.update(uses.fragments)
                 nodes.append(operation)
@@ -163,15 +230,16 @@ class _Adapter:
         uses_of = {name: uses for name, (_, uses) in fragments.items()}
         needed = _reached(spread, uses_of)
         nodes += [node for name, (node, _) in fragments.items() if name in needed]
-        return DocumentNode(definitions=tuple(nodes)), Places(operations, uses_of)
+        return tuple(nodes), Places(operations, uses_of)
 
-    def _definition(self, node: _Definition, condition: NamedTypeNode | None) -> tuple[_Definition, _Uses]:
+    def _definition(self, node: _Definition) -> tuple[_Definition, _Uses]:
         """Return an operation or fragment adapted, and what it uses."""
         self._uses = _Uses()
+        parent: object = None
         if isinstance(node, OperationDefinitionNode):
-            parent: object = self._schema.get_root_type(node.operation)
-        else:
-            parent = condition and self._schema.get_type(condition.name.value)
+            parent = self._schema.get_root_type(node.operation)
+        elif isinstance(node, FragmentDefinitionNode):
+            parent = self._schema.get_type(node.type_condition.name.value)
         adapted = _changed(
             node,
             directives=self._directives(node.directives),
@@ -192,12 +260,18 @@ class _Adapter:
         directives = self._directives(node.directives)
         if isinstance(node, FieldNode):
             definition = None if parent is None else self._schema.get_field(parent, node.name.value)
-            arguments, inner = node.arguments, node.selection_set
-            if arguments and definition is not None:
-                arguments = self._arguments(arguments, definition.args)
+            alias, arguments, inner = self._alias(node), node.arguments, node.selection_set
+            if arguments:
+                key = (node.alias or node.name).value
+                self._merges |= key in self._keys
+                self._keys.add(key)
+                if definition is not None:
+                    arguments = self._arguments(arguments, definition.args)
             if inner is not None:
                 inner = self._selection_set(inner, definition and get_named_type(definition.type))
-            return _changed(node, directives=directives, arguments=arguments, selection_set=inner)
+            return _changed(
+                node, alias=alias, directives=directives, arguments=arguments, selection_set=inner
+            )
         if isinstance(node, InlineFragmentNode):
             condition = node.type_condition
             target = parent if condition is None else self._schema.get_type(condition.name.value)
@@ -207,6 +281,12 @@ class _Adapter:
         if isinstance(node, FragmentSpreadNode):
             self._uses.fragments[node.name.value] = None
         return _changed(node, directives=directives)
+
+    def _alias(self, node: FieldNode) -> NameNode | None:
+        alias = node.alias
+        if alias is None or alias.loc is None or alias.loc.start not in self._parameters:
+            return alias
+        return NameNode(value=self._parameters[alias.loc.start], loc=alias.loc)
 
     def _directives(self, nodes: tuple[DirectiveNode, ...] | None) -> tuple[DirectiveNode, ...] | None:
         return _each(nodes, self._directive) if nodes else nodes
@@ -226,56 +306,66 @@ class _Adapter:
             return (
                 node
                 if argument is None
-                else _changed(node, value=_value(node.value, argument.type, self._variable))
+                else _changed(node, value=_value(node.value, argument.type, self._leaf))
             )
 
         return _each(nodes, adapted)
 
     # ------------------------------------------------------------ values
 
+    def _leaf(self, node: ValueNode, type_: GraphQLInputType) -> ValueNode:
+        if isinstance(node, VariableNode):
+            return node if self._strict else self._variable(node, type_)
+        parameter = self._parameters.get(node.loc.start) if node.loc else None
+        if parameter is None or isinstance(node, ListValueNode):
+            return enum_value(node, type_)
+        self._literal_types[parameter] = type_
+        return VariableNode(name=NameNode(value=parameter), loc=node.loc)
+
     def _variable(self, node: VariableNode, type_: GraphQLInputType) -> VariableNode:
         name = node.name.value
         types = self._types.setdefault(name, {})
         number = types.setdefault(str(type_), len(types))
         if number:
-            node = _named(f"{name}{_SEPARATOR}{number}", node)
-        self._uses.variables.setdefault(node.name.value, _Use(type_, node))
+            name = f"{name}{_SEPARATOR}{number}"
+            node = VariableNode(name=NameNode(value=name, loc=node.loc), loc=node.loc)
+        self._uses.variables.setdefault(name, DeclaredVariable(name, type_, None, node))
         return node
 
 
 def _value(
-    node: ValueNode,
-    type_: GraphQLInputType,
-    variable: Callable[[VariableNode, GraphQLInputType], VariableNode],
+    node: ValueNode, type_: GraphQLInputType, leaf: Callable[[ValueNode, GraphQLInputType], ValueNode]
 ) -> ValueNode:
     """Return a literal as it is at a place of that type.
 
-    :param variable: makes the variable at a place of a nullable type.
+    :param leaf: makes what is neither a list nor an object, at a place of a nullable type.
     """
     pause()
     type_ = nullable(type_)
-    if isinstance(node, VariableNode):
-        return variable(node, type_)
-    if isinstance(type_, GraphQLList):
+    if isinstance(node, ListValueNode) and isinstance(type_, GraphQLList):
         item = type_.of_type
-        if not isinstance(node, ListValueNode):
-            return _value(node, item, variable)
-        return _changed(node, values=_each(node.values, lambda inner: _value(inner, item, variable)))
-    if not isinstance(type_, GraphQLInputObjectType) or not isinstance(node, ObjectValueNode):
-        return enum_value(node, type_)
+        return _changed(node, values=_each(node.values, lambda inner: _value(inner, item, leaf)))
+    if not isinstance(node, ObjectValueNode):
+        return leaf(node, type_)
+    if isinstance(type_, GraphQLList):
+        return _value(node, type_.of_type, leaf)  # a lone object is a list of one
+    if not isinstance(type_, GraphQLInputObjectType):
+        return node
     fields = type_.fields
 
     def member(inner: ObjectFieldNode) -> ObjectFieldNode:
-        known = fields.get(inner.name.value)
-        return inner if known is None else _changed(inner, value=_value(inner.value, known.type, variable))
+        definition = fields.get(inner.name.value)
+        return (
+            inner if definition is None else _changed(inner, value=_value(inner.value, definition.type, leaf))
+        )
 
     return _changed(node, fields=_each(node.fields, member))
 
 
 def _check_names(nodes: Iterable[VariableDefinitionNode]) -> None:
-    known: dict[str, VariableDefinitionNode] = {}
+    first: dict[str, VariableDefinitionNode] = {}
     for node in nodes:
-        other = known.setdefault(node.variable.name.value, node)
+        other = first.setdefault(node.variable.name.value, node)
         if other is not node:
             name = node.variable.name.value
             raise GraphQLError(f"There can be only one variable named '${name}'.", [other, node])
@@ -291,26 +381,6 @@ def _reached(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, 
             reached[name] = None
             pending += fragments[name].fragments
     return reached
-
-
-def _declaration(name: str, use: _Use, written: VariableDefinitionNode | None) -> VariableDefinitionNode:
-    """Return a variable's declaration by its use, at the place and with the default of the client's own."""
-    pause()
-    default: Any = None
-    if written is not None and written.default_value is not None:
-        default = _value(written.default_value, use.type, lambda node, _type: node)
-    place = use.node if written is None else written
-    return VariableDefinitionNode(
-        variable=_named(name, place),
-        type=parse_type(str(use.type), no_location=True),
-        default_value=default,
-        directives=(),
-        loc=place.loc,
-    )
-
-
-def _named(name: str, place: VariableDefinitionNode | VariableNode) -> VariableNode:
-    return VariableNode(name=NameNode(value=name, loc=place.loc), loc=place.loc)
 
 
 def _each(nodes: tuple[_Node, ...], adapt: Callable[[_Node], _Node]) -> tuple[_Node, ...]:

@@ -45,7 +45,7 @@ from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.shared_types import NODE, PAGE_INFO
 from dataapi.graphql.schema.table_view import ColumnField, ComputedField, RelatedField, TableType, TableView
 from dataapi.graphql.schema.type_mapping import encode_value, encoder
-from dataapi.graphql.sources import Fixed, InputLeaf, Variables, decode_node_id, limit_of
+from dataapi.graphql.sources import InputLeaf, Variables, decode_node_id, limit_of, response_key
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import (
     AggregateFunction,
@@ -180,7 +180,7 @@ class Compiler:
 
     def key(self, key: str, node: FieldNode) -> Key:
         """Return a member's name: the field's own, or the client's alias as a value."""
-        return Text(key) if key == node.name.value else Parameter(Fixed(key), "text")
+        return Text(key) if key == node.name.value else Parameter(response_key(key), "text")
 
     def arguments(self, node: FieldNode, type_name: str) -> dict[str, InputTree]:
         """Return the argument trees of a field of an object type."""

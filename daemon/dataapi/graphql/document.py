@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -19,23 +21,36 @@ from graphql import (
     VariableDefinitionNode,
     coerce_input_literal,
     print_ast,
-    type_from_ast,
     validate_input_literal,
 )
 from graphql.pyutils import print_path_list
 
+from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.pauses import pause
-from dataapi.graphql.compatibility import Places, client_name, compatible
+from dataapi.graphql.compatibility import AdaptedDocument, DeclaredVariable, adapt, client_name
 from dataapi.graphql.graphql_core import parse_document
 from dataapi.graphql.limits import Limits, check_length, check_limits, check_variables
-from dataapi.graphql.literal_parameters import ExtractedLiterals, parameter_name, replace_literals
+from dataapi.graphql.literal_parameters import (
+    ExtractedParameters,
+    coerce_literals,
+    extract_parameters,
+)
 from dataapi.graphql.schema.role_schema import RoleSchema
-from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import abbreviated
 from dataapi.graphql.transport import RequestRejected, Stage
-from dataapi.graphql.validation import MOST_ERRORS, client_error, validate_document
+from dataapi.graphql.validation import MOST_ERRORS, client_error, is_surely_valid, validate_document
 from dataapi.graphql.variables import ABSENT, Variable, coercer, faults, shaper
 
+DOCUMENTS_PER_ROLE = 1_000
+"""Parsed and validated documents cached for one role."""
+DOCUMENT_BYTES = 12_000_000
+"""Bytes that the documents cached for one role take.
+
+This and the engine's ``PLAN_BYTES`` also bound how long a garbage collection takes, which looks at all that
+is cached.
+"""
+LONGEST_CACHED = 20_000
+"""Characters of the longest document that is cached."""
 DOCUMENT, TOKEN, LITERAL = 3_000, 330, 650
 """About how many bytes a document takes, and what each of its tokens and extracted literals adds."""
 
@@ -44,27 +59,25 @@ class GraphQLOperation:
     """One operation of a validated document.
 
     :param declared: its variables as the client declared them.
-    :param places: where its variables are used, None when they are judged as they are declared.
+    :param variables: returns its variables as they are judged.
+    :param literal_types: the types of extracted literals by the names of their parameters.
     :ivar key: equal for operations of one role that compile to the same plans; it holds no document.
     """
 
     def __init__(
         self,
-        schema: RoleSchema,
         node: OperationDefinitionNode,
-        declared: Sequence[VariableDefinitionNode],
-        places: Places | None,
         fragments: Mapping[str, FragmentDefinitionNode],
-        literals: Mapping[int, Any],
+        declared: Sequence[VariableDefinitionNode],
+        variables: Callable[[], Iterable[DeclaredVariable]],
+        literal_types: Mapping[str, GraphQLInputType],
         *,
         key: Hashable,
     ) -> None:
-        self._schema = schema
-        self._literals = [(parameter_name(number), shaper(type_)) for number, type_ in literals.items()]
-        self._declared = declared
-        self._places = places
+        self._literals = [(name, shaper(type_)) for name, type_ in literal_types.items()]
         self._needed = [node for node in declared if isinstance(node.type, NonNullTypeNode)]
-        self._known: list[Variable] | None = None
+        self._declared = variables
+        self._variables: list[Variable] | None = None
         self.node = node
         self.fragments = fragments
         self.key = key
@@ -75,32 +88,16 @@ class GraphQLOperation:
         return self.node.operation is OperationType.MUTATION
 
     @property
-    def declarations(self) -> Sequence[VariableDefinitionNode]:
-        """The declarations that its variables are judged by."""
-        if self._places is None:
-            return self._declared
-        return self._places.declarations(_name(self.node), self._declared)
-
-    @property
-    def _variables(self) -> list[Variable]:
+    def variables(self) -> list[Variable]:
         """The variables with the types that their values must have; that one is needed is seen before.
 
         No ``cached_property``: on Python 3.11 it holds a lock while this pauses.
 
         :raises RequestRejected: a default is invalid at the variable's place.
         """
-        if self._known is not None:
-            return self._known
-        found = []
-        for node in self.declarations:
-            pause()
-            type_: Any = type_from_ast(self._schema.schema, node.type)
-            default = ABSENT if node.default_value is None else _default(node.default_value, type_)
-            name, type_ = node.variable.name.value, nullable(type_)
-            variable = Variable(client_name(name), name, type_, default, shaper(type_), coercer(type_), node)
-            found.append(variable)
-        self._known = found
-        return found
+        if self._variables is None:
+            self._variables = list(map(_variable, self._declared()))
+        return self._variables
 
     def coerce(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the coerced variables; absent ones without a default stay absent.
@@ -109,12 +106,13 @@ class GraphQLOperation:
             and the place in it.
         """
         coerced: dict[str, Any] = {}
-        variables = self._variables
+        variables = self.variables
         composite = [each for each in variables if isinstance(raw.get(each.name), dict | list)]
-        try:
-            check_variables((each.name, each.type, raw[each.name]) for each in composite)
-        except GraphQLError as error:
-            raise RequestRejected(Stage.VARIABLES, error) from None
+        if composite:
+            try:
+                check_variables((each.name, each.type, raw[each.name]) for each in composite)
+            except GraphQLError as error:
+                raise RequestRejected(Stage.VARIABLES, error) from None
         for node in self._needed:
             if self._lacks(node, raw):
                 raise self._refusal(raw)
@@ -157,7 +155,7 @@ class GraphQLOperation:
                 what = "not to be null" if name in raw else "to be provided"
                 message = f"Expected a value of non-null type '{print_ast(node.type)}' {what}."
                 yield GraphQLError(f"Variable '${name}' has invalid value: {message}", node)
-        for variable in self._variables:
+        for variable in self.variables:
             name = variable.name
             for place, message in faults(raw.get(name), variable.type):
                 where = print_path_list(place)
@@ -167,7 +165,7 @@ class GraphQLOperation:
         """Return what of the variables, extracted literals among them, decides how the operation compiles."""
         variables = [
             variable.shape(coerced[variable.inner_name]) if variable.inner_name in coerced else ABSENT
-            for variable in self._variables
+            for variable in self.variables
         ]
         return (*variables, *[shape(coerced[name]) for name, shape in self._literals])
 
@@ -175,62 +173,55 @@ class GraphQLOperation:
 class Document:
     """A document that passed the limits and validation.
 
+    :param extracted: makes a document that texts share which differ in literals and aliases alone.
     :ivar text: the text that it was read from.
-    :ivar literal_types: the input types of its extracted literals by their number.
-    :ivar merges: whether it is valid only for literals of the same pattern.
-    :ivar is_exact: whether its literals are in it.
+    :ivar literal_types: the types of its extracted literals by the names of their parameters.
+    :ivar is_exact: whether its literals and aliases are in it.
     :ivar key: equal for documents of one role that compile to the same plans.
     :ivar weight: about how many bytes it takes.
     :raises RequestRejected: from the constructor, at the parse or validation stage.
     """
 
     def __init__(
-        self, text: str, schema: RoleSchema, limits: Limits, extracted: ExtractedLiterals | None = None
+        self, text: str, schema: RoleSchema, limits: Limits, extracted: ExtractedParameters | None = None
     ) -> None:
-        self.text = text
-        self.literal_types: Mapping[int, Any] = {}
-        self.merges = False
         node, tokens = _parse(text, limits)
-        declared = {_name(operation): operation.variable_definitions for operation in _operations(node)}
-        places: Places | None = None
         try:
             check_limits(node, limits)
-            if not schema.strict:
-                node, places = compatible(node, schema.schema)
-            errors = validate_document(node, schema)
+            adapted = None if extracted is None else _shared(node, schema, extracted)
+            self.is_exact = adapted is None
+            if adapted is None:
+                adapted = _valid(node, schema)
         except GraphQLError as error:
             raise RequestRejected(Stage.VALIDATION, error) from None
         except RecursionError:
             raise RequestRejected(
                 Stage.VALIDATION, GraphQLError("The document is nested too deeply.")
             ) from None
-        if errors:
-            raise RequestRejected(Stage.VALIDATION, *errors)
-        if extracted is not None:
-            replaced = replace_literals(node, schema.schema, extracted)
-            node, self.literal_types, self.merges = replaced.document, replaced.types, replaced.merges
-        self.is_exact = extracted is None
-        self.key: Hashable = text
-        if extracted is not None:
-            self.key = (extracted.shape, extracted.pattern) if self.merges else extracted.shape
+        self.text = text
+        self.literal_types = adapted.literal_types
+        self.key = text if extracted is None or self.is_exact else extracted.shape
         self.weight = DOCUMENT + len(text) + TOKEN * tokens + LITERAL * len(self.literal_types)
+        self.operations = dict(self._operations(node, adapted))
+
+    def _operations(
+        self, node: DocumentNode, adapted: AdaptedDocument
+    ) -> Iterator[tuple[str | None, GraphQLOperation]]:
+        declarations = {_name(each): each.variable_definitions or () for each in _operation_nodes(node)}
         fragments = {
             definition.name.value: definition
-            for definition in node.definitions
+            for definition in adapted.document.definitions
             if isinstance(definition, FragmentDefinitionNode)
         }
-        self.operations = {
-            name: GraphQLOperation(
-                schema,
-                operation,
-                declared[name] or (),
-                places,
-                fragments,
-                self.literal_types,
-                key=(self.is_exact, self.key, name),
+        for operation in _operation_nodes(adapted.document):
+            name = _name(operation)
+            declared = declarations[name]
+            variables = partial(adapted.variables, name, declared)
+            key = (self.is_exact, self.key, name)
+            yield (
+                name,
+                GraphQLOperation(operation, fragments, declared, variables, self.literal_types, key=key),
             )
-            for name, operation in ((_name(operation), operation) for operation in _operations(node))
-        }
 
     def operation(self, name: str | None) -> GraphQLOperation:
         """Return the operation of that name, or the only one.
@@ -253,12 +244,46 @@ class Document:
         return operation
 
 
-def _operations(document: DocumentNode) -> list[OperationDefinitionNode]:
+def _shared(node: DocumentNode, schema: RoleSchema, extracted: ExtractedParameters) -> AdaptedDocument | None:
+    """Return a valid document with parameters for literals and aliases, None when it is not shared.
+
+    The literals of fields that are merged must be equal, so that such a document is valid for some only.
+    """
+    adapted = adapt(node, schema.schema, extracted.places, strict=schema.strict)
+    if adapted.merges:
+        return None
+    if schema.strict or not is_surely_valid(adapted.document, schema.schema):
+        _valid(node, schema)
+    return adapted
+
+
+def _valid(node: DocumentNode, schema: RoleSchema) -> AdaptedDocument:
+    """Return a document as it is compiled.
+
+    :raises RequestRejected: it is not valid.
+    """
+    adapted = adapt(node, schema.schema, strict=schema.strict)
+    if schema.strict or not is_surely_valid(adapted.document, schema.schema):
+        errors = validate_document(node if schema.strict else adapted.document, schema)
+        if errors:
+            raise RequestRejected(Stage.VALIDATION, *errors)
+    return adapted
+
+
+def _operation_nodes(document: DocumentNode) -> list[OperationDefinitionNode]:
     return [node for node in document.definitions if isinstance(node, OperationDefinitionNode)]
 
 
 def _name(operation: OperationDefinitionNode) -> str | None:
     return operation.name.value if operation.name else None
+
+
+def _variable(declared: DeclaredVariable) -> Variable:
+    pause()
+    type_ = declared.type
+    default = ABSENT if declared.default is None else _default(declared.default, type_)
+    name = client_name(declared.name)
+    return Variable(name, declared.name, type_, default, shaper(type_), coercer(type_), declared.node)
 
 
 def _default(node: ConstValueNode, type_: GraphQLInputType) -> Any:
@@ -282,3 +307,62 @@ def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
         raise RequestRejected(Stage.PARSE, error) from None
     except RecursionError:
         raise RequestRejected(Stage.PARSE, GraphQLError("The document is nested too deeply.")) from None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDocument:
+    """A document ready for a request.
+
+    :ivar parameters: the literals and aliases that were taken out of the request's text, by name.
+    """
+
+    document: Document
+    parameters: Mapping[str, Any]
+
+    @property
+    def weight(self) -> int:
+        """Return about how many bytes it takes, with a document that may not be cached otherwise."""
+        return self.document.weight + 2 * len(self.document.text) + 150 * len(self.parameters)
+
+
+class RoleDocuments:
+    """The documents of a role, parsed and validated once."""
+
+    def __init__(self, schema: RoleSchema, limits: Limits) -> None:
+        self.schema = schema
+        self._limits = limits
+        self._documents: BoundedCache[str, Document] = BoundedCache(DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2)
+        self._texts: BoundedCache[str, PreparedDocument] = BoundedCache(
+            DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2
+        )
+
+    def prepare(self, text: str) -> PreparedDocument:
+        """Return the document of a text, cached or new, with the parameters of the text.
+
+        :raises RequestRejected: the document does not parse, exceeds a limit or is not valid.
+        """
+        prepared = self._texts.get(text)
+        if prepared is None:
+            if len(text) > LONGEST_CACHED:
+                return self.exact(text)
+            prepared = self._shared(text) or self.exact(text)
+            self._texts.put(text, prepared, prepared.weight)
+        return prepared
+
+    def _shared(self, text: str) -> PreparedDocument | None:
+        """Return the document of all texts that differ in literals and aliases alone, None without one."""
+        extracted = extract_parameters(text)
+        if extracted is None:
+            return None
+        document = self._documents.get(extracted.shape)
+        if document is None:
+            document = Document(text, self.schema, self._limits, extracted)
+            if document.is_exact:
+                return PreparedDocument(document, {})
+            self._documents.put(extracted.shape, document, document.weight)
+        parameters = coerce_literals(extracted, document.literal_types)
+        return None if parameters is None else PreparedDocument(document, parameters)
+
+    def exact(self, text: str) -> PreparedDocument:
+        """Return the document of exactly that text, its literals and aliases in it."""
+        return PreparedDocument(Document(text, self.schema, self._limits), {})

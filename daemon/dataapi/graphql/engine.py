@@ -20,11 +20,17 @@ from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, as_it_is
 from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.long_work import in_turn
 from dataapi.database.message import Bound
-from dataapi.graphql.document import Document, GraphQLOperation
+from dataapi.graphql.document import (
+    LONGEST_CACHED,
+    Document,
+    GraphQLOperation,
+    PreparedDocument,
+    RoleDocuments,
+)
 from dataapi.graphql.document_store import Documents, document_text
 from dataapi.graphql.introspection import Introspection
 from dataapi.graphql.limits import Limits
-from dataapi.graphql.literal_parameters import ExtractedLiterals, coerce_literals, extract_literals
+from dataapi.graphql.literal_parameters import INTROSPECTING
 from dataapi.graphql.plan import (
     OperationPlan,
     check_cost,
@@ -46,20 +52,9 @@ from dataapi.http.messages import Request
 from dataapi.settings import Project
 from dataapi.sql.guards import violation_in
 
-SHORT = 4_000
-"""Characters of a document with its request's body, whose values are read at once and not in slices."""
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 DATA_EXCEPTION = "22000"
 
-DOCUMENTS_PER_ROLE = 1_000
-"""Parsed and validated documents cached for one role."""
-DOCUMENT_BYTES = 12_000_000
-"""Bytes that the documents cached for one role take.
-
-This and ``PLAN_BYTES`` also bound how long a garbage collection takes, which looks at all that is cached.
-"""
-LONGEST_CACHED = 20_000
-"""Characters of the longest document that is cached."""
 PLANS_PER_ROLE = 5_000
 """Plans cached for one role."""
 PLAN_BYTES = 6_000_000
@@ -69,43 +64,31 @@ LONGEST_PLAN = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedDocument:
-    """A document ready for a request.
+class _Execution:
+    """What a request runs.
 
-    :ivar literals: the values of literals that were taken out of the text, as variables.
+    :ivar variables: its coerced variables and the parameters of its document.
     """
-
-    document: Document
-    literals: Mapping[str, Any]
-
-    @property
-    def weight(self) -> int:
-        """Return about how many bytes it takes, with a document that may not be cached otherwise."""
-        return self.document.weight + 2 * len(self.document.text) + 150 * len(self.literals)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """What a request runs."""
 
     plan: OperationPlan
     statements: list[Bound]
     read_only: bool
     variables: Mapping[str, Any]
 
+    @property
+    def keys(self) -> tuple[str | None, ...]:
+        """The response keys of the root fields, None for those that are not the database's."""
+        return tuple(None if key is None else self.variables.get(key, key) for key in self.plan.keys)
 
-class _RoleState:
-    """A role's schema and documents at one catalog generation."""
 
-    def __init__(self, catalog: Catalog, names: CatalogNames, role: str, project: Project) -> None:
+class _RoleState(RoleDocuments):
+    """A role's schema, documents and plans at one catalog generation."""
+
+    def __init__(
+        self, catalog: Catalog, names: CatalogNames, role: str, project: Project, limits: Limits
+    ) -> None:
         view = catalog_view(catalog, names, role, project)
-        self.schema = RoleSchema(view, strict=project.graphql_validation == "strict")
-        self._documents: BoundedCache[Hashable, Document] = BoundedCache(
-            DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2
-        )
-        self._texts: BoundedCache[str, PreparedDocument] = BoundedCache(
-            DOCUMENTS_PER_ROLE, DOCUMENT_BYTES / 2
-        )
+        super().__init__(RoleSchema(view, strict=project.graphql_validation == "strict"), limits)
         self.plans: BoundedCache[Hashable, OperationPlan] = BoundedCache(PLANS_PER_ROLE, PLAN_BYTES)
         schemas = [self.schema]
 
@@ -120,54 +103,6 @@ class _RoleState:
         self.introspection = Introspection(introspected)
         # Every request that uses the schemas, and the thread that introspects, has it.
         weakref.finalize(self.introspection, _dismantle, schemas).atexit = False
-
-    def known(self, text: str) -> PreparedDocument | None:
-        """Return the cached document of a text, None when there is none."""
-        return self._texts.get(text)
-
-    def alike(self, text: str) -> PreparedDocument | None:
-        """Return the cached document of texts that differ from this one in literals alone, None for none."""
-        extracted = extract_literals(text)
-        document = None if extracted is None else self._shared(extracted)
-        prepared = None if extracted is None or document is None else _with_literals(document, extracted)
-        if prepared is not None:
-            self._texts.put(text, prepared, prepared.weight)
-        return prepared
-
-    def _shared(self, extracted: ExtractedLiterals) -> Document | None:
-        return self._documents.get(extracted.shape) or self._documents.get(
-            (extracted.shape, extracted.pattern)
-        )
-
-    def prepare(self, text: str, limits: Limits) -> PreparedDocument:
-        """Return the document of a text with the values of its literals.
-
-        :raises RequestRejected: the document does not parse, exceeds a limit or is not valid.
-        """
-        prepared = self._prepare(text, limits)
-        if len(text) <= LONGEST_CACHED:
-            self._texts.put(text, prepared, prepared.weight)
-        return prepared
-
-    def _prepare(self, text: str, limits: Limits) -> PreparedDocument:
-        extracted = extract_literals(text) if len(text) <= LONGEST_CACHED else None
-        if extracted is None:
-            return self.exact(text, limits)
-        document = self._shared(extracted)
-        if document is None:
-            document = Document(text, self.schema, limits, extracted)
-            self._documents.put(document.key, document, document.weight)
-        return _with_literals(document, extracted) or self.exact(text, limits)
-
-    def exact(self, text: str, limits: Limits) -> PreparedDocument:
-        """Return the document of exactly that text, its literals in it."""
-        return PreparedDocument(Document(text, self.schema, limits), {})
-
-
-def _with_literals(document: Document, extracted: ExtractedLiterals) -> PreparedDocument | None:
-    """Return a document with a text's literals, None when they do not fit the types of their places."""
-    literals = coerce_literals(extracted, document.literal_types)
-    return None if literals is None else PreparedDocument(document, literals)
 
 
 def _dismantle(schemas: list[RoleSchema]) -> None:
@@ -238,42 +173,41 @@ class Engine:
         role = self._role(catalog, caller.role)
         requested = RequestExtensions.of(request.extensions)
         reported: dict[str, Any] = {}
-        ready: _Ready | None = None
+        execution: _Execution | None = None
         try:
             text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
             _check_extensions(requested, caller)
-            if not requested.cost and len(text) + len(http.body) <= SHORT:
-                ready = self._known(role, request, text)
-            if ready is None:
-                ready = await self._ready(role, request, text, reported if requested.cost else None)
+            execution = await self._execution(role, request, text, reported if requested.cost else None)
             if requested.explain:
                 reported["explain"] = await self._transactions.explain(
-                    catalog, http, caller, ready.statements
+                    catalog, http, caller, execution.statements
                 )
-            data = ready.plan.constant
-            if ready.statements:
+            data = execution.plan.constant
+            if execution.statements:
                 run = self._transactions.run
-                [[data]] = await run(catalog, http, caller, ready.statements, read_only=ready.read_only)
+                [[data]] = await run(
+                    catalog, http, caller, execution.statements, read_only=execution.read_only
+                )
         except RequestRejected as rejected:
             return GraphQLResponse(rejected.stage, None, _formatted(rejected.errors), reported)
         except GraphQLError as error:
             return GraphQLResponse(Stage.EXECUTION, "null", _formatted((error,)), reported)
         except DatabaseError as error:
-            if ready is not None and error.code.startswith(INTERNAL) and not error.at_value:
-                error.at_value = await self._refuses_value(error, catalog, caller, http, ready)
-            keys = () if ready is None else ready.plan.keys
+            if execution is not None and error.code.startswith(INTERNAL) and not error.at_value:
+                error.at_value = await self._refuses_value(error, catalog, caller, http, execution)
+            keys = () if execution is None else execution.keys
             return GraphQLResponse(Stage.EXECUTION, "null", (_database_error(error, keys),), reported)
         except RecursionError:  # variables that were just read may still nest too deeply to compile
             deep = GraphQLError("The operation's arguments are nested too deeply.")
             return GraphQLResponse(Stage.VARIABLES, None, _formatted((deep,)), reported)
-        return GraphQLResponse(Stage.EXECUTION, data, _formatted(ready.plan.errors), reported)
+        return GraphQLResponse(Stage.EXECUTION, data, _formatted(execution.plan.errors), reported)
 
     async def _refuses_value(
-        self, error: DatabaseError, catalog: Catalog, caller: Caller, http: Request, ready: _Ready
+        self, error: DatabaseError, catalog: Catalog, caller: Caller, http: Request, execution: _Execution
     ) -> bool:
         """Return whether PostgreSQL fails in the same way when it only reads one of the values."""
         try:
-            for reading in ready.plan.readings(ready.variables):
+            for reading in execution.plan.readings(execution.variables):
                 await self._transactions.run(catalog, http, caller, (reading,), read_only=True)
         except DatabaseError as refused:
             return refused.message == error.message
@@ -286,95 +220,107 @@ class Engine:
             self._roles.clear()
         state = self._roles.get(role)
         if state is None:
-            state = self._roles[role] = _RoleState(catalog, self._names, role, self._project)
+            state = self._roles[role] = _RoleState(catalog, self._names, role, self._project, self._limits)
         return state
 
-    def _known(self, role: _RoleState, request: GraphQLRequest, text: str) -> _Ready | None:
-        """Return what a request runs when its document and plan are cached, else None."""
-        prepared = role.known(text) or role.alike(text)
-        if prepared is None:
-            return None
-        try:
-            operation = prepared.document.operation(request.operation_name)
-            variables = {**operation.coerce(request.variables or {}), **prepared.literals}
-            plan = role.plans.get((operation.key, operation.shape(variables)))
-            if plan is None or (request.read_only and operation.is_mutation):
-                return None
-            check_cost(plan, variables, self._limits.cost)
-            statements = plan.bind(variables)
-        except (GraphQLError, RequestRejected):
-            return None
-        self.hits += 1
-        return _Ready(plan, statements, not operation.is_mutation, variables)
-
-    async def _ready(
+    async def _execution(
         self, role: _RoleState, request: GraphQLRequest, text: str, reported: dict[str, Any] | None
-    ) -> _Ready:
-        """Return what the request runs, and report its cost where that is requested.
+    ) -> _Execution:
+        """Return what the request runs, and report its cost where that is requested."""
+        introspected: Mapping[str, str] = {}
+        if INTROSPECTING.search(text):
+            introspected = await self._introspect(role, request, text)
+        return await in_turn(lambda: self._compile(role, request, text, introspected, reported))
+
+    async def _introspect(self, role: _RoleState, request: GraphQLRequest, text: str) -> Mapping[str, str]:
+        """Return the answers of the operation's introspection fields by response key, as JSON text."""
+        prepared = await in_turn(lambda: role.prepare(text))
+        if not prepared.document.is_exact:
+            return {}
+        operation, variables = await in_turn(lambda: self._coerce(prepared, request))
+        fields = introspection_fields(root_fields(operation, variables))
+        if not fields:
+            return {}
+        name = operation.node.name.value if operation.node.name else ""
+        return await role.introspection.answer(operation, fields, variables, f"{name}:{text}")
+
+    def _compile(
+        self,
+        role: _RoleState,
+        request: GraphQLRequest,
+        text: str,
+        introspected: Mapping[str, str],
+        reported: dict[str, Any] | None,
+    ) -> _Execution:
+        """Return what the request runs, most of it from the caches.
 
         An error of a document that shares its compiled form with other texts is found again
         in the exact document, so that it names its place in the client's own text.
         """
-        prepared = role.known(text)
-        if prepared is None:
-            prepared = await in_turn(lambda: role.prepare(text, self._limits))
+        prepared = role.prepare(text)
         try:
-            ready = await self._bound(role, request, prepared, text, reported)
-            if not ready.plan.errors or prepared.document.is_exact:
-                return ready
+            execution = self._bind(role, request, prepared, introspected, reported)
+            if not execution.plan.errors or prepared.document.is_exact:
+                return execution
         except (GraphQLError, RequestRejected):
             if prepared.document.is_exact:
                 raise
-        exact = await in_turn(lambda: role.exact(text, self._limits))
-        return await self._bound(role, request, exact, text, reported)
+        return self._bind(role, request, role.exact(text), introspected, reported)
 
-    async def _bound(
+    @staticmethod
+    def _coerce(
+        prepared: PreparedDocument, request: GraphQLRequest
+    ) -> tuple[GraphQLOperation, dict[str, Any]]:
+        """Return the operation of a request with its coerced variables and parameters."""
+        operation = prepared.document.operation(request.operation_name)
+        if request.read_only and operation.is_mutation:
+            raise RequestRejected(Stage.METHOD, GraphQLError("A mutation must be sent by POST, not by GET."))
+        return operation, {**operation.coerce(request.variables or {}), **prepared.parameters}
+
+    def _bind(
         self,
         role: _RoleState,
         request: GraphQLRequest,
         prepared: PreparedDocument,
-        text: str,
+        introspected: Mapping[str, str],
         reported: dict[str, Any] | None,
-    ) -> _Ready:
-        operation = prepared.document.operation(request.operation_name)
-        if request.read_only and operation.is_mutation:
-            raise RequestRejected(Stage.METHOD, GraphQLError("A mutation must be sent by POST, not by GET."))
-        provided = await in_turn(lambda: operation.coerce(request.variables or {}))
-        variables = {**provided, **prepared.literals}
-        plan = await self._plan(role, operation, variables, text)
+    ) -> _Execution:
+        operation, variables = self._coerce(prepared, request)
+        plan = self._plan(role, prepared.document, operation, variables, introspected)
         try:
-            return await self._checked(plan, variables, reported, read_only=not operation.is_mutation)
+            return self._checked(plan, operation, variables, reported)
         except GraphQLError:
             if operation.is_mutation:
                 raise
-        plan = await self._plan(role, operation, variables, text, plan.failures(variables))
-        return await self._checked(plan, variables, reported, read_only=True)
+        failed = plan.failures(variables)
+        plan = self._plan(role, prepared.document, operation, variables, introspected, failed)
+        return self._checked(plan, operation, variables, reported)
 
-    async def _checked(
+    def _checked(
         self,
         plan: OperationPlan,
+        operation: GraphQLOperation,
         variables: Mapping[str, Any],
         reported: dict[str, Any] | None,
-        *,
-        read_only: bool,
-    ) -> _Ready:
+    ) -> _Execution:
+        """Return what a plan runs for a request's variables, after a check of what it costs."""
         if reported is not None:
             reported["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
         check_cost(plan, variables, self._limits.cost)
-        statements = await in_turn(lambda: plan.bind(variables))
-        return _Ready(plan, statements, read_only, variables)
+        return _Execution(plan, plan.bind(variables), not operation.is_mutation, variables)
 
-    async def _plan(
+    def _plan(
         self,
         role: _RoleState,
+        document: Document,
         operation: GraphQLOperation,
         variables: Mapping[str, Any],
-        text: str,
+        introspected: Mapping[str, str],
         failed: Mapping[str, GraphQLError] = MappingProxyType({}),
     ) -> OperationPlan:
         """Return the operation's plan.
 
-        :param text: that of its document.
+        :param introspected: the answers of introspection fields by response key.
         :param failed: the errors of a query's fields whose values cannot be bound, by response key.
         """
         key = operation.key, operation.shape(variables)
@@ -382,24 +328,21 @@ class Engine:
         if plan is not None:
             self.hits += 1
             return plan
-        self.misses += 1
         fields = root_fields(operation, variables)
-        introspection = introspection_fields(fields)
-        introspected: dict[str, str] = {}
-        if introspection:
-            name = operation.node.name
-            introspected = await role.introspection.answer(
-                operation, introspection, variables, f"{name.value if name else ''}:{text}"
-            )
         if operation.is_mutation:
-            plan = await in_turn(lambda: plan_mutation(operation, role.schema, variables, fields))
+            plan = plan_mutation(operation, role.schema, variables, fields)
         else:
-            plan = await in_turn(
-                lambda: plan_query(operation, role.schema, variables, fields, introspected, failed)
-            )
-        # An introspection answer and an error may depend on a variable's value; an operation of a document
-        # that is not cached never comes again.
-        if introspection or plan.errors or len(text) > LONGEST_CACHED or plan.length > LONGEST_PLAN:
+            plan = plan_query(operation, role.schema, variables, fields, introspected, failed)
+        self.misses += 1
+        # An introspection answer and an error may depend on a variable's value, a constant names aliases; an
+        # operation of a document that is not cached never comes again.
+        if (
+            introspected
+            or plan.errors
+            or not (plan.statements or document.is_exact)
+            or len(document.text) > LONGEST_CACHED
+            or plan.length > LONGEST_PLAN
+        ):
             return plan.unprepared()
         role.plans.put(key, plan, plan.weight)
         return plan

@@ -1,6 +1,6 @@
 """Adaptations of graphql-core that depend on its insides.
 
-A parser that reads by regular expressions, pauses and keeps little memory; visitors that pause and leave no
+A parser that reads by regular expressions, pauses and takes little memory; visits that pause and leave no
 cycles; and types and schemas whose parts are made when they are first looked up, because a schema of a
 thousand tables has some fifteen thousand types and a role's documents use a few.
 """
@@ -8,7 +8,7 @@ thousand tables has some fifteen thousand types and a role's documents use a few
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -24,16 +24,18 @@ from graphql import (
     Lexer,
     Location,
     Node,
+    ParallelVisitor,
     Source,
     SourceLocation,
     Token,
     TokenKind,
     TypeInfo,
     TypeInfoVisitor,
+    Visitor,
     specified_directives,
+    visit,
 )
 from graphql.language.parser import Parser
-from graphql.language.visitor import EnterLeaveVisitor
 from graphql.type.schema import InterfaceImplementations
 
 from dataapi.concurrency.pauses import pause
@@ -99,19 +101,24 @@ class PausingTypeInfo(TypeInfo):
         super().enter(node)
 
 
-class AcyclicTypeInfoVisitor(TypeInfoVisitor):
-    """Leaves nothing to the garbage collector, which would find a tree late.
+def visit_types(
+    node: Node,
+    types: TypeInfo,
+    visitors: Sequence[Visitor],
+    keys: dict[str, tuple[str, ...]] | None = None,
+) -> None:
+    """Visit a tree with several visitors, which may read the types of where they are.
 
-    Visitors keep by the kind of node what they do with it, and that refers to them.  This one does not, so
-    that it is free after the visit, and makes the one in it forget.
+    Visitors cache by the kind of node what they do with it, and that refers to them.  These caches are
+    cleared, so that the tree is not left to the garbage collector, which would find it late.
     """
-
-    def __del__(self) -> None:
-        self.visitor.enter_leave_map.clear()
-
-    def get_enter_leave_for_kind(self, kind: str) -> EnterLeaveVisitor:  # noqa: ARG002 - the base's
-        """Return what is done with nodes of a kind: the same with all."""
-        return EnterLeaveVisitor(self.enter, self.leave)
+    parallel = ParallelVisitor(visitors)
+    typed = TypeInfoVisitor(types, parallel)
+    try:
+        visit(node, typed, keys)
+    finally:
+        for visitor in (typed, parallel, *visitors):
+            visitor.enter_leave_map.clear()
 
 
 class _SourceText(Source):

@@ -11,16 +11,17 @@ from graphql import (
     DocumentNode,
     FieldNode,
     FragmentDefinitionNode,
+    GraphQLBoolean,
     GraphQLError,
     GraphQLSchema,
-    ListTypeNode,
+    GraphQLString,
     NamedTypeNode,
-    NonNullTypeNode,
+    NameNode,
     OperationDefinitionNode,
     OperationType,
     SelectionSetNode,
-    TypeNode,
     VariableDefinitionNode,
+    VariableNode,
     execute_sync,
 )
 
@@ -119,17 +120,13 @@ def _own_variables(operation: GraphQLOperation) -> tuple[VariableDefinitionNode,
     Those of other types are for other fields; their types may even be hidden from introspection.
     """
     return tuple(
-        definition
-        for definition in operation.declarations
-        if _name_of(definition.type) in ("Boolean", "String")
+        VariableDefinitionNode(
+            variable=VariableNode(name=NameNode(value=variable.inner_name)),
+            type=NamedTypeNode(name=NameNode(value=variable.type.name)),
+        )
+        for variable in operation.variables
+        if variable.type in (GraphQLBoolean, GraphQLString)
     )
-
-
-def _name_of(type_: TypeNode) -> str:
-    while isinstance(type_, NonNullTypeNode | ListTypeNode):
-        type_ = type_.type
-    assert isinstance(type_, NamedTypeNode), "wrappers end in a name"
-    return type_.name.value
 
 
 def _document(

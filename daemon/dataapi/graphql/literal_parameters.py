@@ -1,94 +1,119 @@
-"""The literals of a document taken out as parameters, so that documents that differ only in them share plans.
+"""Literals and aliases as parameters of documents, so that documents that differ in them share plans.
 
-Many clients write values into the text instead of sending variables.  Such a text is
-reduced to a shape without its numbers and strings; the first document of a shape is
-validated and compiled with its literals as if they were variables, and the next ones only
-bring other values.
+Many clients write values into the text instead of sending variables, and name fields as they need them.
+Such a text is reduced to a shape without its numbers, strings and aliases; the first document of a shape is
+validated and compiled with parameters for them, and the next ones only bring other values.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from graphql import (
     ConstValueNode,
-    DocumentNode,
-    FieldNode,
     FloatValueNode,
     GraphQLError,
-    GraphQLSchema,
+    GraphQLInputType,
     IntValueNode,
-    NameNode,
     StringValueNode,
     Undefined,
-    ValueNode,
-    VariableNode,
-    Visitor,
     coerce_input_literal,
     parse_const_value,
-    visit,
 )
 
 from dataapi.graphql.compatibility import enum_value
-from dataapi.graphql.graphql_core import AcyclicTypeInfoVisitor, PausingTypeInfo
+from dataapi.graphql.sources import parameter_name
 
 _TOKEN = re.compile(
     r'''
-      (?P<block>"""(?:\\"""|(?!""").)*""")
+      (?P<name>[_A-Za-z][_0-9A-Za-z]*+)(?P<colon>(?=[ \t\r\n,\ufeff]*+:))?
+    | (?P<parenthesis>[()])
+    | (?P<block>"""(?:\\"""|(?!""").)*""")
     | (?P<string>"(?:[^"\\\n\r]|\\[^\n\r])*")
     | \#[^\n\r]*
-    | [_A-Za-z][_0-9A-Za-z]*
     | (?P<number>-?(?:0|[1-9][0-9]*)(?P<real>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![._0-9A-Za-z]))
     ''',
     re.VERBOSE | re.DOTALL,
 )
-# A default of a variable is part of the document; introspection is executed as it was written.
-_KEPT_WHOLE = re.compile(r"=|\b__(?:type|schema)\b")
+INTROSPECTING = re.compile(r"__(?:type|schema)\b")
+"""Finds what may be an introspection field."""
+_MARK = "\0"
+"""Begins an alias in a shape; no text that has it is reduced to one."""
 
 
 @dataclass(frozen=True, slots=True)
-class ExtractedLiterals:
-    """A document's text without its literals.
+class ExtractedParameters:
+    """A document's text without its literals and aliases.
 
-    :ivar shape: the text with every literal replaced, equal for texts that differ only in their values.
-    :ivar pattern: which literals are equal to each other; fields that are merged must have equal ones.
-    :ivar literals: the literals in their order.
-    :ivar places: a literal's number by its offset in the text.
+    :ivar shape: the text with every literal and alias replaced, equal for texts that differ only in them.
+    :ivar literals: the literals by the names of their parameters.
+    :ivar aliases: the aliases by the names of their parameters, each of them once.
+    :ivar places: the parameters' names by the offsets in the text of what they stand for.
     """
 
     shape: str
-    pattern: Hashable
-    literals: tuple[ConstValueNode, ...]
-    places: Mapping[int, int]
+    literals: Mapping[str, ConstValueNode]
+    aliases: Mapping[str, str]
+    places: Mapping[int, str]
 
 
-def extract_literals(text: str) -> ExtractedLiterals | None:
-    """Return a text without its literals, None for one that has none or must be taken as it is."""
-    sources: list[str] = []
-    places: dict[int, int] = {}
-
-    def replaced(match: re.Match[str]) -> str:
-        if match["string"] is None and match["block"] is None and match["number"] is None:
-            return match[0]
-        places[match.start()] = len(sources)
-        sources.append(match[0])
-        if match["number"] is None:
-            return '""'
-        return "0.0" if match["real"] else "0"
-
-    shape = _TOKEN.sub(replaced, text)
-    if not sources or _KEPT_WHOLE.search(shape):
+def extract_parameters(text: str) -> ExtractedParameters | None:
+    """Return a text without its literals and aliases, None for one without any or that must stay as it is."""
+    extraction = _Extraction()
+    shape = _TOKEN.sub(extraction.replaced, text)
+    if not extraction.aliases.keys().isdisjoint(extraction.names):
+        # The name of another field is part of the document, and so is an alias that may be merged with it.
+        extraction = _Extraction(aliases=False)
+        shape = _TOKEN.sub(extraction.replaced, text)
+    # A default of a variable is part of the document; introspection is executed as it was written.
+    if not extraction.places or _MARK in text or "=" in shape or INTROSPECTING.search(shape):
         return None
     try:
-        literals = tuple(map(_literal, sources))
+        literals = {name: _literal(source) for name, source in extraction.literals.items()}
     except GraphQLError:
         return None  # an invalid escape, which parsing the whole document reports
-    first: dict[str, int] = {}
-    pattern = tuple(first.setdefault(source, number) for number, source in enumerate(sources))
-    return ExtractedLiterals(shape, pattern, literals, places)
+    aliases = {name: alias for alias, name in extraction.aliases.items()}
+    return ExtractedParameters(shape, literals, aliases, extraction.places)
+
+
+class _Extraction:
+    """Collects what is taken out of a text.
+
+    :ivar literals: source texts by the names of their parameters.
+    :ivar aliases: names of parameters by alias.
+    :ivar names: the names outside of parentheses that stay in the text.
+    """
+
+    def __init__(self, *, aliases: bool = True) -> None:
+        self.literals: dict[str, str] = {}
+        self.aliases: dict[str, str] = {}
+        self.names: set[str] = set()
+        self.places: dict[int, str] = {}
+        self._depth = 0 if aliases else 1  # a name before a colon in parentheses is an argument's
+
+    def replaced(self, match: re.Match[str]) -> str:
+        """Return what stands in the shape for a token."""
+        kind, source = match.lastgroup, match[0]
+        if kind == "colon" and self._depth == 0:
+            parameter = self.aliases.setdefault(source, parameter_name(len(self.places)))
+            self.places[match.start()] = parameter
+            return _MARK + parameter
+        if kind in ("name", "colon"):
+            if self._depth == 0:
+                self.names.add(source)
+        elif kind == "parenthesis":
+            self._depth += 1 if source == "(" else -1
+        elif kind is not None:
+            parameter = parameter_name(len(self.places))
+            self.literals[parameter] = source
+            self.places[match.start()] = parameter
+            if kind != "number":
+                return '""'
+            return "0.0" if match["real"] else "0"
+        return source
 
 
 def _literal(source: str) -> ConstValueNode:
@@ -100,76 +125,20 @@ def _literal(source: str) -> ConstValueNode:
     return parse_const_value(source)
 
 
-def parameter_name(number: int) -> str:
-    """Return the name of the variable that stands for a literal; no document can name it."""
-    return f":{number}"
+def coerce_literals(
+    extracted: ExtractedParameters, types: Mapping[str, GraphQLInputType]
+) -> dict[str, Any] | None:
+    """Return the values of all parameters, None when a literal is not valid at its place.
 
-
-class _Replacing(Visitor):
-    """Puts variables in the place of extracted literals.
-
-    :ivar types: the input type of each literal's place, by the literal's number.
-    :ivar merges: whether some fields with arguments have one response key, so that they may be merged.
+    :param types: those of the literals' places, by the names of their parameters.
     """
-
-    def __init__(self, types: PausingTypeInfo, places: Mapping[int, int]) -> None:
-        super().__init__()
-        self._type_info = types
-        self._places = places
-        self.types: dict[int, Any] = {}
-        self.merges = False
-        self._keys: set[str] = set()
-
-    def enter_field(self, node: FieldNode, *_args: Any) -> None:
-        if node.arguments:
-            key = (node.alias or node.name).value
-            self.merges |= key in self._keys
-            self._keys.add(key)
-
-    def _enter(self, node: ValueNode, *_args: Any) -> VariableNode | None:
-        type_ = self._type_info.get_input_type()
-        number = self._places.get(node.loc.start) if node.loc is not None else None
-        if type_ is None or number is None:
-            return None
-        self.types[number] = type_
-        return VariableNode(name=NameNode(value=parameter_name(number)), loc=node.loc)
-
-    # A string that stands for an enum value is one by now, at its place in the text.
-    enter_int_value = enter_float_value = enter_string_value = enter_enum_value = _enter
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterizedDocument:
-    """A document with variables for its literals.
-
-    :ivar types: the input type of each literal's place, by the literal's number.
-    :ivar merges: whether fields with arguments may be merged, so that the document is valid only
-        for literals that are equal to each other in the same pattern.
-    """
-
-    document: DocumentNode
-    types: Mapping[int, Any]
-    merges: bool
-
-
-def replace_literals(
-    document: DocumentNode, schema: GraphQLSchema, extracted: ExtractedLiterals
-) -> ParameterizedDocument:
-    """Return a validated document with variables for its literals."""
-    types = PausingTypeInfo(schema)
-    visitor = _Replacing(types, extracted.places)
-    replaced: DocumentNode = visit(document, AcyclicTypeInfoVisitor(types, visitor))
-    return ParameterizedDocument(replaced, visitor.types, visitor.merges)
-
-
-def coerce_literals(extracted: ExtractedLiterals, types: Mapping[int, Any]) -> dict[str, Any] | None:
-    """Return the values of the literals as variables, None when one is not valid at its place."""
-    if len(types) != len(extracted.literals):
-        return None  # a literal that is no argument's, such as a description
-    values: dict[str, Any] = {}
-    for number, literal in enumerate(extracted.literals):
-        value = coerce_input_literal(enum_value(literal, types[number]), types[number])
+    values: dict[str, Any] = dict(extracted.aliases)
+    for name, literal in extracted.literals.items():
+        type_ = types.get(name)
+        if type_ is None:
+            return None  # a literal that is no argument's, such as a description
+        value = coerce_input_literal(enum_value(literal, type_), type_)
         if value is Undefined:
             return None
-        values[parameter_name(number)] = value
+        values[name] = value
     return values

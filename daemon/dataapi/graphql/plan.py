@@ -171,7 +171,7 @@ def plan_query(
     costs = compiler.costs()
     most = sum(cost.most() for cost in costs)
     if not any(keys):
-        return OperationPlan((), _constant(members), costs, most, tuple(errors))
+        return OperationPlan((), _constant(members, variables), costs, most, tuple(errors))
     statement = compile_query(Object(tuple(members)))
     return OperationPlan((statement,), "", costs, most, tuple(errors), tuple(keys))
 
@@ -224,18 +224,18 @@ def _entry_output(compiler: Compiler, name: str, nodes: list[FieldNode]) -> Outp
             raise AssertionError(f"validation lets no unknown field pass: {name}")
 
 
-def _constant(members: list[tuple[Key, Output]]) -> str:
+def _constant(members: list[tuple[Key, Output]], variables: Variables) -> str:
     """Return the JSON text of members that need no database."""
     parts = []
     for key, output in members:
-        name = key.text if isinstance(key, Text) else _fixed(key)
+        name = key.text if isinstance(key, Text) else _bound(key, variables)
         match output:
             case Text(text):
                 value = _quoted(text)
             case Null():
                 value = "null"
             case _:
-                value = _fixed(output)
+                value = _bound(output, variables)
         parts.append(f"{_quoted(name)}: {value}")
     return "{" + ", ".join(parts) + "}"
 
@@ -244,9 +244,9 @@ def _quoted(name: str) -> str:
     return f'"{name}"'  # a GraphQL name, which needs no escapes
 
 
-def _fixed(output: Any) -> str:
+def _bound(output: Any, variables: Variables) -> str:
     parameter: Parameter = output.parameter if isinstance(output, JsonText) else output
-    return str(parameter.source.bind({}))
+    return str(parameter.source.bind(variables))
 
 
 def check_cost(plan: OperationPlan, variables: Variables, limit: int) -> None:

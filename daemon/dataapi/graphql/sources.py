@@ -104,6 +104,7 @@ def is_key_value(text: str, type_: str) -> bool:
 
 
 Variables = Mapping[str, Any]
+"""A request's coerced variables and the parameters of its document, by name."""
 ResponsePath = tuple[str | int, ...]
 
 
@@ -116,6 +117,32 @@ class Fixed:
     def bind(self, variables: Variables) -> str | None:  # noqa: ARG002 - the interface's
         """Return the fixed text."""
         return self.text
+
+
+PARAMETER = ":"
+"""Begins the names of parameters; no document can name a variable or a field like this."""
+
+
+def parameter_name(number: int) -> str:
+    """Return the name of what stands for a literal or an alias of a text."""
+    return f"{PARAMETER}{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A field's name in the response, which documents that share a plan differ in."""
+
+    parameter: str
+
+    def bind(self, variables: Variables) -> str | None:
+        """Return the client's alias."""
+        alias: str = variables[self.parameter]
+        return alias
+
+
+def response_key(key: str) -> SlotSource:
+    """Return the source of a field's name in the response that is not its own."""
+    return Alias(key) if key.startswith(PARAMETER) else Fixed(key)
 
 
 class Origin(Protocol):
@@ -269,6 +296,8 @@ def source_weight(source: SlotSource) -> int:
     match source:
         case Fixed(text):
             return 130 + len(text or "")
+        case Alias():
+            return 100
         case Encoded(leaf=InputLeaf(origin=ListOrigin(items))):
             return 350 + 100 * len(items)
         case _:

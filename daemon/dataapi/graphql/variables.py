@@ -20,8 +20,8 @@ from graphql import (
     GraphQLInputType,
     GraphQLList,
     GraphQLNonNull,
+    Node,
     Undefined,
-    VariableDefinitionNode,
     coerce_input_value,
     get_named_type,
     is_required_input_field,
@@ -308,4 +308,4 @@ class Variable:
     default: Any
     shape: Shaper
     coerce: Coerce
-    node: VariableDefinitionNode
+    node: Node

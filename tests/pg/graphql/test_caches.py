@@ -11,7 +11,7 @@ import pytest
 from dataapi.auth.caller import Caller
 from dataapi.catalog.directives import FEATURES
 from dataapi.database.sql_text import inlined
-from dataapi.graphql import engine as engine_module
+from dataapi.graphql import document as document_module
 from dataapi.graphql.engine import Engine
 from dataapi.graphql.transport import GraphQLRequest
 from dataapi.http.messages import Request
@@ -262,6 +262,7 @@ TEXT = mostly('"a"', '"b"', '"""b"""', '"\\u0061"', '"it\\\\s"')
 CURSOR = mostly(CURSORS.map(json.dumps))
 NODE = mostly(NODE_IDS.map(json.dumps))
 MOOD = mostly("sad", "ok")
+ALIAS = st.sampled_from(["a", "b", "other", "id", "name"])
 FIELDS: list[tuple[str, tuple[st.SearchStrategy[str], ...]]] = [
     ("itemCollection(first: {0}, after: {1}, offset: {2}) {{ edges {{ cursor }} }}", (INT, CURSOR, INT)),
     (
@@ -286,6 +287,10 @@ FIELDS: list[tuple[str, tuple[st.SearchStrategy[str], ...]]] = [
     ),
     ("node(nodeId: {0}) {{ nodeId }}", (NODE,)),
     ("itemByPk(id: {0}, part: {1}) {{ id }}", (INT, mostly("1", '"1"', '"2"'))),
+    (
+        "itemCollection(first: {2}) {{ edges {{ {0}: node {{ {0}: id {1}: part name }} }} }}",
+        (ALIAS, ALIAS, INT),
+    ),
     ("scale(by: {0}, to: {1}, moods: {2})", (INT, mostly('"1.5"', '"2"'), MOOD)),
 ]
 FIELD = st.sampled_from(FIELDS).flatmap(
@@ -304,5 +309,5 @@ async def test_literals_are_taken_as_they_were_written(
     used = [f"${name}: {type_}" for name, type_ in (("v", first), ("w", second)) if f"${name}" in asked]
     text = f"query{'(' + ', '.join(used) + ')' if used else ''} {{ {asked} }}"
     answer = await outcome(warm, text, variables)
-    with patch.object(engine_module, "extract_literals", lambda _text: None):
+    with patch.object(document_module, "extract_parameters", lambda _text: None):
         assert answer == await outcome(made(service), text, variables)

@@ -14,7 +14,7 @@ from dataapi.auth.caller import Caller
 from dataapi.concurrency import long_work
 from dataapi.graphql.document import Document
 from dataapi.graphql.limits import Limits
-from dataapi.graphql.literal_parameters import coerce_literals, extract_literals
+from dataapi.graphql.literal_parameters import coerce_literals, extract_parameters
 from dataapi.graphql.plan import OperationPlan, plan_mutation, plan_query, root_fields
 from dataapi.graphql.transport import GraphQLRequest
 from dataapi.http.messages import Request
@@ -46,7 +46,7 @@ ROOT_FIELD, ALIAS = "a<N>_<n>: personByPk(id: <n>) { name person { email } }", "
 ROW, CONDITION, VARIABLE = '{id: <n>, name: "n"}', '{name: {eq: "<n>"}}', "$v<n>"
 INSERT = "mutation m<N> { insertIntopersonCollection(objects: [%s]) { affectedCount } }"
 DOCUMENTS = {
-    "short": "{ personByPk(id: 5) { name_<N>: name person { email } } }",
+    "short": "query q<N> { personByPk(id: 5) { alias: name person { email } } }",
     "nested": NESTED,
     "root fields": f"{{ {each(ROOT_FIELD, 50)} }}",
     "aliases": f"{{ personByPk(id: 1) {{ {each(ALIAS, 200)} }} }}",
@@ -82,7 +82,7 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
 
     def document(number: int) -> Document:
         text = DOCUMENTS[name].replace("<N>", str(number))
-        made = Document(text, schema, Limits(), extract_literals(text))
+        made = Document(text, schema, Limits(), extract_parameters(text))
         made.operation(None).coerce(given)
         return made
 
@@ -91,7 +91,7 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
 
     def plan(number: int) -> OperationPlan:
         made = documents[number - 1]
-        operation, extracted = made.operation(None), extract_literals(made.text)
+        operation, extracted = made.operation(None), extract_parameters(made.text)
         literals = coerce_literals(extracted, made.literal_types) if extracted else {}
         variables = {**operation.coerce(given), **(literals or {})}
         if operation.is_mutation:
@@ -196,8 +196,8 @@ async def test_a_replaced_schema_is_free_without_a_garbage_collection(api: Servi
 @pytest.mark.parametrize(
     "text",
     [
-        "{ personByPk(id: 5) { name_<N>: name person { email } } }",
-        "{ ...f } fragment f on Query { personByPk(id: 5) { name_<N>: name } }",
+        "query q<N> { personByPk(id: 5) { alias: name person { email } } }",
+        "query q<N> { ...f } fragment f on Query { personByPk(id: 5) { alias: name } }",
         "{ personByPk(id: 5) { unknown<N> } }",
         "{ personByPk(id: 5) { name<N>: ",
     ],

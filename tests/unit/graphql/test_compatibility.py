@@ -6,13 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dataapi.graphql.compatibility import Places, client_message, client_name, compatible
+from dataapi.graphql.compatibility import AdaptedDocument, adapt, client_message, client_name
 from graphql import (
     DocumentNode,
     GraphQLError,
+    NameNode,
     OperationDefinitionNode,
+    VariableDefinitionNode,
+    VariableNode,
     build_schema,
     parse,
+    parse_type,
     print_ast,
     specified_rules,
     validate,
@@ -39,10 +43,18 @@ SCHEMA = build_schema("""
 
 
 def _with_declarations(
-    node: OperationDefinitionNode, places: Places, written: dict[str | None, Any]
+    node: OperationDefinitionNode, adapted: AdaptedDocument, written: dict[str | None, Any]
 ) -> OperationDefinitionNode:
     name = node.name.value if node.name else None
-    return replace(node, variable_definitions=places.declarations(name, written[name]))
+    definitions = tuple(
+        VariableDefinitionNode(
+            variable=VariableNode(name=NameNode(value=each.name)),
+            type=parse_type(str(each.type)),
+            default_value=each.default,
+        )
+        for each in adapted.variables(name, written[name])
+    )
+    return replace(node, variable_definitions=definitions)
 
 
 def declared(document: DocumentNode) -> DocumentNode:
@@ -52,11 +64,11 @@ def declared(document: DocumentNode) -> DocumentNode:
         for node in document.definitions
         if isinstance(node, OperationDefinitionNode)
     }
-    made, places = compatible(document, SCHEMA)
+    made = adapt(document, SCHEMA)
     return DocumentNode(
         definitions=tuple(
-            _with_declarations(node, places, written) if isinstance(node, OperationDefinitionNode) else node
-            for node in made.definitions
+            _with_declarations(node, made, written) if isinstance(node, OperationDefinitionNode) else node
+            for node in made.document.definitions
         )
     )
 
@@ -128,7 +140,7 @@ def test_variables_are_declared_by_their_places(written: str, expected: str) -> 
 def test_a_document_that_declares_its_places_types_stays_as_it_is(text: str) -> None:
     """Its selections are the very same nodes."""
     document = parse(text)
-    made, _ = compatible(document, SCHEMA)
+    made = adapt(document, SCHEMA).document
     assert adapted(text) == " ".join(print_ast(document).split())
     assert made.definitions[0].selection_set is document.definitions[0].selection_set  # type: ignore[attr-defined]
 
@@ -147,7 +159,7 @@ def test_a_document_that_declares_its_places_types_stays_as_it_is(text: str) -> 
 )
 def test_what_the_schema_lacks_is_left_for_validation(text: str) -> None:
     """Unknown fields, arguments, directives and types change nothing and fail nothing."""
-    made, _ = compatible(parse(text), SCHEMA)
+    made = adapt(parse(text), SCHEMA).document
     assert text.startswith("fragment") or validate(SCHEMA, made)
 
 
@@ -208,11 +220,11 @@ def test_many_operations_that_share_many_variables_are_adapted_at_once() -> None
         f"fragment f{n} on Query {{ ...f{n + 1} rows(first: $v{n}) {{ name }} }}" for n in range(number)
     )
     text = f"{operations} {fragments} fragment f{number} on Query {{ __typename }}"
-    made, places = compatible(parse(text), SCHEMA)
-    assert not any(getattr(node, "variable_definitions", ()) for node in made.definitions)
-    assert len(places.declarations("q7", ())) == number
+    made = adapt(parse(text), SCHEMA)
+    assert not any(getattr(node, "variable_definitions", ()) for node in made.document.definitions)
+    assert len(list(made.variables("q7", ()))) == number
 
 
 def test_a_variable_that_is_declared_twice_is_refused() -> None:
     with pytest.raises(GraphQLError, match=r"only one variable named '\$a'"):
-        compatible(parse("query ($a: Int, $a: x) { rows(first: $a) { name } }"), SCHEMA)
+        adapt(parse("query ($a: Int, $a: x) { rows(first: $a) { name } }"), SCHEMA)

@@ -28,7 +28,6 @@ from graphql import (
     build_schema,
     parse,
 )
-from graphql.language import visitor
 from graphql.language.parser import Parser
 
 # The package has a function of the module's name.
@@ -67,8 +66,6 @@ SCHEMA = build_schema("type Query { a(b: Int): Int }")
         (Lexer, ["read_escaped_character"]),
         (Source, ["get_location"]),
         (TypeInfo, ["enter", "leave"]),
-        (Visitor, ["get_enter_leave_for_kind"]),
-        (visitor, ["EnterLeaveVisitor"]),
         (ValidationContext, ["get_variable_usages", "get_recursive_variable_usages"]),
         (validation_context, ["VariableUsageVisitor"]),
         (validate_module, ["FragmentNestingVisitor", "ValidationAbortedError"]),
@@ -97,7 +94,6 @@ def test_a_visitor_keeps_what_it_does_by_the_kind_of_node() -> None:
     found = Visitor()
     found.get_enter_leave_for_kind("field")
     assert list(found.enter_leave_map) == ["field"]
-    assert visitor.EnterLeaveVisitor(None, None) == (None, None)
 
 
 def test_the_rule_of_overlapping_fields_counts_down_what_it_compares() -> None:
