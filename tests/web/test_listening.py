@@ -15,8 +15,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from dataapi.http.messages import Reply, Request
 from dataapi.service.sockets import Acceptor, StartFailed, accept, bind
+from dataapi.web.app import make_site
 from support.daemon import PATIENCE
+from support.memory_http import Web, raw
 from support.ports import free_port
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock, deferLater
@@ -41,7 +44,7 @@ def greeter() -> Factory:
 def received(stream: socket.socket) -> bytes:
     """Return all that a peer says."""
     data = b""
-    while piece := stream.recv(100):
+    while piece := stream.recv(100_000):
         data += piece
     return data
 
@@ -191,6 +194,13 @@ async def test_a_unix_path_stays_until_the_socket_is_closed(reactor: Any, tmp_pa
     assert not path.exists()
 
 
+def secure(port: int, certificate: Path) -> ssl.SSLSocket:
+    """Connect to a server that has this certificate."""
+    context = ssl.create_default_context(cafile=str(certificate))
+    stream = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    return context.wrap_socket(stream, server_hostname="localhost")
+
+
 @pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")  # Twisted's own doing
 async def test_tls_endpoints_speak_tls(reactor: Any, tmp_path: Path) -> None:
     """An ``ssl:`` endpoint serves with its certificate, although it is bound before it is served."""
@@ -198,18 +208,50 @@ async def test_tls_endpoints_speak_tls(reactor: Any, tmp_path: Path) -> None:
     port = free_port()
     [bound] = bind(reactor, [f"ssl:{port}:interface=127.0.0.1:privateKey={certificate}"])
     accepting = accept(reactor, bound.handed, greeter())
-    context = ssl.create_default_context(cafile=str(certificate))
 
     def greeted() -> bytes:
-        with (
-            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as stream,
-            context.wrap_socket(stream, server_hostname="localhost") as secure,
-        ):
-            return received(secure)
+        with secure(port, certificate) as stream:
+            return received(stream)
 
     assert await deferToThread(greeted) == b"hello"
     accepting.stop()
     await bound.close()
+
+
+@pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")  # Twisted's own doing
+async def test_answers_arrive_over_tls_whole_and_in_order(reactor: Any, tmp_path: Path) -> None:
+    """However many were asked for at once, and although the client reads the first one late."""
+
+    async def repeat(request: Request, _caller: Any) -> Reply:
+        letter, _, count = request.query.partition("=")
+        return Reply(200, (), letter.encode() * int(count))
+
+    web = Web(rest=repeat)
+    site = make_site(web.backends, reactor, web.served.append)
+    certificate = make_certificate(tmp_path)
+    port = free_port()
+    [bound] = bind(reactor, [f"ssl:{port}:interface=127.0.0.1:privateKey={certificate}"])
+    accepting = accept(reactor, bound.handed, site)
+    answers = {"a": 5_000_000, "b": 3, "c": 5_000_000, "d": 4}
+
+    def asked() -> bytes:
+        with secure(port, certificate) as stream:
+            for letter, count in answers.items():
+                last = [("Connection", "close")] if letter == "d" else []
+                stream.sendall(raw("GET", f"/rest/v1/blog?{letter}={count}", headers=last))
+            return received(stream)
+
+    rest = await deferToThread(asked)
+    for letter, count in answers.items():
+        head, _, rest = rest.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK")
+        body, rest = rest[:count], rest[count:]
+        assert body == letter.encode() * count
+    assert rest == b""
+    accepting.stop()
+    await bound.close()
+    await site.drain(5)
+    assert not site.connections
 
 
 def make_certificate(folder: Path) -> Path:

@@ -17,7 +17,6 @@ from dataapi.graphql import transport
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.web import console
-from dataapi.web.families import GRAPHQL, MANAGEMENT, PUBLISHING, REST, ProtocolFamily
 from dataapi.web.pipeline import Observe, Pipeline
 from dataapi.web.routing import Backend, Backends, Routes, WebhooksApi, route
 from dataapi.web.server.site import ApiSite
@@ -36,7 +35,7 @@ def make_app(webhooks: WebhooksApi | None = None) -> Klein:
 
 def _declare_graphql(app: Klein) -> None:
 
-    @route(app, "/graphql/v1", GRAPHQL)
+    @route(app, "/graphql/v1")
     async def graphql(backend: Backend, request: Request) -> Reply:
         if transport.wants_page(request):
             return console.PAGE
@@ -48,11 +47,11 @@ def _declare_graphql(app: Klein) -> None:
 
 def _declare_rest(app: Klein) -> None:
 
-    @route(app, "/rest/v1", REST)
+    @route(app, "/rest/v1")
     async def root(backend: Backend, request: Request) -> Reply:
         return await _rest_answer(backend, request)
 
-    @route(app, "/rest/v1/<path:_resource>", REST)
+    @route(app, "/rest/v1/<path:_resource>")
     async def resource(backend: Backend, request: Request, _resource: str) -> Reply:
         return await _rest_answer(backend, request)
 
@@ -78,16 +77,15 @@ def _without_key(request: Request) -> Request:
 def _declare_management(app: Klein, webhooks: WebhooksApi) -> None:
     """Declare a route for each path in the table of operations, which has publishing, too."""
     for path in by_path():
-        family = MANAGEMENT if path.startswith(MANAGEMENT.prefix) else PUBLISHING
-        _declare_operations(app, path, family, webhooks)
+        _declare_operations(app, path, webhooks)
 
 
-def _declare_operations(app: Klein, path: str, family: ProtocolFamily, webhooks: WebhooksApi) -> None:
+def _declare_operations(app: Klein, path: str, webhooks: WebhooksApi) -> None:
     async def operate(_backend: Backend | None, request: Request, **places: Any) -> Reply:
         return await webhooks.answer(request, path, places)
 
     operate.__name__ = path  # Klein knows routes by their handlers' names
-    route(app, path.replace("{", "<").replace("}", ">"), family)(operate)
+    route(app, path.replace("{", "<").replace("}", ">"))(operate)
 
 
 def make_site(

@@ -10,18 +10,17 @@ from typing import NamedTuple
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger, LogLevel
-from twisted.python.failure import Failure
 
 from dataapi.concurrency.deadlines import Deadlines
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, Stream, Timing
-from dataapi.telemetry.logs import AnsweredRequest
+from dataapi.telemetry.logs import AnsweredRequest, request_id
 from dataapi.web import cors
 from dataapi.web.families import family_of, internal_error
-from dataapi.web.routing import Backend, Backends, HandlerCall, Route, Routes, no_route
+from dataapi.web.routing import Backend, Backends, Route, Routes, no_route
 from dataapi.web.server import head
-from dataapi.web.server.request import ServerRequest, Stalled, body_too_large
+from dataapi.web.server.request import ServerRequest, body_too_large
 
 _log = Logger(namespace="dataapi.web")
 
@@ -31,6 +30,7 @@ _LIMIT_OF_NO_PROJECT = 65_536
 _LIMIT_OF_OTHERS = 60.0
 """Seconds for a request that no project answers."""
 _CLIENT_CLOSED_REQUEST = 499
+_WRONG_METHOD = 405
 
 
 class RoutedRequest(NamedTuple):
@@ -104,17 +104,17 @@ class Pipeline:
         routed, error = self._read(received, b"")
         received.limit = routed.max_body
         decision = routed.refuse(error) if error else _decide(routed, length or 0)
-        if isinstance(decision, HandlerCall):
-            decision = routed.refusal() or decision
-        if isinstance(decision, Reply):
-            self._send_early(received, routed, decision)
-        else:
+        if decision is None:
+            decision = routed.refusal()
+        if decision is None:
             received.routed = routed
+        else:
+            self._reject(received, routed, decision)
 
     def refuse(self, received: ServerRequest, error: ApiError) -> None:
         """Answer a request that was not read completely with an error."""
         routed, _ = self._read(received, b"")
-        self._send_early(received, routed, routed.refuse(error))
+        self._reject(received, routed, routed.refuse(error))
 
     def handle(self, received: ServerRequest, body: bytes) -> None:
         """Answer a request that was read completely."""
@@ -124,42 +124,38 @@ class Pipeline:
         else:
             routed = self._with_body(received.routed, body)
         decision = routed.refuse(error) if error else _decide(routed, len(body))
-        if isinstance(decision, Reply):
+        if decision is not None:
             self._send(received, routed, decision)
-            received.finish()
             return
-        site = received.site
-        site.in_flight += 1
-        received.answering = running = self._routes.run(routed.route, decision)
-        deadlines = self._deadlines_of(routed, site.reactor)
+        received.site.in_flight += 1
+        deadlines = self._deadlines_of(routed, received.site.reactor)
+        answering = Deferred.fromCoroutine(self._answer(received, routed, deadlines))
+        if not answering.called:
+            received.answering = answering
+            if not received.answered:
+                deadlines.begin(answering)
 
-        def answered(outcome: Reply | Failure) -> Deferred[None] | None:
-            late = deadlines.end(running) and isinstance(outcome, Failure)
-            if isinstance(outcome, Reply) and outcome.stream is not None:
-                streaming = Deferred.fromCoroutine(
-                    self._stream(received, routed, outcome, outcome.stream, deadlines)
-                )
-                received.answering = None if streaming.called else streaming
-                return streaming
+    async def _answer(self, received: ServerRequest, routed: RoutedRequest, deadlines: Deadlines) -> None:
+        """Answer a request by its handler."""
+        site = received.site
+        try:
+            reply = await _reply(routed)
+            late = received.answering is not None and deadlines.end(received.answering)
+            if reply is None:
+                reply = routed.refuse(_timed_out(deadlines.limit) if late else _cancelled())
+            if reply.stream is not None:
+                await self._stream(received, routed, reply, reply.stream, deadlines)
+            elif received.gone:
+                self._report(routed, _CLIENT_CLOSED_REQUEST, 0)
+            else:
+                self._send(received, routed, reply)
+        except Exception:
+            _log.failure("the answer could not be written", request_id=routed.request.id)
+            received.connection.abort()
+        finally:
             received.answering = None
             site.in_flight -= 1
-            if received.gone:
-                self._report(routed, _CLIENT_CLOSED_REQUEST, 0)
-                site.settle()
-                return None
-            reply = outcome if isinstance(outcome, Reply) else _failed(outcome, routed)
-            self._send(received, routed, routed.refuse(_timed_out(deadlines.limit)) if late else reply)
-            received.finish()
-            return None
-
-        def broken(failure: Failure) -> None:
-            _log.failure("the answer could not be written", failure, request_id=routed.request.id)
-            if not received.gone:
-                received.channel.abort()
-
-        running.addBoth(answered).addErrback(broken)
-        if received.answering is running:
-            deadlines.begin(running)
+            site.settle()
 
     def pause(self) -> None:
         """Stop the timers while nobody is connected."""
@@ -182,53 +178,46 @@ class Pipeline:
 
         Each piece has the time limit that an answer which is not streamed has as a whole.
         """
-        site, status, size = received.site, reply.status, 0
+        status, size = reply.status, 0
         try:
             async with aclosing(stream):
                 if received.gone:
-                    status = _CLIENT_CLOSED_REQUEST
-                    return
+                    raise CancelledError
                 timely = deadlines.each(stream, lambda: _timed_out(deadlines.limit))
                 size = await received.send_stream(reply, timely, self._headers(received, routed))
         except CancelledError:
             status = _CLIENT_CLOSED_REQUEST
         except Exception as error:
-            expected = isinstance(error, ApiError | Stalled)
+            expected = isinstance(error, ApiError)
             _log.failure("the answer was cut off", level=LogLevel.info if expected else LogLevel.critical)
-            if not received.gone:
-                received.channel.abort()
+            received.connection.abort()
         else:
             received.finish()
         finally:
-            received.answering = None
-            site.in_flight -= 1
             self._report(routed, status, size)
-            site.settle()
 
     def _read(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
         """Route what was received; return the error too if it is malformed."""
         started = self._seconds()
-        headers = head.header_texts(received.requestHeaders.getAllRawHeaders())
+        method, target, minor, headers, _ = received.head
         error, host, query = None, None, ""
-        raw_path = received.uri.partition(b"?")[0]
+        raw_path = target.partition(b"?")[0]
         try:
-            host, raw_path, raw_query = head.parse_target(
-                received.uri, headers.get("host"), received.clientproto
-            )
+            host, raw_path, raw_query = head.parse_target(target, headers.get("host"), minor)
             route = self._routes.find(raw_path)
             query = querystring.raw_text(raw_query)
         except ApiError as malformed:
             error, path = malformed, raw_path.decode("latin-1")
             route = Route(path, family_of(path), None, {})
-        request_id = head.valid_request_id(headers.get("x-request-id")) or self._ids()
-        method = received.method.decode("ascii")
+        identifier = head.valid_request_id(headers.get("x-request-id")) or self._ids()
         backend = self._backends.choose(host)
         timed = backend is not None and backend.project.server_timing_enabled
         timing = Timing(self._seconds) if timed else None
-        if received.channel.crowded:
-            received.channel.persistent = False
+        connection = received.connection
+        if connection.crowded:
+            connection.persistent = False
             error = _crowded()
-        request = Request(request_id, method, route.path, query, headers, body, timing, received.channel.peer)
+        request = Request(identifier, method, route.path, query, headers, body, timing, connection.peer)
         return RoutedRequest(route, request, backend, started), error
 
     def _with_body(self, routed: RoutedRequest, body: bytes) -> RoutedRequest:
@@ -255,15 +244,15 @@ class Pipeline:
             headers += (("Server-Timing", request.timing.header()),)
         return headers
 
-    def _send_early(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
-        """Answer a request that is still being sent, the last one on its connection."""
-        received.discard_body()
-        self._send(received, routed, reply)
-        received.channel.end_sending()
+    def _reject(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
+        """Answer a request that is still being sent."""
+        received.reject(reply, self._headers(received, routed))
+        self._report(routed, reply.status, len(reply.body))
 
     def _send(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
         received.send(reply, self._headers(received, routed))
         self._report(routed, reply.status, len(reply.body))
+        received.finish()
 
     def _report(self, routed: RoutedRequest, status: int, size: int) -> None:
         seconds, request = self._seconds() - routed.started, routed.request
@@ -279,8 +268,34 @@ class Pipeline:
             _log.failure("an answered request could not be observed", request_id=served.request_id)
 
 
-def _decide(routed: RoutedRequest, length: int) -> HandlerCall | Reply:
-    """Return the handler call for a request with a body of this length, or its answer."""
+async def _reply(routed: RoutedRequest) -> Reply | None:
+    """Run the handler; return None if it was cancelled.
+
+    What it raises is answered in the form of the protocol: an ``ApiError`` as it stands, anything else as an
+    internal error whose cause only the log has.
+    """
+    route, request, backend = routed.route, routed.request, routed.backend
+    request_id.set(request.id)
+    try:
+        assert route.handler is not None
+        reply = await route.handler(backend, request, **route.arguments)
+        if reply.stream is not None and request.method != "HEAD":
+            # Made while an error can still be answered.
+            return replace(reply, body=reply.body + await anext(reply.stream, b""))
+        return reply
+    except ApiError as error:
+        if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
+            error.headers += (("Allow", ", ".join(route.family.methods)),)
+        return routed.refuse(error)
+    except CancelledError:
+        return None
+    except Exception:
+        _log.failure("{method} {path} failed", method=request.method, path=request.path)
+        return routed.refuse(internal_error(request.id))
+
+
+def _decide(routed: RoutedRequest, length: int) -> Reply | None:
+    """Return the answer to a request with a body of this length, None where it takes a handler."""
     route, request, backend = routed.route, routed.request, routed.backend
     family = route.family
     if request.method == "OPTIONS":
@@ -288,7 +303,7 @@ def _decide(routed: RoutedRequest, length: int) -> HandlerCall | Reply:
         reply = cors.preflight(request, family.methods, origins)
         if reply is not None:
             return reply
-    if route.endpoint is None:
+    if route.handler is None:
         return routed.refuse(no_route(route))
     allow = ("Allow", ", ".join(family.methods))
     if request.method not in family.methods and not family.own_methods:
@@ -304,7 +319,7 @@ def _decide(routed: RoutedRequest, length: int) -> HandlerCall | Reply:
         return routed.refuse(ApiError(415, "UNSUPPORTED_MEDIA_TYPE", message))
     if backend is None and family.of_project:
         return routed.refuse(ApiError(404, "PGRST125", "No project is served at this host name"))
-    return HandlerCall(backend, request)
+    return None
 
 
 def _timed_out(limit: float) -> ApiError:
@@ -317,14 +332,8 @@ def _timed_out(limit: float) -> ApiError:
     )
 
 
-def _failed(failure: Failure, routed: RoutedRequest) -> Reply:
-    """Answer for a handler that was cancelled or failed unexpectedly."""
-    if failure.check(CancelledError):
-        headers = (("Retry-After", "1"),)
-        return routed.refuse(ApiError(503, "57P01", "The request was cancelled", headers=headers))
-    request = routed.request
-    _log.failure("{path} failed", failure, path=request.path, request_id=request.id)
-    return routed.refuse(internal_error(request.id))
+def _cancelled() -> ApiError:
+    return ApiError(503, "57P01", "The request was cancelled", headers=(("Retry-After", "1"),))
 
 
 def _crowded() -> ApiError:

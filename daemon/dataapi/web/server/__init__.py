@@ -1,1 +1,1 @@
-"""The HTTP server on twisted.web, whose private attributes are used here alone."""
+"""The HTTP server: connections read by llhttp, requests within limits, answers written at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
@@ -27,8 +27,27 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" fo
 _BODILESS = frozenset((204, 304))
 _FORBIDDEN = re.compile(r"[\r\n\0]")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
-_PARTIAL_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([!-~]{1,2000})")
-_KNOWN_NAMES: dict[bytes, str] = {}
+_NAMES: dict[bytes, str] = {}
+
+
+def add_header(headers: dict[str, str], name: bytes, value: bytes) -> None:
+    """Add a header as text: the name in lower case, the value joined to that of an earlier one."""
+    known = _NAMES.get(name) or _header_name(name)
+    value = value.rstrip(b" \t")
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = value.decode("latin-1")
+    if known in headers:
+        text = f"{headers[known]}{'; ' if known == 'cookie' else ', '}{text}"
+    headers[known] = text
+
+
+def _header_name(name: bytes) -> str:
+    text = name.decode("latin-1").lower()
+    if len(_NAMES) < 500 and len(name) <= 100:
+        _NAMES[name] = text
+    return text
 
 
 class RequestTarget(NamedTuple):
@@ -43,16 +62,17 @@ class RequestTarget(NamedTuple):
     query: bytes
 
 
-def parse_target(target: bytes, host: str | None, version: bytes) -> RequestTarget:
+def parse_target(target: bytes, host: str | None, minor: int) -> RequestTarget:
     """Read the target of a request line together with the ``Host`` header (RFC 9112 section 3).
 
     :param host: the header's value, ``", "`` between those of repeated ones.
+    :param minor: the minor version of HTTP/1, 0 or 1.
     :raises ApiError: 400, they are malformed or contradict each other; 414, the target is too long.
     """
     if len(target) > LONGEST_TARGET:
         raise target_too_long()
     if host is None:
-        if version == b"HTTP/1.1":
+        if minor:
             raise _bad_request("The request has no Host header")
     elif not _is_host(host):
         raise _bad_request("The Host header is not one host name, with or without a port")
@@ -108,32 +128,6 @@ def response_head(
 def has_body(status: int) -> bool:
     """Whether answers of this status carry a body."""
     return status not in _BODILESS
-
-
-def header_texts(raw: Iterable[tuple[bytes, Sequence[bytes]]]) -> dict[str, str]:
-    """Return request headers as text: names in lower case, repeated ones joined."""
-    headers = {}
-    for name, values in raw:
-        text = _KNOWN_NAMES.get(name) or _header_name(name)
-        value = values[0] if len(values) == 1 else (b"; " if text == "cookie" else b", ").join(values)
-        try:
-            headers[text] = value.decode()
-        except UnicodeDecodeError:
-            headers[text] = value.decode("latin-1")
-    return headers
-
-
-def _header_name(name: bytes) -> str:
-    text = name.decode("latin-1").lower()
-    if len(_KNOWN_NAMES) < 500 and len(name) <= 100:
-        _KNOWN_NAMES[name] = text
-    return text
-
-
-def partial_request_line(line: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return method, target and version of an incomplete request line, ``-`` where they are unreadable."""
-    found = _PARTIAL_LINE.match(line)
-    return (found[1], found[2], b"HTTP/1.1") if found else (b"-", b"-", b"HTTP/1.1")
 
 
 def valid_request_id(sent: str | None) -> str | None:

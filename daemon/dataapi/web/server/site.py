@@ -1,4 +1,4 @@
-"""The site on twisted.web: what all connections share, their number, and an orderly end."""
+"""The site: what all connections share, their number, and an orderly end."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from collections.abc import Callable
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet import protocol
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IProtocolNegotiationFactory
+from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
-from twisted.web import http
-from twisted.web.resource import Resource
-from twisted.web.server import Site
+from zope.interface import implementer
 
 from dataapi.web.server.connection import ClientConnection
-from dataapi.web.server.request import ServerRequest
 
 if TYPE_CHECKING:
     from dataapi.web.pipeline import Pipeline
@@ -29,7 +27,7 @@ _REPORT_EVERY = 60.0
 """Least seconds between two log lines that report it."""
 
 
-class _Closing(protocol.Protocol):
+class _Closing(Protocol):
     """A connection that is closed at once."""
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
@@ -59,20 +57,20 @@ class Budget:
         self.free += count
 
 
-class ApiSite(Site):
+@implementer(IProtocolNegotiationFactory)
+class ApiSite(Factory):
     """The factory of connections.
 
     :param now: Unix seconds, for the ``Date`` header.
     :param max_bodies: bytes that the bodies of all requests may hold together.
     :param max_connections: connections on which requests are answered.
+    :ivar timeout: seconds for which a connection may be idle, or a client make no progress with a request.
     :ivar connections: in order of their age, the oldest first.
     :ivar in_flight: requests that are being answered.
     :ivar draining: no connection is kept open beyond its answer.
     """
 
     noisy = False
-    protocol: Any = ClientConnection
-    requestFactory: Any = ServerRequest  # noqa: N815 - twisted's name
 
     def __init__(
         self,
@@ -83,7 +81,8 @@ class ApiSite(Site):
         max_bodies: int = sys.maxsize,
         max_connections: int = sys.maxsize,
     ) -> None:
-        super().__init__(Resource(), reactor=reactor, parsePOSTFormSubmission=False)
+        self.reactor = reactor
+        self.timeout = 60.0
         self.expect = pipeline.expect
         self.handle = pipeline.handle
         self.refuse = pipeline.refuse
@@ -99,15 +98,6 @@ class ApiSite(Site):
         self._date = ""
         self._drained: list[Deferred[None]] = []
 
-    def startFactory(self) -> None:  # noqa: N802 - twisted's name
-        """Open no access log: an observer logs requests."""
-
-    def stopFactory(self) -> None:  # noqa: N802 - twisted's name
-        """Leave connections to ``drain``."""
-
-    def log(self, request: http.Request) -> None:
-        """Write no access log."""
-
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 - twisted's name
         """Speak HTTP/1.1 alone."""
         return [b"http/1.1"]
@@ -119,11 +109,11 @@ class ApiSite(Site):
             self._second, self._date = second, formatdate(second, usegmt=True)
         return self._date
 
-    def buildProtocol(self, addr: Any) -> Any:  # noqa: N802 - twisted's name
+    def buildProtocol(self, addr: Any) -> Protocol:  # noqa: ARG002, N802 - twisted's name
         """Serve a connection, or close it where already many are being refused."""
         if len(self.connections) >= self._max_connections + _REFUSED:
             return _Closing()
-        return super().buildProtocol(addr)
+        return ClientConnection(self)
 
     def has_room(self) -> bool:
         """Whether one more connection can be served; the oldest idle one is closed for it."""
@@ -134,7 +124,7 @@ class ApiSite(Site):
             self._report_full()
             return False
         del self.connections[idle]
-        idle.loseConnection()
+        idle.close()
         return True
 
     def _report_full(self) -> None:
@@ -153,8 +143,8 @@ class ApiSite(Site):
         """
         self.draining = True
         for connection in list(self.connections):
-            if not connection.requests:
-                connection.loseConnection()
+            if not connection.busy:
+                connection.close()
         if self._is_settled():
             return succeed(None)
         drained: Deferred[None] = Deferred()
