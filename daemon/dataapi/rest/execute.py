@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dataapi.auth.caller import Caller
@@ -16,46 +17,47 @@ from dataapi.database.session import FIRST_FETCH
 from dataapi.http.errors import ApiError, DatabaseError
 from dataapi.http.messages import Reply, Request, Stream
 from dataapi.rest import respond
-from dataapi.rest.negotiation import LINES, Explain, Media
-from dataapi.rest.parse.query import content_range
-from dataapi.rest.plan.plan import RestRequest, StatementPlan, StreamPlan
-from dataapi.rest.respond import VARY
+from dataapi.rest.negotiation import LINES, Explain
+from dataapi.rest.plan.plan import StatementPlan, StreamPlan
+from dataapi.rest.respond import VARY, content_range
 from dataapi.rest.statements import ResultRow
 
 Rows = list[tuple[Any, ...]]
 
 
+Run = Callable[[tuple[Bound, ...]], Awaitable[Rows]]
+"""Runs statements and returns the last one's rows."""
+Estimate = Callable[[Bound], Awaitable[int]]
+"""Returns how many rows the planner expects of a statement."""
+
+
 async def run_plan(
-    transactions: MultiMessageTransactions, request: RestRequest, planned: StatementPlan
+    transactions: MultiMessageTransactions,
+    catalog: Catalog,
+    http: Request,
+    caller: Caller,
+    plan: StatementPlan,
 ) -> Reply:
     """Run a plan in a transaction of its own and return its reply.
 
     :raises ApiError: a failure, as the client may read it.
     """
 
-    async def run(statements: tuple[Bound, ...]) -> Rows:
-        return await transactions.run(
-            request.catalog,
-            request.http,
-            request.caller,
-            statements,
-            read_only=planned.read_only,
-            settings=planned.settings,
-        )
-
     async def estimate(statement: Bound) -> int:
-        found = await transactions.explain(request.catalog, request.http, request.caller, (statement,))
-        return _expected(found[0]["plan"])
+        [found] = await transactions.explain(catalog, http, caller, (statement,))
+        return _expected(found["plan"])
 
-    return await _finished(request, planned, run, estimate)
+    read_only, settings = plan.read_only, plan.settings
+    run = partial(transactions.run, catalog, http, caller, read_only=read_only, settings=settings)
+    return await _reply(http, plan, run, estimate)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
     """One request of a batch; a ``Reply`` needs nothing of the database."""
 
-    request: RestRequest
-    planned: StatementPlan | StreamPlan | Reply
+    http: Request
+    plan: StatementPlan | StreamPlan | Reply
 
 
 async def run_batch(
@@ -64,97 +66,85 @@ async def run_batch(
     caller: Caller,
     catalog: Catalog,
     parts: Sequence[BatchPart],
+    most_bytes: int,
 ) -> list[Reply]:
     """Run the parts of a batch in one transaction and return their replies, in order.
 
     It is run again when it lost to a concurrent one, as a single request is.
 
+    :param most_bytes: the most that the bodies of all replies may have together.
     :raises ApiError: the batch was undone; ``index`` names the request that failed, where one did.
     """
-    plans = [part.planned for part in parts if not isinstance(part.planned, Reply)]
+    plans = [part.plan for part in parts if not isinstance(part.plan, Reply)]
     read_only = all(isinstance(plan, StreamPlan) or plan.read_only for plan in plans)
     settings = strictest(isolation_of(plan.settings) for plan in plans)
     for attempt in range(RETRIES + 1):
         try:
             async with transactions.begin(
                 catalog, http, caller, read_only=read_only, settings=settings
-            ) as together:
-                return await _parts(together, parts)
+            ) as transaction:
+                return await _replies(transaction, parts, most_bytes)
         except DatabaseError as error:
             if not error.serializable_retry or attempt == RETRIES:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _parts(together: MultiMessageTransaction, parts: Sequence[BatchPart]) -> list[Reply]:
-    """Return the replies, as long as all of them together are no larger than one may be."""
+async def _replies(
+    transaction: MultiMessageTransaction, parts: Sequence[BatchPart], most_bytes: int
+) -> list[Reply]:
     replies, size = list[Reply](), 0
     for index, part in enumerate(parts):
-        reply = await _part(together, index, part)
-        size += len(reply.body)
-        if size > part.request.project.max_answer:
-            error = respond.too_large(size)
+        try:
+            reply = await _part(transaction, part)
+            if part.http.method == "HEAD":
+                reply = replace(reply, body=b"")
+            size += len(reply.body)
+            if size > most_bytes:
+                raise respond.too_large(size)
+        except ApiError as error:
             error.index = index
-            raise error
+            raise
         replies.append(reply)
     return replies
 
 
-async def _part(together: MultiMessageTransaction, index: int, part: BatchPart) -> Reply:
-    try:
-        reply = await _answered(together, part.request, part.planned)
-    except ApiError as error:
-        error.index = index
-        raise
-    return replace(reply, body=b"") if part.request.http.method == "HEAD" else reply
-
-
-async def _answered(
-    together: MultiMessageTransaction, request: RestRequest, planned: StatementPlan | StreamPlan | Reply
-) -> Reply:
-    if isinstance(planned, Reply):
-        return planned
-    reading = isinstance(planned, StreamPlan) or planned.read_only
-
-    async def run(statements: tuple[Bound, ...]) -> Rows:
-        return await together.run(request.http, statements, read_only=reading, settings=planned.settings)
+async def _part(transaction: MultiMessageTransaction, part: BatchPart) -> Reply:
+    http, plan = part.http, part.plan
+    if isinstance(plan, Reply):
+        return plan
 
     async def estimate(statement: Bound) -> int:
-        [[plan]] = await together.run(request.http, (explained(statement),), read_only=True, again=True)
-        return _expected(json.loads(plan))
+        [[found]] = await transaction.run(http, (explained(statement),), read_only=True, again=True)
+        return _expected(json.loads(found))
 
-    if isinstance(planned, StreamPlan):
-        return await complete_reply(planned, await run((planned.statement,)))
-    return await _finished(request, planned, run, estimate)
+    read_only = isinstance(plan, StreamPlan) or plan.read_only
+    run = partial(transaction.run, http, read_only=read_only, settings=plan.settings)
+    if isinstance(plan, StreamPlan):
+        return await complete_reply(plan, await run((plan.statement,)))
+    return await _reply(http, plan, run, estimate)
 
 
-async def _finished(
-    request: RestRequest,
-    planned: StatementPlan,
-    run: Callable[[tuple[Bound, ...]], Awaitable[Rows]],
-    estimate: Callable[[Bound], Awaitable[int]],
-) -> Reply:
-    media, statements = planned.media, planned.statements
-    explain = None if media is None else media.explain
+async def _reply(http: Request, plan: StatementPlan, run: Run, estimate: Estimate) -> Reply:
+    explain, statement = plan.media.explain, plan.statement
     if explain is not None:
-        statements = explain_last(statements, explain)
+        statement = explain_with(statement, explain)
     try:
-        rows = await run(statements)
+        rows = await run((statement,))
     except DatabaseError as error:
         raise respond.client_error(error) from None
-    request.http.mark("transaction")
-    if media is not None and explain is not None:
-        return plan_reply(request, media, rows)
+    http.mark("transaction")
+    if explain is not None:
+        return explanation(plan, rows)
     [row] = rows
-    answered = ResultRow.of(row)
-    beyond = planned.estimated_beyond
-    if planned.estimated is not None and (
-        answered.total is None or (beyond is not None and answered.total > beyond)
-    ):
-        # The planner may be wrong, but rows that were counted are there.
-        expected = max(answered.total or 0, await estimate(planned.estimated))
-        answered = replace(answered, total=expected)
-    return planned.finish(answered)
+    result = ResultRow.of(row)
+    if plan.estimated is not None:
+        beyond = plan.estimated_beyond
+        if result.total is None or (beyond is not None and result.total > beyond):
+            # The planner may be wrong, but rows that were counted are there.
+            total = max(result.total or 0, await estimate(plan.estimated))
+            result = replace(result, total=total)
+    return plan.finish(result)
 
 
 def _expected(plan: Any) -> int:
@@ -162,43 +152,42 @@ def _expected(plan: Any) -> int:
     return int(plan[0]["Plan"]["Plan Rows"])
 
 
-def explain_last(statements: Sequence[Bound], explain: Explain) -> tuple[Bound, ...]:
-    """Return the statements with the last one explained and not run, unless it is analyzed.
+def explain_with(bound: Bound, explain: Explain) -> Bound:
+    """Return the statement that explains another one, which runs only if it is analyzed.
 
     An analyzed change is made, as everything in a transaction is that is not undone at its end.
     """
-    *before, last = statements
     options = ", ".join([f"format {'json' if explain.as_json else 'text'}", *explain.options])
-    text = f"explain ({options}) {last.statement.text}"
-    return (*before, Bound(Statement(text, last.statement.types, prepared=False), last.values))
+    text = f"explain ({options}) {bound.statement.text}"
+    return Bound(Statement(text, bound.statement.types, prepared=False), bound.values)
 
 
-def plan_reply(request: RestRequest, media: Media, rows: Sequence[tuple[Any, ...]]) -> Reply:
-    """Return the reply of a plan: text arrives as a row per line, JSON as a single row."""
+def explanation(plan: StatementPlan, rows: Rows) -> Reply:
+    """Return the reply of ``EXPLAIN``: text arrives as a row per line, JSON as a single row."""
     lines = [line if isinstance(line, bytes) else str(line).encode() for (line,) in rows]
-    headers = (("Content-Type", media.content_type), *request.profile, VARY)
+    headers = (("Content-Type", plan.media.content_type), *plan.request.profile, VARY)
     return Reply(200, headers, b"\n".join(lines))
 
 
-async def stream(transactions: MultiMessageTransactions, request: RestRequest, planned: StreamPlan) -> Reply:
+async def stream(
+    transactions: MultiMessageTransactions, catalog: Catalog, http: Request, caller: Caller, plan: StreamPlan
+) -> Reply:
     """Return the reply whose body is the rows of a read, sent while they come.
 
     Few rows are answered at once, with a ``Content-Range``.
 
     :raises ApiError: an error of the database before the first rows.
     """
-    batches = transactions.stream(
-        request.catalog, request.http, request.caller, planned.statement, planned.settings
-    )
+    batches = transactions.stream(catalog, http, caller, plan.statement, plan.settings)
     try:
         first: list[tuple[Any, ...]] = await anext(batches, [])
     except DatabaseError as error:
         raise respond.client_error(error) from None
-    request.http.mark("transaction")
+    http.mark("transaction")
     if len(first) < FIRST_FETCH:
         await batches.aclose()
-        return await complete_reply(planned, first)
-    return replace(planned.head, stream=_pieces(planned, _with_first(first, batches)))
+        return await complete_reply(plan, first)
+    return replace(plan.head, stream=_pieces(plan, _with_first(first, batches)))
 
 
 async def _with_first(first: list[tuple[Any, ...]], others: Batches) -> Batches:
@@ -210,20 +199,20 @@ async def _with_first(first: list[tuple[Any, ...]], others: Batches) -> Batches:
         await others.aclose()
 
 
-async def complete_reply(planned: StreamPlan, rows: list[tuple[Any, ...]]) -> Reply:
+async def complete_reply(plan: StreamPlan, rows: list[tuple[Any, ...]]) -> Reply:
     """Return the reply of a read whose rows are all there."""
 
     async def at_once() -> Batches:
         yield rows
 
-    body = b"".join([piece async for piece in _pieces(planned, at_once())])
-    said = ("Content-Range", content_range(planned.offset, len(rows), None))
-    return replace(planned.head, headers=(*planned.head.headers, said), body=body)
+    body = b"".join([piece async for piece in _pieces(plan, at_once())])
+    header = ("Content-Range", content_range(plan.offset, len(rows), None))
+    return replace(plan.head, headers=(*plan.head.headers, header), body=body)
 
 
-def _pieces(planned: StreamPlan, batches: Batches) -> Stream:
-    is_json = any(name == "Content-Type" and value.startswith(LINES) for name, value in planned.head.headers)
-    return stream_json_lines(batches) if is_json else stream_rows(batches, prefix=planned.prefix)
+def _pieces(plan: StreamPlan, batches: Batches) -> Stream:
+    is_json = any(name == "Content-Type" and value.startswith(LINES) for name, value in plan.head.headers)
+    return stream_json_lines(batches) if is_json else stream_rows(batches, prefix=plan.prefix)
 
 
 async def stream_rows(batches: Batches, *, prefix: bytes = b"") -> Stream:

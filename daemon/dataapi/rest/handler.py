@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from dataapi.auth.caller import REST_PREFIX, Caller
+from dataapi.auth.caller import Caller
 from dataapi.auth.multi_message import MultiMessageRunner, MultiMessageTransactions
 from dataapi.auth.transaction import UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
@@ -19,19 +20,17 @@ from dataapi.http.messages import Reply, Request
 from dataapi.rest import batch, respond
 from dataapi.rest.execute import BatchPart, run_batch, run_plan, stream
 from dataapi.rest.openapi.description import Version, describe, negotiate_description, with_address
-from dataapi.rest.parse import preferences
+from dataapi.rest.parse.preferences import not_followed
+from dataapi.rest.parse.request import ApiRequest, parse_request
 from dataapi.rest.plan import call, read, write
-from dataapi.rest.plan.plan import PlanCacheFigures, RestRequest, RestRole, StatementPlan, StreamPlan
+from dataapi.rest.plan.plan import PlanCacheFigures, RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.tables import CatalogTables
 from dataapi.settings import Project
-
-FUNCTIONS = "rpc/"
-"""What the paths of functions begin with."""
 
 LONG = 20_000
 """Bytes of a body beyond which it is parsed in a thread; a CSV of the largest size can take a second."""
 LONG_BATCH = 2_000
-"""Bytes of a batch beyond which its requests are planned in a thread."""
+"""Bytes of a batch beyond which its requests are parsed and planned in a thread."""
 
 _ALLOW = ("Allow", "OPTIONS,GET,HEAD")
 _WRONG_METHOD = 405
@@ -71,110 +70,114 @@ class RestHandler:
         self._long_work: SharedWork[object, Any] = SharedWork(lambda _request, _result: None)
         self.figures = PlanCacheFigures()
 
-    async def answer(self, request: Request, caller: Caller) -> Reply:
+    async def answer(self, http: Request, caller: Caller) -> Reply:
         """Answer a request; raises ``ApiError`` for failures that the client may read.
 
         An unknown name may be newer than the catalog: nothing has been done yet, so the request is
         answered again by a newer catalog if there is one.
         """
-        catalog = await self._serving(caller)
+        catalog = self._catalog()
         try:
-            return await self._answer(request, caller, catalog)
+            catalog = catalog_for(catalog, caller)
+        except UnknownRole:
+            catalog = await self._with_role(catalog, caller)
+        if batch.is_batch(http):
+            work = partial(self._parse_batch, http, catalog)
+            requests = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
+            answer = partial(self._answer_batch, http, caller, requests)
+        else:
+            is_long = len(http.body) > LONG
+            request = (
+                await self._in_thread(partial(self._parse, http, catalog))
+                if is_long
+                else self._parse(http, catalog)
+            )
+            http.mark("parse")
+            answer = partial(self._answer_one, http, caller, request)
+        try:
+            return await answer(catalog)
         except ApiError as error:
             if error.code not in _UNKNOWN:
                 raise
             newer = await self._refresh(catalog)
             if newer.is_like(catalog):
                 raise
-        return await self._answer(request, caller, await self._serving(caller))
+        return await answer(catalog_for(newer, caller))
 
-    async def _answer(self, request: Request, caller: Caller, catalog: Catalog) -> Reply:
-        if batch.is_batch(request):
-            return await self._batch(request, caller, catalog)
-        parsed = self._parse(request, caller, catalog)
-        request.mark("parse")
-        try:
-            return await self._answer_one(parsed)
-        except ApiError as error:
-            if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
-                error.headers += _allow(parsed)
-            raise
-
-    async def _answer_one(self, parsed: RestRequest) -> Reply:
-        request = parsed.http
-        if not parsed.target and self._project.db_root_spec is None:
-            return await self._described(parsed)
-        planned = await self._run(len(request.body) > LONG, lambda: _planned(parsed))
-        request.mark("plan")
-        match planned:
-            case StatementPlan():
-                return await run_plan(self._transactions, parsed, planned)
-            case StreamPlan():
-                return await stream(self._transactions, parsed, planned)
-        return planned
-
-    async def _described(self, parsed: RestRequest) -> Reply:
-        """Answer at the root."""
-        if not parsed.reading:
-            return await self._descriptions.answer(parsed)
-        await self._transactions.run_pre_request(parsed.catalog, parsed.http, parsed.caller)
-        parsed.http.mark("transaction")
-        reply = await self._descriptions.answer(parsed)
-        parsed.http.mark("plan")
-        return reply
-
-    async def _serving(self, caller: Caller) -> Catalog:
-        """Return the catalog; PostgreSQL itself reports what is wrong with an unknown role."""
-        catalog = self._catalog()
-        try:
-            return catalog_for(catalog, caller)
-        except UnknownRole:
-            await self._transactions.assume(caller.role)
-            assert catalog is not None
-            return catalog_for(await self._refresh(catalog), caller)
-
-    def _parse(self, request: Request, caller: Caller, catalog: Catalog) -> RestRequest:
-        schema = schema_of(request, self._project.db_schemas)
-        target = target_of(request.path)
-        preferred = preferences.read(
-            request.headers.get("prefer"),
-            catalog.timezones,
-            overrides_end=self._project.db_tx_end.allows_override,
-        )
-        role = self._role(catalog, caller.role)
-        return RestRequest(request, caller, catalog, role, self._project, target, schema, preferred)
+    async def _with_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
+        """Return a catalog that has the caller's role; PostgreSQL itself reports what is wrong with one."""
+        await self._transactions.assume(caller.role)
+        assert catalog is not None, "without a catalog no role is looked for"
+        return catalog_for(await self._refresh(catalog), caller)
 
     def _role(self, catalog: Catalog, name: str) -> RestRole:
         if self._tables is None or not self._tables.catalog.is_like(catalog):
             self._tables = CatalogTables(catalog)
             self._roles.clear()
-        view = self._roles.get(name)
-        if view is None:
-            anonymous = name == self._project.db_anon_role
-            view = RestRole(self._tables, name, self.figures, anonymous=anonymous)
-            self._roles[name] = view
-        return view
+        role = self._roles.get(name)
+        if role is None:
+            role = self._roles[name] = RestRole(self._project, self._tables, name, self.figures)
+        return role
 
-    async def _batch(self, request: Request, caller: Caller, catalog: Catalog) -> Reply:
-        """Answer a batch: all of its requests are planned before the first one runs."""
-        is_long = len(request.body) > LONG_BATCH
-        requests = await self._run(is_long, lambda: batch.read(request))
-        parsed_requests = _each(requests, lambda each: self._parse(each, caller, catalog))
-        parts = await self._run(
-            is_long, lambda: _each(parsed_requests, lambda parsed: BatchPart(parsed, _planned(parsed)))
-        )
-        request.mark("plan")
-        return batch.answer(await run_batch(self._transactions, request, caller, catalog, parts))
-
-    async def _run(self, is_long: bool, work: Callable[[], T]) -> T:
-        """Do a piece of work, a long one in a thread.
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Do a long piece of work in a thread.
 
         One at a time, even if a client disconnects, so that the reactor gets its turns.
         """
-        if not is_long:
-            return work()
         done: T = await self._long_work.result(object(), work)
         return done
+
+    # ------------------------------------------------------------ one request
+
+    def _parse(self, http: Request, catalog: Catalog) -> ApiRequest:
+        return parse_request(http, self._project, catalog.timezones)
+
+    async def _answer_one(
+        self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog
+    ) -> Reply:
+        role = self._role(catalog, caller.role)
+        try:
+            if not request.target:
+                return await self._describe(http, caller, request, catalog)
+            if len(http.body) > LONG:
+                planned = await self._in_thread(partial(plan, role, request))
+            else:
+                planned = plan(role, request)
+            http.mark("plan")
+            if isinstance(planned, StatementPlan):
+                return await run_plan(self._transactions, catalog, http, caller, planned)
+            if isinstance(planned, StreamPlan):
+                return await stream(self._transactions, catalog, http, caller, planned)
+        except ApiError as error:
+            if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
+                error.headers += _allow(role, request)
+            raise
+        return planned
+
+    async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
+        """Answer at the root."""
+        if request.reads:
+            await self._transactions.run_pre_request(catalog, http, caller)
+            http.mark("transaction")
+        reply = await self._descriptions.answer(http, request, catalog, caller.role)
+        http.mark("plan")
+        return reply
+
+    # ------------------------------------------------------------ batches
+
+    def _parse_batch(self, http: Request, catalog: Catalog) -> list[tuple[Request, ApiRequest]]:
+        return _each(batch.read(http), lambda each: (each, self._parse(each, catalog)))
+
+    async def _answer_batch(
+        self, http: Request, caller: Caller, requests: list[tuple[Request, ApiRequest]], catalog: Catalog
+    ) -> Reply:
+        """Answer a batch: all of its requests are planned before the first one runs."""
+        role = self._role(catalog, caller.role)
+        work = partial(_each, requests, lambda each: BatchPart(each[0], plan(role, each[1])))
+        parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
+        http.mark("plan")
+        most_bytes = self._project.max_answer
+        return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, most_bytes))
 
 
 def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
@@ -189,66 +192,37 @@ def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
     return results
 
 
-def _planned(parsed: RestRequest) -> StatementPlan | StreamPlan | Reply:
+def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
     """Return the plan with the settings that the client prefers besides its own.
 
     :raises ApiError: PGRST122 (400), a preference is unknown, and nothing else is wrong.
     """
-    planned, preferred = _plan(parsed), parsed.preferences
+    planned, preferred = _plan(role, request), request.preferences
     if isinstance(planned, Reply):
         return planned
     if preferred.unknown:
-        raise preferences.not_followed(*preferred.unknown)
-    if not preferred.settings:
+        raise not_followed(*preferred.unknown)
+    if preferred.timezone is None:
         return planned
     return replace(planned, settings=planned.settings + preferred.settings)
 
 
-def _plan(parsed: RestRequest) -> StatementPlan | StreamPlan | Reply:
-    if not parsed.target and parsed.project.db_root_spec is not None:
-        return call.plan_root(parsed, parsed.project.db_root_spec)
-    if parsed.target.startswith(FUNCTIONS):
-        return call.plan(replace(parsed, target=parsed.target[len(FUNCTIONS) :]))
-    if parsed.reading or parsed.http.method == "OPTIONS":
-        return read.plan(parsed)
-    return write.plan(parsed)
+def _plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
+    if request.is_call:
+        return call.plan(role, request)
+    if request.reads or request.method == "OPTIONS":
+        return read.plan(role, request)
+    return write.plan(role, request)
 
 
-def _allow(parsed: RestRequest) -> tuple[tuple[str, str], ...]:
+def _allow(role: RestRole, request: ApiRequest) -> tuple[tuple[str, str], ...]:
     """Return the ``Allow`` header of an answer to OPTIONS."""
-    request = replace(parsed.http, method="OPTIONS", body=b"")
     try:
-        options = _plan(replace(parsed, http=request))
+        options = _plan(role, replace(request, method="OPTIONS"))
     except ApiError:
         return ()
     assert isinstance(options, Reply)
     return options.headers
-
-
-def target_of(path: str) -> str:
-    """Return the table, or the function behind ``rpc/``, that a path names; "" for the root.
-
-    :raises ApiError: PGRST125 (404), the path can be neither.
-    """
-    name = path[len(REST_PREFIX) :].removeprefix("/") if path.startswith(REST_PREFIX) else path
-    if "/" in name.removeprefix(FUNCTIONS) or name == FUNCTIONS:
-        raise ApiError(404, "PGRST125", "Invalid path specified in request URL")
-    return name
-
-
-def schema_of(request: Request, schemas: tuple[str, ...]) -> str:
-    """Return the exposed schema that a request asks for, the first one when it asks for none.
-
-    :raises ApiError: PGRST106 (406), the schema is not exposed.
-    """
-    header = "accept-profile" if request.method in ("GET", "HEAD", "OPTIONS") else "content-profile"
-    asked = request.headers.get(header)
-    if asked is None:
-        return schemas[0]
-    if asked not in schemas:
-        hint = f"Only the following schemas are exposed: {', '.join(schemas)}"
-        raise ApiError(406, "PGRST106", f"Invalid schema: {asked}", hint=hint)
-    return asked
 
 
 class DescriptionKey(NamedTuple):
@@ -271,23 +245,22 @@ class Descriptions:
         self._cache: BoundedCache[DescriptionKey, bytes] = BoundedCache(DESCRIPTIONS, DESCRIPTION_BYTES)
         self._work: SharedWork[DescriptionKey, bytes] = SharedWork(self._put)
 
-    async def answer(self, parsed: RestRequest) -> Reply:
+    async def answer(self, http: Request, request: ApiRequest, catalog: Catalog, role: str) -> Reply:
         """Describe what the role may use of the schema.
 
         :raises ApiError: PGRST126 (404), descriptions are switched off; PGRST107 (406), none of the
             accepted media types is available; PGRST117 (405), the root cannot be written.
         """
-        request = parsed.http
         if self._project.openapi_mode == "disabled":
             raise ApiError(404, "PGRST126", "Root endpoint metadata is disabled")
         if request.method == "OPTIONS":
             return Reply(200, (_ALLOW,), b"")
-        if not parsed.reading:
+        if not request.reads:
             raise respond.unsupported(request.method, _ALLOW)
-        media_type, version = negotiate_description(request.headers.get("accept"), request.query)
-        description = await self.get(parsed.catalog, parsed.caller.role, parsed.schema, version)
-        headers = (("Content-Type", media_type), *parsed.profile, ("Vary", f"Accept, {CALLER}"))
-        return Reply(200, headers, with_address(self._project, request, version, description))
+        media_type, version = negotiate_description(request.accept, request.openapi)
+        description = await self.get(catalog, role, request.schema, version)
+        headers = (("Content-Type", media_type), *request.profile, ("Vary", f"Accept, {CALLER}"))
+        return Reply(200, headers, with_address(self._project, http, version, description))
 
     async def get(self, catalog: Catalog, role: str, schema: str, version: Version) -> bytes:
         """Return what ``describe`` does, made in a thread at its first use."""

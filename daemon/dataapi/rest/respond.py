@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import TypeVar
 
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER, is_name, may_be_chosen
 from dataapi.http.messages import Reply
-from dataapi.rest.parse.query import Selection
-from dataapi.rest.parse.syntax import Embed, EmbedPath, Item, too_much
-from dataapi.rest.plan.plan import RestRequest, StatementPlan, StreamPlan
+from dataapi.rest.parse.preferences import Action, applied
+from dataapi.rest.parse.query import unsatisfiable
+from dataapi.rest.parse.request import ApiRequest
+from dataapi.rest.parse.syntax import Pairs, too_much
 from dataapi.rest.statements import TOO_LARGE, ResultRow
 from dataapi.sql.guards import violation_in
 
@@ -27,38 +25,41 @@ _STATUS = re.compile("[2-5][0-9][0-9]")
 
 
 def make_reply(
-    request: RestRequest,
+    request: ApiRequest,
+    action: Action,
     row: ResultRow,
     status: int,
     media_type: str | None,
-    *headers: tuple[str, str],
-    applied: str = "",
-    body: bytes | None = None,
+    headers: tuple[tuple[str, str], ...],
+    body: bytes = b"",
 ) -> Reply:
     """Return the reply of a row.
 
+    :param action: what the request did, for ``Preference-Applied``.
     :param media_type: None for an answer without a body.
-    :param applied: what ``Preference-Applied`` says.
-    :param body: the body where it is not the row's own.
+    :param headers: its own, besides those of every reply.
     :raises ApiError: PGRST111 or PGRST112 (500), functions set invalid headers or an invalid status.
     """
-    all_headers = list(headers)
     if media_type is not None:
-        all_headers += (("Content-Type", media_type), *request.profile)
-    all_headers.append(VARY)
-    if applied:
-        all_headers.append(("Preference-Applied", applied))
+        headers += (("Content-Type", media_type), *request.profile)
+    headers += (VARY,)
+    preferences = applied(request.preferences, action)
+    if preferences:
+        headers += (("Preference-Applied", preferences),)
     if row.response_headers is not None:
-        all_headers = _overridden(all_headers, _headers(row.response_headers))
+        headers = _overridden(headers, _headers(row.response_headers))
     if row.response_status is not None:
         status = _status(row.response_status)
-    content = (row.body or b"") if body is None else body
-    return Reply(status, tuple(all_headers), content if media_type is not None else b"")
+    if request.query.selection.relation_names:
+        headers += (_warning(request.query.selection.relation_names),)
+    return Reply(status, headers, body if media_type is not None else b"")
 
 
-def _overridden(defaults: list[tuple[str, str]], chosen: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _overridden(
+    defaults: tuple[tuple[str, str], ...], chosen: list[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
     names = {name.lower() for name, _ in chosen}
-    return [header for header in defaults if header[0].lower() not in names] + chosen
+    return (*[header for header in defaults if header[0].lower() not in names], *chosen)
 
 
 def _headers(text: str) -> list[tuple[str, str]]:
@@ -134,68 +135,38 @@ def client_error(error: ApiError) -> ApiError:
     return too_many(rows) if code == TOO_MANY else error
 
 
-AnyPlan = TypeVar("AnyPlan", bound=StatementPlan | StreamPlan)
+# ---------------------------------------------------------------- headers
 
 
-def with_alias_warning(planned: AnyPlan, selection: Selection) -> AnyPlan:
-    """Return the plan with a warning where parameters use a relation's name although it has an alias.
+def content_range(offset: int, rows: int, total: int | None) -> str:
+    """Return the ``Content-Range`` of an answer's rows."""
+    extent = f"{offset}-{offset + rows - 1}" if rows and total != 0 else "*"
+    return f"{extent}/{'*' if total is None else total}"
+
+
+def status_of(offset: int, rows: int, total: int | None) -> int:
+    """Return 206 if there are known to be more rows than answered, else 200.
+
+    :raises ApiError: PGRST103 (416), the offset lies beyond the last row.
+    """
+    if total is None:
+        return 200
+    if offset > total:
+        details = f"An offset of {offset} was requested, but there are only {total} rows."
+        raise unsatisfiable(details, ("Content-Range", content_range(offset, 0, total)))
+    return 206 if rows < total else 200
+
+
+def _warning(names: Pairs) -> tuple[str, str]:
+    """Return the header for parameters that use a relation's name although it has an alias.
 
     PostgREST 14 accepts both names; later versions warn and will refuse the relation's name one day
-    (``docs/reference/rest.md``, Headers).
+    (``docs/reference/rest.md``, Headers).  Names are escaped, so that they cannot end the quotes.
     """
-    names = tuple(dict.fromkeys(_names(selection))) if selection.has_paths else ()
-    if not names:
-        return planned
-    header = ("Warning", _warning(names))
-    if isinstance(planned, StreamPlan):
-        return replace(planned, head=_with_header(planned.head, header))
-    finish = planned.finish
-
-    def finish_warned(row: ResultRow) -> Reply:
-        return _with_header(finish(row), header)
-
-    return replace(planned, finish=finish_warned)
-
-
-def _with_header(reply: Reply, header: tuple[str, str]) -> Reply:
-    return replace(reply, headers=(*reply.headers, header))
-
-
-def _warning(names: Iterable[tuple[str, str]]) -> str:
-    """Return the header's value; names are escaped, so that they cannot end the quotes."""
     changes = ", ".join(f"`{name}` to `{alias}`" for name, alias in names)
     escaped = changes.encode("ascii", "backslashreplace").decode().replace("\\", "\\\\").replace('"', '\\"')
     return (
+        "Warning",
         "299 dataapi \"An embedded resource that has an alias was called by its relation's name, which is "
-        f'deprecated. Change {escaped} in filters, orders and limits."'
+        f'deprecated. Change {escaped} in filters, orders and limits."',
     )
-
-
-def _names(selection: Selection) -> Iterator[tuple[str, str]]:
-    """Yield each relation's name that is used in place of its alias, with the alias."""
-    if selection.select is not None:
-        for path in _embed_paths(selection):
-            if path:
-                yield from _names_in(path, selection.select.items)
-
-
-def _embed_paths(selection: Selection) -> Iterator[EmbedPath]:
-    """Yield the paths by which parameters name embedded resources."""
-    for each in selection.filters:
-        yield each.target.embeds
-    for path, _ in selection.logic:
-        yield path
-    yield from (*selection.limits, *selection.offsets)
-    for order in selection.orders:
-        yield order.embeds
-
-
-def _names_in(path: EmbedPath, items: tuple[Item, ...]) -> Iterator[tuple[str, str]]:
-    for name in path:
-        embeds = [item for item in items if isinstance(item, Embed)]
-        embed = next((each for each in embeds if name in (each.name, each.alias)), None)
-        if embed is None:
-            return
-        if embed.alias is not None and name != embed.alias:
-            yield name, embed.alias
-        items = embed.items

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.body import NO_ROWS, Payload, read, read_keyed
+from dataapi.rest.parse.body import NO_ROWS, Payload, read_objects, read_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 def refusal(body: bytes, content_type: str | None = None) -> str:
     """Return the message with which a body is refused."""
     with pytest.raises(ApiError) as caught:
-        read(body, content_type, None)
+        read_rows(body, content_type, None)
     assert (caught.value.status, caught.value.code) == (400, "PGRST102")
     return caught.value.message
 
@@ -28,16 +28,16 @@ def refusal(body: bytes, content_type: str | None = None) -> str:
 def test_json_is_passed_as_it_is_and_names_its_columns() -> None:
     """Sorted, so that requests with other orders of keys share a statement."""
     text = '[{"b": 1,  "a": 2}, {"a": 3, "b": 1.0}]'
-    assert read(text.encode(), None, None) == Payload(text, True, ("a", "b"))
-    assert read(b'{"b": 1, "b": 2}', "application/json; charset=utf-8", None).columns == ("b",)
-    assert read(b"[]", "APPLICATION/JSON", None) == NO_ROWS
-    assert read(b" [ ] ", None, None) == read(b"7", None, None) == NO_ROWS
+    assert read_rows(text.encode(), None, None) == Payload(text, True, ("a", "b"))
+    assert read_rows(b'{"b": 1, "b": 2}', "application/json; charset=utf-8", None).columns == ("b",)
+    assert read_rows(b"[]", "APPLICATION/JSON", None) == NO_ROWS
+    assert read_rows(b" [ ] ", None, None) == read_rows(b"7", None, None) == NO_ROWS
 
 
 def test_chosen_columns_spare_the_parsing() -> None:
     """What is not JSON is then found by PostgreSQL."""
-    assert read(b' {"a": ', None, ("b", "a", "b")) == Payload(' {"a": ', False, ("a", "b"))
-    assert read(b"\n[nonsense", None, ("a",)).many
+    assert read_rows(b' {"a": ', None, ("b", "a", "b")) == Payload(' {"a": ', False, ("a", "b"))
+    assert read_rows(b"\n[nonsense", None, ("a",)).many
 
 
 @pytest.mark.parametrize(
@@ -51,26 +51,26 @@ def test_anything_but_json_is_refused(body: str) -> None:
 def test_forms_are_one_object_of_texts() -> None:
     """Of a field that comes twice the last value counts, as when it is filled in again."""
     form = "application/x-www-form-urlencoded"
-    payload = read(b"a=1+2&b=%C3%A4&a=3&c", form, None)
+    payload = read_rows(b"a=1+2&b=%C3%A4&a=3&c", form, None)
     assert (json.loads(payload.text), payload.many) == ({"a": "3", "b": "ä", "c": ""}, False)
     assert payload.columns == ("a", "b", "c")
-    assert read(b"", form, None) == Payload("{}", False, ())
-    assert read(b"a=1&b=2", form, ("a",)).columns == ("a",)
+    assert read_rows(b"", form, None) == Payload("{}", False, ())
+    assert read_rows(b"a=1&b=2", form, ("a",)).columns == ("a",)
 
 
 def test_csv_has_a_header_and_a_word_for_null() -> None:
     """Quotes, commas, line ends and empty lines as RFC 4180 has them; an empty cell is an empty text."""
     body = 'a,"b ""c"""\r\n1,\r\n\r\nNULL,"x,\n""y"""\r\n"NULL ",null\r\n'
-    payload = read(body.encode(), CSV, None)
+    payload = read_rows(body.encode(), CSV, None)
     assert json.loads(payload.text) == [
         {"a": "1", 'b "c"': ""},
         {"a": None, 'b "c"': 'x,\n"y"'},
         {"a": "NULL ", 'b "c"': "null"},
     ]
     assert (payload.many, payload.columns) == (True, ("a", 'b "c"'))
-    assert read(b"a,b\n", CSV, None) == NO_ROWS
-    assert read("\ufeffa,b\n1,2".encode(), CSV, None).columns == ("a", "b")
-    assert read(b"a,b\n1,2", CSV, ("b",)).columns == ("b",)
+    assert read_rows(b"a,b\n", CSV, None) == NO_ROWS
+    assert read_rows("\ufeffa,b\n1,2".encode(), CSV, None).columns == ("a", "b")
+    assert read_rows(b"a,b\n1,2", CSV, ("b",)).columns == ("b",)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_csv_that_cannot_be_understood_is_refused(body: bytes, message: str) -> 
 
 def test_a_long_cell_is_no_mistake() -> None:
     """The size of the whole body is what is limited."""
-    payload = read(b'a\n"' + b"x" * 500_000 + b'"', CSV, None)
+    payload = read_rows(b'a\n"' + b"x" * 500_000 + b'"', CSV, None)
     assert len(json.loads(payload.text)[0]["a"]) == 500_000
 
 
@@ -106,7 +106,7 @@ def test_any_csv_says_what_was_written(header: list[str], data: st.DataObject) -
     lines = data.draw(st.lists(cells.filter(lambda line: line != [""]), min_size=1, max_size=5))
     written = io.StringIO()
     csv.writer(written, quoting=csv.QUOTE_ALL).writerows([header, *lines])
-    payload = read(written.getvalue().encode(), CSV, None)
+    payload = read_rows(written.getvalue().encode(), CSV, None)
     assert json.loads(payload.text) == [
         {name: None if cell == "NULL" else cell for name, cell in zip(header, line, strict=True)}
         for line in lines
@@ -126,7 +126,7 @@ def test_any_json_is_rows_or_refused(value: Any, columns: tuple[str, ...] | None
     """The columns are the objects' own, all the same, and the text is what was sent."""
     body = json.dumps(value)
     try:
-        payload = read(body.encode(), None, columns)
+        payload = read_rows(body.encode(), None, columns)
     except ApiError as error:
         assert error.message == "All object keys must match"  # noqa: PT017 - either outcome is right
         assert isinstance(value, list)
@@ -145,12 +145,12 @@ def test_any_json_is_rows_or_refused(value: Any, columns: tuple[str, ...] | None
 def test_keyed_rows_have_keys_of_their_own() -> None:
     """Which of them lack what others have is told."""
     rows = [{"id": 1, "a": 2}, {"id": 2, "b": 3}]
-    payload = read_keyed(json.dumps(rows).encode(), None, None, ("id",))
+    payload = read_objects(json.dumps(rows).encode(), None).by_key(None, ("id",))
     assert (payload.columns, payload.many, payload.incomplete) == (("a", "b", "id"), True, True)
-    assert not read_keyed(b'[{"id": 1, "a": 2}]', None, None, ("id",)).incomplete
-    payload = read_keyed(b'{"id": 1, "a": 2}', None, ("b",), ("id",))
+    assert not read_objects(b'[{"id": 1, "a": 2}]', None).by_key(None, ("id",)).incomplete
+    payload = read_objects(b'{"id": 1, "a": 2}', None).by_key(("b",), ("id",))
     assert (payload.columns, payload.many, payload.incomplete) == (("b", "id"), False, True)
-    assert read_keyed(b"[]", None, None, ("id",)).columns == ()
+    assert read_objects(b"[]", None).by_key(None, ("id",)).columns == ()
 
 
 @pytest.mark.parametrize("ids", [[1, 1], ["1", 1], [9007199254740993, 9007199254740993]])
@@ -158,5 +158,5 @@ def test_two_objects_for_one_row_are_refused(ids: list[Any]) -> None:
     """Which one is meant cannot be known; ids that differ beyond a float's precision do differ."""
     body = json.dumps([{"id": each} for each in ids]).encode()
     with pytest.raises(ApiError, match="All objects must differ in the key columns: id"):
-        read_keyed(body, None, None, ("id",))
-    read_keyed(b'[{"id": 9007199254740993}, {"id": 9007199254740992}]', None, None, ("id",))
+        read_objects(body, None).by_key(None, ("id",))
+    read_objects(b'[{"id": 9007199254740993}, {"id": 9007199254740992}]', None).by_key(None, ("id",))

@@ -29,13 +29,18 @@ COMPARISONS = st.one_of(
         st.sampled_from(sorted(QUANTIFIABLE)),
         st.booleans(),
         st.sampled_from([None, "any", "all"]),
+        st.none(),
     ),
-    st.builds(FilterOperation, st.sampled_from(sorted(SIMPLE)), st.booleans()),
+    st.builds(FilterOperation, st.sampled_from(sorted(SIMPLE)), st.booleans(), st.none(), st.none()),
     st.builds(
-        FilterOperation, st.sampled_from(sorted(SEARCHES)), st.booleans(), st.sampled_from([None, "language"])
+        FilterOperation,
+        st.sampled_from(sorted(SEARCHES)),
+        st.booleans(),
+        st.sampled_from([None, "language"]),
+        st.none(),
     ),
     st.builds(FilterOperation, st.just("is"), st.booleans(), st.none(), st.sampled_from(WORDS)),
-    st.builds(FilterOperation, st.just("in"), st.booleans()),
+    st.builds(FilterOperation, st.just("in"), st.booleans(), st.none(), st.none()),
 )
 PATHS = st.lists(st.builds(Step, NAMES, st.booleans()), max_size=2).map(tuple)
 LEAVES = st.builds(LogicFilter, NAMES, PATHS, COMPARISONS)

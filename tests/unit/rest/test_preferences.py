@@ -13,7 +13,7 @@ from dataapi.rest.parse.preferences import (
     Return,
     applied,
     not_followed,
-    read,
+    read_preferences,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,10 +27,10 @@ ALL = (
 
 def test_every_preference_is_understood() -> None:
     """Blanks around commas do not matter."""
-    assert read(ALL.replace(",", " ,  "), ZONES, overrides_end=True) == Preferences(
+    assert read_preferences(ALL.replace(",", " ,  "), ZONES, overrides_end=True) == Preferences(
         Count.EXACT, Return.REPRESENTATION, Resolution.MERGE, Missing.DEFAULT, End.ROLLBACK, True, 5, "UTC"
     )
-    assert read(None) == read("") == read(" , ") == Preferences()
+    assert read_preferences(None) == read_preferences("") == read_preferences(" , ") == Preferences()
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_every_preference_is_understood() -> None:
 )
 def test_the_first_of_a_kind_counts(header: str, field: str, value: object) -> None:
     """Of several values of one preference the first that has a meaning is taken."""
-    assert getattr(read(header, ZONES, overrides_end=True), field) == value
+    assert getattr(read_preferences(header, ZONES, overrides_end=True), field) == value
 
 
 def test_the_transactions_end_is_a_preference_only_where_it_may_be() -> None:
     """Elsewhere it is known but has no effect, also under strict handling."""
-    assert read("tx=rollback, handling=strict").end is None
-    assert read("tx=rollback", overrides_end=True).end is End.ROLLBACK
+    assert read_preferences("tx=rollback, handling=strict").end is None
+    assert read_preferences("tx=rollback", overrides_end=True).end is End.ROLLBACK
 
 
 @pytest.mark.parametrize(
@@ -65,19 +65,19 @@ def test_the_transactions_end_is_a_preference_only_where_it_may_be() -> None:
 )
 def test_unknown_preferences_are_refused_under_strict_handling_alone(header: str, named: str) -> None:
     """It is 400 with PGRST122 that names each of them."""
-    unknown = read(header, ZONES).unknown
+    unknown = read_preferences(header, ZONES).unknown
     error = not_followed(*unknown)
     assert (error.status, error.code) == (400, "PGRST122")
     assert error.message == "Invalid preferences given with handling=strict"
     assert error.details == f"Invalid preferences: {named}"
-    assert read(header.replace("strict", "lenient"), ZONES) == Preferences(strict=False)
+    assert read_preferences(header.replace("strict", "lenient"), ZONES) == Preferences(strict=False)
 
 
 def test_a_maximum_holds_under_strict_handling_alone() -> None:
     """Without it clients that send it meant nothing by it; one that is no number is no maximum."""
-    assert read("max-affected=2").most is None
-    assert read("max-affected=2, handling=strict").most == 2
-    assert read("max-affected=many, handling=strict").most is None
+    assert read_preferences("max-affected=2").most is None
+    assert read_preferences("max-affected=2, handling=strict").most == 2
+    assert read_preferences("max-affected=many, handling=strict").most is None
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_maximum_holds_under_strict_handling_alone() -> None:
 )
 def test_a_time_zone_is_a_name_or_an_offset(asked: str, setting: str) -> None:
     """Offsets count eastward as ISO 8601 does; PostgreSQL's setting counts bare ones westward."""
-    assert read(f"timezone={asked}", ZONES).settings == (("timezone", setting),)
-    assert read("return=minimal").settings == ()
+    assert read_preferences(f"timezone={asked}", ZONES).settings == (("timezone", setting),)
+    assert read_preferences("return=minimal").settings == ()
 
 
 @pytest.mark.parametrize(
@@ -129,19 +129,19 @@ def test_a_time_zone_is_a_name_or_an_offset(asked: str, setting: str) -> None:
 )
 def test_the_answer_lists_what_is_followed(action: Action, said: str) -> None:
     """In an order of its own, and only what the action has a use for."""
-    assert applied(read(ALL, ZONES, overrides_end=True), action) == said
+    assert applied(read_preferences(ALL, ZONES, overrides_end=True), action) == said
 
 
 def test_nothing_is_listed_where_nothing_is_followed() -> None:
     """A maximum without strict handling is not followed either."""
-    assert applied(read("return=minimal, max-affected=1"), Action.READ) == ""
-    assert applied(read("max-affected=1"), Action.DELETE) == ""
+    assert applied(read_preferences("return=minimal, max-affected=1"), Action.READ) == ""
+    assert applied(read_preferences("max-affected=1"), Action.DELETE) == ""
 
 
 @given(st.text() | st.lists(st.sampled_from([*ALL.split(","), "a", "return=", "=", ""])).map(",".join))
 def test_any_header_is_read(header: str) -> None:
     """Whatever it holds, what is applied, and what is refused, was asked for."""
-    read_ = read(header, ZONES, overrides_end=True)
+    read_ = read_preferences(header, ZONES, overrides_end=True)
     asked = {part.strip() for part in header.split(",")}
     assert set(read_.unknown) <= asked
     for action in Action:

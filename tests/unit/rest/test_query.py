@@ -7,16 +7,13 @@ from dataapi.http.errors import ApiError
 from dataapi.rest.parse.filters import has_operator
 from dataapi.rest.parse.query import (
     MOST,
-    Selection,
-    Values,
     Window,
-    content_range,
     count_of,
-    parse,
-    status_of,
+    parse_query,
     window_of_header,
 )
-from dataapi.rest.parse.syntax import Field, OrderParameter, Select, Term
+from dataapi.rest.parse.syntax import Field, Selection, Term, Values
+from dataapi.rest.respond import content_range, status_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,7 +96,12 @@ def test_what_an_answer_says_of_its_rows(
 
 def shape(query: str) -> Selection:
     """Return the shape of a query string."""
-    return parse(query)[0]
+    return parse_query(query).selection
+
+
+def values(query: str, header_range: str | None = None) -> Values:
+    """Return the values of a query string."""
+    return parse_query(query, header_range).values
 
 
 def test_requests_of_one_shape_share_it_and_others_do_not() -> None:
@@ -125,29 +127,27 @@ def test_requests_of_one_shape_share_it_and_others_do_not() -> None:
 
 def test_values_are_lifted_in_the_order_of_filters_logic_limits_and_offsets() -> None:
     """Each is found again by its place; ``is`` has none, a search with a language two."""
-    _, values = parse("kids.limit=7&a=eq.1&or=(b.gt.2,c.is.null)&limit=5&d=is.true&e=fts(fr).w&offset=3")
-    assert values == Values(("1", "fr", "w", "2", "7", "5", "3"), 3)
+    query = "kids.limit=7&a=eq.1&or=(b.gt.2,c.is.null)&limit=5&d=is.true&e=fts(fr).w&offset=3"
+    assert values(query) == Values(("1", "fr", "w", "2", "7", "5", "3"), 3)
 
 
 def test_names_without_any_value_are_no_parameters() -> None:
     """They are as if absent; an empty value is one."""
-    assert parse("x&select&id=eq.1&") == parse("id=eq.1")
-    assert parse("select=")[0].select == Select("", ())
+    assert shape("x&select&id=eq.1&") == shape("id=eq.1")
+    assert shape("select=").items == ()
 
 
 def test_ranges_and_limits_are_taken_together() -> None:
     """What both allow is given."""
-    _, values = parse("limit=3", "1-9")
-    assert values == Values(("2", "1"), 1)
-    _, values = parse("", "5-")
-    assert values == Values(("5",), 5)
+    assert values("limit=3", "1-9") == Values(("2", "1"), 1)
+    assert values("", "5-") == Values(("5",), 5)
 
 
 @pytest.mark.parametrize("query", ["offset=-2&limit=5", "limit=3", "offset=-2&limit=9"])
 def test_no_rows_come_before_the_first_one(query: str) -> None:
     """A limit counts from the offset on, wherever that is; without a limit all rows come."""
-    assert parse(query, "0-2")[1] == Values(("3",))
-    assert parse("offset=-2") == parse("")
+    assert values(query, "0-2") == Values(("3",))
+    assert shape("offset=-2") == shape("")
 
 
 @pytest.mark.parametrize(
@@ -163,18 +163,18 @@ def test_no_rows_come_before_the_first_one(query: str) -> None:
 def test_a_range_apart_from_limits_cannot_be_satisfied(query: str, header: str | None) -> None:
     """As in PostgREST, unless no rows are asked for anyway, which begin nowhere."""
     with pytest.raises(ApiError) as caught:
-        parse(query, header)
+        parse_query(query, header)
     assert (caught.value.status, caught.value.code) == (416, "PGRST103")
-    assert parse(f"{query}&limit=0", header)[1] == Values(("0",))
+    assert values(f"{query}&limit=0", header) == Values(("0",))
 
 
 def test_of_a_parameter_that_stands_twice_the_first_counts_of_limits_the_last() -> None:
     """All filters hold together; a limit that is no number is none."""
-    selection, values = parse("select=a&select=b&order=a&order=b&limit=1&limit=2&id=gt.1&id=lt.9")
-    assert selection.select == Select("a", (Field("a"),))
-    assert selection.orders == (OrderParameter("order", "a", (), (Term("a"),)),)
-    assert values.literals == ("1", "9", "2")
-    assert parse("limit=1&limit=x&offset=2&offset=3")[1] == Values(("3",), 3)
+    parsed = parse_query("select=a&select=b&order=a&order=b&limit=1&limit=2&id=gt.1&id=lt.9")
+    assert parsed.selection.items == (Field("a"),)
+    assert parsed.selection.orders == (((), (Term("a"),)),)
+    assert parsed.values.literals == ("1", "9", "2")
+    assert values("limit=1&limit=x&offset=2&offset=3") == Values(("3",), 3)
 
 
 def test_equalities_are_known_only_when_there_is_nothing_else() -> None:
@@ -190,8 +190,8 @@ def test_equalities_are_known_only_when_there_is_nothing_else() -> None:
         ("kids.id=eq.1", None),
         ("id->a=eq.1", None),
     ]:
-        selection, values = parse(query)
-        assert selection.equalities(values) == found
+        parsed = parse_query(query)
+        assert parsed.selection.equalities(parsed.values) == found
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 from importlib.metadata import version as version_of
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from dataapi.auth.caller import REST_PREFIX
 from dataapi.catalog.model import Catalog
@@ -95,23 +95,22 @@ def _of_request(request: Request) -> dict[str, Any]:
 # ---------------------------------------------------------------- what is asked for
 
 
-def negotiate_description(accept: str | None, query: str) -> tuple[str, Version]:
+def negotiate_description(accept: str | None, requested: str | None) -> tuple[str, Version]:
     """Return the content type and the version of the description that a request asks for.
 
-    ``?openapi=3.1`` goes before the versions in the header.
+    :param requested: the version in the query string, which goes before those in the header.
 
     :raises ApiError: PGRST107 (406) or PGRST100 (400), there is no such form or version.
     """
-    asked = dict(parse_qsl(query)).get("openapi")
-    if asked is not None and asked not in {version.value for version in Version}:
+    if requested is not None and requested not in {version.value for version in Version}:
         raise ApiError(
-            400, "PGRST100", f"There is no description in OpenAPI {asked}", hint="Ask for 2.0 or 3.1."
+            400, "PGRST100", f"There is no description in OpenAPI {requested}", hint="Ask for 2.0 or 3.1."
         )
     forms = parse_accept(accept or "*/*")
     for form in forms:
         version = _version(form)
         if version is not None:
-            chosen = Version(asked) if asked else version
+            chosen = Version(requested) if requested else version
             return _content_type(form, chosen), chosen
     raise unavailable(form.name for form in forms)
 

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,7 @@ NO_ROWS = Payload("[]", True, ())
 """No rows at all."""
 
 
-def read(body: bytes, content_type: str | None, columns: tuple[str, ...] | None) -> Payload:
+def read_rows(body: bytes, content_type: str | None, columns: tuple[str, ...] | None) -> Payload:
     """Return the rows of a body; its objects must have the same keys, unless ``columns`` are chosen.
 
     JSON is not parsed when the columns are chosen.
@@ -85,25 +86,45 @@ def read(body: bytes, content_type: str | None, columns: tuple[str, ...] | None)
     return Payload(text, True, _sorted(keys))
 
 
-def read_keyed(
-    body: bytes, content_type: str | None, columns: tuple[str, ...] | None, key: tuple[str, ...]
-) -> Payload:
-    """Return the rows of a body, each of which names its own row by the key and may have keys of its own.
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The objects of a body, each of which names a row by its key and may have members of its own.
 
-    :raises ApiError: PGRST102 (400), as ``read``, or an object lacks the key or has that of another one.
+    :ivar text: their JSON text.
+    :ivar many: whether it is an array of them.
+    """
+
+    text: str
+    many: bool
+    objects: Sequence[Mapping[str, Any]]
+
+    def by_key(self, columns: tuple[str, ...] | None, key: tuple[str, ...]) -> Payload:
+        """Return them as rows.
+
+        :param columns: what to take of each object besides the key, None for all there is.
+        :raises ApiError: PGRST102 (400), an object lacks the key or has that of another one.
+        """
+        objects = self.objects
+        named = {name for each in objects for name in each} if columns is None else {*columns, *key}
+        keys = [tuple([each.get(name) for name in key]) for each in objects]
+        if any(None in values for values in keys):
+            raise invalid(f"All objects must have the key columns: {', '.join(key)}")
+        if len({str(values) for values in keys}) < len(keys):
+            raise invalid(f"All objects must differ in the key columns: {', '.join(key)}")
+        incomplete = any(not named <= each.keys() for each in objects)
+        return Payload(self.text, self.many, _sorted(named if objects else ()), incomplete)
+
+
+def read_objects(body: bytes, content_type: str | None) -> Objects:
+    """Return the objects of a body that names a row in each.
+
+    :raises ApiError: PGRST102 (400), the body or its type cannot be understood, or has other values.
     """
     text, value = _parsed(body, media_type(content_type or JSON))
-    rows = value if isinstance(value, list) else [value]
-    if not all(isinstance(row, dict) for row in rows):
+    objects = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, dict) for each in objects):
         raise invalid(UNEQUAL_KEYS)
-    named = {name for row in rows for name in row} if columns is None else {*columns, *key}
-    keys = [tuple([row.get(name) for name in key]) for row in rows]
-    if any(None in values for values in keys):
-        raise invalid(f"All objects must have the key columns: {', '.join(key)}")
-    if len({str(values) for values in keys}) < len(keys):
-        raise invalid(f"All objects must differ in the key columns: {', '.join(key)}")
-    incomplete = any(not named <= row.keys() for row in rows)
-    return Payload(text, isinstance(value, list), _sorted(named if rows else ()), incomplete)
+    return Objects(text, isinstance(value, list), objects)
 
 
 def invalid(message: str) -> ApiError:

@@ -125,7 +125,7 @@ def applied(preferences: Preferences, action: Action) -> str:
 
 
 @lru_cache(maxsize=256)
-def read(
+def read_preferences(
     header: str | None, timezones: frozenset[str] = frozenset(), *, overrides_end: bool = False
 ) -> Preferences:
     """Return the preferences; the first of a kind counts, unknown ones are ignored unless handling is strict.

@@ -1,30 +1,34 @@
-"""Parses a query string and ``Range`` into a selection of rows: its shape apart from its values; pure.
+"""Parses a query string and ``Range``: what decides the statement, apart from the values bound to it; pure.
 
-The shape decides the statement.  Statuses and messages are PostgREST's (``docs/reference/rest.md``).
+Statuses and messages are PostgREST's (``docs/reference/rest.md``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from operator import itemgetter
+from urllib.parse import quote
 
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.filters import read_filter, read_logic
+from dataapi.rest.parse.filters import has_operator, read_filter, read_logic
 from dataapi.rest.parse.select import parse_embeds, parse_names, parse_order, parse_select, parse_target
 from dataapi.rest.parse.syntax import (
-    BODY_PARAMETERS,
     EMBEDDABLE,
     MOST_CONDITIONS,
+    RESERVED,
+    Embed,
     EmbedPath,
     FilterOperation,
-    FilterParameter,
+    Item,
     LogicTree,
-    OrderParameter,
-    Select,
+    Pairs,
+    Selection,
+    SelectionShape,
+    Values,
     leaves,
     too_much,
 )
@@ -32,9 +36,19 @@ from dataapi.rest.parse.syntax import (
 MOST = 2**63 - 1
 """The largest number that PostgreSQL takes for a limit or an offset."""
 
+LONGEST_LOCATION = 2000
+"""Characters of a query string beyond which ``Content-Location`` is omitted: proxies refuse long headers."""
+LONGEST_REMEMBERED = 1000
+"""Characters of a query string, and of a selection, that are cached: clients repeat themselves."""
+LONGEST_REMEMBERED_SELECT = 4000
+"""Characters of a ``select`` whose items are cached, whatever the rest of the query string."""
+
 _NEGATIVE = "Limit should be greater than or equal to zero."
 _NUMBER = re.compile(r"(-?)([0-9]+)", re.ASCII)
 _RANGE = re.compile(r"(?:items=)?([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
+_UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII)
+
+# ---------------------------------------------------------------- limits, offsets and ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +68,23 @@ class Window:
         return Window(max(0, min(ends) - offset) if ends else None, offset)
 
 
-def narrow(asked: Window, header: str | None) -> Window:
+def narrow(window: Window, header: str | None) -> Window:
     """Return the rows that both the parameters and a ``Range`` header request.
 
     As in PostgREST, a limit of zero needs no valid range.
 
     :raises ApiError: PGRST103 (416), nothing is left although rows were requested.
     """
-    if asked.limit == 0:
+    if window.limit == 0:
         return Window(0)
-    both = asked.within(window_of_header(header))
+    both = window.within(window_of_header(header))
     if both.limit == 0:
         raise unsatisfiable(_NEGATIVE)
     return both
 
 
 def count_of(text: str, parameter: str) -> int | None:
-    """Return the value of a ``limit`` or ``offset`` parameter, at most ``LARGEST_COUNT``.
+    """Return the value of a ``limit`` or ``offset`` parameter, at most ``MOST``.
 
     A value that is not a whole number, and a negative offset of embedded rows, are ignored; the offset of
     the outermost rows may be negative, as in PostgREST.
@@ -110,175 +124,173 @@ def window_of_header(text: str | None) -> Window:
     return Window(last - first + 1, first)
 
 
-def content_range(offset: int, rows: int, total: int | None) -> str:
-    """Return the ``Content-Range`` of an answer's rows."""
-    given = f"{offset}-{offset + rows - 1}" if rows and total != 0 else "*"
-    return f"{given}/{'*' if total is None else total}"
-
-
-def status_of(offset: int, rows: int, total: int | None) -> int:
-    """Return 206 if there are known to be more rows than answered, else 200.
-
-    :raises ApiError: PGRST103 (416), the offset lies beyond the last row.
-    """
-    if total is None:
-        return 200
-    if offset > total:
-        details = f"An offset of {offset} was requested, but there are only {total} rows."
-        raise unsatisfiable(details, ("Content-Range", content_range(offset, 0, total)))
-    return 206 if rows < total else 200
-
-
 def unsatisfiable(details: str, *headers: tuple[str, str]) -> ApiError:
     """Return the error of a range that no result can have."""
     return ApiError(416, "PGRST103", "Requested range not satisfiable", details=details, headers=headers)
 
 
-LONGEST_REMEMBERED = 1000
-"""Characters of a query string whose result is cached: clients repeat themselves."""
-
-LONGEST_REMEMBERED_SELECT = 4000
-"""Characters of a ``select`` whose items are cached, whatever the rest of the query string."""
-LONGEST_REMEMBERED_NAME = 300
-"""Characters of a parameter's name, or of an order, that is cached likewise."""
-
-_EQUAL = FilterOperation("eq")
+# ---------------------------------------------------------------- selections
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What of a query string decides the statement; hashable, to be part of a plan's shape.
+def _selection(shape: SelectionShape) -> Selection:
+    text = shape.select
+    items = None
+    if text is not None:
+        items = (_remembered_items if len(text) <= LONGEST_REMEMBERED_SELECT else parse_select)(text)
+    filters = tuple([(parse_target(name), operation) for name, operation in shape.filters])
+    orders = tuple([(parse_embeds(name)[:-1], parse_order(order)) for name, order in shape.orders])
+    limits = tuple([parse_embeds(embeds) if embeds else () for embeds in shape.limits])
+    offsets = tuple([parse_embeds(embeds) if embeds else () for embeds in shape.offsets])
+    paths = [target.embeds for target, _ in filters] + [path for path, _ in shape.logic]
+    paths += [*limits, *offsets, *[path for path, _ in orders]]
+    names = dict.fromkeys(pair for path in paths for pair in _relation_names(path, items or ()))
+    return Selection(shape, items, filters, orders, limits, offsets, tuple(names), shape.size)
 
-    :ivar select: None when there is no ``select`` parameter.
-    :ivar logic: paths of embedded resources, with the logic tree on each.
-    :ivar limits, offsets: paths of the resources that have one.
-    :ivar has_paths: whether some parameter may have the path of an embedded resource before its name.
-    :ivar size: characters of it all, for ``RestRole.plan``.
-    """
 
-    select: Select | None
-    filters: tuple[FilterParameter, ...]
-    logic: tuple[tuple[EmbedPath, LogicTree], ...]
-    orders: tuple[OrderParameter, ...]
-    limits: tuple[EmbedPath, ...]
-    offsets: tuple[EmbedPath, ...]
-    has_paths: bool = field(compare=False)
-    size: int = field(compare=False)
+_remembered_items = lru_cache(maxsize=128)(parse_select)
+_remembered_selection = lru_cache(maxsize=1024)(_selection)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether whole rows are selected."""
-        return self.select is None or self.select.text == "*"
 
-    def equalities(self, values: HasLiterals) -> Mapping[str, str] | None:
-        """Return the value of each column when all filters are plain ``column=eq.value``, else None."""
-        if self.logic or any(each.operation != _EQUAL for each in self.filters):
-            return None
-        targets = [each.target for each in self.filters]
-        names = [target.name for target in targets]
-        if len(set(names)) < len(names) or any(target.embeds or target.path for target in targets):
-            return None
-        return dict(zip(names, values.literals, strict=False))
+def _relation_names(path: EmbedPath, items: tuple[Item, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each relation's name that a path has in place of its alias, with the alias."""
+    for name in path:
+        embeds = [item for item in items if isinstance(item, Embed)]
+        embed = next((each for each in embeds if name in (each.name, each.alias)), None)
+        if embed is None:
+            return
+        if embed.alias is not None and name != embed.alias:
+            yield name, embed.alias
+        items = embed.items
+
+
+# ---------------------------------------------------------------- query strings
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
-    """The values of a selection, as its sources look them up.
+class QueryParameters:
+    """A query string as typed values.
 
-    :ivar literals: of the filters, the logic trees, the limits and the offsets, in this order.
-    :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
+    :ivar canonical: the query string with its parameters sorted by name, for ``Content-Location``; None
+        where it is too long for a header, and where nothing has such a header.
+    :ivar columns, conflict: the names in ``columns`` and ``on_conflict``, None without them.
+    :ivar windowed: whether there is a ``limit`` or an ``offset``.
+    :ivar arguments: the parameters that are arguments of a call.
+    :ivar filter_texts: the other parameters of a call that look like filters, but may be arguments.
     """
 
-    literals: tuple[str, ...]
-    offset: int = 0
+    selection: Selection
+    values: Values
+    canonical: str | None = None
+    columns: tuple[str, ...] | None = None
+    conflict: tuple[str, ...] | None = None
+    windowed: bool = False
+    arguments: Pairs = ()
+    filter_texts: Pairs = ()
+
+    def without_filters(self, names: Collection[str]) -> QueryParameters:
+        """Return the same without the filters of some names."""
+        shape, literals, position = self.selection.shape, list[str](), 0
+        for name, operation in shape.filters:
+            following = position + operation.value_count
+            literals += () if name in names else self.values.literals[position:following]
+            position = following
+        literals += self.values.literals[position:]
+        filters = tuple(pair for pair in shape.filters if pair[0] not in names)
+        selection = _selection(shape._replace(filters=filters))
+        return replace(self, selection=selection, values=replace(self.values, literals=tuple(literals)))
 
 
-class HasLiterals(Protocol):
-    """What the sources of a selection look values up in: ``Values``, or another class with ``literals``."""
-
-    @property
-    def literals(self) -> tuple[str, ...]:
-        """As of ``Values``."""
-
-
-def parse(query: str, header_range: str | None = None) -> tuple[Selection, Values]:
-    """Parse a raw query string; ``columns`` and ``on_conflict`` are ignored.
+def parse_query(
+    query: str, header_range: str | None = None, *, is_call: bool = False, reads: bool = True
+) -> QueryParameters:
+    """Parse a raw query string.
 
     :param header_range: the ``Range`` header of a GET.
+    :param is_call: whether a function is called; by a request that reads it has its arguments here.
+    :param reads: whether the request only reads; ``columns`` and ``on_conflict`` are ignored then.
     :raises ApiError: PGRST100 (400) a syntax error; PGRST103 (416), an impossible range.
     """
     size = len(query) + len(header_range or "")
-    return _remembered(query, header_range) if size <= LONGEST_REMEMBERED else _parse(query, header_range)
+    return (_remembered if size <= LONGEST_REMEMBERED else _parse)(query, header_range, is_call, reads)
 
 
-def _parse(query: str, header_range: str | None) -> tuple[Selection, Values]:
-    parts = query.split("&")
-    # As in PostgREST, a name without "=" is ignored.
-    given = query if len(parts) == 1 and "=" in query else "&".join([part for part in parts if "=" in part])
-    return parse_pairs(querystring.pairs(given), header_range)
+def _parse(query: str, header_range: str | None, is_call: bool, reads: bool) -> QueryParameters:
+    pairs = querystring.pairs(query)
+    parser = _QueryParser(has_arguments=is_call and reads)
+    if is_call or not query or all("=" in part for part in query.split("&")):
+        parser.take(pairs)
+    else:  # As in PostgREST, a name without "=" is ignored.
+        parser.take(querystring.pairs("&".join([part for part in query.split("&") if "=" in part])))
+    selection, values = parser.result(header_range, remembered=len(query) <= LONGEST_REMEMBERED)
+    if is_call and reads:
+        arguments, filters = tuple(parser.arguments), tuple(parser.filter_texts)
+        return QueryParameters(selection, values, arguments=arguments, filter_texts=filters)
+    if reads:
+        return QueryParameters(
+            selection, values, _canonical(pairs) if len(query) <= LONGEST_LOCATION else None
+        )
+    named = dict(reversed(pairs))
+    columns, conflict = (
+        parse_names(named[name], name) if name in named else None for name in ("columns", "on_conflict")
+    )
+    return QueryParameters(selection, values, None, columns, conflict, "limit" in named or "offset" in named)
 
 
 _remembered = lru_cache(maxsize=1024)(_parse)
 
 
-def parse_pairs(
-    pairs: Iterable[tuple[str, str]], header_range: str | None = None
-) -> tuple[Selection, Values]:
-    """Parse decoded parameters as ``parse`` does, such as those of a call that are not arguments."""
-    gathering = _QueryParser()
-    for name, value in pairs:
-        gathering.take(name, value)
-    return gathering.result(header_range)
+def _canonical(pairs: Iterable[tuple[str, str]]) -> str:
+    listed = sorted(pairs, key=itemgetter(0))
+    return "&".join([f"{_escaped(name)}={_escaped(value)}" for name, value in listed])
 
 
-def _select(text: str) -> Select:
-    return Select(text, parse_select(text))
+def _escaped(text: str) -> str:
+    return text if _UNRESERVED.fullmatch(text) else _quoted(text)
 
 
-def _order(name: str, text: str) -> OrderParameter:
-    return OrderParameter(name, text, parse_embeds(name)[:-1], parse_order(text))
-
-
-_remembered_select = lru_cache(maxsize=128)(_select)
-_remembered_order = lru_cache(maxsize=256)(_order)
-_remembered_target = lru_cache(maxsize=1024)(parse_target)
+@lru_cache(maxsize=1024)
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
 
 
 class _QueryParser:
-    """Collects the parameters of one request."""
+    """Sorts the parameters of one request.
 
-    def __init__(self) -> None:
+    :param has_arguments: whether parameters without an operator are arguments of a call.
+    """
+
+    def __init__(self, *, has_arguments: bool) -> None:
+        self.arguments: list[tuple[str, str]] = []
+        self.filter_texts: list[tuple[str, str]] = []
+        self._has_arguments = has_arguments
         self._select: str | None = None
-        self._filters: list[FilterParameter] = []
+        self._filters: list[tuple[str, FilterOperation]] = []
         self._filter_values: list[str] = []
         self._logic: list[tuple[EmbedPath, LogicTree]] = []
         self._logic_values: list[str] = []
         self._orders: dict[str, str] = {}
         self._limits: dict[str, int] = {}
         self._offsets: dict[str, int] = {}
-        self._has_paths = False
-        self._size = 0
-        self._parameters = 0
+        self._conditions = 0
 
-    def take(self, name: str, value: str) -> None:
-        """Add a parameter; of repeated ones the first counts, of limits and offsets the last."""
-        self._count(1)
-        if name == "select":
-            self._select = value if self._select is None else self._select
-            self._size += len(value)
-        elif name not in BODY_PARAMETERS:
-            embeds, dot, word = name.rpartition(".")
-            if dot:
-                self._has_paths = True
-            if word in EMBEDDABLE:
-                self._size += len(name) + len(value)
+    def take(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Add parameters; of repeated ones the first counts, of limits and offsets the last."""
+        for name, value in pairs:
+            embeds, _, word = name.rpartition(".")
+            if self._has_arguments and name not in RESERVED and word not in EMBEDDABLE:
+                if not has_operator(value):
+                    self.arguments.append((name, value))
+                    continue
+                self.filter_texts.append((name, value))
+            self._count(1)
+            if name == "select":
+                self._select = value if self._select is None else self._select
+            elif word in EMBEDDABLE:
                 self._take_embeddable(name, embeds, word, value)
-            else:
+            elif name not in RESERVED:
                 operation, values = read_filter(value)
-                target = (_remembered_target if len(name) <= LONGEST_REMEMBERED_NAME else parse_target)(name)
-                self._filters.append(FilterParameter(name, operation, target))
+                self._filters.append((name, operation))
                 self._filter_values += values
-                self._size += len(name) + 10
 
     def _take_embeddable(self, name: str, embeds: str, word: str, value: str) -> None:
         if word == "order":
@@ -295,68 +307,33 @@ class _QueryParser:
             if count is not None:
                 counts[embeds] = count
 
-    def _count(self, parameters: int) -> None:
-        self._parameters += parameters
-        if self._parameters > MOST_CONDITIONS:
+    def _count(self, conditions: int) -> None:
+        self._conditions += conditions
+        if self._conditions > MOST_CONDITIONS:
             raise too_much(f"At most {MOST_CONDITIONS} parameters are allowed, with filters in logic trees")
 
-    def result(self, header: str | None) -> tuple[Selection, Values]:
-        """Return the shape and the values, within the window that the ``Range`` header asks for."""
-        limits, offsets = self._limits, self._offsets
-        top = narrow(Window(limits.get(""), offsets.pop("", 0)), header)
-        if top.limit is not None:
-            limits[""] = top.limit
-        if top.offset:
-            offsets[""] = top.offset
+    def result(self, header: str | None, *, remembered: bool) -> tuple[Selection, Values]:
+        """Return the selection and the values, within the window that the ``Range`` header requests.
+
+        :param remembered: whether the selection is cached.
+        """
+        limits, offsets, top = self._limits, self._offsets, Window()
+        if header or limits or offsets:
+            top = narrow(Window(limits.get(""), offsets.pop("", 0)), header)
+            if top.limit is not None:
+                limits[""] = top.limit
+            if top.offset:
+                offsets[""] = top.offset
         literals = [*self._filter_values, *self._logic_values]
         literals += [str(limit) for limit in limits.values()]
         literals += [str(offset) for offset in offsets.values()]
-        selection = Selection(
-            self._parsed_select(),
+        shape = SelectionShape(
+            self._select,
             tuple(self._filters),
             tuple(self._logic),
-            tuple([_parsed_order(name, text) for name, text in self._orders.items()]),
-            tuple([parse_embeds(embeds) if embeds else () for embeds in limits]),
-            tuple([parse_embeds(embeds) if embeds else () for embeds in offsets]),
-            self._has_paths,
-            self._size,
+            tuple(self._orders.items()),
+            tuple(limits),
+            tuple(offsets),
         )
+        selection = (_remembered_selection if remembered else _selection)(shape)
         return selection, Values(tuple(literals), top.offset)
-
-    def _parsed_select(self) -> Select | None:
-        text = self._select
-        if text is None:
-            return None
-        return (_remembered_select if len(text) <= LONGEST_REMEMBERED_SELECT else _select)(text)
-
-
-def _parsed_order(name: str, text: str) -> OrderParameter:
-    return (_remembered_order if len(name) + len(text) <= LONGEST_REMEMBERED_NAME else _order)(name, text)
-
-
-# ---------------------------------------------------------------- columns and on_conflict
-
-
-class BodyParameters(NamedTuple):
-    """The parameters that concern a request's body.
-
-    :ivar columns, conflict: ``columns`` and ``on_conflict``, None where they are missing.
-    :ivar windowed: whether there is a ``limit`` or an ``offset``, which no ``PUT`` may have.
-    """
-
-    columns: tuple[str, ...] | None
-    conflict: tuple[str, ...] | None
-    windowed: bool
-
-
-@lru_cache(maxsize=256)
-def parse_body_parameters(query: str) -> BodyParameters:
-    """Parse the parameters of a query string that concern the request's body.
-
-    :raises ApiError: PGRST100 (400) a syntax error.
-    """
-    given = dict(reversed(querystring.pairs(query)))
-    columns, conflict = (
-        parse_names(given[name], name) if name in given else None for name in ("columns", "on_conflict")
-    )
-    return BodyParameters(columns, conflict, "limit" in given or "offset" in given)

@@ -1,12 +1,10 @@
-"""The syntax tree of a query string in PostgREST's dialect, and its bounds; pure.
-
-Values of filters are not part of it: they are collected apart, and looked up by their position.
-"""
+"""A query string in PostgREST's dialect as a syntax tree, with the values apart from it; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dataapi.http.errors import ApiError
 
@@ -112,14 +110,6 @@ Item = Star | Field | Embed
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
-    """The value of ``select``; its text stands for it when it is compared or hashed."""
-
-    text: str
-    items: tuple[Item, ...] = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Term:
     """``name.direction.nulls`` of ``order``; None for what is omitted.
 
@@ -134,19 +124,6 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderParameter:
-    """The value of an ``order`` parameter; name and text stand for it when it is compared or hashed.
-
-    :ivar embeds: the path of the embedded resource whose rows are ordered.
-    """
-
-    name: str
-    text: str
-    embeds: EmbedPath = field(compare=False)
-    terms: tuple[Term, ...] = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True)
 class FieldName:
     """The field that a parameter names, in the resource at the end of a path of embedded ones."""
 
@@ -155,8 +132,7 @@ class FieldName:
     path: Path = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FilterOperation:
+class FilterOperation(NamedTuple):
     """``not.operator(quantifier)``, without the value.
 
     :ivar operator: as it is written, such as ``eq`` or ``plfts``.
@@ -200,15 +176,6 @@ class LogicGroup:
 LogicTree = LogicFilter | LogicGroup
 
 
-@dataclass(frozen=True, slots=True)
-class FilterParameter:
-    """A filter that is a parameter of its own; its name stands for the target when it is compared."""
-
-    name: str
-    operation: FilterOperation
-    target: FieldName = field(compare=False)
-
-
 def leaves(tree: LogicTree) -> Iterator[LogicFilter]:
     """Yield the filters of a tree in the order of their values."""
     if isinstance(tree, LogicFilter):
@@ -216,3 +183,97 @@ def leaves(tree: LogicTree) -> Iterator[LogicFilter]:
     else:
         for part in tree.parts:
             yield from leaves(part)
+
+
+# ---------------------------------------------------------------- selections
+
+_EQUAL = FilterOperation("eq")
+
+Pairs = tuple[tuple[str, str], ...]
+"""Names and values."""
+
+
+class SelectionShape(NamedTuple):
+    """What of a query string decides the statement; selections of the same shape are equal.
+
+    :ivar select: the value of ``select``, None without it.
+    :ivar filters: names of parameters, with the operation of each.
+    :ivar logic: paths of embedded resources, with the logic tree on each.
+    :ivar orders: names of ``order`` parameters, with their values.
+    :ivar limits, offsets: paths of the resources that have one, joined by periods.
+    """
+
+    select: str | None
+    filters: tuple[tuple[str, FilterOperation], ...]
+    logic: tuple[tuple[EmbedPath, LogicTree], ...]
+    orders: Pairs
+    limits: tuple[str, ...]
+    offsets: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many characters it has; values are no part of it."""
+        names = [self.select or "", *self.limits, *self.offsets]
+        names += [text for order in self.orders for text in order]
+        names += [name for name, _ in self.filters]
+        trees = [leaf for _, tree in self.logic for leaf in leaves(tree)]
+        names += [text for leaf in trees for text in (leaf.name, *(step.operand for step in leaf.path))]
+        return sum(map(len, names)) + 10 * (len(self.filters) + len(trees))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows and members that a query string selects, apart from values; hashable by its shape.
+
+    :ivar items: the items of ``select``; None without it.
+    :ivar limits, offsets: paths of the resources that have one.
+    :ivar relation_names: names of relations that parameters use although these have an alias, with the alias.
+    :ivar size: characters of the shape, for ``RestRole.plan``.
+    """
+
+    shape: SelectionShape
+    items: tuple[Item, ...] | None = field(compare=False)
+    filters: tuple[tuple[FieldName, FilterOperation], ...] = field(compare=False)
+    orders: tuple[tuple[EmbedPath, tuple[Term, ...]], ...] = field(compare=False)
+    limits: tuple[EmbedPath, ...] = field(compare=False)
+    offsets: tuple[EmbedPath, ...] = field(compare=False)
+    relation_names: Pairs = field(compare=False)
+    size: int = field(compare=False)
+
+    @property
+    def logic(self) -> tuple[tuple[EmbedPath, LogicTree], ...]:
+        """Paths of embedded resources, with the logic tree on each."""
+        return self.shape.logic
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether whole rows are selected."""
+        return self.shape.select in (None, "*")
+
+    def equalities(self, values: Values) -> Mapping[str, str] | None:
+        """Return the value of each column when all filters are plain ``column=eq.value``, else None."""
+        if self.logic or any(operation != _EQUAL for _, operation in self.filters):
+            return None
+        targets = [target for target, _ in self.filters]
+        names = [target.name for target in targets]
+        if len(set(names)) < len(names) or any(target.embeds or target.path for target in targets):
+            return None
+        return dict(zip(names, values.literals, strict=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of a request, as the sources of a statement's slots look them up.
+
+    :ivar literals: of the filters, the logic trees, the limits and the offsets, in this order.
+    :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
+    :ivar body: the text of the body.
+    :ivar arguments: those of a call that have a slot each, by name.
+    :ivar most: how many rows may be affected or returned, None without a limit.
+    """
+
+    literals: tuple[str, ...] = ()
+    offset: int = 0
+    body: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    most: int | None = None

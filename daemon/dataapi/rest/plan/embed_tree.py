@@ -6,15 +6,21 @@ PostgREST's rules decide which resource a parameter is for (``docs/reference/res
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from dataapi.catalog.relationships import JunctionRelationship, Relationship
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.syntax import Embed, EmbedPath, Item, LogicFilter, LogicTree, Star, Term, leaves
+from dataapi.rest.parse.syntax import (
+    Embed,
+    EmbedPath,
+    Item,
+    LogicFilter,
+    LogicTree,
+    Selection,
+    Star,
+    Term,
+    leaves,
+)
 from dataapi.rest.plan.tables import Relation, RoleTables
-
-if TYPE_CHECKING:
-    from dataapi.rest.parse.query import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +94,7 @@ def build_embed_tree(tables: RoleTables, relation: Relation, selection: Selectio
 
     :raises ApiError: names that do not exist, and ambiguous relationships.
     """
-    items = selection.select.items if selection.select is not None else ()
-    root = Resource(relation, items or (Star(),))
+    root = Resource(relation, selection.items or (Star(),))
     _embed_all(tables, root)
     _assign_parameters(root, selection)
     return root
@@ -128,12 +133,10 @@ def _embedded_twice(relation: Relation, key: str, depth: int) -> ApiError:
 def _assign_parameters(root: Resource, selection: Selection) -> None:
     """Give each resource its parameters, with the positions of their values."""
     position = 0
-    for each in selection.filters:
-        target = each.target
-        root.at(target.embeds).filters.append(
-            ResourceFilter(LogicFilter(target.name, target.path, each.operation), position)
-        )
-        position += each.operation.value_count
+    for target, operation in selection.filters:
+        leaf = LogicFilter(target.name, target.path, operation)
+        root.at(target.embeds).filters.append(ResourceFilter(leaf, position))
+        position += operation.value_count
     for embeds, tree in selection.logic:
         root.at(embeds).filters.append(ResourceFilter(tree, position))
         position += sum(leaf.operation.value_count for leaf in leaves(tree))
@@ -143,8 +146,8 @@ def _assign_parameters(root: Resource, selection: Selection) -> None:
     for embeds in selection.offsets:
         root.at(embeds).offset = position
         position += 1
-    for order in selection.orders:
-        root.at(order.embeds).order = order.terms
+    for embeds, terms in selection.orders:
+        root.at(embeds).order = terms
 
 
 def not_embedded(name: str) -> ApiError:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
 
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.filters import PATTERNS, SEARCHES
-from dataapi.rest.parse.syntax import FilterOperation, LogicFilter, LogicTree, Path, Step
+from dataapi.rest.parse.syntax import FilterOperation, LogicFilter, LogicTree, Path, Step, Values
 from dataapi.rest.plan.embed_tree import Resource, ResourceFilter
 from dataapi.rest.plan.similar_names import hint_for
 from dataapi.rest.plan.tables import Relation, RoleTables
@@ -33,9 +32,6 @@ from dataapi.sql.conditions import (
     Truth,
 )
 
-if TYPE_CHECKING:
-    from dataapi.rest.parse.query import HasLiterals
-
 
 @dataclass(frozen=True, slots=True)
 class FixedText:
@@ -43,7 +39,7 @@ class FixedText:
 
     text: str
 
-    def bind(self, values: HasLiterals) -> str:  # noqa: ARG002 - the sources' interface
+    def bind(self, values: Values) -> str:  # noqa: ARG002 - the sources' interface
         """Return the text."""
         return self.text
 
@@ -54,7 +50,7 @@ class Literal:
 
     position: int
 
-    def bind(self, values: HasLiterals) -> str:
+    def bind(self, values: Values) -> str:
         """Return the value."""
         return values.literals[self.position]
 
@@ -65,7 +61,7 @@ class SearchLanguage:
 
     position: int
 
-    def bind(self, values: HasLiterals) -> str:
+    def bind(self, values: Values) -> str:
         """Return the name.
 
         :raises ApiError: 42704 (400), it is a number, which PostgreSQL would accept as an unchecked oid.
@@ -83,27 +79,39 @@ class CappedLimit:
     position: int
     most: int | None
 
-    def bind(self, values: HasLiterals) -> str:
+    def bind(self, values: Values) -> str:
         """Return the number."""
         text = values.literals[self.position]
         return text if self.most is None or int(text) <= self.most else str(self.most)
-
-
-class HasMaxAffected(Protocol):
-    """The values of a request that may have a most of rows."""
-
-    @property
-    def most(self) -> int | None:
-        """How many rows there may be, None for any number."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaxAffected:
     """How many rows a request may change, or a function may return (``max-affected``)."""
 
-    def bind(self, values: HasMaxAffected) -> str:
+    def bind(self, values: Values) -> str:
         """Return the number."""
         return str(values.most)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentValue:
+    """An argument of a call that has a slot of its own."""
+
+    name: str
+
+    def bind(self, values: Values) -> str:
+        """Return the value."""
+        return values.arguments[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyText:
+    """The body: rows to write, or arguments."""
+
+    def bind(self, values: Values) -> str:
+        """Return its text."""
+        return values.body
 
 
 @dataclass(frozen=True, slots=True)

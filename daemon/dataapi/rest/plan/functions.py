@@ -6,18 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from dataapi.catalog.model import Catalog, Function, MediaHandler, Type, TypeKind, media_type_of
+from dataapi.catalog.model import Catalog, Function, Type, TypeKind, media_type_of
 from dataapi.catalog.privileges import Privileges
 from dataapi.database.errors import Diagnostics, to_error
 from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Content
-from dataapi.rest.negotiation import RowHandler
-from dataapi.rest.parse.arguments import WHOLE_BODY, RequestedCall
 from dataapi.rest.parse.body import BINARY
+from dataapi.rest.parse.request import WHOLE_BODY, ApiRequest, CallArguments
 from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
 from dataapi.rest.plan.tables import Relation, RelationColumn
 from dataapi.rest.statements import SCALAR
-from dataapi.sql.writer import qualified
 
 _CONTENTS = {"bytea": Content.BYTES, "xml": Content.XML}
 _TEXTS = "S"
@@ -121,7 +119,7 @@ class ChosenFunction:
 
 
 def choose(
-    catalog: Catalog, candidates: Sequence[Function], requested: RequestedCall
+    catalog: Catalog, candidates: Sequence[Function], arguments: CallArguments
 ) -> ChosenFunction | None:
     """Return the function that accepts the arguments; None if no function does.
 
@@ -129,27 +127,27 @@ def choose(
 
     :raises ApiError: PGRST203 (300), several do.
     """
-    matching = [each for each in candidates if _takes_names(each, requested)]
-    whole = [each for each in candidates if _takes_whole(catalog, each, requested)] if not matching else []
+    matching = [each for each in candidates if _takes_names(each, arguments)]
+    whole = [each for each in candidates if _takes_whole(catalog, each, arguments)] if not matching else []
     found = matching or whole
     if len(found) > 1:
         raise _ambiguous(catalog, found)
     return ChosenFunction(found[0], bool(whole)) if found else None
 
 
-def _takes_names(function: Function, requested: RequestedCall) -> bool:
+def _takes_names(function: Function, arguments: CallArguments) -> bool:
     if not function.arguments:
-        return not requested.names and not requested.unparsed
+        return not arguments.names and not arguments.unparsed
     required = {argument.name for argument in function.arguments if argument.default is None}
     optional = {argument.name for argument in function.arguments if argument.default is not None}
-    return "" not in requested.names and requested.names - optional == required
+    return "" not in arguments.names and arguments.names - optional == required
 
 
-def _takes_whole(catalog: Catalog, function: Function, requested: RequestedCall) -> bool:
+def _takes_whole(catalog: Catalog, function: Function, arguments: CallArguments) -> bool:
     body = whole_body(catalog, function)
-    if requested.media_type == "application/json" and requested.names == {""}:
+    if arguments.media_type == "application/json" and arguments.names == {""}:
         return body is not None
-    return requested.media_type is not None and body == requested.media_type
+    return arguments.media_type is not None and body == arguments.media_type
 
 
 def is_callable(catalog: Catalog, function: Function) -> bool:
@@ -188,46 +186,46 @@ def _signature(catalog: Catalog, function: Function) -> str:
     return f"{function.schema}.{function.name}({', '.join(arguments)})"
 
 
-def unknown(requested: RequestedCall, candidates: Sequence[Function], names: NameIndex) -> ApiError:
+def unknown(request: ApiRequest, candidates: Sequence[Function], names: NameIndex) -> ApiError:
     """Return the error for a call that no function takes (PGRST202, 404).
 
     :param candidates: the functions of that name.
     :param names: the names of all functions of the schema.
     """
-    function = f"{requested.schema}.{requested.name}"
-    provided = sorted(requested.names)
-    arguments = "" if requested.unparsed else _names(provided) if provided else " without parameters"
+    function, arguments = f"{request.schema}.{request.target}", request.arguments
+    provided = _names(arguments.names) if arguments.names else " without parameters"
     return ApiError(
         404,
         "PGRST202",
-        f"Could not find the function {function}{arguments} in the schema cache",
-        details=f"Searched for the function {function}{_searched(requested, provided)},"
+        f"Could not find the function {function}{'' if arguments.unparsed else provided} in the schema cache",
+        details=f"Searched for the function {function}{_searched(arguments)},"
         " but no matches were found in the schema cache.",
-        hint=_hint(requested, candidates, names),
+        hint=_hint(request, candidates, names),
     )
 
 
-def _searched(requested: RequestedCall, provided: Sequence[str]) -> str:
-    if requested.unparsed:
-        [type_] = WHOLE_BODY[requested.media_type or ""]
+def _searched(arguments: CallArguments) -> str:
+    if arguments.unparsed:
+        [type_] = WHOLE_BODY[arguments.media_type or ""]
         return f" with a single unnamed {type_} parameter"
     searched = " without parameters"
-    if provided:
-        searched = f" with parameter{'s' if len(provided) > 1 else ''} {', '.join(provided)}"
-    if requested.media_type == "application/json":
+    if arguments.names:
+        plural = "s" if len(arguments.names) > 1 else ""
+        searched = f" with parameter{plural} {', '.join(sorted(arguments.names))}"
+    if arguments.media_type == "application/json":
         searched += " or with a single unnamed json/jsonb parameter"
     return searched
 
 
-def _hint(requested: RequestedCall, candidates: Sequence[Function], names: NameIndex) -> str | None:
-    if requested.unparsed:
+def _hint(request: ApiRequest, candidates: Sequence[Function], names: NameIndex) -> str | None:
+    if request.arguments.unparsed:
         return None
-    begin = f"Perhaps you meant to call the function {requested.schema}."
+    begin = f"Perhaps you meant to call the function {request.schema}."
     if candidates:
         signatures = [_names(argument.name for argument in each.arguments) for each in candidates]
-        close = similar(_names(requested.names), NameIndex(signatures), DISTANTLY_ALIKE)
-        return None if close is None else begin + requested.name + close
-    close = similar(requested.name, names)
+        close = similar(_names(request.arguments.names), NameIndex(signatures), DISTANTLY_ALIKE)
+        return None if close is None else begin + request.target + close
+    close = similar(request.target, names)
     return None if close is None else begin + close
 
 
@@ -250,7 +248,6 @@ class RoleFunctions:
         self._named: Mapping[tuple[str, str], Sequence[Function]] | None = None
         self._names: dict[str, NameIndex] = {}
         self._results: dict[int, FunctionResult] = {}
-        self._row_handlers: tuple[RowHandler, ...] | None = None
 
     def named(self, schema: str, name: str) -> Sequence[Function]:
         """Return the functions of a name, which share it when it is overloaded; none when it is unknown.
@@ -293,17 +290,3 @@ class RoleFunctions:
         if known is None:
             known = self._results[function.oid] = result_of(self._catalog, function)
         return known
-
-    @property
-    def row_handlers(self) -> tuple[RowHandler, ...]:
-        """The aggregates that make media types of rows."""
-        if self._row_handlers is None:
-            handlers = self._catalog.media_handlers
-            privileges = Privileges(self._catalog, self._role)
-            usable = [each for each in handlers if privileges.can_execute(each)]
-            self._row_handlers = tuple(self._row_handler(each) for each in usable)
-        return self._row_handlers
-
-    def _row_handler(self, handler: MediaHandler) -> RowHandler:
-        content = content_of(self._catalog, self._catalog.types[handler.type])
-        return RowHandler(handler.media_type, qualified(handler), handler.table, content)

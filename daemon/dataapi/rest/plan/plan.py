@@ -1,24 +1,26 @@
-"""A request with what it is planned against, and what planning gives: statements and their reply."""
+"""One role's view of a catalog, and what planning returns: statements and how their rows become a reply."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import cached_property
 
-from dataapi.auth.caller import Caller
-from dataapi.catalog.model import Catalog, Table
+from dataapi.catalog.model import Table
+from dataapi.catalog.privileges import Privileges
 from dataapi.concurrency.cache import BoundedCache
 from dataapi.database.message import Bound
-from dataapi.http.messages import Reply, Request
-from dataapi.rest.negotiation import Media, Offers, negotiate
-from dataapi.rest.parse.preferences import Preferences
-from dataapi.rest.parse.query import Selection
-from dataapi.rest.plan.functions import RoleFunctions
+from dataapi.http.messages import Reply
+from dataapi.rest.negotiation import Media, Offers, RowHandler, negotiate
+from dataapi.rest.parse.request import ApiRequest
+from dataapi.rest.parse.syntax import Selection
+from dataapi.rest.plan.functions import RoleFunctions, content_of
 from dataapi.rest.plan.rows import RowPlanner
 from dataapi.rest.plan.tables import CatalogTables, RoleTables
 from dataapi.rest.statements import ResultRow
 from dataapi.settings import Project
 from dataapi.sql.statement import Compiled
+from dataapi.sql.writer import qualified
 
 PLANS_PER_ROLE = 500
 """Compiled statements that are cached for one role."""
@@ -39,22 +41,36 @@ class PlanCacheFigures:
 
 
 class RestRole:
-    """One role's tables, functions and compiled statements, for one catalog.
+    """What one role sees of a catalog, with the statements compiled for it.
 
-    :param anonymous: whether it is the role of anonymous callers.
     :ivar plans: the cached statements, by their shapes.
     """
 
-    def __init__(
-        self, tables: CatalogTables, role: str, figures: PlanCacheFigures, *, anonymous: bool
-    ) -> None:
+    def __init__(self, project: Project, tables: CatalogTables, role: str, figures: PlanCacheFigures) -> None:
+        anonymous = role == project.db_anon_role
         self.name = role
+        self.project = project
         self.catalog = tables.catalog
         self.tables = RoleTables(tables, role, anonymous=anonymous)
         self.functions = RoleFunctions(tables.catalog, role, anonymous=anonymous)
         self._figures = figures
         self.plans: BoundedCache[Hashable, tuple[Compiled, ...]] = BoundedCache(
             PLANS_PER_ROLE, PLAN_CHARACTERS
+        )
+
+    @cached_property
+    def row_handlers(self) -> tuple[RowHandler, ...]:
+        """The aggregates that make media types of rows."""
+        catalog, privileges = self.catalog, Privileges(self.catalog, self.name)
+        return tuple(
+            RowHandler(
+                each.media_type,
+                qualified(each),
+                each.table,
+                content_of(catalog, catalog.types[each.type]),
+            )
+            for each in catalog.media_handlers
+            if privileges.can_execute(each)
         )
 
     def plan(
@@ -79,62 +95,53 @@ class RestRole:
         self.plans.put(shape, compiled, size + length)
         return compiled
 
-
-@dataclass(frozen=True, slots=True)
-class RestRequest:
-    """A request with everything that its plan depends on; planning is pure.
-
-    :ivar role: what the caller's role sees of the catalog, with the plans made for it.
-    :ivar target: the name of the table or function, "" for the root.
-    :ivar schema: the exposed schema that the request chose.
-    """
-
-    http: Request
-    caller: Caller
-    catalog: Catalog
-    role: RestRole
-    project: Project
-    target: str
-    schema: str
-    preferences: Preferences
-
-    @property
-    def reading(self) -> bool:
-        """Whether the method only reads."""
-        return self.http.method in ("GET", "HEAD")
-
-    @property
-    def profile(self) -> tuple[tuple[str, str], ...]:
-        """The ``Content-Profile`` header, where several schemas are exposed."""
-        return (("Content-Profile", self.schema),) if len(self.project.db_schemas) > 1 else ()
-
     def planner(self, selection: Selection) -> RowPlanner:
         """Return what turns a selection of rows that are read into the algebra."""
-        project = self.project
-        return RowPlanner(
-            self.role.tables, selection, project.db_max_rows, aggregates=project.db_aggregates_enabled
+        most, aggregates = self.project.db_max_rows, self.project.db_aggregates_enabled
+        return RowPlanner(self.tables, selection, most, aggregates=aggregates)
+
+    def media(
+        self,
+        request: ApiRequest,
+        table: Table | None,
+        *,
+        raw: tuple[str, ...] = (),
+        lines: bool = False,
+    ) -> Media:
+        """Return the media type of an answer that its client prefers of those available.
+
+        :param table: what the rows of the answer are of, None when they are of no table.
+        :param raw: media types that the one value of a function is as it stands.
+        :param lines: whether the rows can be sent while they come.
+        :raises ApiError: PGRST107 (406), none of the accepted media types is available.
+        """
+        # An aggregate of the database for a table takes whole rows only.
+        oid = table.oid if table is not None and request.query.selection.is_whole else 0
+        return negotiate(
+            request.accept, Offers(self.row_handlers, oid, raw, lines, self.project.db_plan_enabled)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class StatementPlan:
-    """Statements to run, and how their result becomes the reply.
+    """A statement to run, and how its result becomes the reply.
 
-    :ivar statements: run in order in one transaction; the last one's row is an ``ResultRow``.
+    :ivar statement: its row is a ``ResultRow``.
     :ivar finish: makes the reply; raises ``ApiError`` where the row is not an answer (such as PGRST116).
     :ivar settings: further settings of the transaction, ``(name, value)``.
-    :ivar media: the negotiated media type; with its ``explain`` the last statement's plan is the answer.
+    :ivar media: the negotiated media type; with its ``explain`` the statement's plan is the answer.
     :ivar estimated: a statement without its page, whose planned number of rows becomes the row's total
         when that is None or beyond ``estimated_beyond``.
     """
 
-    statements: tuple[Bound, ...]
-    read_only: bool
+    request: ApiRequest
+    statement: Bound
+    media: Media
     finish: Callable[[ResultRow], Reply]
+    read_only: bool
     settings: tuple[tuple[str, str], ...] = ()
     estimated: Bound | None = None
     estimated_beyond: int | None = None
-    media: Media | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,25 +159,3 @@ class StreamPlan:
     prefix: bytes = b""
     settings: tuple[tuple[str, str], ...] = ()
     offset: int = 0
-
-
-def negotiate_media(
-    request: RestRequest,
-    table: Table | None,
-    *,
-    whole: bool = True,
-    raw: tuple[str, ...] = (),
-    lines: bool = False,
-) -> Media:
-    """Return the form that the request's client likes best of those that there are.
-
-    :param table: what the rows of the answer are of, None when they are of no table.
-    :param whole: whether rows are answered whole, because nothing was selected of them:
-        aggregates of the database for a table take nothing else.
-    :param raw: media types that the one value of a function is as it stands.
-    :param lines: whether the rows can be sent while they come.
-    :raises ApiError: PGRST107 (406), none of the accepted forms is available.
-    """
-    oid = table.oid if table is not None and whole else 0
-    offers = Offers(request.role.functions.row_handlers, oid, raw, lines, request.project.db_plan_enabled)
-    return negotiate(request.http.headers.get("accept"), offers)

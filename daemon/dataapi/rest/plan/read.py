@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from operator import itemgetter
+from typing import NamedTuple
 from urllib.parse import quote
 
 from dataapi.catalog.model import Catalog, Table
-from dataapi.http import query_string as querystring
 from dataapi.http.messages import Reply
 from dataapi.rest import respond
 from dataapi.rest.media_output import Form, csv_header
 from dataapi.rest.negotiation import Media, MediaKind, as_bytes
-from dataapi.rest.parse.preferences import Action, Count, applied
-from dataapi.rest.parse.query import Selection, Values, content_range, parse, status_of
+from dataapi.rest.parse.preferences import Action, Count
+from dataapi.rest.parse.request import ApiRequest
+from dataapi.rest.parse.syntax import Selection
 from dataapi.rest.plan.expressions import FixedText
-from dataapi.rest.plan.plan import RestRequest, StatementPlan, StreamPlan, negotiate_media
+from dataapi.rest.plan.plan import RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.select_items import with_column_names
 from dataapi.rest.plan.tables import Relation
-from dataapi.rest.respond import make_reply, with_alias_warning
+from dataapi.rest.respond import content_range, make_reply, status_of
 from dataapi.rest.statements import (
     TO_COME,
     ResultRow,
@@ -32,148 +31,120 @@ from dataapi.rest.statements import (
 from dataapi.sql.algebra import Parameter
 from dataapi.sql.statement import Compiled, compile_matching
 
-LONGEST_LOCATION = 2000
-"""Characters of a query string beyond which ``Content-Location`` is omitted: proxies refuse long headers."""
 
-
-@dataclass(frozen=True, slots=True)
-class ReadShape:
+class ReadShape(NamedTuple):
     """What of a read decides its statements.
 
-    :ivar head: whether the body is omitted.
+    :ivar has_body: whether rows are answered, and not only counted.
     """
 
     schema: str
     table: str
     selection: Selection
     media: Media
-    count: Count | None
-    head: bool
+    counted: Count | None
+    has_body: bool
 
 
-def plan(request: RestRequest) -> StatementPlan | StreamPlan | Reply:
+def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
     """Plan a read of a table, or answer OPTIONS with the methods that the table supports."""
-    table = request.role.tables.find(request.schema, request.target)
-    if request.http.method == "OPTIONS":
-        return Reply(200, (("Allow", allowed(request.catalog, table)),), b"")
-    head = request.http.method == "HEAD"
-    # As HTTP demands, ranges are for GET alone.
-    selection, values = parse(request.http.query, None if head else request.http.headers.get("range"))
-    media = negotiate_media(request, table, whole=selection.is_whole, lines=True)
-    count = request.preferences.count
-    if not head and media.explain is None and _streams(request, selection, media):
-        return with_alias_warning(_streamed(request, table, selection, media, values), selection)
-    shape = ReadShape(request.schema, request.target, selection, media, count, head)
-    compiled = request.role.plan(shape, selection.size, lambda: _compile(request, table, shape))
-    statements = [each.bind(values) for each in compiled]
-    planned = StatementPlan(
-        (statements[0],),
-        True,
-        lambda row: _finish(request, media, values.offset, row),
-        estimated=statements[1] if len(statements) > 1 else None,
-        estimated_beyond=request.project.db_max_rows,
-        media=media,
+    table = role.tables.find(request.schema, request.target)
+    if request.method == "OPTIONS":
+        return Reply(200, (("Allow", allowed(role.catalog, table)),), b"")
+    media = role.media(request, table, lines=True)
+    has_body = request.method != "HEAD" or media.explain is not None
+    if has_body and media.explain is None and _streams(role, request, media):
+        return _streamed(role, request, table, media)
+    query = request.query
+    shape = ReadShape(
+        request.schema, request.target, query.selection, media, request.preferences.count, has_body
     )
-    return with_alias_warning(planned, selection)
+    compiled = role.plan(shape, query.selection.size, lambda: _compile(role, table, shape))
+    return StatementPlan(
+        request,
+        compiled[0].bind(query.values),
+        media,
+        lambda row: _finish(request, media, row),
+        True,
+        estimated=compiled[1].bind(query.values) if len(compiled) > 1 else None,
+        estimated_beyond=role.project.db_max_rows,
+    )
 
 
-def _compile(request: RestRequest, table: Table, shape: ReadShape) -> tuple[Compiled, ...]:
-    most = request.project.db_max_rows
-    planner = request.planner(shape.selection)
+def _compile(role: RestRole, table: Table, shape: ReadShape) -> tuple[Compiled, ...]:
+    most = role.project.db_max_rows
+    planner = role.planner(shape.selection)
     relation = Relation.of(table)
     record, rows = planner.record(relation), planner.rows(relation)
-    body = Form.NONE if shape.head and shape.media.explain is None else shape.media.body(table)
+    body = shape.media.body(table) if shape.has_body else Form.NONE
     total, bound = Total.NONE, None
-    if shape.count is Count.EXACT or (shape.count is Count.ESTIMATED and most is None):
+    if shape.counted is Count.EXACT or (shape.counted is Count.ESTIMATED and most is None):
         total = Total.EXACT
-    elif shape.count is Count.ESTIMATED:
+    elif shape.counted is Count.ESTIMATED:
         total, bound = Total.BOUNDED, Parameter(FixedText(str(most)), "bigint")
     answer = compile_answer(rows, with_column_names(record, body), body, total, bound)
-    if body is not Form.NONE and shape.media.explain is None:
-        answer = within(answer, request.project.max_answer)
-    estimates = shape.count is not None and total is not Total.EXACT
+    if shape.has_body and shape.media.explain is None:
+        answer = within(answer, role.project.max_answer)
+    estimates = shape.counted is not None and total is not Total.EXACT
     return (answer, compile_matching(rows)) if estimates else (answer,)
 
 
-def _finish(request: RestRequest, media: Media, offset: int, row: ResultRow) -> Reply:
+def _finish(request: ApiRequest, media: Media, row: ResultRow) -> Reply:
+    offset = request.query.values.offset
     status = status_of(offset, row.count, row.total)
     body = as_bytes(media, row.body)
     if media.single:
         if row.count != 1:
             raise respond.not_single(row.count)
         body = body[1:-1]  # without the array's brackets
-    return make_reply(
-        request,
-        row,
-        status,
-        media.content_type,
-        ("Content-Range", content_range(offset, row.count, row.total)),
-        *_location(request),
-        applied=applied(request.preferences, Action.READ),
-        body=body,
-    )
+    headers = (("Content-Range", content_range(offset, row.count, row.total)), *_location(request))
+    return make_reply(request, Action.READ, row, status, media.content_type, headers, body)
 
 
-def _location(request: RestRequest) -> tuple[tuple[str, str], ...]:
-    query = request.http.query
-    if len(query) > LONGEST_LOCATION:
+def _location(request: ApiRequest) -> tuple[tuple[str, str], ...]:
+    """Return the header with the canonical address of what was read."""
+    canonical = request.query.canonical
+    if canonical is None:
         return ()
-    return (("Content-Location", location_of(request.target, query)),)
+    path = _path(request.target)
+    return (("Content-Location", f"{path}?{canonical}" if canonical else path),)
 
 
-def location_of(table: str, query: str) -> str:
-    """Return the canonical address of what was read: its parameters sorted by name."""
-    parameters = sorted(querystring.pairs(query), key=itemgetter(0))
-    listed = "&".join([f"{_escaped(name)}={_escaped(value)}" for name, value in parameters])
-    return f"/{quote(table)}?{listed}" if listed else f"/{quote(table)}"
-
-
-@lru_cache(maxsize=1024)
-def _escaped(text: str) -> str:
-    """Percent-encode a name or a value; clients repeat themselves."""
-    return quote(text, safe="")
+@lru_cache(maxsize=256)
+def _path(table: str) -> str:
+    return f"/{quote(table)}"
 
 
 # ---------------------------------------------------------------- streams
 
 
-def _streams(request: RestRequest, selection: Selection, media: Media) -> bool:
+def _streams(role: RestRole, request: ApiRequest, media: Media) -> bool:
     """Whether rows are streamed: JSON lines always, CSV when nothing bounds their number.
 
     A streamed answer can have neither a count nor headers that a pre-request function sets.
     """
-    if media.kind is MediaKind.LINES:
-        return True
-    project = request.project
-    bounded = () in selection.limits or project.db_max_rows is not None
-    needs_all_rows = request.preferences.count is not None or project.db_pre_request is not None
-    return media.kind is MediaKind.CSV and not bounded and not needs_all_rows
+    if media.kind is not MediaKind.CSV:
+        return media.kind is MediaKind.LINES
+    bounded = "" in request.query.selection.shape.limits or role.project.db_max_rows is not None
+    needs_all_rows = request.preferences.count is not None or role.project.db_pre_request is not None
+    return not bounded and not needs_all_rows
 
 
-def _streamed(
-    request: RestRequest, table: Table, selection: Selection, media: Media, values: Values
-) -> StreamPlan:
-    relation = Relation.of(table)
-    planner = request.planner(selection)
+def _streamed(role: RestRole, request: ApiRequest, table: Table, media: Media) -> StreamPlan:
+    query, relation = request.query, Relation.of(table)
+    planner = role.planner(query.selection)
     record = planner.record(relation)
     form = Form.CSV if media.kind is MediaKind.CSV else Form.ARRAY
 
     def compile_() -> tuple[Compiled, ...]:
         lines = compile_lines(planner.rows(relation), record, form)
-        return (lines_within(lines, request.project.longest_line),)
+        return (lines_within(lines, role.project.longest_line),)
 
-    shape = (request.schema, request.target, selection, form)
-    [compiled] = request.role.plan(shape, selection.size, compile_)
-    head = make_reply(
-        request,
-        TO_COME,
-        200,
-        media.content_type,
-        *_location(request),
-        applied=applied(request.preferences, Action.STREAM),
-    )
+    shape = (request.schema, request.target, query.selection, form)
+    [compiled] = role.plan(shape, query.selection.size, compile_)
+    head = make_reply(request, Action.STREAM, TO_COME, 200, media.content_type, _location(request))
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""
-    return StreamPlan(compiled.bind(values), head, prefix, offset=values.offset)
+    return StreamPlan(compiled.bind(query.values), head, prefix, offset=query.values.offset)
 
 
 def _name(key: Parameter) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from dataapi.catalog.relationships import KeyRelationship
 from dataapi.http.errors import ApiError
@@ -14,6 +13,7 @@ from dataapi.rest.parse.syntax import (
     Embed,
     Field,
     Item,
+    Selection,
     Star,
     Term,
     leaves,
@@ -27,9 +27,6 @@ from dataapi.rest.plan.tables import Relation, RoleTables
 from dataapi.sql.algebra import Expression, FunctionCall, OrderTerm, Parameter, RelatedOf, Rows
 from dataapi.sql.conditions import Condition, Exists, all_of
 from dataapi.sql.row_output import Record
-
-if TYPE_CHECKING:
-    from dataapi.rest.parse.query import Selection
 
 
 class RowPlanner:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from urllib.parse import quote
 
@@ -18,18 +18,16 @@ from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply
 from dataapi.rest import respond
 from dataapi.rest.negotiation import Media, as_bytes
-from dataapi.rest.parse import body as payload
-from dataapi.rest.parse import preferences
-from dataapi.rest.parse.body import NO_ROWS, Payload
 from dataapi.rest.parse.preferences import Action, Missing, Preferences, Resolution, Return
-from dataapi.rest.parse.query import Selection, Values, content_range, parse, parse_body_parameters
-from dataapi.rest.plan.expressions import MaxAffected
-from dataapi.rest.plan.plan import RestRequest, RestRole, StatementPlan, negotiate_media
+from dataapi.rest.parse.request import ApiRequest
+from dataapi.rest.parse.syntax import Selection
+from dataapi.rest.plan.expressions import BodyText, MaxAffected
+from dataapi.rest.plan.plan import RestRole, StatementPlan
 from dataapi.rest.plan.rows import RowPlanner
 from dataapi.rest.plan.select_items import with_column_names
 from dataapi.rest.plan.tables import Relation
 from dataapi.rest.plan.types import json_columns, known_columns
-from dataapi.rest.respond import make_reply, with_alias_warning
+from dataapi.rest.respond import content_range, make_reply
 from dataapi.rest.statements import UPDATED, MutationQuery, Representation, ResultRow, compile_mutation
 from dataapi.sql.algebra import Parameter
 from dataapi.sql.conditions import Condition
@@ -38,7 +36,6 @@ from dataapi.sql.mutations import Delete, Insert, JsonRows, MissingMember, Mutat
 from dataapi.sql.statement import Compiled
 
 _KEY_FILTERS = "Filters must include all and only primary key columns with 'eq' operators"
-_NO_WINDOW = "limit/offset querystring parameters are not allowed for PUT"
 
 
 # ---------------------------------------------------------------- the statement
@@ -91,43 +88,18 @@ class MutationShape:
         return self.selection.size + sum(map(len, self.columns))
 
 
-@dataclass(frozen=True, slots=True)
-class MutationValues:
-    """The values of a mutation.
-
-    :ivar literals: those of its selection.
-    :ivar rows: the JSON text of the rows.
-    :ivar most: how many rows may be affected, None for any number.
-    """
-
-    literals: tuple[str, ...]
-    rows: str = ""
-    most: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BodyRows:
-    """Where a statement finds the rows to write."""
-
-    def bind(self, values: MutationValues) -> str:
-        """Return the JSON text."""
-        return values.rows
-
-
-def compile_write(
-    role: RestRole, table: Table, shape: MutationShape, *, aggregates: bool, most_bytes: int
-) -> tuple[Compiled]:
+def _compile(role: RestRole, table: Table, shape: MutationShape) -> tuple[Compiled]:
     """Return the statement of a mutation.
 
-    :param most_bytes: a larger body is refused.
     :raises ApiError: columns or relationships are unknown, not available or ambiguous.
     """
-    planner = RowPlanner(role.tables, shape.selection, None, aggregates=aggregates)
+    # What is written is not a page: ``db-max-rows`` does not bound it.
+    planner = RowPlanner(role.tables, shape.selection, None, aggregates=role.project.db_aggregates_enabled)
     relation = Relation.of(table)
     planner.check(relation)
     representation, bound = None, None
     if shape.media is not None:
-        bound = most_bytes if shape.media.explain is None else None
+        bound = role.project.max_answer if shape.media.explain is None else None
         order, required = planner.order(relation), planner.required(relation)
         body = shape.media.body(table)
         record = with_column_names(planner.record(relation), body)
@@ -153,31 +125,23 @@ def _mutation(role: RestRole, table: Table, shape: MutationShape, where: Conditi
     if shape.kind is MutationKind.DELETE:
         return Delete(table, where)
     columns = json_columns(role.catalog, table, shape.columns)
-    rows = JsonRows(Parameter(BodyRows(), 'pg_catalog."json"'), shape.many, columns, shape.missing)
+    rows = JsonRows(Parameter(BodyText(), 'pg_catalog."json"'), shape.many, columns, shape.missing)
     if shape.kind is MutationKind.UPDATE:
         return Update(table, rows, where, shape.key)
     return Insert(table, rows, shape.conflict, where)
 
 
-# ---------------------------------------------------------------- the request
+# ---------------------------------------------------------------- the four methods
 
 
 @dataclass(frozen=True, slots=True)
-class _MutationRequest:
-    """A mutation as the request asks for it.
+class _Change:
+    """A mutation that a request asks for."""
 
-    :ivar columns, conflict: the parameters ``columns`` and ``on_conflict``, None where they are missing.
-    :ivar windowed: whether there is a ``limit`` or an ``offset``.
-    """
-
-    request: RestRequest
+    role: RestRole
+    request: ApiRequest
     table: Table
-    selection: Selection
-    values: Values
     media: Media
-    columns: tuple[str, ...] | None
-    conflict: tuple[str, ...] | None
-    windowed: bool
 
     @property
     def preferences(self) -> Preferences:
@@ -185,14 +149,10 @@ class _MutationRequest:
 
     @property
     def key(self) -> tuple[str, ...]:
-        return self.request.catalog.row_key(self.table)
+        return self.role.catalog.row_key(self.table)
 
     @property
-    def content_type(self) -> str | None:
-        return self.request.http.headers.get("content-type")
-
-    @property
-    def shows(self) -> bool:
+    def represents(self) -> bool:
         return self.preferences.returned is Return.REPRESENTATION
 
     def total(self, row: ResultRow) -> int | None:
@@ -200,33 +160,24 @@ class _MutationRequest:
         return row.count if self.preferences.counts else None
 
 
-def plan(request: RestRequest) -> StatementPlan:
+def plan(role: RestRole, request: ApiRequest) -> StatementPlan:
     """Plan a mutation.
 
     :raises ApiError: PGRST117 (405) for an unknown method, and others for an invalid request.
     """
-    planning = _PLANNING.get(request.http.method)
+    planning = _PLANNING.get(request.method)
     if planning is None:
-        raise respond.unsupported(request.http.method)
-    table = request.role.tables.find(request.schema, request.target)
-    selection, values = parse(request.http.query)
-    media = negotiate_media(request, table, whole=selection.is_whole)
-    parameters = parse_body_parameters(request.http.query)
-    return with_alias_warning(
-        planning(_MutationRequest(request, table, selection, values, media, *parameters)), selection
-    )
+        raise respond.unsupported(request.method)
+    table = role.tables.find(request.schema, request.target)
+    return planning(_Change(role, request, table, role.media(request, table)))
 
 
-# ---------------------------------------------------------------- the four actions
-
-
-def _insert(change: _MutationRequest) -> StatementPlan:
-    rows = _common_rows(change)
-    conflict = _conflict(change, rows)
+def _insert(change: _Change) -> StatementPlan:
+    conflict = _conflict(change)
     located: tuple[str, ...] = ()
     if change.preferences.returned is Return.HEADERS_ONLY:
         located = tuple(column.name for column in change.table.columns if column.name in change.key)
-    shape = _shape(change, MutationKind.INSERT, rows, _missing(change), conflict, located=located)
+    shape = _shape(change, MutationKind.INSERT, conflict=conflict, missing=_missing(change), located=located)
     action = Action.INSERT if conflict is None else Action.RESOLVED_INSERT
 
     def finish(row: ResultRow) -> Reply:
@@ -234,85 +185,79 @@ def _insert(change: _MutationRequest) -> StatementPlan:
         headers = [("Content-Range", content_range(0, 0, change.total(row)))]
         if row.location is not None:
             headers.insert(0, ("Location", _location(change.table, row.location)))
-        return _reply(change, action, row, 200 if merged else 201, headers)
+        return _reply(change, action, row, 200 if merged else 201, tuple(headers))
 
-    return _planned(change, shape, rows, finish)
+    return _planned(change, shape, finish)
 
 
-def _conflict(change: _MutationRequest, rows: Payload) -> OnConflict | None:
+def _conflict(change: _Change) -> OnConflict | None:
     """Return what an insert does about existing rows; None without a key to find them by."""
     resolution = change.preferences.resolution
     if resolution not in (Resolution.MERGE, Resolution.IGNORE):
         return None
-    names = known_columns(change.table, change.conflict or change.key)
-    return _merging(names, rows if resolution is Resolution.MERGE else None) if names else None
+    names = known_columns(change.table, change.request.query.conflict or change.key)
+    if not names:
+        return None
+    return OnConflict(names, ()) if resolution is Resolution.IGNORE else _merging(change, names)
 
 
-def _merging(key: tuple[str, ...], rows: Payload | None) -> OnConflict:
-    """Return what updates existing rows and counts them, or leaves them as they are without new ones."""
-    return OnConflict(key, ()) if rows is None else OnConflict(key, rows.columns, counter=UPDATED)
+def _merging(change: _Change, key: tuple[str, ...]) -> OnConflict:
+    """Return what updates existing rows and counts them."""
+    return OnConflict(key, change.request.rows.columns, counter=UPDATED)
 
 
-def _update(change: _MutationRequest) -> StatementPlan:
-    if change.preferences.resolution is Resolution.MATCH:
+def _missing(change: _Change) -> MissingMember:
+    """Return the value of missing members; all objects have the same ones where no columns are chosen."""
+    default = change.preferences.missing is Missing.DEFAULT and change.request.query.columns is not None
+    return MissingMember.DEFAULT if default else MissingMember.NULL
+
+
+def _update(change: _Change) -> StatementPlan:
+    if change.request.objects is not None:
         return _matched_update(change)
-    rows = _common_rows(change)
-    shape = _shape(change, MutationKind.UPDATE, rows, _missing(change))
-    return _planned(change, shape, rows, lambda row: _affected(change, Action.UPDATE, row, row.count))
+    return _affecting(change, _shape(change, MutationKind.UPDATE, missing=_missing(change)), Action.UPDATE)
 
 
-def _common_rows(change: _MutationRequest) -> Payload:
-    """Return the rows of a body, all of the same columns."""
-    return payload.read(change.request.http.body, change.content_type, change.columns)
-
-
-def _matched_update(change: _MutationRequest) -> StatementPlan:
+def _matched_update(change: _Change) -> StatementPlan:
     """Plan an update of each row by an object of its own."""
-    rows, key = _keyed_rows(change)
+    query, objects = change.request.query, change.request.objects
+    assert objects is not None, "the body has an object for each row"
+    key = known_columns(change.table, query.conflict or change.key)
+    if not key:
+        hint = "Name the columns that identify a row with the on_conflict parameter."
+        message = f"'{change.table.name}' has no primary key to match rows by"
+        raise ApiError(400, "PGRST102", message, hint=hint)
+    rows = objects.by_key(query.columns, key)
     missing = MissingMember.NULL
     if rows.incomplete and change.preferences.missing is not Missing.NULL:
         default = change.preferences.missing is Missing.DEFAULT
         missing = MissingMember.DEFAULT if default else MissingMember.UNCHANGED
-    shape = _shape(change, MutationKind.UPDATE, rows, missing, key=key)
-    return _planned(change, shape, rows, lambda row: _affected(change, Action.MATCHED_UPDATE, row, row.count))
+    matched = replace(change, request=replace(change.request, rows=rows))
+    shape = _shape(matched, MutationKind.UPDATE, missing=missing, key=key)
+    return _affecting(matched, shape, Action.MATCHED_UPDATE)
 
 
-def _keyed_rows(change: _MutationRequest) -> tuple[Payload, tuple[str, ...]]:
-    """Return the rows of a body of which each names its own row, and the columns that name it."""
-    key = known_columns(change.table, change.conflict or change.key)
-    if not key:
-        hint = "Name the columns that identify a row with the on_conflict parameter."
-        raise ApiError(
-            400, "PGRST102", f"'{change.table.name}' has no primary key to match rows by", hint=hint
-        )
-    body = change.request.http.body
-    return payload.read_keyed(body, change.content_type, change.columns, key), key
-
-
-def _put(change: _MutationRequest) -> StatementPlan:
-    if change.windowed:
-        raise ApiError(400, "PGRST114", _NO_WINDOW)
-    filters = change.selection.equalities(change.values)
-    if not filters or filters.keys() != set(change.key):
+def _put(change: _Change) -> StatementPlan:
+    query, key = change.request.query, change.key
+    filters = query.selection.equalities(query.values)
+    if not filters or filters.keys() != set(key):
         raise ApiError(405, "PGRST105", _KEY_FILTERS)
-    rows = payload.read(change.request.http.body, change.content_type, None)
-    if not set(change.key) <= set(rows.columns):
+    if not set(key) <= set(change.request.rows.columns):
         raise respond.other_key()
-    shape = _shape(change, MutationKind.PUT, rows, conflict=_merging(change.key, rows))
+    shape = _shape(change, MutationKind.PUT, conflict=_merging(change, key))
 
     def finish(row: ResultRow) -> Reply:
-        status = (201 if (row.inserted or 0) > 0 else 200) if change.shows else 204
-        return _reply(change, Action.PUT, row, status, [])
+        status = (201 if (row.inserted or 0) > 0 else 200) if change.represents else 204
+        return _reply(change, Action.PUT, row, status, ())
 
-    return _planned(change, shape, rows, finish)
-
-
-def _delete(change: _MutationRequest) -> StatementPlan:
-    shape = _shape(change, MutationKind.DELETE, NO_ROWS)
-    return _planned(change, shape, NO_ROWS, lambda row: _affected(change, Action.DELETE, row, 0))
+    return _planned(change, shape, finish)
 
 
-_PLANNING: dict[str, Callable[[_MutationRequest], StatementPlan]] = {
+def _delete(change: _Change) -> StatementPlan:
+    return _affecting(change, _shape(change, MutationKind.DELETE), Action.DELETE)
+
+
+_PLANNING: dict[str, Callable[[_Change], StatementPlan]] = {
     "POST": _insert,
     "PATCH": _update,
     "PUT": _put,
@@ -323,74 +268,62 @@ _PLANNING: dict[str, Callable[[_MutationRequest], StatementPlan]] = {
 
 
 def _shape(
-    change: _MutationRequest,
+    change: _Change,
     kind: MutationKind,
-    rows: Payload,
+    *,
     missing: MissingMember = MissingMember.NULL,
     conflict: OnConflict | None = None,
-    *,
     key: tuple[str, ...] = (),
     located: tuple[str, ...] = (),
 ) -> MutationShape:
+    request, rows = change.request, change.request.rows
     return MutationShape(
         kind,
         change.table.schema,
         change.table.name,
-        change.selection,
+        request.query.selection,
         rows.columns,
         rows.many,
         missing,
         conflict,
         key,
-        change.media if change.shows else None,
+        change.media if change.represents else None,
         change.media.single,
-        change.preferences.most is not None and kind in (MutationKind.UPDATE, MutationKind.DELETE),
+        request.preferences.most is not None and kind in (MutationKind.UPDATE, MutationKind.DELETE),
         located,
     )
 
 
-def _missing(change: _MutationRequest) -> MissingMember:
-    """Return the value of missing members; all objects have the same ones where no columns are chosen."""
-    default = change.preferences.missing is Missing.DEFAULT
-    return MissingMember.DEFAULT if default and change.columns is not None else MissingMember.NULL
-
-
-def _planned(
-    change: _MutationRequest, shape: MutationShape, rows: Payload, finish: Callable[[ResultRow], Reply]
-) -> StatementPlan:
-    request = change.request
-    project = request.project
-
-    def compile_() -> tuple[Compiled, ...]:
-        aggregates, most = project.db_aggregates_enabled, project.max_answer
-        return compile_write(request.role, change.table, shape, aggregates=aggregates, most_bytes=most)
-
-    [compiled] = request.role.plan(shape, shape.size, compile_)
-    values = MutationValues(change.values.literals, rows.text, change.preferences.most)
+def _planned(change: _Change, shape: MutationShape, finish: Callable[[ResultRow], Reply]) -> StatementPlan:
+    role, request = change.role, change.request
+    [compiled] = role.plan(shape, shape.size, lambda: _compile(role, change.table, shape))
+    values = replace(request.query.values, body=request.rows.text, most=request.preferences.most)
     settings = ((UPDATED, "0"),) if shape.counts else ()
-    return StatementPlan((compiled.bind(values),), False, finish, settings, media=change.media)
+    return StatementPlan(request, compiled.bind(values), change.media, finish, False, settings)
 
 
-def _affected(change: _MutationRequest, action: Action, row: ResultRow, listed: int) -> Reply:
-    """Return the reply of an update or a delete.
+def _affecting(change: _Change, shape: MutationShape, action: Action) -> StatementPlan:
+    """Return the plan of an update or a delete."""
 
-    :param listed: how many rows the range has.
-    """
-    headers = [("Content-Range", content_range(0, listed, change.total(row)))]
-    return _reply(change, action, row, 200 if change.shows else 204, headers)
+    def finish(row: ResultRow) -> Reply:
+        # As in PostgREST, deleted rows have no range.
+        listed = 0 if action is Action.DELETE else row.count
+        headers = (("Content-Range", content_range(0, listed, change.total(row))),)
+        return _reply(change, action, row, 200 if change.represents else 204, headers)
+
+    return _planned(change, shape, finish)
 
 
 def _reply(
-    change: _MutationRequest, action: Action, row: ResultRow, status: int, headers: list[tuple[str, str]]
+    change: _Change, action: Action, row: ResultRow, status: int, headers: tuple[tuple[str, str], ...]
 ) -> Reply:
-    applied = preferences.applied(change.preferences, action)
-    if not change.shows:
-        return make_reply(change.request, row, status, None, *headers, applied=applied)
+    if not change.represents:
+        return make_reply(change.request, action, row, status, None, headers)
     media = change.media
     body = as_bytes(media, row.body)
     if media.single:
         body = body.strip()[1:-1]  # without the array's brackets
-    return make_reply(change.request, row, status, media.content_type, *headers, applied=applied, body=body)
+    return make_reply(change.request, action, row, status, media.content_type, headers, body)
 
 
 def _location(table: Table, key: str) -> str:
