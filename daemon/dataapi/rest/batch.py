@@ -75,10 +75,10 @@ def _each(batch: Request, inherited: dict[str, str], index: int, text: str) -> R
 
 
 def _request(batch: Request, inherited: dict[str, str], text: str) -> Request:
-    given = members(text)
-    if given is None or not {"method", "path"} <= given.keys() <= {"method", "path", "headers", "body"}:
+    request = members(text)
+    if request is None or not {"method", "path"} <= request.keys() <= {"method", "path", "headers", "body"}:
         raise _bad('A request has the members "method" and "path", and may have "headers" and "body"')
-    method, target = json.loads(given["method"]), json.loads(given["path"])
+    method, target = json.loads(request["method"]), json.loads(request["path"])
     if method not in _METHODS:
         raise _bad(f"A request's method is one of {', '.join(_METHODS)}")
     if not isinstance(target, str) or not target.startswith("/") or not is_storable(target):
@@ -89,10 +89,10 @@ def _request(batch: Request, inherited: dict[str, str], text: str) -> Request:
     path = querystring.path(path)
     if not path.strip("/"):
         raise _bad("A request of a batch is about a table or a function")
-    headers = {**inherited, **_headers(given.get("headers", "{}"))}
+    headers = {**inherited, **_headers(request.get("headers", "{}"))}
     if any(part.strip().startswith("tx=") for part in headers.get("prefer", "").split(",")):
         raise _bad("Prefer: tx is for the batch as a whole")
-    body = _body(given.get("body"), headers)
+    body = _body(request.get("body"), headers)
     return replace(batch, method=method, path=REST_PREFIX + path, query=query, headers=headers, body=body)
 
 
@@ -118,7 +118,7 @@ def _body(text: str | None, headers: dict[str, str]) -> bytes:
         return text.encode("utf-8", "surrogatepass")
     value = json.loads(text)
     if not isinstance(value, str) or not is_storable(value):
-        raise _bad(f"A body of the content type {form} is given as a text")
+        raise _bad(f"A body of the content type {form} is written as a string")
     return value.encode()
 
 
@@ -133,10 +133,10 @@ def _answered(reply: Reply) -> bytes:
     for name, value in reply.headers:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     head = json.dumps({"status": reply.status, "headers": headers}, separators=(",", ":"))
-    return head[:-1].encode() + b',"body":' + _shown(reply.body, headers.get("Content-Type", "")) + b"}"
+    return head[:-1].encode() + b',"body":' + _body_json(reply.body, headers.get("Content-Type", "")) + b"}"
 
 
-def _shown(body: bytes, content_type: str) -> bytes:
+def _body_json(body: bytes, content_type: str) -> bytes:
     """Return a body as JSON: itself, a string, or base64 of what is not UTF-8."""
     if not body:
         return b"null"
@@ -168,24 +168,8 @@ def members(text: str) -> dict[str, str] | None:
 
     :raises ValueError: the text is not JSON; one that is nested too deeply raises ``RecursionError``.
     """
-    at = _blanks(text, 0)
-    if text[at : at + 1] != "{":
-        EXACT_DECODER.decode(text)
-        return None
-    found: dict[str, str] = {}
-    at = _blanks(text, at + 1)
-    while text[at : at + 1] != "}":
-        if text[at : at + 1] != '"':
-            raise ValueError(f"expected a member's name at character {at + 1}")
-        name, at = scanstring(text, at + 1)
-        at = _past(text, _blanks(text, at), ":")
-        found[name], at = _value(text, at)
-        if text[at : at + 1] != "}":
-            at = _past(text, at, ",")
-            if text[at : at + 1] == "}":
-                raise ValueError(f"expected a member's name at character {at + 1}")
-    _check_end(text, at + 1)
-    return found
+    parts = _parts(text, "{", "}", "a member's name")
+    return None if parts is None else dict(parts)
 
 
 def elements(text: str) -> list[str] | None:
@@ -193,27 +177,34 @@ def elements(text: str) -> list[str] | None:
 
     :raises ValueError: the text is not JSON; one that is nested too deeply raises ``RecursionError``.
     """
+    parts = _parts(text, "[", "]", "a value")
+    return None if parts is None else [value for _, value in parts]
+
+
+def _parts(text: str, opening: str, closing: str, expected: str) -> list[tuple[str, str]] | None:
+    """Return the names, which are "" in an array, and the values between two brackets."""
     at = _blanks(text, 0)
-    if text[at : at + 1] != "[":
+    if text[at : at + 1] != opening:
         EXACT_DECODER.decode(text)
         return None
-    found = []
+    parts, name = list[tuple[str, str]](), ""
     at = _blanks(text, at + 1)
-    while text[at : at + 1] != "]":
-        value, at = _value(text, at)
-        found.append(value)
-        if text[at : at + 1] != "]":
+    while text[at : at + 1] != closing:
+        if opening == "{":
+            if text[at : at + 1] != '"':
+                raise ValueError(f"expected {expected} at character {at + 1}")
+            name, at = scanstring(text, at + 1)
+            at = _past(text, _blanks(text, at), ":")
+        _, end = EXACT_DECODER.raw_decode(text, at)
+        parts.append((name, text[at:end]))
+        at = _blanks(text, end)
+        if text[at : at + 1] != closing:
             at = _past(text, at, ",")
-            if text[at : at + 1] == "]":
-                raise ValueError(f"expected a value at character {at + 1}")
-    _check_end(text, at + 1)
-    return found
-
-
-def _value(text: str, at: int) -> tuple[str, int]:
-    """Return the value that begins here as it stands, and where the next token begins."""
-    _, end = EXACT_DECODER.raw_decode(text, at)
-    return text[at:end], _blanks(text, end)
+            if text[at : at + 1] == closing:
+                raise ValueError(f"expected {expected} at character {at + 1}")
+    if _blanks(text, at + 1) != len(text):
+        raise ValueError(f"expected the end at character {at + 2}")
+    return parts
 
 
 def _past(text: str, at: int, sign: str) -> int:
@@ -227,8 +218,3 @@ def _blanks(text: str, at: int) -> int:
     match = _BLANKS.match(text, at)
     assert match is not None
     return match.end()
-
-
-def _check_end(text: str, at: int) -> None:
-    if _blanks(text, at) != len(text):
-        raise ValueError(f"expected the end at character {at + 1}")

@@ -1,4 +1,4 @@
-"""Runs what REST requests ask of the database: one plan, a batch in one transaction, or a stream of rows."""
+"""Runs the plans of REST requests: one alone, a batch in one transaction, or a stream of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Negotiates the media type of an answer: ``Accept`` against what database and role can give; pure."""
+"""Negotiates the media type of an answer: ``Accept`` against what is available to the role; pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 
 from dataapi.catalog.model import ANY_MEDIA_TYPE, Table
 from dataapi.http.errors import ApiError
@@ -76,7 +77,7 @@ class Media:
     :ivar content_type: the answer's header.
     :ivar stripped: leave null members out.
     :ivar row_handler: what makes the body, for ``MediaKind.HANDLER``.
-    :ivar explain: answer the plan of the statement that would make this body.
+    :ivar explain: answer with the plan of the statement that would make this body.
     """
 
     kind: MediaKind
@@ -111,8 +112,7 @@ class Media:
         return Form.STRIPPED if self.stripped else Form.ARRAY
 
 
-@dataclass(frozen=True, slots=True)
-class Offers:
+class Offers(NamedTuple):
     """Media types that are available besides JSON, CSV and GeoJSON.
 
     :ivar row_handlers: the aggregates that the role may use, those for a table's rows before others.
@@ -133,7 +133,7 @@ def negotiate(accept: str | None, offers: Offers) -> Media:
     """Return the available media type that the client prefers.
 
     :param accept: the ``Accept`` header; None accepts anything.
-    :raises ApiError: PGRST107 (406), none of the accepted forms is available.
+    :raises ApiError: PGRST107 (406), none of the accepted media types is available.
     """
     if accept is None:
         return _remembered(ANY_MEDIA_TYPE, offers)
@@ -150,7 +150,7 @@ def _negotiate(accept: str, offers: Offers) -> Media:
 
 
 def unavailable(names: Iterable[str]) -> ApiError:
-    """Return the error for media ranges of which none is available."""
+    """Return the error for media ranges that are not available."""
     return ApiError(406, "PGRST107", f"None of these media types are available: {', '.join(names)}")
 
 
@@ -247,12 +247,12 @@ def _strips(form: MediaType) -> bool:
 
 
 def _options(form: MediaType) -> tuple[str, ...]:
-    asked = (form.parameter("options") or "").split("|")
-    return tuple(option for option in PLAN_OPTIONS if option in asked)
+    requested = (form.parameter("options") or "").split("|")
+    return tuple(option for option in PLAN_OPTIONS if option in requested)
 
 
 def _explained(form: MediaType) -> MediaType:
-    """Return the form whose statement's plan is asked for."""
+    """Return the media type whose statement is explained."""
     name, *fields = (form.parameter("for") or "application/json").lower().split(";")
     parameters = [field.strip().partition("=") for field in fields]
     return MediaType(name.strip(), tuple((key, value) for key, _, value in parameters))

@@ -145,7 +145,7 @@ def content_range(offset: int, rows: int, total: int | None) -> str:
 
 
 def status_of(offset: int, rows: int, total: int | None) -> int:
-    """Return 206 if there are known to be more rows than answered, else 200.
+    """Return 206 if the total says that there are more rows than in the body, else 200.
 
     :raises ApiError: PGRST103 (416), the offset lies beyond the last row.
     """

@@ -146,7 +146,7 @@ GOOD = {"method": "GET", "path": "/t"}
         ([{**GOOD, "headers": {"Host": "x"}}], 0, "The header host is the batch's"),
         ([{**GOOD, "headers": {"X-Request-Id": "x"}}], 0, "The header x-request-id is the batch's"),
         ([{**GOOD, "headers": {"Prefer": "a, tx=rollback"}}], 0, "for the batch as a whole"),
-        ([{**GOOD, "headers": {"Content-Type": "text/csv"}, "body": [1]}], 0, "is given as a text"),
+        ([{**GOOD, "headers": {"Content-Type": "text/csv"}, "body": [1]}], 0, "is written as a string"),
     ],
 )
 def test_an_invalid_request_is_reported_with_its_place(requests: list[Any], index: int, message: str) -> None:

@@ -92,11 +92,11 @@ def _of_request(request: Request) -> dict[str, Any]:
     return {**named, "basePath": REST_PREFIX, "schemes": [scheme]}
 
 
-# ---------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------- negotiation
 
 
 def negotiate_description(accept: str | None, requested: str | None) -> tuple[str, Version]:
-    """Return the content type and the version of the description that a request asks for.
+    """Return the content type and the version of the description that a request prefers.
 
     :param requested: the version in the query string, which goes before those in the header.
 
@@ -121,11 +121,13 @@ def _version(form: MediaType) -> Version | None:
         return Version.SWAGGER
     if form.name not in (OPENAPI, REGISTERED):
         return None
-    asked = form.parameter("version")
-    if asked is None:
+    requested = form.parameter("version")
+    if requested is None:
         return Version.SWAGGER
-    # OpenAPI's third number only mends the text.
-    return next((each for each in Version if asked == each.value or asked.startswith(f"{each.value}.")), None)
+    # A patch version of OpenAPI only clarifies the text.
+    return next(
+        (each for each in Version if requested == each.value or requested.startswith(f"{each.value}.")), None
+    )
 
 
 def _content_type(form: MediaType, version: Version) -> str:

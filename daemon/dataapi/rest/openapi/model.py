@@ -43,9 +43,9 @@ class VisibleTable:
 
 
 class VisibleSchema:
-    """The part of a schema that a role sees, as a description shows it.
+    """The part of a schema that a role may use.
 
-    :param privileges: the role's, or None to show everything (``openapi-mode = ignore-privileges``).
+    :param privileges: the role's, or None to describe everything (``openapi-mode = ignore-privileges``).
     :param pause: called between small pieces of work.
     """
 
@@ -95,8 +95,8 @@ class VisibleSchema:
     def _key(self, table: Table, usable: frozenset[str]) -> tuple[str, ...]:
         """Return the table's key if rows can be put by it: ``PUT`` reads, inserts and updates its columns."""
         key = self.catalog.row_key(table)
-        given = {column.name for column in table.columns if column.identity != "a"}
-        return key if usable & given >= set(key) else ()
+        writable = {column.name for column in table.columns if column.identity != "a"}
+        return key if usable & writable >= set(key) else ()
 
     def _columns(self, table: Table, privilege: str) -> frozenset[str]:
         if self._privileges is None:
@@ -126,7 +126,7 @@ class VisibleSchema:
     def references(self) -> dict[tuple[int, str], ForeignKey]:
         """By table and column, the foreign key of that one column; to tables rather than to views.
 
-        A key to a column that is not shown would tell its name.
+        A key to a column that the role may not use would disclose its name.
         """
         columns = {visible.table.oid: {column.name for column in visible.columns} for visible in self.tables}
         found: dict[tuple[int, str], ForeignKey] = {}

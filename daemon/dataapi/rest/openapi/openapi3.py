@@ -1,4 +1,4 @@
-"""A schema's description in OpenAPI 3.1, beyond what PostgREST gives; pure."""
+"""A schema's description in OpenAPI 3.1, which PostgREST does not have; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dataapi.rest.openapi.model import (
     summary,
     without_empty,
 )
-from dataapi.rest.openapi.schemas import ERROR, Components, schema_named
+from dataapi.rest.openapi.schemas import ERROR, Components, reference
 from dataapi.rest.parse.body import CSV, FORM, JSON
 from dataapi.rest.plan.functions import whole_body
 
@@ -67,7 +67,7 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
         found["put"]["parameters"] = [*_key_parameters(table), *found["put"]["parameters"]]
     changed = {"204": {"description": "No Content"}, "200": _answer("OK", rows)}
     if table.update:
-        body = {"required": True, "content": {JSON: {"schema": schema_named(f"{name}.update")}}}
+        body = {"required": True, "content": {JSON: {"schema": reference("schemas", f"{name}.update")}}}
         parameters = [*filters, "select", "columns", "preferWrite"]
         add("patch", "update", parameters, requestBody=body, responses=_or_error(changed))
     if table.delete:
@@ -80,17 +80,12 @@ def filter_name(table: str, number: int) -> str:
     return f"{table}.{number}"
 
 
-def reference(kind: str, name: str) -> dict[str, Any]:
-    """Return a reference to a component."""
-    return {"$ref": f"#/components/{kind}/{name}"}
-
-
 def _or_error(answers: dict[str, Any]) -> dict[str, Any]:
     return {**answers, "default": reference("responses", "Error")}
 
 
 def _rows_content(name: str) -> dict[str, Any]:
-    row = schema_named(name)
+    row = reference("schemas", name)
     return {JSON: {"schema": {"type": "array", "items": row}}, OBJECT: {"schema": row}, CSV: _TEXT}
 
 
@@ -100,13 +95,13 @@ def _answer(description: str, content: dict[str, Any], *, ranged: bool = False) 
 
 
 def _new_rows(name: str) -> dict[str, Any]:
-    row = schema_named(f"{name}.insert")
+    row = reference("schemas", f"{name}.insert")
     rows = {"oneOf": [row, {"type": "array", "items": row}]}
     return {"required": True, "content": {JSON: {"schema": rows}, CSV: _TEXT, FORM: {"schema": row}}}
 
 
 def _new_row(name: str) -> dict[str, Any]:
-    row = schema_named(f"{name}.put")
+    row = reference("schemas", f"{name}.put")
     return {"required": True, "content": {JSON: {"schema": row}, CSV: _TEXT, FORM: {"schema": row}}}
 
 
@@ -227,14 +222,36 @@ def _in_query(components: Components, parts: Sequence[Argument]) -> dict[str, An
 
 
 _OFFSET = "How many rows to leave out first; one below 0 begins that far before the first row"
-_PREFERENCES = {
-    "preferRead": "count=exact, count=planned or count=estimated; handling=strict",
-    "preferWrite": "return=minimal, return=headers-only or return=representation; count=exact; "
-    "max-affected=N with handling=strict; tx=commit or tx=rollback",
-    "preferPut": "return=minimal or return=representation; tx=commit or tx=rollback",
-    "preferInsert": "As preferWrite; missing=default; resolution=merge-duplicates or "
-    "resolution=ignore-duplicates",
-}
+_PARAMETERS = (
+    ("select", "select", "Columns and related tables, such as id,name,orders(total)"),
+    ("order", "order", "Columns to order by, such as name.asc,id.desc.nullslast"),
+    ("limit", "limit", "How many rows at most"),
+    (
+        "offset",
+        "offset",
+        "How many rows to leave out first; one below 0 begins that far before the first row",
+    ),
+    ("on_conflict", "on_conflict", "Columns of the unique key that rows may collide on"),
+    ("columns", "columns", "Columns to take from the body"),
+    ("range", "Range", "First and last row, such as 0-24"),
+    ("rangeUnit", "Range-Unit", "The unit of Range: items"),
+    ("preferRead", "Prefer", "count=exact, count=planned or count=estimated; handling=strict"),
+    (
+        "preferWrite",
+        "Prefer",
+        "return=minimal, return=headers-only or return=representation; count=exact; "
+        "max-affected=N with handling=strict; tx=commit or tx=rollback",
+    ),
+    ("preferPut", "Prefer", "return=minimal or return=representation; tx=commit or tx=rollback"),
+    (
+        "preferInsert",
+        "Prefer",
+        "As preferWrite; missing=default; resolution=merge-duplicates or resolution=ignore-duplicates",
+    ),
+)
+"""Components by name: the parameter's own name, and its description; headers begin with a capital."""
+_SCHEMAS = {"limit": {"type": "integer", "minimum": 0}, "offset": {"type": "integer"}}
+"""Schemas of the parameters that are not texts."""
 
 
 def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMembers:
@@ -255,7 +272,7 @@ def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMe
             responses={
                 "Error": {
                     "description": "What went wrong",
-                    "content": {"application/json": {"schema": schema_named(ERROR)}},
+                    "content": {"application/json": {"schema": reference("schemas", ERROR)}},
                 }
             },
             securitySchemes={
@@ -288,16 +305,9 @@ def _description_operation() -> dict[str, Any]:
 
 
 def _parameters(visible: VisibleSchema, components: Components) -> Iterator[tuple[str, Any]]:
-    yield "select", _parameter("select", "Columns and related tables, such as id,name,orders(total)")
-    yield "order", _parameter("order", "Columns to order by, such as name.asc,id.desc.nullslast")
-    yield "limit", _integer("limit", "How many rows at most", minimum=0)
-    yield "offset", _integer("offset", _OFFSET)
-    yield "on_conflict", _parameter("on_conflict", "Columns of the unique key that rows may collide on")
-    yield "columns", _parameter("columns", "Columns to take from the body")
-    yield "range", _parameter("Range", "First and last row, such as 0-24", "header")
-    yield "rangeUnit", _parameter("Range-Unit", "The unit of Range: items", "header")
-    for name, description in _PREFERENCES.items():
-        yield name, _parameter("Prefer", description, "header")
+    for component, name, description in _PARAMETERS:
+        parameter = _parameter(name, description, "header" if name[0].isupper() else "query")
+        yield component, {**parameter, "schema": _SCHEMAS.get(name, parameter["schema"])}
     for table in visible.tables:
         for column in table.filterable:
             name = filter_name(components.names[table.table.oid], column.number)
@@ -306,10 +316,6 @@ def _parameters(visible: VisibleSchema, components: Components) -> Iterator[tupl
 
 def _parameter(name: str, description: str | None, place: str = "query") -> dict[str, Any]:
     return {"name": name, "in": place, **_text(description)}
-
-
-def _integer(name: str, description: str, **bounds: int) -> dict[str, Any]:
-    return {**_parameter(name, description), "schema": {"type": "integer", **bounds}}
 
 
 def _text(description: str | None) -> dict[str, Any]:

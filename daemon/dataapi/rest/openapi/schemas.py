@@ -88,7 +88,7 @@ def default_text(catalog: Catalog, column: Column) -> str | None:
 
 
 def literal(catalog: Catalog, column: Column) -> Any:
-    """Return a default that is a literal as JSON has it; None for none or for an expression."""
+    """Return a default that is a literal as JSON has it; None for an expression, and without a default."""
     text = default_text(catalog, column)
     if text is None:
         return None
@@ -142,14 +142,14 @@ class Components:
     """Names and makes the schemas that operations refer to."""
 
     def __init__(self, visible: VisibleSchema) -> None:
-        self._shown = visible
+        self._visible = visible
         self._catalog = visible.catalog
         self._taken = {ERROR}
 
     @cached_property
     def names(self) -> dict[int, str]:
         """Names of the tables' schemas by oid, in characters that OpenAPI allows, all different."""
-        return {visible.table.oid: self._name(visible.table.name) for visible in self._shown.tables}
+        return {visible.table.oid: self._name(visible.table.name) for visible in self._visible.tables}
 
     def _name(self, name: str) -> str:
         base = re.sub(r"[^A-Za-z0-9_-]", "_", name)
@@ -163,7 +163,7 @@ class Components:
     def schemas(self) -> Iterator[tuple[str, Any]]:
         """Yield the named schemas: of errors, then of each table's rows and of what is written to it."""
         yield ERROR, _error()
-        for table in self._shown.tables:
+        for table in self._visible.tables:
             name = self.names[table.table.oid]
             words = without_directives(table.table.comment)
             yield name, self._rows(table, table.columns, words, _required(table.columns))
@@ -202,7 +202,7 @@ class Components:
             **without_empty(
                 maxLength=max_length(self._catalog, column),
                 default=None if timed else literal(self._catalog, column),
-                description=column_description(self._shown, table, column),
+                description=column_description(self._visible, table, column),
                 readOnly=True if column.generated or column.identity == "a" else None,
             ),
         }
@@ -227,17 +227,13 @@ class Components:
 
     def _composite(self, type_: Type) -> dict[str, Any]:
         if type_.relation in self.names:
-            return self.row(type_.relation)
+            return reference("schemas", self.names[type_.relation])
         return self.object((member.name, member.type) for member in type_.members)
 
     def object(self, parts: Iterable[tuple[str, int]]) -> dict[str, Any]:
         """Return the schema of an object whose members have those names and types, or are null."""
         properties = {name: nullable(self.value(oid)) for name, oid in parts}
         return {"type": "object", **({"properties": properties} if properties else {})}
-
-    def row(self, oid: int) -> dict[str, Any]:
-        """Return a reference to the schema of a visible table's rows."""
-        return schema_named(self.names[oid])
 
     def arguments(self, function: Function) -> dict[str, Any]:
         """Return the schema of an object with a function's arguments."""
@@ -261,9 +257,9 @@ class Components:
         return {"type": ARRAY, "items": one} if function.returns_set else nullable(one)
 
 
-def schema_named(name: str) -> dict[str, Any]:
-    """Return a reference to a schema."""
-    return {"$ref": f"#/components/schemas/{name}"}
+def reference(kind: str, name: str) -> dict[str, Any]:
+    """Return a reference to a component."""
+    return {"$ref": f"#/components/{kind}/{name}"}
 
 
 def nullable(schema: dict[str, Any]) -> dict[str, Any]:
@@ -283,10 +279,10 @@ def _required(columns: Iterable[Column]) -> list[str]:
 
 
 def _format(type_: Type, kind: str) -> str | None:
-    known = _FORMATS.get(type_.name) if type_.schema == "pg_catalog" else None
-    if known is None and kind == STRING and type_.name not in ("text", "varchar"):
+    defined = _FORMATS.get(type_.name) if type_.schema == "pg_catalog" else None
+    if defined is None and kind == STRING and type_.name not in ("text", "varchar"):
         return type_.sql_name
-    return known
+    return defined
 
 
 def _error() -> dict[str, Any]:

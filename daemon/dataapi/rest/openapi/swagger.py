@@ -1,4 +1,4 @@
-"""A schema's description in OpenAPI 2.0, in the form that PostgREST gives it; pure.
+"""A schema's description in OpenAPI 2.0, in the form of PostgREST; pure.
 
 Clients and generators read primary and foreign keys from the texts of ``description``, types from
 ``format``, and parameters by their names in ``parameters``: all of that is PostgREST's.
@@ -43,20 +43,27 @@ _RETURNS = ["return=representation", "return=minimal", "return=headers-only", "r
 _RESOLUTIONS = ["resolution=ignore-duplicates", "resolution=merge-duplicates"]
 
 
+_PARAMETERS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("preferParams", "Prefer", "Preference", {}),
+    ("preferReturn", "Prefer", "Preference", {"enum": _RETURNS}),
+    ("preferCount", "Prefer", "Preference", {"enum": _COUNTS}),
+    ("preferPost", "Prefer", "Preference", {"enum": [*_RETURNS, *_RESOLUTIONS]}),
+    ("select", "select", "Filtering Columns", {}),
+    ("on_conflict", "on_conflict", "On Conflict", {}),
+    ("order", "order", "Ordering", {}),
+    ("range", "Range", "Limiting and Pagination", {}),
+    ("rangeUnit", "Range-Unit", "Limiting and Pagination", {"default": "items"}),
+    ("offset", "offset", "Limiting and Pagination", {}),
+    ("limit", "limit", "Limiting and Pagination", {}),
+)
+"""The common parameters: key, name, description and further members; headers are capitalized."""
+
+
 def parameters(visible: VisibleSchema) -> Iterator[tuple[str, Any]]:
     """Yield the parameters by name: the common ones, then those of each table."""
-    yield "preferParams", _prefer()
-    yield "preferReturn", _prefer(*_RETURNS)
-    yield "preferCount", _prefer(*_COUNTS)
-    yield "preferPost", _prefer(*_RETURNS, *_RESOLUTIONS)
-    yield "select", _parameter("select", "Filtering Columns")
-    yield "on_conflict", _parameter("on_conflict", "On Conflict")
-    yield "order", _parameter("order", "Ordering")
-    yield "range", _parameter("Range", "Limiting and Pagination", place="header")
-    unit = _parameter("Range-Unit", "Limiting and Pagination", place="header")
-    yield "rangeUnit", {**unit, "default": "items"}
-    yield "offset", _parameter("offset", "Limiting and Pagination")
-    yield "limit", _parameter("limit", "Limiting and Pagination")
+    for key, name, description, more in _PARAMETERS:
+        place = "header" if name[0].isupper() else "query"
+        yield key, {**_parameter(name, description, place=place), **more}
     for table in visible.tables:
         yield from _of_table(table)
 
@@ -67,33 +74,18 @@ def reference(place: str, name: str) -> dict[str, str]:
     return {"$ref": f"#/{place}/{pointer}"}
 
 
-def body_of(table: str) -> str:
-    """Return the name of the parameter that is a table's row."""
-    return f"body.{table}"
-
-
-def filter_name(table: str, column: str) -> str:
-    """Return the name of the parameter that is a condition on a column."""
-    return f"rowFilter.{table}.{column}"
-
-
 def _of_table(table: VisibleTable) -> Iterator[tuple[str, Any]]:
     name = table.table.name
     if table.insert or table.update:
         row = {"name": name, "in": "body", "description": name, "required": False}
-        yield body_of(name), {**row, "schema": reference("definitions", name)}
+        yield f"body.{name}", {**row, "schema": reference("definitions", name)}
     for column in table.filterable:
-        yield filter_name(name, column.name), _parameter(column.name, without_directives(column.comment))
+        yield f"rowFilter.{name}.{column.name}", _parameter(column.name, without_directives(column.comment))
 
 
 def _parameter(name: str, description: str | None, *, place: str = "query") -> dict[str, Any]:
     described = {"description": description} if description else {}
     return {"name": name, **described, "required": False, "in": place, "type": "string"}
-
-
-def _prefer(*values: str) -> dict[str, Any]:
-    parameter = _parameter("Prefer", "Preference", place="header")
-    return {**parameter, "enum": list(values)} if values else parameter
 
 
 MEDIA_TYPES = (JSON, f"{OBJECT};nulls=stripped", OBJECT, CSV)
@@ -132,7 +124,7 @@ def _paths(visible: VisibleSchema) -> Iterator[tuple[str, Any]]:
     yield "/", {"get": _description_operation()}
     for table in visible.tables:
         yield _path(table.table.name), _table_operations(table)
-    # Of overloads, which have one path, the last one is shown.
+    # Overloads share a path: the last one is described.
     for function in {function.name: function for function in visible.functions}.values():
         yield f"/rpc{_path(function.name)}", _function_operations(visible, function)
 
@@ -155,7 +147,7 @@ def _table_operations(table: VisibleTable) -> dict[str, Any]:
     name = table.table.name
     title, description = summary(table.table.comment)
     common = without_empty(tags=[name], summary=title, description=description)
-    filters = [filter_name(name, column.name) for column in table.filterable]
+    filters = [f"rowFilter.{name}.{column.name}" for column in table.filterable]
     operations: dict[str, Any] = {}
     if table.read:
         rows = {"type": "array", "items": reference("definitions", name)}
@@ -168,16 +160,16 @@ def _table_operations(table: VisibleTable) -> dict[str, Any]:
             },
         }
     if table.insert:
-        operations["post"] = _change(common, "201", "Created", body_of(name), "select", "preferPost")
+        operations["post"] = _change(common, "201", "Created", f"body.{name}", "select", "preferPost")
     if table.update:
-        operations["patch"] = _change(common, "204", "No Content", *filters, body_of(name), "preferReturn")
+        operations["patch"] = _change(common, "204", "No Content", *filters, f"body.{name}", "preferReturn")
     if table.delete:
         operations["delete"] = _change(common, "204", "No Content", *filters, "preferReturn")
     return operations
 
 
-def _change(common: dict[str, Any], status: str, said: str, *names: str) -> dict[str, Any]:
-    return {**common, "parameters": _references(*names), "responses": {status: {"description": said}}}
+def _change(common: dict[str, Any], status: str, description: str, *names: str) -> dict[str, Any]:
+    return {**common, "parameters": _references(*names), "responses": {status: {"description": description}}}
 
 
 def _references(*names: str) -> list[dict[str, str]]:

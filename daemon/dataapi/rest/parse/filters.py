@@ -223,12 +223,12 @@ def _tree(reader: Reader, values: list[str], depth: int) -> LogicTree:
     plain = _plain_leaf(reader, values)
     if plain is not None:
         return plain
-    start, record, known = reader.at, reader.record, len(values)
+    start, record, count = reader.at, reader.record, len(values)
     try:
         return _leaf(reader, values)
     except Mismatch:
         reader.at = start
-        del values[known:]
+        del values[count:]
     missed = reader.record
     reader.record = record
     negated = reader.token("not.", "negation operator (not)")

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from typing import Any
 
 from dataapi.http.errors import ApiError
 
@@ -106,9 +107,14 @@ class Action(Enum):
     """With ``on_conflict`` columns or a primary key."""
 
 
+NO_PREFERENCES = Preferences()
+
+
 def applied(preferences: Preferences, action: Action) -> str:
     """Return the value of ``Preference-Applied``, in PostgREST's order; "" if nothing was applied."""
-    given = {
+    if preferences is NO_PREFERENCES:
+        return ""
+    values = {
         "resolution": preferences.resolution and preferences.resolution.value,
         "missing": preferences.missing and preferences.missing.value,
         "return": preferences.returned and preferences.returned.value,
@@ -120,11 +126,10 @@ def applied(preferences: Preferences, action: Action) -> str:
     }
     followed = action.value
     return ", ".join(
-        [f"{kind}={value}" for kind, value in given.items() if value is not None and kind in followed]
+        [f"{kind}={value}" for kind, value in values.items() if value is not None and kind in followed]
     )
 
 
-@lru_cache(maxsize=256)
 def read_preferences(
     header: str | None, timezones: frozenset[str] = frozenset(), *, overrides_end: bool = False
 ) -> Preferences:
@@ -133,25 +138,32 @@ def read_preferences(
     :param timezones: the names that the server knows.
     :param overrides_end: whether the client may choose how the transaction ends.
     """
-    found: dict[str, str] = {}
+    return _read(header, timezones, overrides_end) if header else NO_PREFERENCES
+
+
+@lru_cache(maxsize=256)
+def _read(header: str, timezones: frozenset[str], overrides_end: bool) -> Preferences:
+    found: dict[str, Any] = {}
     unknown = []
-    for part in header.split(",") if header else ():
+    for part in header.split(","):
         preference = part.strip()
-        name, _, value = preference.partition("=")
-        if _known(name, value, timezones):
+        name, _, text = preference.partition("=")
+        value = _value(name, text, timezones)
+        if value is not None:
             found.setdefault(name, value)
         elif preference and name != "max-affected":
             unknown.append(preference)
+    strict = found.get("handling")
     return Preferences(
-        Count(found["count"]) if "count" in found else None,
-        Return(found["return"]) if "return" in found else None,
-        Resolution(found["resolution"]) if "resolution" in found else None,
-        Missing(found["missing"]) if "missing" in found else None,
-        End(found["tx"]) if "tx" in found and overrides_end else None,
-        found["handling"] == "strict" if "handling" in found else None,
-        int(found["max-affected"]) if "max-affected" in found else None,
+        found.get("count"),
+        found.get("return"),
+        found.get("resolution"),
+        found.get("missing"),
+        found.get("tx") if overrides_end else None,
+        strict,
+        found.get("max-affected"),
         found.get("timezone"),
-        tuple(unknown) if found.get("handling") == "strict" else (),
+        tuple(unknown) if strict else (),
     )
 
 
@@ -166,23 +178,24 @@ def not_followed(*preferences: str) -> ApiError:
 
 
 _HANDLING = {True: "strict", False: "lenient"}
-_VALUES = {
-    "count": frozenset(count.value for count in Count),
-    "return": frozenset(returned.value for returned in Return),
-    "resolution": frozenset(resolution.value for resolution in Resolution),
-    "missing": frozenset(missing.value for missing in Missing),
-    "tx": frozenset(end.value for end in End),
-    "handling": frozenset(_HANDLING.values()),
+_VALUES: dict[str, dict[str, Any]] = {
+    "count": {each.value: each for each in Count},
+    "return": {each.value: each for each in Return},
+    "resolution": {each.value: each for each in Resolution},
+    "missing": {each.value: each for each in Missing},
+    "tx": {each.value: each for each in End},
+    "handling": {name: strict for strict, name in _HANDLING.items()},
 }
 _OFFSET = re.compile(r"([+-]?)(0?[0-9]|1[0-5])(?::([0-5][0-9]))?", re.ASCII)
 
 
-def _known(name: str, value: str, timezones: frozenset[str]) -> bool:
+def _value(name: str, text: str, timezones: frozenset[str]) -> Any:
+    """Return the value of a preference, None for an unknown one."""
     if name == "max-affected":
-        return value.isascii() and value.isdigit() and len(value) <= 18
+        return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
     if name == "timezone":
-        return value in timezones or _OFFSET.fullmatch(value) is not None
-    return value in _VALUES.get(name, ())
+        return text if text in timezones or _OFFSET.fullmatch(text) else None
+    return _VALUES.get(name, {}).get(text)
 
 
 def _zone(timezone: str) -> str:

@@ -49,7 +49,7 @@ UNPARSED = ("text/plain", "text/xml", "application/octet-stream")
 class CallArguments:
     """The arguments of a call.
 
-    :ivar names: the names that the request gives arguments.
+    :ivar names: the names of all arguments.
     :ivar media_type: of the body of a POST; None for a call by GET.
     :ivar pairs: names and values, in order, where they are not members of ``body``.
     :ivar body: the text of the body.

@@ -200,9 +200,9 @@ def _compile(call: _Call) -> Compiled:
     role, result = call.role, call.result
     scalar = result.is_scalar
     called = call_of(role.catalog, call.chosen, call.request.arguments, scalar=scalar)
-    planner = role.planner(call.request.query.selection)
-    rows = planner.rows(result.relation, called)
-    record = planner.record(result.relation)
+    planner = role.planner(result.relation, call.request.query.selection)
+    rows = planner.rows(called)
+    record = planner.record()
     if call.lines:
         lines = compile_lines(rows, _VALUE if scalar else record, Form.ARRAY)
         return lines_within(lines, role.project.longest_line)

@@ -1,13 +1,24 @@
-"""The tree of embedded resources of one request, each with its parameters; pure.
+"""The tree of embedded resources of one request: their relationships and parameters; pure.
 
-PostgREST's rules decide which resource a parameter is for (``docs/reference/rest.md``, Embedding).
+PostgREST's rules decide which resource a parameter is for (``docs/reference/rest.md``, Embedding), and which
+relationship a resource means (Relationships): it is named by its table, by a constraint or by a key column,
+and a hint distinguishes several relationships.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import cast
 
-from dataapi.catalog.relationships import JunctionRelationship, Relationship
+from dataapi.catalog.model import Table, TableKind
+from dataapi.catalog.relationships import (
+    Cardinality,
+    ComputedRelationship,
+    JunctionRelationship,
+    KeyRelationship,
+    Relationship,
+)
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.syntax import (
     Embed,
@@ -20,6 +31,7 @@ from dataapi.rest.parse.syntax import (
     Term,
     leaves,
 )
+from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
 from dataapi.rest.plan.tables import Relation, RoleTables
 
 
@@ -107,7 +119,7 @@ def _embed_all(tables: RoleTables, resource: Resource, depth: int = 1) -> None:
             if item.member is not None and item.member in members:
                 raise _embedded_twice(resource.relation, item.member, depth)
             members.add(item.member)
-            relationship = tables.relationship(resource.relation, item)
+            relationship = find_relationship(tables, resource.relation, item)
             alias = _alias(relationship, depth)
             child = Resource(Relation.of(relationship.target, alias), item.items, item, relationship)
             resource.children.append(child)
@@ -158,3 +170,181 @@ def not_embedded(name: str) -> ApiError:
         f"'{name}' is not an embedded resource in this request",
         hint=f"Verify that '{name}' is included in the 'select' query parameter.",
     )
+
+
+StoredRelationship = KeyRelationship | JunctionRelationship
+"""A relationship by foreign keys, and not by a function."""
+
+_VIEWS = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW})
+"""Their rows are those of a query, which may have the row of a key several times."""
+_CARDINALITIES = tuple(Cardinality)
+"""In the order in which PGRST201 lists them."""
+
+
+# ---------------------------------------------------------------- which relationship is meant
+
+
+def find_relationship(tables: RoleTables, relation: Relation, embed: Embed) -> Relationship:
+    """Return the relationship by which a resource is embedded.
+
+    :raises ApiError: PGRST200 (400), there is none; PGRST201 (300), there are several; 42501 (401, 403), the
+        role has no privilege on a table of it.
+    """
+    existing = [] if relation.table is None else tables.all.relationships.of(relation.table)
+    existing = [
+        each
+        for each in existing
+        if isinstance(each, ComputedRelationship) or each.target.schema == relation.schema
+    ]
+    usable = [each for each in existing if _denied_table(tables, each) is None]
+    found = matching(usable, embed.name, embed.hint)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise _ambiguous(relation, embed, found)
+    for each in matching(existing, embed.name, embed.hint):
+        denied = _denied_table(tables, each)
+        if denied is not None:
+            raise tables.denied(denied)
+    using = f" using the hint '{embed.hint}'" if embed.hint else ""
+    raise ApiError(
+        400,
+        "PGRST200",
+        f"Could not find a relationship between '{relation.name}' and '{embed.name}' in the schema cache",
+        details=f"Searched for a foreign key relationship between '{relation.name}' and '{embed.name}'"
+        f"{using} in the schema '{relation.schema}', but no matches were found.",
+        hint=_hint(tables, relation, embed, usable),
+    )
+
+
+def _denied_table(tables: RoleTables, relationship: Relationship) -> Table | None:
+    """Return a table that a relationship leads to or through and that the role may not use at all."""
+    used = [relationship.target]
+    if isinstance(relationship, JunctionRelationship):
+        used.append(relationship.junction)
+    return next((table for table in used if not tables.may_see(table)), None)
+
+
+def matching(relationships: Iterable[Relationship], name: str, hint: str | None) -> list[Relationship]:
+    """Return the relationships that a name and a hint can mean; more than one is ambiguous."""
+    stored: list[StoredRelationship] = []
+    for each in relationships:
+        if not isinstance(each, ComputedRelationship):
+            stored.append(each)
+        elif each.function.name == name:
+            return [each]
+    named = [each for each in stored if _is_meant(each, name, hint)]
+    found = [each for each in named if isinstance(each, KeyRelationship) or each.in_primary_key]
+    # A unique key in place of a primary key relates tables that PostgREST does not.
+    return list(found or [each for each in named if _is_in_unique_key(each)])
+
+
+def _is_in_unique_key(relationship: StoredRelationship) -> bool:
+    return isinstance(relationship, JunctionRelationship) and relationship.in_unique_key
+
+
+def _is_meant(relationship: StoredRelationship, name: str, hint: str | None) -> bool:
+    target = relationship.target
+    if isinstance(relationship, JunctionRelationship):
+        return name == target.name and _junction_fits(relationship, hint)
+    if relationship.table is target:
+        return _is_self_reference_meant(relationship, name, hint)
+    own, theirs = relationship.pairs[0] if len(relationship.pairs) == 1 else (None, None)
+    key = relationship.foreign_key.name
+    if hint is None:
+        return name == target.name or (name in (key, own) and target.kind not in _VIEWS)
+    return name == target.name and hint in (key, own, theirs)
+
+
+def _is_self_reference_meant(relationship: KeyRelationship, name: str, hint: str | None) -> bool:
+    """Whether a self-reference is meant: its many rows by the table's name, its one row by the column's."""
+    own, theirs = relationship.pairs[0] if len(relationship.pairs) == 1 else (None, None)
+    to_many = relationship.cardinality is Cardinality.ONE_TO_MANY and name == relationship.target.name
+    if hint is None:
+        return to_many or (relationship.cardinality is Cardinality.MANY_TO_ONE and name == own)
+    return to_many and hint == theirs
+
+
+def _junction_fits(relationship: JunctionRelationship, hint: str | None) -> bool:
+    if relationship.table is relationship.target:
+        # Both keys reference the same table: only a column as the hint says which is the near one.
+        return hint is not None and [theirs for _, theirs in relationship.near.pairs] == [hint]
+    return hint is None or hint == relationship.junction.name
+
+
+# ---------------------------------------------------------------- what errors say
+
+
+def _hint(
+    tables: RoleTables, relation: Relation, embed: Embed, relationships: list[Relationship]
+) -> str | None:
+    """Return the hint of PGRST200: a target like the one named, or else a table that has relationships."""
+    name = embed.name if relationships else relation.name
+    if relationships:
+        stored = [each for each in relationships if not isinstance(each, ComputedRelationship)]
+        targets = dict.fromkeys(each.target.name for each in stored)
+        close = None if name in targets else similar(name, NameIndex(targets), DISTANTLY_ALIKE)
+    else:
+        close = tables.similar_name(relation.schema, name, related=True)
+    return f"Perhaps you meant '{close}' instead of '{name}'." if close else None
+
+
+def _ambiguous(relation: Relation, embed: Embed, found: list[Relationship]) -> ApiError:
+    # Computed relationships are never ambiguous.
+    stored = [each for each in found if not isinstance(each, ComputedRelationship)]
+    stored.sort(key=_rank)
+    choices = ", ".join(f"'{each.target.name}!{_hint_for(each)}'" for each in stored)
+    return ApiError(
+        300,
+        "PGRST201",
+        "Could not embed because more than one relationship was found for"
+        f" '{relation.name}' and '{embed.name}'",
+        details=cast("list[object]", [_description(each) for each in stored]),
+        hint=f"Try changing '{embed.name}' to one of the following: {choices}. "
+        "Find the desired relationship in the 'details' key.",
+    )
+
+
+def _hint_for(relationship: StoredRelationship) -> str:
+    """Return the hint that distinguishes a relationship from others between the same tables."""
+    if isinstance(relationship, JunctionRelationship):
+        return relationship.junction.name
+    return relationship.foreign_key.name
+
+
+def _rank(relationship: StoredRelationship) -> tuple[object, ...]:
+    """Return what PGRST201 sorts relationships by, as PostgREST does: cardinalities first, then names."""
+    cardinality = _CARDINALITIES.index(relationship.cardinality)
+    if isinstance(relationship, JunctionRelationship):
+        keys = [relationship.near.foreign_key.name, relationship.far.foreign_key.name]
+        return relationship.target.name, cardinality, relationship.junction.name, keys, ()
+    return relationship.target.name, cardinality, "", [relationship.foreign_key.name], relationship.pairs
+
+
+def _description(relationship: StoredRelationship) -> dict[str, str]:
+    """Return what the details of PGRST201 say of a relationship."""
+    if isinstance(relationship, JunctionRelationship):
+        near, far = relationship.near, relationship.far
+        between = (
+            f"{relationship.junction.name} using {near.foreign_key.name}({_seconds(near.pairs)})"
+            f" and {far.foreign_key.name}({_firsts(far.pairs)})"
+        )
+    else:
+        table, target, pairs = relationship.table, relationship.target, relationship.pairs
+        between = (
+            f"{relationship.foreign_key.name} using {table.name}({_firsts(pairs)})"
+            f" and {target.name}({_seconds(pairs)})"
+        )
+    return {
+        "cardinality": relationship.cardinality.value,
+        "embedding": f"{relationship.table.name} with {relationship.target.name}",
+        "relationship": between,
+    }
+
+
+def _firsts(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join([first for first, _ in pairs])
+
+
+def _seconds(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join([second for _, second in pairs])

@@ -9,10 +9,9 @@ from itertools import pairwise
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.filters import PATTERNS, SEARCHES
 from dataapi.rest.parse.syntax import FilterOperation, LogicFilter, LogicTree, Path, Step, Values
-from dataapi.rest.plan.embed_tree import Resource, ResourceFilter
+from dataapi.rest.plan.embed_tree import Resource
 from dataapi.rest.plan.similar_names import hint_for
-from dataapi.rest.plan.tables import Relation, RoleTables
-from dataapi.rest.plan.types import JSONB, TEXT, Types
+from dataapi.rest.plan.tables import JSONB, TEXT, Relation, RoleTables, Types
 from dataapi.sql.algebra import ColumnOf, ComputedOf, Expression, JsonPathOf, Parameter, Rows
 from dataapi.sql.conditions import (
     And,
@@ -225,50 +224,41 @@ def conditions_of(tables: RoleTables, resource: Resource, rows_of: RowsOf) -> li
     :param rows_of: makes the rows of an embedded resource, for filters on whether there are any.
     :raises ApiError: 42703 (400), an unknown column; PGRST120 (400), another filter on a whole resource.
     """
-    making = _ConditionPlanner(tables, resource, rows_of)
-    return [making.condition(filters) for filters in resource.filters]
 
-
-class _ConditionPlanner:
-    """Makes conditions on one resource."""
-
-    def __init__(self, tables: RoleTables, resource: Resource, rows_of: RowsOf) -> None:
-        self._tables = tables
-        self._resource = resource
-        self._rows_of = rows_of
-        self._position = 0
-
-    def condition(self, filters: ResourceFilter) -> Condition:
-        self._position = filters.position
-        return self._tree(filters.tree)
-
-    def _tree(self, tree: LogicTree) -> Condition:
-        """Make the condition of a tree whose values begin at the next position."""
+    def condition(tree: LogicTree, position: int) -> tuple[Condition, int]:
+        """Make the condition of a tree whose values begin at a position; return where the next ones begin."""
         if isinstance(tree, LogicFilter):
-            position = self._position
-            self._position += tree.operation.value_count
-            return self._leaf(tree, position)
-        parts = tuple([self._tree(part) for part in tree.parts])
-        joined: Condition = And(parts) if tree.every else Or(parts)
-        return Not(joined) if tree.negated else joined
+            leaf = _leaf(tables, resource, rows_of, tree, position)
+            return leaf, position + tree.operation.value_count
+        parts = list[Condition]()
+        for part in tree.parts:
+            made, position = condition(part, position)
+            parts.append(made)
+        joined: Condition = And(tuple(parts)) if tree.every else Or(tuple(parts))
+        return Not(joined) if tree.negated else joined, position
 
-    def _leaf(self, leaf: LogicFilter, position: int) -> Condition:
-        child = None if leaf.path else self._resource.child(leaf.name)
-        if child is not None:
-            operation = leaf.operation
-            if operation.operator == "is" and operation.word in _NULLS:
-                exists: Condition = Exists(self._rows_of(child))
-                absent = (operation.word == "null") is not operation.negated
-                return Not(exists) if absent else exists
-            if not has_field(self._tables, self._resource.relation, leaf.name):
-                raise ApiError(
-                    400,
-                    "PGRST120",
-                    f"Bad operator on the '{leaf.name}' embedded resource",
-                    details="Only is null or not is null filters are allowed on embedded resources",
-                )
-        typed = field_of(self._tables, self._resource.relation, leaf.name, leaf.path)
-        return _condition(self._tables.types, typed, leaf.operation, position)
+    return [condition(filters.tree, filters.position)[0] for filters in resource.filters]
+
+
+def _leaf(
+    tables: RoleTables, resource: Resource, rows_of: RowsOf, leaf: LogicFilter, position: int
+) -> Condition:
+    operation = leaf.operation
+    child = None if leaf.path else resource.child(leaf.name)
+    if child is not None:
+        if operation.operator == "is" and operation.word in _NULLS:
+            exists: Condition = Exists(rows_of(child))
+            absent = (operation.word == "null") is not operation.negated
+            return Not(exists) if absent else exists
+        if not has_field(tables, resource.relation, leaf.name):
+            raise ApiError(
+                400,
+                "PGRST120",
+                f"Bad operator on the '{leaf.name}' embedded resource",
+                details="Only is null or not is null filters are allowed on embedded resources",
+            )
+    typed = field_of(tables, resource.relation, leaf.name, leaf.path)
+    return _condition(tables.types, typed, operation, position)
 
 
 def _condition(types: Types, left: TypedExpression, operation: FilterOperation, position: int) -> Condition:

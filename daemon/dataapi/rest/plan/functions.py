@@ -250,9 +250,9 @@ class RoleFunctions:
         self._results: dict[int, FunctionResult] = {}
 
     def named(self, schema: str, name: str) -> Sequence[Function]:
-        """Return the functions of a name, which share it when it is overloaded; none when it is unknown.
+        """Return the overloads of a function that the role may call; empty if there is no such function.
 
-        :raises ApiError: 42501 (401, 403), there are some, and the role may call none of them.
+        :raises ApiError: 42501 (401, 403), there are some, but the role may not call any.
         """
         found = self._by_name().get((schema, name), ())
         if not found and any(
@@ -286,7 +286,7 @@ class RoleFunctions:
 
     def result(self, function: Function) -> FunctionResult:
         """Return what a function returns."""
-        known = self._results.get(function.oid)
-        if known is None:
-            known = self._results[function.oid] = result_of(self._catalog, function)
-        return known
+        result = self._results.get(function.oid)
+        if result is None:
+            result = self._results[function.oid] = result_of(self._catalog, function)
+        return result

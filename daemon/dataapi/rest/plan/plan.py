@@ -16,7 +16,7 @@ from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.parse.syntax import Selection
 from dataapi.rest.plan.functions import RoleFunctions, content_of
 from dataapi.rest.plan.rows import RowPlanner
-from dataapi.rest.plan.tables import CatalogTables, RoleTables
+from dataapi.rest.plan.tables import CatalogTables, Relation, RoleTables
 from dataapi.rest.statements import ResultRow
 from dataapi.settings import Project
 from dataapi.sql.statement import Compiled
@@ -95,10 +95,10 @@ class RestRole:
         self.plans.put(shape, compiled, size + length)
         return compiled
 
-    def planner(self, selection: Selection) -> RowPlanner:
+    def planner(self, relation: Relation, selection: Selection) -> RowPlanner:
         """Return what turns a selection of rows that are read into the algebra."""
         most, aggregates = self.project.db_max_rows, self.project.db_aggregates_enabled
-        return RowPlanner(self.tables, selection, most, aggregates=aggregates)
+        return RowPlanner(self.tables, relation, selection, most, aggregates=aggregates)
 
     def media(
         self,

@@ -73,9 +73,8 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Re
 
 def _compile(role: RestRole, table: Table, shape: ReadShape) -> tuple[Compiled, ...]:
     most = role.project.db_max_rows
-    planner = role.planner(shape.selection)
-    relation = Relation.of(table)
-    record, rows = planner.record(relation), planner.rows(relation)
+    planner = role.planner(Relation.of(table), shape.selection)
+    record, rows = planner.record(), planner.rows()
     body = shape.media.body(table) if shape.has_body else Form.NONE
     total, bound = Total.NONE, None
     if shape.counted is Count.EXACT or (shape.counted is Count.ESTIMATED and most is None):
@@ -131,13 +130,13 @@ def _streams(role: RestRole, request: ApiRequest, media: Media) -> bool:
 
 
 def _streamed(role: RestRole, request: ApiRequest, table: Table, media: Media) -> StreamPlan:
-    query, relation = request.query, Relation.of(table)
-    planner = role.planner(query.selection)
-    record = planner.record(relation)
+    query = request.query
+    planner = role.planner(Relation.of(table), query.selection)
+    record = planner.record()
     form = Form.CSV if media.kind is MediaKind.CSV else Form.ARRAY
 
     def compile_() -> tuple[Compiled, ...]:
-        lines = compile_lines(planner.rows(relation), record, form)
+        lines = compile_lines(planner.rows(), record, form)
         return (lines_within(lines, role.project.longest_line),)
 
     shape = (request.schema, request.target, query.selection, form)

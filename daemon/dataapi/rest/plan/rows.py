@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dataapi.catalog.relationships import KeyRelationship
+from dataapi.catalog.relationships import (
+    ComputedRelationship,
+    JunctionRelationship,
+    KeyRelationship,
+    Relationship,
+)
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.syntax import (
     MOST_MEMBERS,
@@ -21,10 +26,18 @@ from dataapi.rest.parse.syntax import (
 )
 from dataapi.rest.plan.embed_tree import Resource, build_embed_tree, not_embedded
 from dataapi.rest.plan.expressions import CappedLimit, Literal, TypedExpression, conditions_of, field_of
-from dataapi.rest.plan.relationships import call_of, join_of, through_of
 from dataapi.rest.plan.select_items import record_of, value_named
 from dataapi.rest.plan.tables import Relation, RoleTables
-from dataapi.sql.algebra import Expression, FunctionCall, OrderTerm, Parameter, RelatedOf, Rows
+from dataapi.sql.algebra import (
+    Expression,
+    FunctionCall,
+    Join,
+    OrderTerm,
+    Parameter,
+    RelatedOf,
+    Rows,
+    Through,
+)
 from dataapi.sql.conditions import Condition, Exists, all_of
 from dataapi.sql.row_output import Record
 
@@ -36,52 +49,48 @@ class RowPlanner:
     resources that are not embedded, PGRST200 and PGRST201 for resources that cannot be, PGRST118,
     PGRST120, PGRST123, 42703 and 42704.
 
+    :param relation: what the rows are of.
     :param most: the most rows of any resource (``db-max-rows``); a table's directive takes precedence.
     :param aggregates: whether aggregate functions may be used (``db-aggregates-enabled``).
     """
 
     def __init__(
-        self, tables: RoleTables, selection: Selection, most: int | None, *, aggregates: bool = False
+        self,
+        tables: RoleTables,
+        relation: Relation,
+        selection: Selection,
+        most: int | None,
+        *,
+        aggregates: bool = False,
     ) -> None:
         self._tables = tables
-        self._selection = selection
         self._most = most
-        self._may_aggregate = aggregates
-        self._gathered: Resource | None = None
         self._places = 0
+        self._root = root = build_embed_tree(tables, relation, selection)
+        _check_members(root)
+        if not aggregates and any(map(_aggregates, _items(root))):
+            raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
+        _check_spreads(root)
 
-    def check(self, relation: Relation) -> None:
-        """Check the resources where no rows are answered."""
-        self._root(relation)
-
-    def record(self, relation: Relation) -> Record:
+    def record(self) -> Record:
         """Return the record of a row."""
-        return record_of(self._tables, self._root(relation), self._rows)
+        return record_of(self._tables, self._root, self._rows)
 
-    def rows(self, relation: Relation, call: FunctionCall | None = None) -> Rows:
+    def rows(self, call: FunctionCall | None = None) -> Rows:
         """Return the rows that match, in their order and window, of the relation's table or of a call."""
-        return self._rows(self._root(relation), call)
+        return self._rows(self._root, call)
 
-    def where(self, relation: Relation) -> Condition | None:
+    def where(self) -> Condition | None:
         """Return the filters on the relation itself, as changes take them."""
-        return all_of(conditions_of(self._tables, self._root(relation), self._rows))
+        return all_of(conditions_of(self._tables, self._root, self._rows))
 
-    def required(self, relation: Relation) -> Condition | None:
+    def required(self) -> Condition | None:
         """Return the condition that inner embedded resources put on a row."""
-        return all_of(list(self._required(self._root(relation))))
+        return all_of(list(self._required(self._root)))
 
-    def order(self, relation: Relation) -> tuple[OrderTerm, ...]:
+    def order(self) -> tuple[OrderTerm, ...]:
         """Return the order of the rows."""
-        return self._order(self._root(relation))
-
-    def _root(self, relation: Relation) -> Resource:
-        if self._gathered is None or self._gathered.relation is not relation:
-            self._gathered = build_embed_tree(self._tables, relation, self._selection)
-            _check_members(self._gathered)
-            if not self._may_aggregate and any(map(_aggregates, _items(self._gathered))):
-                raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
-            _check_spreads(self._gathered)
-        return self._gathered
+        return self._order(self._root)
 
     # ------------------------------------------------------------ resources
 
@@ -97,14 +106,14 @@ class RowPlanner:
             limit = Parameter(CappedLimit(resource.limit, most), "bigint")
         return Rows(
             table,
-            call_of(relationship) or call,
-            join_of(relationship),
+            _call_of(relationship) or call,
+            _join_of(relationship),
             where,
             self._order(resource),
             limit,
             Parameter(Literal(resource.offset), "bigint") if resource.offset is not None else None,
             unique=_is_unique(resource),
-            through=through_of(relationship),
+            through=_through_of(relationship),
         )
 
     def _count(self, resource: Resource) -> None:
@@ -239,3 +248,31 @@ def _not_to_one(relation: Relation, name: str) -> ApiError:
         f"A related order on '{name}' is not possible",
         details=f"'{relation.name}' and '{name}' do not form a many-to-one or one-to-one relationship",
     )
+
+
+# ---------------------------------------------------------------- relationships
+
+
+def _join_of(relationship: Relationship | None) -> Join | None:
+    """Return the equality that relates rows directly; None for others, and without a relationship."""
+    if not isinstance(relationship, KeyRelationship):
+        return None
+    return Join(tuple((theirs, own) for own, theirs in relationship.pairs))
+
+
+def _through_of(relationship: Relationship | None) -> Through | None:
+    """Return the junction that relates rows; None for others, and without a relationship."""
+    if not isinstance(relationship, JunctionRelationship):
+        return None
+    near = tuple((theirs, own) for own, theirs in relationship.near.pairs)
+    return Through(relationship.junction, near, relationship.far.pairs)
+
+
+def _call_of(relationship: Relationship | None) -> FunctionCall | None:
+    """Return the call that returns the related rows of a row; None for others, and without a relationship.
+
+    A single NULL is a row of NULLs, as in PostgREST.
+    """
+    if not isinstance(relationship, ComputedRelationship):
+        return None
+    return FunctionCall(relationship.function, of_row=True, keeps_null=True)

@@ -64,7 +64,7 @@ def record_of(tables: RoleTables, resource: Resource, rows_of: Callable[[Resourc
 
 
 def value_named(tables: RoleTables, resource: Resource, term: Term) -> TypedExpression | None:
-    """Return the value that a resource's rows show under a term's name; None where none does.
+    """Return the value of the member that a term names; None without such a member.
 
     :raises ApiError: 42703 and 42704 (400) for columns and types that are not there.
     """

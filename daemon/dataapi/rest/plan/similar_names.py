@@ -1,8 +1,8 @@
 """Suggests which name may have been meant by an unknown one; pure.
 
 For columns the rule is PostgreSQL's own, whose hint a client would read if the name went there; for tables,
-functions and relationships it is PostgREST's.  Schemas may have tens of thousands of names: the time of a
-search is bounded by how many characters are scanned and how many names are compared.
+functions and relationships it is PostgREST's.  A schema may have tens of thousands of names, so a search is
+bounded by the characters that it scans and the names that it compares.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class NameIndex:
 def similar(
     text: str, names: NameIndex, least: float = ALIKE, allowed: Callable[[str], bool] = lambda _: True
 ) -> str | None:
-    """Return the name that is most alike, None when none is alike.
+    """Return the most similar name, None if none is similar enough.
 
     Names that have three characters in a row in common with the text go before those that have two.
 
@@ -115,7 +115,7 @@ def _likeness(one: str, other: str, least: float) -> float:
 
 
 def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
-    """Return the hint that names the one or two columns that are most alike, None when none or more are."""
+    """Return the hint that names the most similar column, or the two; None if there is none, or are more."""
     if len(name) > LONGEST_IDENTIFIER:
         return None
     most, alike = min(FARTHEST, len(name) // 2), list[str]()

@@ -1,25 +1,19 @@
-"""The tables that a role may use, by name, with the relationships that it may embed; pure."""
+"""The tables that a role may use, by name, and what their types mean for a request; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
-from dataapi.catalog.model import Catalog, Function, Table, TableKind
+from dataapi.catalog.model import Catalog, Column, Function, QualifiedName, Table, TableKind, Type, TypeKind
 from dataapi.catalog.privileges import Privileges
-from dataapi.catalog.relationships import (
-    ComputedRelationship,
-    JunctionRelationship,
-    Relationship,
-    Relationships,
-)
+from dataapi.catalog.relationships import Relationships
 from dataapi.database.errors import Diagnostics, to_error
+from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.syntax import Embed
-from dataapi.rest.plan.relationships import description, hint_for, matching, rank
-from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
-from dataapi.rest.plan.types import Types
+from dataapi.rest.plan.similar_names import NameIndex, similar
+from dataapi.sql.mutations import JsonColumn
+from dataapi.sql.writer import qualified
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +90,11 @@ class RoleTables:
     and neither hints nor ambiguities mention it.
 
     :param anonymous: whether it is the role of anonymous callers.
+    :ivar all: the tables of the catalog, whatever the role may use.
     """
 
     def __init__(self, tables: CatalogTables, role: str, *, anonymous: bool) -> None:
-        self._tables = tables
+        self.all = tables
         self._anonymous = anonymous
         self.catalog = tables.catalog
         self.types = tables.types
@@ -115,93 +110,43 @@ class RoleTables:
         seen = self._seen.get((schema, name))
         if seen is not None:
             return seen
-        table = self._tables.by_name.get((schema, name))
+        table = self.all.by_name.get((schema, name))
         if table is not None:
-            if not self._may_see(table):
-                raise self._denied(table)
+            if not self.may_see(table):
+                raise self.denied(table)
             self._seen[schema, name] = table
             return table
+        close = self.similar_name(schema, name)
         raise ApiError(
             404,
             "PGRST205",
             f"Could not find the table '{schema}.{name}' in the schema cache",
-            hint=self._hint(schema, name),
+            hint=f"Perhaps you meant the table '{schema}.{close}'" if close else None,
         )
 
-    def _may_see(self, table: Table) -> bool:
+    def may_see(self, table: Table) -> bool:
+        """Whether the role has any privilege on a table."""
         return self._privileges.can_use_schema(table.schema) and any(
             self._privileges.can(table, privilege) for privilege in _PRIVILEGES
         )
 
-    def _is_visible(self, schema: str, name: str) -> bool:
-        return self._may_see(self._tables.by_name[schema, name])
+    def similar_name(self, schema: str, name: str, *, related: bool = False) -> str | None:
+        """Return the most similar name of a table that the role may use, None without one.
 
-    def _denied(self, table: Table) -> ApiError:
+        :param related: whether only tables with relationships are meant.
+        """
+
+        def is_meant(other: str) -> bool:
+            table = self.all.by_name[schema, other]
+            return self.may_see(table) and (not related or bool(self.all.relationships.of(table)))
+
+        return similar(name, self.all.names(schema), allowed=is_meant)
+
+    def denied(self, table: Table) -> ApiError:
+        """Return PostgreSQL's error for a table on which the role has no privilege."""
         schema = None if self._privileges.can_use_schema(table.schema) else table.schema
         what = f"schema {schema}" if schema else f"{_KINDS[table.kind]} {table.name}"
         return to_error(Diagnostics("42501", f"permission denied for {what}"), anonymous=self._anonymous)
-
-    def _hint(self, schema: str, name: str) -> str | None:
-        close = similar(name, self._tables.names(schema), allowed=lambda each: self._is_visible(schema, each))
-        return f"Perhaps you meant the table '{schema}.{close}'" if close else None
-
-    # ------------------------------------------------------------ relationships
-
-    def relationship(self, relation: Relation, embed: Embed) -> Relationship:
-        """Return the relationship by which a resource is embedded.
-
-        :raises ApiError: PGRST200 (400), there is none; PGRST201 (300), there are several; 42501 (401,
-            403), the role has no privilege on a table of it.
-        """
-        existing = self._relationships(relation)
-        usable = [each for each in existing if self._denied_table(each) is None]
-        found = matching(usable, embed.name, embed.hint)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise _ambiguous(relation, embed, sorted(found, key=rank))
-        for each in matching(existing, embed.name, embed.hint):
-            denied = self._denied_table(each)
-            if denied is not None:
-                raise self._denied(denied)
-        using = f" using the hint '{embed.hint}'" if embed.hint else ""
-        raise ApiError(
-            400,
-            "PGRST200",
-            f"Could not find a relationship between '{relation.name}' and '{embed.name}' in the schema cache",
-            details=f"Searched for a foreign key relationship between '{relation.name}' and '{embed.name}'"
-            f"{using} in the schema '{relation.schema}', but no matches were found.",
-            hint=_hint_of_target(embed.name, usable) if usable else self._hint_of_related(relation),
-        )
-
-    def _relationships(self, relation: Relation) -> list[Relationship]:
-        if relation.table is None:
-            return []
-        return [
-            each
-            for each in self._tables.relationships.of(relation.table)
-            if isinstance(each, ComputedRelationship) or each.target.schema == relation.schema
-        ]
-
-    def _hint_of_related(self, relation: Relation) -> str | None:
-        """Return the hint that names a table with relationships that may have been meant by one without."""
-        schema = relation.schema
-
-        def is_related(name: str) -> bool:
-            return self._is_visible(schema, name) and bool(
-                self._tables.relationships.of(self._tables.by_name[schema, name])
-            )
-
-        return _hint_instead(
-            relation.name, similar(relation.name, self._tables.names(schema), allowed=is_related)
-        )
-
-    def _denied_table(self, relationship: Relationship) -> Table | None:
-        """Return a table that a relationship leads to or through and that the role may not use at all."""
-        tables = [relationship.target]
-        if isinstance(relationship, JunctionRelationship):
-            tables.append(relationship.junction)
-        return next((table for table in tables if not self._may_see(table)), None)
 
     def readable(self, relation: Relation) -> list[str]:
         """Return the columns of a relation that the role may read, which hints may name."""
@@ -215,32 +160,166 @@ class RoleTables:
         """Return the function that is a computed field of a relation."""
         if relation.table is None:
             return None
-        for function in self._tables.relationships.functions_of(relation.table):
+        for function in self.all.relationships.functions_of(relation.table):
             if function.name == name and not function.returns_set:
                 return function
         return None
 
 
-def _hint_of_target(name: str, relationships: list[Relationship]) -> str | None:
-    stored = (each for each in relationships if not isinstance(each, ComputedRelationship))
-    targets = dict.fromkeys(each.target.name for each in stored)
-    return _hint_instead(
-        name, None if name in targets else similar(name, NameIndex(targets), DISTANTLY_ALIKE)
-    )
+# ---------------------------------------------------------------- types
+
+TEXT, JSON, JSONB, TSVECTOR = 25, 114, 3802, 3614
+"""Oids of PostgreSQL's own types."""
+
+OWN_SCHEMA = "pg_catalog"
+
+_SPELLINGS = {
+    "bigint": "int8",
+    "bit varying": "varbit",
+    "boolean": "bool",
+    "character varying": "varchar",
+    "dec": "numeric",
+    "decimal": "numeric",
+    "double precision": "float8",
+    "float": "float8",
+    "int": "int4",
+    "integer": "int4",
+    "national character varying": "varchar",
+    "real": "float4",
+    "smallint": "int2",
+    "time with time zone": "timetz",
+    "time without time zone": "time",
+    "timestamp with time zone": "timestamptz",
+    "timestamp without time zone": "timestamp",
+}
+"""What SQL calls PostgreSQL's types besides their own names."""
+
+_LENGTH_ONE = {"char": "character", "character": "character", "bit": "bit"}
+"""Types with a length, which is one by default."""
+
+_OWN_NAMES = """
+    bool bytea int2 int4 int8 float4 float8 numeric money text varchar bpchar name uuid json jsonb xml
+    date time timetz timestamp timestamptz interval inet cidr macaddr macaddr8 varbit tsvector tsquery
+    point line lseg box path polygon circle int4range int8range numrange tsrange tstzrange daterange
+    int4multirange int8multirange nummultirange tsmultirange tstzmultirange datemultirange oid regclass
+    regtype regproc regprocedure regoper regoperator regrole regnamespace regconfig regdictionary
+    jsonpath pg_lsn tid xid cid xid8
+"""
+_OWN = frozenset(_OWN_NAMES.split())
+"""Types of PostgreSQL that a value may be cast to by their own name."""
 
 
-def _hint_instead(name: str, close: str | None) -> str | None:
-    return f"Perhaps you meant '{close}' instead of '{name}'." if close else None
+class Types:
+    """The types of a catalog, as requests need them."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._types = catalog.types
+        self._schemas = catalog.search_path
+        self._representations = catalog.representations
+        self._named: dict[tuple[str, str], Type] | None = None
+
+    def cast(self, name: str) -> str:
+        """Return the SQL of the type that a cast names, in small letters as SQL reads it.
+
+        :raises ApiError: 42704 (400), there is no such type.
+        """
+        low = " ".join(name.lower().split())
+        if low in _LENGTH_ONE:
+            return _LENGTH_ONE[low]
+        own = _SPELLINGS.get(low, low)
+        if own.removeprefix("_") in _OWN:  # so begin the names of types that are arrays of another
+            return f"{OWN_SCHEMA}.{own}"
+        found = self._in_path(low)
+        if found is not None:
+            return qualified(found)
+        element = self._in_path(low.removeprefix("_"))
+        if element is not None:
+            return f"{qualified(element)}[]"
+        raise ApiError(400, "42704", f'type "{name}" does not exist')
+
+    def _in_path(self, name: str) -> Type | None:
+        """Return the first type of that name in the search path."""
+        if self._named is None:
+            self._named = {(type_.schema, type_.name): type_ for type_ in self._types.values()}
+        found = (self._named.get((schema, name)) for schema in self._schemas)
+        return next((type_ for type_ in found if type_ is not None), None)
+
+    def is_own(self, oid: int) -> bool:
+        """Whether a type has PostgreSQL's own operators, and not an extension's."""
+        type_ = self._types.get(oid)
+        while type_ is not None and (type_.element or type_.base):
+            type_ = self._types.get(type_.element or type_.base)
+        return type_ is not None and (type_.kind is not TypeKind.BASE or type_.schema == OWN_SCHEMA)
+
+    def is_json(self, oid: int) -> bool:
+        """Whether a type is ``json`` or ``jsonb``, or a domain over one."""
+        type_ = self._types.get(oid)
+        return oid in (JSON, JSONB) or (type_ is not None and type_.base in (JSON, JSONB))
+
+    def is_vector(self, oid: int) -> bool:
+        """Whether a type is ``tsvector``, or a domain over it."""
+        type_ = self._types.get(oid)
+        return oid == TSVECTOR or (type_ is not None and type_.base == TSVECTOR)
+
+    def json_function(self, oid: int) -> str | None:
+        """Return the SQL name of the function that turns a domain's values into JSON, if it has one."""
+        return _sql_name(self._representations.get((oid, JSON)))
+
+    def text_function(self, oid: int) -> str | None:
+        """Return the SQL name of the function that makes a domain's values of texts, if it has one."""
+        return _sql_name(self._representations.get((TEXT, oid)))
 
 
-def _ambiguous(relation: Relation, embed: Embed, found: list[Relationship]) -> ApiError:
-    choices = ", ".join(f"'{each.target.name}!{hint_for(each)}'" for each in found)
-    return ApiError(
-        300,
-        "PGRST201",
-        "Could not embed because more than one relationship was found for"
-        f" '{relation.name}' and '{embed.name}'",
-        details=cast("list[object]", [description(each) for each in found]),
-        hint=f"Try changing '{embed.name}' to one of the following: {choices}. "
-        "Find the desired relationship in the 'details' key.",
-    )
+def _sql_name(name: QualifiedName | None) -> str | None:
+    return None if name is None else qualified(name)
+
+
+_JSON = f'{OWN_SCHEMA}."json"'
+
+
+def json_columns(catalog: Catalog, table: Table, names: Iterable[str]) -> tuple[JsonColumn, ...]:
+    """Return the columns of those names.
+
+    :raises ApiError: PGRST204 (400), the table has no such column.
+    """
+    return tuple(_json_column(catalog, table, name) for name in names)
+
+
+def known_columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that ``on_conflict`` chose, as they are.
+
+    :raises ApiError: 42703 (400) as PostgreSQL's, the table has no such column.
+    """
+    for name in names:
+        if table.column(name) is None:
+            raise ApiError(400, "42703", f'column "{name}" does not exist')
+    return names
+
+
+def _json_column(catalog: Catalog, table: Table, name: str) -> JsonColumn:
+    column = table.column(name)
+    if column is None:
+        message = f"Could not find the '{name}' column of '{table.name}' in the schema cache"
+        raise ApiError(400, "PGRST204", message)
+    default = _default(catalog, table, column)
+    from_json = catalog.representations.get((JSON, column.type))
+    if from_json is not None:
+        return JsonColumn(name, _JSON, qualified(from_json), default)
+    # A domain checks values when they are assigned; as the type of a member it would refuse one that lacks.
+    return JsonColumn(name, _named(catalog.underlying(catalog.types[column.type])), default=default)
+
+
+def _named(type_: Type) -> str:
+    """Return a type's SQL name; without a length, which those that SQL has words for would have."""
+    own = type_.schema == OWN_SCHEMA
+    return f"{OWN_SCHEMA}.{quote_identifier(type_.name)}" if own else qualified(type_)
+
+
+def _default(catalog: Catalog, table: Table, column: Column) -> str | None:
+    """Return SQL of what a column gets when an insert does not name it, None for null."""
+    if column.generated:
+        return None
+    if column.identity:
+        sequence = f"pg_catalog.pg_get_serial_sequence({quote_literal(qualified(table))}, "
+        return f"pg_catalog.nextval({sequence}{quote_literal(column.name)})::regclass)"
+    return column.default or catalog.types[column.type].default

@@ -25,8 +25,7 @@ from dataapi.rest.plan.expressions import BodyText, MaxAffected
 from dataapi.rest.plan.plan import RestRole, StatementPlan
 from dataapi.rest.plan.rows import RowPlanner
 from dataapi.rest.plan.select_items import with_column_names
-from dataapi.rest.plan.tables import Relation
-from dataapi.rest.plan.types import json_columns, known_columns
+from dataapi.rest.plan.tables import Relation, json_columns, known_columns
 from dataapi.rest.respond import content_range, make_reply
 from dataapi.rest.statements import UPDATED, MutationQuery, Representation, ResultRow, compile_mutation
 from dataapi.sql.algebra import Parameter
@@ -57,7 +56,7 @@ class MutationShape:
 
     :ivar columns, many: see ``Payload``.
     :ivar key: for an update of each row by an object of its own, the columns that name the row.
-    :ivar media: the form in which rows are answered, None when none are.
+    :ivar media: the form in which rows are answered, None when no rows are.
     :ivar single: exactly one row must be affected.
     :ivar bounded: whether the number of affected rows is limited.
     :ivar located: key columns of which an inserted row's values are answered.
@@ -94,17 +93,16 @@ def _compile(role: RestRole, table: Table, shape: MutationShape) -> tuple[Compil
     :raises ApiError: columns or relationships are unknown, not available or ambiguous.
     """
     # What is written is not a page: ``db-max-rows`` does not bound it.
-    planner = RowPlanner(role.tables, shape.selection, None, aggregates=role.project.db_aggregates_enabled)
-    relation = Relation.of(table)
-    planner.check(relation)
+    aggregates = role.project.db_aggregates_enabled
+    planner = RowPlanner(role.tables, Relation.of(table), shape.selection, None, aggregates=aggregates)
     representation, bound = None, None
     if shape.media is not None:
         bound = role.project.max_answer if shape.media.explain is None else None
-        order, required = planner.order(relation), planner.required(relation)
+        order, required = planner.order(), planner.required()
         body = shape.media.body(table)
-        record = with_column_names(planner.record(relation), body)
+        record = with_column_names(planner.record(), body)
         representation = Representation(table, record, body, order, required)
-    where = None if shape.kind is MutationKind.INSERT else planner.where(relation)
+    where = None if shape.kind is MutationKind.INSERT else planner.where()
     mutation = _mutation(role, table, shape, where)
     query = MutationQuery(mutation, representation, _guards(shape), shape.located, shape.counts, bound)
     return (compile_mutation(query),)
@@ -136,7 +134,7 @@ def _mutation(role: RestRole, table: Table, shape: MutationShape, where: Conditi
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A mutation that a request asks for."""
+    """A mutation, with the table and the media type of its request."""
 
     role: RestRole
     request: ApiRequest
@@ -156,7 +154,7 @@ class _Change:
         return self.preferences.returned is Return.REPRESENTATION
 
     def total(self, row: ResultRow) -> int | None:
-        """Return the number of rows if the client asked for a count."""
+        """Return the number of rows if the client prefers a count."""
         return row.count if self.preferences.counts else None
 
 
