@@ -1,4 +1,4 @@
-"""Several requests in one: how they are written and how their answers are; pure.
+"""Batches: the requests in the body of one, and the body of its answer; pure.
 
 ``POST /rest/v1/`` with the content type ``application/vnd.dataapi.batch+json`` and a body such as
 ``{"requests": [{"method": "POST", "path": "/blog?select=id", "headers": {"Prefer": "…"}, "body": …}]}``
@@ -28,14 +28,14 @@ MOST = 100
 
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
 _OWN = frozenset({"accept", "accept-profile", "content-profile", "prefer", "range", "range-unit"})
-"""Headers that each request has for itself; of the batch's own those of its content are left out too."""
+"""Headers that a request does not inherit from its batch, besides those that describe the content."""
 _CALLERS = frozenset({"apikey", "authorization", "cookie", "host", "x-request-id"})
-"""Headers that identify the caller: the batch has them for all of its requests."""
+"""Headers that identify the caller, which only the batch may have."""
 
 
 def is_batch(request: Request) -> bool:
-    """Whether a request is a batch of others."""
-    if request.method != "POST" or request.path.rstrip("/") != REST_PREFIX:
+    """Whether a POST is a batch of requests."""
+    if request.path.rstrip("/") != REST_PREFIX:
         return False
     return media_type(request.headers.get("content-type", "")) == MEDIA_TYPE
 

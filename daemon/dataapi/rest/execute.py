@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,13 +31,13 @@ Estimate = Callable[[Bound], Awaitable[int]]
 """Returns how many rows the planner expects of a statement."""
 
 
-async def run_plan(
+def run_plan(
     transactions: MultiMessageTransactions,
     catalog: Catalog,
     http: Request,
     caller: Caller,
     plan: StatementPlan,
-) -> Reply:
+) -> Coroutine[Any, Any, Reply]:
     """Run a plan in a transaction of its own and return its reply.
 
     :raises ApiError: a failure, as the client may read it.
@@ -49,7 +49,7 @@ async def run_plan(
 
     read_only, settings = plan.read_only, plan.settings
     run = partial(transactions.run, catalog, http, caller, read_only=read_only, settings=settings)
-    return await _reply(http, plan, run, estimate)
+    return _reply(http, plan, run, estimate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from dataapi.auth.caller import Caller
 from dataapi.auth.multi_message import MultiMessageRunner, MultiMessageTransactions
@@ -81,7 +81,7 @@ class RestHandler:
             catalog = catalog_for(catalog, caller)
         except UnknownRole:
             catalog = await self._with_role(catalog, caller)
-        if batch.is_batch(http):
+        if http.method == "POST" and batch.is_batch(http):
             work = partial(self._parse_batch, http, catalog)
             requests = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
             answer = partial(self._answer_batch, http, caller, requests)
@@ -225,16 +225,8 @@ def _allow(role: RestRole, request: ApiRequest) -> tuple[tuple[str, str], ...]:
     return options.headers
 
 
-class DescriptionKey(NamedTuple):
-    """What a description depends on.
-
-    :ivar generation: the catalog's.
-    """
-
-    generation: int
-    role: str
-    schema: str
-    version: Version
+DescriptionKey = tuple[int, str, str, Version]
+"""What a description depends on: the generation of the catalog, the role, the schema and the version."""
 
 
 class Descriptions:
@@ -264,7 +256,7 @@ class Descriptions:
 
     async def get(self, catalog: Catalog, role: str, schema: str, version: Version) -> bytes:
         """Return what ``describe`` does, made in a thread at its first use."""
-        key = DescriptionKey(catalog.generation, role, schema, version)
+        key = (catalog.generation, role, schema, version)
         cached = self._cache.get(key)
         if cached is not None:
             return cached

@@ -15,7 +15,7 @@ from dataapi.rest.media_output import Body, Content, Form, HandlerBody
 from dataapi.rest.parse.body import BINARY
 
 LONGEST_REMEMBERED = 300
-"""Characters of an ``Accept`` header whose outcome is remembered: clients repeat themselves."""
+"""Characters of an ``Accept`` header whose result is cached: clients repeat themselves."""
 
 PLAN_OPTIONS = ("analyze", "verbose", "settings", "buffers", "wal")
 """Options of ``EXPLAIN``, in the order in which answers name them."""

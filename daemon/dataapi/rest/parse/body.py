@@ -1,7 +1,7 @@
 """Parses the rows of a request's body, whatever its media type; pure.
 
-They travel to PostgreSQL as one JSON text, which it unfolds by its own rules for each type; here
-the text is parsed only to find the columns that it names.  Messages are PostgREST's (PGRST102).
+PostgreSQL receives them as one JSON text, whose values it reads by the rules of each type; here the text is
+parsed only for the names of its columns.  Messages are PostgREST's (PGRST102).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ ROWS_AT_ONCE = 1000
 """Rows that are encoded at once."""
 
 MOST_REPEATED = 16
-"""How many times a CSV body's length its lines may take with the columns' names beside the values."""
+"""How many times as long as a CSV body its rows may be as JSON, which repeats the columns' names."""
 SHORT = 1_000_000
-"""Characters that they may take in any case."""
+"""Characters that these rows may have in any case."""
 
 EMPTY = "Empty or invalid json"
 UNEQUAL_KEYS = "All object keys must match"
@@ -46,8 +46,8 @@ class Payload:
     """Rows as a JSON text.
 
     :ivar many: whether it is an array of objects and not one object.
-    :ivar columns: the names of what it brings, sorted.
-    :ivar incomplete: whether some of the objects lack some of these.
+    :ivar columns: the names of the columns, sorted.
+    :ivar incomplete: whether an object lacks one of them.
     """
 
     text: str

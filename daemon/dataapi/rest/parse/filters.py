@@ -1,6 +1,6 @@
 """Parses filters and logic trees, and separates their values from them; pure.
 
-A filter is split into an ``FilterOperation``, which decides the SQL, and the texts that are bound to it
+A filter is split into a ``FilterOperation``, which decides the SQL, and the values that are bound
 (``docs/reference/rest.md``, Filters).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from dataapi.rest.parse.reader import BLANKS, DELIMITER, Mismatch, Reader
+from dataapi.rest.parse.reader import BLANKS, DELIMITER, Mismatch, Reader, read_with
 from dataapi.rest.parse.select import json_path, parse_embeds
 from dataapi.rest.parse.syntax import MOST_CONDITIONS, FilterOperation, LogicFilter, LogicGroup, LogicTree
 
@@ -20,7 +20,7 @@ PATTERNS = frozenset({"like", "ilike"})
 """Operators whose values may have ``*`` for ``%``."""
 WORDS = ("null", "not_null", "true", "false", "unknown")
 DEEPEST = 50
-"""How deep ``and`` and ``or`` may stand in each other."""
+"""How deep ``and`` and ``or`` may be nested."""
 
 _WORDS_EXPECTED = f"isVal: ({', '.join(WORDS)})"
 _OPERATOR_EXPECTED = "operator (eq, gt, ...)"
@@ -57,12 +57,8 @@ def read_filter(text: str) -> tuple[FilterOperation, Literal]:
         bare = _BARE_LIST.fullmatch(rest)
         if bare is not None:
             return _IN, (array_literal(bare[1].lstrip(BLANKS).split(",")),)
-    reader = Reader(text)
     values: list[str] = []
-    try:
-        operation = _operation(reader, values, _rest)
-    except Mismatch:
-        raise reader.error(f"filter ({text})") from None
+    operation = read_with(lambda reader: _operation(reader, values, _rest), text, f"filter ({text})")
     return operation, tuple(values)
 
 
@@ -89,12 +85,8 @@ def read_logic(name: str, text: str) -> tuple[tuple[str, ...], LogicTree, Litera
     names = parse_embeds(name, "logic path")
     embeds = tuple(part for part in names[:-1] if part != "not")
     word = f"not.{names[-1]}" if "not" in names else names[-1]
-    reader = Reader(word + text)
     values: list[str] = []
-    try:
-        tree = _tree(reader, values, 0)
-    except Mismatch:
-        raise reader.error(f"logic tree ({text})") from None
+    tree = read_with(lambda reader: _tree(reader, values, 0), word + text, f"logic tree ({text})")
     return embeds, tree, tuple(values)
 
 

@@ -1,7 +1,7 @@
 """Parses the ``Prefer`` header; pure.
 
 Names, values and rules are PostgREST's (``docs/reference/rest.md``, Preferences), based on RFC 7240.
-Beyond it are ``resolution=match`` (see ``writing``) and offsets of time zones that all count eastward.
+Additions are ``resolution=match`` (see ``plan.write``), and offsets of time zones, which count eastward.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Return(Enum):
 
 
 class Resolution(Enum):
-    """What happens to rows that exist already."""
+    """What happens to existing rows."""
 
     MERGE = "merge-duplicates"
     """An insert updates them."""
@@ -58,7 +58,7 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What a client prefers; None where it has no preference.
+    """What a client prefers; None without a preference.
 
     :ivar timezone: as the client wrote it: a name that the server knows, or an offset from UTC.
     :ivar unknown: unknown preferences, under ``handling=strict`` alone, which refuses them.

@@ -6,6 +6,8 @@ Errors name the farthest position that any attempt came to, as PostgREST's do.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 from dataapi.http.errors import ApiError
 
@@ -18,11 +20,26 @@ BLANKS = " \t"
 _WORD = re.compile(r"[\w $]+")
 _BLANKS = re.compile(f"[{BLANKS}]*")
 
+T = TypeVar("T")
+
 _Record = tuple[int, tuple[str, ...], str | None, bool]
 
 
 class Mismatch(Exception):
     """The text does not match; the reader has recorded what it expected."""
+
+
+def read_with(read: Callable[[Reader], T], text: str, what: str) -> T:
+    """Return what a function reads of a text.
+
+    :param what: what the text is, for the error.
+    :raises ApiError: PGRST100 (400) with the column at which the text cannot be understood.
+    """
+    reader = Reader(text)
+    try:
+        return read(reader)
+    except Mismatch:
+        raise reader.error(what) from None
 
 
 class Reader:

@@ -1,13 +1,13 @@
 """Parses ``select``, ``order``, ``columns`` and the names of parameters; pure.
 
-Every mistake is reported with its position (PGRST100).
+Every mistake raises ``ApiError`` with its position (PGRST100, 400).
 """
 
 from __future__ import annotations
 
 import re
 
-from dataapi.rest.parse.reader import DELIMITER, Mismatch, Reader
+from dataapi.rest.parse.reader import DELIMITER, Mismatch, Reader, read_with
 from dataapi.rest.parse.syntax import (
     MOST_ITEMS,
     MOST_NAMES,
@@ -45,77 +45,50 @@ def parse_select(text: str) -> tuple[Item, ...]:
 
     As in PostgREST, whatever follows an outermost resource without a comma, or an unmatched closing
     parenthesis, is ignored.
-
-    :raises ApiError: PGRST100 (400) with the column at which the value cannot be understood.
     """
-    reader = Reader(text)
-    try:
-        items = _items(reader, 0)
-    except Mismatch:
-        raise reader.error(f"select parameter ({text})") from None
-    return items
+    return read_with(lambda reader: _items(reader, 0), text, f"select parameter ({text})")
 
 
 def parse_order(text: str) -> tuple[Term, ...]:
-    """Return the terms of an ``order`` value.
-
-    :raises ApiError: PGRST100 (400) with the column at which the value cannot be understood.
-    """
-    reader = Reader(text)
-    try:
-        terms = [_term(reader)]
-        while reader.token(","):
-            terms.append(_term(reader))
-        reader.need_end(",")
-    except Mismatch:
-        raise reader.error(f"order ({text})") from None
-    return tuple(terms)
+    """Return the terms of an ``order`` value."""
+    return read_with(_terms, text, f"order ({text})")
 
 
 def parse_names(text: str, parameter: str) -> tuple[str, ...]:
-    """Return the names of a ``columns`` or ``on_conflict`` value.
+    """Return the names of a ``columns`` or ``on_conflict`` value."""
+    return read_with(_names, text, f"{parameter} parameter ({text})")
 
-    :raises ApiError: PGRST100 (400) with the column at which the value cannot be understood.
-    """
-    reader = Reader(text)
-    try:
-        names: list[str] = []
-        while not names or reader.lexeme(","):
-            reader.count("names", MOST_NAMES)
-            names.append(reader.name())
-        reader.need_end(",")
-    except Mismatch:
-        raise reader.error(f"{parameter} parameter ({text})") from None
+
+def _names(reader: Reader) -> tuple[str, ...]:
+    names: list[str] = []
+    while not names or reader.lexeme(","):
+        reader.count("names", MOST_NAMES)
+        names.append(reader.name())
+    reader.need_end(",")
     return tuple(names)
 
 
 def parse_target(text: str) -> FieldName:
-    """Return the field that a parameter names, such as ``directors.films.data->>a``.
+    """Return the field that a parameter names, such as ``directors.films.data->>a``."""
+    return read_with(_target, text, f"tree path ({text})")
 
-    :raises ApiError: PGRST100 (400) with the column at which the name cannot be understood.
-    """
-    reader = Reader(text)
-    try:
-        names = _embed_path(reader)
-        path = json_path(reader)
-        reader.need_end()
-    except Mismatch:
-        raise reader.error(f"tree path ({text})") from None
+
+def _target(reader: Reader) -> FieldName:
+    names = _embed_path(reader)
+    path = json_path(reader)
+    reader.need_end()
     return FieldName(names[:-1], names[-1], path)
 
 
 def parse_embeds(text: str, what: str = "tree path") -> tuple[str, ...]:
-    """Return the names of a parameter's name without a field, such as ``directors.not.or``.
+    """Return the names of a parameter's name without a field, such as ``directors.not.or``."""
 
-    :raises ApiError: PGRST100 (400) with the column at which the name cannot be understood.
-    """
-    reader = Reader(text)
-    try:
+    def read(reader: Reader) -> tuple[str, ...]:
         names = _embed_path(reader)
         reader.need_end()
-    except Mismatch:
-        raise reader.error(f"{what} ({text})") from None
-    return names
+        return names
+
+    return read_with(read, text, f"{what} ({text})")
 
 
 def _embed_path(reader: Reader) -> tuple[str, ...]:
@@ -271,6 +244,14 @@ def _no_step(reader: Reader) -> Mismatch:
 
 
 # ---------------------------------------------------------------- order
+
+
+def _terms(reader: Reader) -> tuple[Term, ...]:
+    terms = [_term(reader)]
+    while reader.token(","):
+        terms.append(_term(reader))
+    reader.need_end(",")
+    return tuple(terms)
 
 
 def _term(reader: Reader) -> Term:

@@ -63,25 +63,18 @@ class Resource:
     offset: int | None = None
 
     @property
-    def spreads_one(self) -> bool:
-        """Whether the values of its one row are spread among those of the row that it is embedded in."""
-        return self._is_spread and self.relationship is not None and self.relationship.to_one
+    def to_one(self) -> bool:
+        """Whether at most one row is related to the row that the resource is embedded in."""
+        return self.relationship is not None and self.relationship.to_one
 
     @property
-    def spreads_many(self) -> bool:
-        """Whether it is spread as arrays of its rows' values."""
-        return self._is_spread and self.relationship is not None and not self.relationship.to_one
-
-    @property
-    def _is_spread(self) -> bool:
+    def is_spread(self) -> bool:
+        """Whether its members are spread among those of the row that it is embedded in."""
         return self.embed is not None and self.embed.spread
 
     def child(self, name: str) -> Resource | None:
         """Return the embedded resource of a name in the answer: its alias if it has one."""
-        for child in self.children:
-            if child.embed is not None and child.embed.key == name:
-                return child
-        return None
+        return next((child for child in self.children if child.embed and child.embed.key == name), None)
 
     def of_table(self, name: str) -> Resource | None:
         """Return the embedded resource of a relation's name, whatever its alias."""

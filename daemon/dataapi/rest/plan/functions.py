@@ -176,7 +176,7 @@ def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
 
 
 def _rank(catalog: Catalog, function: Function) -> tuple[object, ...]:
-    """Return what functions of a name are sorted by: the number of arguments, the comment, the arguments."""
+    """Return the sort key of overloads: the number of arguments, the comment, the arguments."""
     arguments = [(argument.name, catalog.types[argument.type].sql_name) for argument in function.arguments]
     return len(arguments), function.comment or "", arguments
 
@@ -234,9 +234,9 @@ def _names(names: Iterable[str]) -> str:
 
 
 class RoleFunctions:
-    """What of a catalog's functions a role may call; the others are refused in PostgreSQL's words.
+    """The functions of a catalog that a role may call; PostgreSQL's error is raised for others.
 
-    Found out at first use, so that roles that only read tables cost nothing.
+    They are collected at the first use, so that roles that only read tables cost nothing.
 
     :param anonymous: whether it is the role of anonymous callers.
     """

@@ -33,7 +33,7 @@ PLAN_CHARACTERS = 4_000_000
 
 
 class PlanCacheFigures:
-    """Hits and misses of the cache of statements; they outlive catalogs."""
+    """Hits and misses of the cache of statements, over all catalogs."""
 
     def __init__(self) -> None:
         self.hits = 0
@@ -47,16 +47,20 @@ class RestRole:
     """
 
     def __init__(self, project: Project, tables: CatalogTables, role: str, figures: PlanCacheFigures) -> None:
-        anonymous = role == project.db_anon_role
+        self._anonymous = anonymous = role == project.db_anon_role
         self.name = role
         self.project = project
         self.catalog = tables.catalog
         self.tables = RoleTables(tables, role, anonymous=anonymous)
-        self.functions = RoleFunctions(tables.catalog, role, anonymous=anonymous)
         self._figures = figures
         self.plans: BoundedCache[Hashable, tuple[Compiled, ...]] = BoundedCache(
             PLANS_PER_ROLE, PLAN_CHARACTERS
         )
+
+    @cached_property
+    def functions(self) -> RoleFunctions:
+        """The functions that the role may call."""
+        return RoleFunctions(self.catalog, self.name, anonymous=self._anonymous)
 
     @cached_property
     def row_handlers(self) -> tuple[RowHandler, ...]:

@@ -100,7 +100,7 @@ class RowPlanner:
         conditions = conditions_of(self._tables, resource, self._rows)
         where = all_of([*conditions, *self._required(resource)])
         table = resource.relation.table
-        most = 1 if relationship is not None and relationship.to_one else self._cap(resource)
+        most = 1 if resource.to_one else self._cap(resource)
         limit: Parameter | int | None = most
         if resource.limit is not None:
             limit = Parameter(CappedLimit(resource.limit, most), "bigint")
@@ -154,9 +154,7 @@ class RowPlanner:
         child = resource.child(term.relation)
         if child is None:
             raise not_embedded(term.relation)
-        relationship = child.relationship
-        assert relationship is not None, "an embedded resource is related"
-        if not relationship.to_one:
+        if not child.to_one:
             raise _not_to_one(resource.relation, term.relation)
         return self._related(child, term)
 
@@ -172,7 +170,7 @@ class RowPlanner:
         own = value_named(self._tables, child, term)
         if own is not None:
             return own
-        spread = (below for below in child.children if below.spreads_one)
+        spread = (below for below in child.children if below.is_spread and below.to_one)
         found = ((below, self._member_value(below, term)) for below in spread)
         return next((self._of(below, inner) for below, inner in found if inner is not None), None)
 
@@ -216,7 +214,7 @@ def _check_spreads(resource: Resource) -> None:
     """Refuse aggregates in a to-many spread, where they could belong to either side."""
     for child in resource.children:
         _check_spreads(child)
-        if child.spreads_many and _is_grouped(child):
+        if child.is_spread and not child.to_one and _is_grouped(child):
             raise ApiError(
                 400,
                 "PGRST127",
@@ -227,8 +225,8 @@ def _check_spreads(resource: Resource) -> None:
 
 def _is_grouped(resource: Resource) -> bool:
     """Whether a resource has an aggregate, its own or that of a spread resource."""
-    literals = (child for child in resource.children if child.spreads_one)
-    return any(map(_aggregates, resource.items)) or any(map(_is_grouped, literals))
+    spread = (child for child in resource.children if child.is_spread and child.to_one)
+    return any(map(_aggregates, resource.items)) or any(map(_is_grouped, spread))
 
 
 def _items(resource: Resource) -> Iterator[Item]:

@@ -161,11 +161,10 @@ def _cast(tables: RoleTables, expression: Expression, name: str | None) -> Expre
 
 
 def with_column_names(record: Record, body: Body) -> Record:
-    """Return the record as a body needs it.
+    """Return the record with names of columns for members, if the body is made by an aggregate over any rows.
 
-    An aggregate over rows of any kind finds the members' names in the row's type, so that they must be
-    names of columns: a client's own stands in the statement then, quoted, where else it is a value.  Those
-    that PostgreSQL would cut, or take for an alias, stay what they are.
+    Such an aggregate finds the names in the type of the row, so an alias, elsewhere a value, becomes part of
+    the statement, quoted.  One that PostgreSQL would cut, or take for an alias of ours, remains a value.
     """
     if not isinstance(body, HandlerBody) or body.table is not None:
         return record

@@ -86,8 +86,8 @@ class CatalogTables:
 class RoleTables:
     """The tables of a catalog that one role may use.
 
-    A table without a privilege is refused in PostgreSQL's words before anything of it is looked at,
-    and neither hints nor ambiguities mention it.
+    Any other table raises PostgreSQL's error before anything of it is looked at, and neither hints nor
+    ambiguities mention it.
 
     :param anonymous: whether it is the role of anonymous callers.
     :ivar all: the tables of the catalog, whatever the role may use.
@@ -253,13 +253,15 @@ class Types:
 
     def is_json(self, oid: int) -> bool:
         """Whether a type is ``json`` or ``jsonb``, or a domain over one."""
-        type_ = self._types.get(oid)
-        return oid in (JSON, JSONB) or (type_ is not None and type_.base in (JSON, JSONB))
+        return self._is_one_of(oid, (JSON, JSONB))
 
     def is_vector(self, oid: int) -> bool:
         """Whether a type is ``tsvector``, or a domain over it."""
+        return self._is_one_of(oid, (TSVECTOR,))
+
+    def _is_one_of(self, oid: int, own: tuple[int, ...]) -> bool:
         type_ = self._types.get(oid)
-        return oid == TSVECTOR or (type_ is not None and type_.base == TSVECTOR)
+        return oid in own or (type_ is not None and type_.base in own)
 
     def json_function(self, oid: int) -> str | None:
         """Return the SQL name of the function that turns a domain's values into JSON, if it has one."""

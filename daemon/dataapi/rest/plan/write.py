@@ -1,8 +1,8 @@
 """Plans mutations of tables (POST, PATCH, PUT, DELETE); pure.
 
 Beyond PostgREST, ``PATCH`` with ``Prefer: resolution=match`` updates each row from an object of its own:
-every object of the body names its row by the primary key, or by the columns of ``on_conflict``,
-and sets its other members there.
+each object of the body names its row by the primary key, or by the columns of ``on_conflict``, and sets its
+other members there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from urllib.parse import quote
 
 from dataapi.catalog.model import Table
@@ -40,21 +39,12 @@ _KEY_FILTERS = "Filters must include all and only primary key columns with 'eq' 
 # ---------------------------------------------------------------- the statement
 
 
-class MutationKind(Enum):
-    """What a request does to rows."""
-
-    INSERT = "insert"
-    PUT = "put"
-    """Insert or update the one row that the URL names."""
-    UPDATE = "update"
-    DELETE = "delete"
-
-
 @dataclass(frozen=True, slots=True)
 class MutationShape:
     """What of a mutation decides its statement.
 
     :ivar columns, many: see ``Payload``.
+    :ivar method: POST inserts, PUT inserts or updates one row, PATCH updates, DELETE deletes.
     :ivar key: for an update of each row by an object of its own, the columns that name the row.
     :ivar media: the form in which rows are answered, None when no rows are.
     :ivar single: exactly one row must be affected.
@@ -62,7 +52,7 @@ class MutationShape:
     :ivar located: key columns of which an inserted row's values are answered.
     """
 
-    kind: MutationKind
+    method: str
     schema: str
     table: str
     selection: Selection
@@ -102,7 +92,7 @@ def _compile(role: RestRole, table: Table, shape: MutationShape) -> tuple[Compil
         body = shape.media.body(table)
         record = with_column_names(planner.record(), body)
         representation = Representation(table, record, body, order, required)
-    where = None if shape.kind is MutationKind.INSERT else planner.where()
+    where = None if shape.method == "POST" else planner.where()
     mutation = _mutation(role, table, shape, where)
     query = MutationQuery(mutation, representation, _guards(shape), shape.located, shape.counts, bound)
     return (compile_mutation(query),)
@@ -110,7 +100,7 @@ def _compile(role: RestRole, table: Table, shape: MutationShape) -> tuple[Compil
 
 def _guards(shape: MutationShape) -> tuple[Guard, ...]:
     guards = []
-    if shape.kind is MutationKind.PUT:
+    if shape.method == "PUT":
         guards.append(Guard(respond.OTHER_KEY))
     if shape.single:
         guards.append(Guard(respond.NOT_SINGLE))
@@ -120,11 +110,11 @@ def _guards(shape: MutationShape) -> tuple[Guard, ...]:
 
 
 def _mutation(role: RestRole, table: Table, shape: MutationShape, where: Condition | None) -> Mutation:
-    if shape.kind is MutationKind.DELETE:
+    if shape.method == "DELETE":
         return Delete(table, where)
     columns = json_columns(role.catalog, table, shape.columns)
     rows = JsonRows(Parameter(BodyText(), 'pg_catalog."json"'), shape.many, columns, shape.missing)
-    if shape.kind is MutationKind.UPDATE:
+    if shape.method == "PATCH":
         return Update(table, rows, where, shape.key)
     return Insert(table, rows, shape.conflict, where)
 
@@ -175,7 +165,7 @@ def _insert(change: _Change) -> StatementPlan:
     located: tuple[str, ...] = ()
     if change.preferences.returned is Return.HEADERS_ONLY:
         located = tuple(column.name for column in change.table.columns if column.name in change.key)
-    shape = _shape(change, MutationKind.INSERT, conflict=conflict, missing=_missing(change), located=located)
+    shape = _shape(change, conflict=conflict, missing=_missing(change), located=located)
     action = Action.INSERT if conflict is None else Action.RESOLVED_INSERT
 
     def finish(row: ResultRow) -> Reply:
@@ -189,7 +179,7 @@ def _insert(change: _Change) -> StatementPlan:
 
 
 def _conflict(change: _Change) -> OnConflict | None:
-    """Return what an insert does about existing rows; None without a key to find them by."""
+    """Return what an insert does with existing rows; None without a key to find them by."""
     resolution = change.preferences.resolution
     if resolution not in (Resolution.MERGE, Resolution.IGNORE):
         return None
@@ -200,7 +190,7 @@ def _conflict(change: _Change) -> OnConflict | None:
 
 
 def _merging(change: _Change, key: tuple[str, ...]) -> OnConflict:
-    """Return what updates existing rows and counts them."""
+    """Return the clause that updates existing rows and counts them."""
     return OnConflict(key, change.request.rows.columns, counter=UPDATED)
 
 
@@ -213,7 +203,7 @@ def _missing(change: _Change) -> MissingMember:
 def _update(change: _Change) -> StatementPlan:
     if change.request.objects is not None:
         return _matched_update(change)
-    return _affecting(change, _shape(change, MutationKind.UPDATE, missing=_missing(change)), Action.UPDATE)
+    return _affecting(change, _shape(change, missing=_missing(change)), Action.UPDATE)
 
 
 def _matched_update(change: _Change) -> StatementPlan:
@@ -231,7 +221,7 @@ def _matched_update(change: _Change) -> StatementPlan:
         default = change.preferences.missing is Missing.DEFAULT
         missing = MissingMember.DEFAULT if default else MissingMember.UNCHANGED
     matched = replace(change, request=replace(change.request, rows=rows))
-    shape = _shape(matched, MutationKind.UPDATE, missing=missing, key=key)
+    shape = _shape(matched, missing=missing, key=key)
     return _affecting(matched, shape, Action.MATCHED_UPDATE)
 
 
@@ -242,7 +232,7 @@ def _put(change: _Change) -> StatementPlan:
         raise ApiError(405, "PGRST105", _KEY_FILTERS)
     if not set(key) <= set(change.request.rows.columns):
         raise respond.other_key()
-    shape = _shape(change, MutationKind.PUT, conflict=_merging(change, key))
+    shape = _shape(change, conflict=_merging(change, key))
 
     def finish(row: ResultRow) -> Reply:
         status = (201 if (row.inserted or 0) > 0 else 200) if change.represents else 204
@@ -252,7 +242,7 @@ def _put(change: _Change) -> StatementPlan:
 
 
 def _delete(change: _Change) -> StatementPlan:
-    return _affecting(change, _shape(change, MutationKind.DELETE), Action.DELETE)
+    return _affecting(change, _shape(change), Action.DELETE)
 
 
 _PLANNING: dict[str, Callable[[_Change], StatementPlan]] = {
@@ -267,7 +257,6 @@ _PLANNING: dict[str, Callable[[_Change], StatementPlan]] = {
 
 def _shape(
     change: _Change,
-    kind: MutationKind,
     *,
     missing: MissingMember = MissingMember.NULL,
     conflict: OnConflict | None = None,
@@ -276,7 +265,7 @@ def _shape(
 ) -> MutationShape:
     request, rows = change.request, change.request.rows
     return MutationShape(
-        kind,
+        request.method,
         change.table.schema,
         change.table.name,
         request.query.selection,
@@ -287,7 +276,7 @@ def _shape(
         key,
         change.media if change.represents else None,
         change.media.single,
-        request.preferences.most is not None and kind in (MutationKind.UPDATE, MutationKind.DELETE),
+        request.preferences.most is not None and request.method in ("PATCH", "DELETE"),
         located,
     )
 
