@@ -86,12 +86,8 @@ class RestHandler:
             requests = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
             answer = partial(self._answer_batch, http, caller, requests)
         else:
-            is_long = len(http.body) > LONG
-            request = (
-                await self._in_thread(partial(self._parse, http, catalog))
-                if is_long
-                else self._parse(http, catalog)
-            )
+            parse = partial(self._parse, http, catalog)
+            request = await self._in_thread(parse) if len(http.body) > LONG else parse()
             http.mark("parse")
             answer = partial(self._answer_one, http, caller, request)
         try:
@@ -139,10 +135,8 @@ class RestHandler:
         try:
             if not request.target:
                 return await self._describe(http, caller, request, catalog)
-            if len(http.body) > LONG:
-                planned = await self._in_thread(partial(plan, role, request))
-            else:
-                planned = plan(role, request)
+            work = partial(plan, role, request)
+            planned = await self._in_thread(work) if len(http.body) > LONG else work()
             http.mark("plan")
             if isinstance(planned, StatementPlan):
                 return await run_plan(self._transactions, catalog, http, caller, planned)

@@ -135,8 +135,7 @@ def negotiate(accept: str | None, offers: Offers) -> Media:
     :param accept: the ``Accept`` header; None accepts anything.
     :raises ApiError: PGRST107 (406), none of the accepted media types is available.
     """
-    if accept is None:
-        return _remembered(ANY_MEDIA_TYPE, offers)
+    accept = ANY_MEDIA_TYPE if accept is None else accept
     return (_remembered if len(accept) <= LONGEST_REMEMBERED else _negotiate)(accept, offers)
 
 

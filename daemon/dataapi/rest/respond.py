@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER, is_name, may_be_chosen
@@ -112,6 +113,15 @@ def too_large(size: int) -> ApiError:
     return too_much(f"The answer, or a line of it, has {size} bytes, more than max-answer allows")
 
 
+_VIOLATIONS: dict[str, Callable[[int], ApiError]] = {
+    OTHER_KEY: lambda _rows: other_key(),
+    NOT_SINGLE: not_single,
+    TOO_MANY: too_many,
+    TOO_LARGE: too_large,
+}
+"""Errors of what guards raise, with the number of rows or bytes."""
+
+
 def unsupported(method: str, *headers: tuple[str, str]) -> ApiError:
     """Return the error for a method that neither tables nor the root support."""
     return ApiError(405, "PGRST117", f"Unsupported HTTP method: {method}", headers=headers)
@@ -123,16 +133,9 @@ def client_error(error: ApiError) -> ApiError:
         # The schema is how this service names functions and operators, not how the client does.
         error.message = error.message.replace("pg_catalog.", "")
     violation = violation_in(error.code, error.message)
-    if violation is None:
+    if violation is None or violation.reason not in _VIOLATIONS:
         return error
-    code, rows = violation.reason, violation.number
-    if code == OTHER_KEY:
-        return other_key()
-    if code == NOT_SINGLE:
-        return not_single(rows)
-    if code == TOO_LARGE:
-        return too_large(rows)
-    return too_many(rows) if code == TOO_MANY else error
+    return _VIOLATIONS[violation.reason](violation.number)
 
 
 # ---------------------------------------------------------------- headers

@@ -22,7 +22,7 @@ from dataapi.rest.parse.body import (
     read_objects,
     read_rows,
 )
-from dataapi.rest.parse.preferences import Preferences, Resolution, read_preferences
+from dataapi.rest.parse.preferences import NO_PREFERENCES, Preferences, Resolution, read_preferences
 from dataapi.rest.parse.query import QueryParameters, parse_query
 from dataapi.rest.parse.syntax import Pairs
 from dataapi.settings import Project
@@ -133,9 +133,9 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
     reads = method in READING
     schema = schema_of(request, project.db_schemas)
     path = target_of(request.path)
-    preferences = read_preferences(
-        headers.get("prefer"), timezones, overrides_end=project.db_tx_end.allows_override
-    )
+    prefer, preferences = headers.get("prefer"), NO_PREFERENCES
+    if prefer is not None:
+        preferences = read_preferences(prefer, timezones, overrides_end=project.db_tx_end.allows_override)
     target, is_call = path.removeprefix(FUNCTIONS), path.startswith(FUNCTIONS)
     if not path and project.db_root_spec is not None:
         own_schema, _, target = project.db_root_spec.rpartition(".")
