@@ -24,6 +24,7 @@ from dataapi.rest.plan.functions import whole_body
 
 _READING = ("select", "order", "limit", "offset", "range", "rangeUnit", "preferRead")
 _TEXT = {"schema": {"type": "string"}}
+_NO_CONTENT = {"description": "No Content"}
 
 
 def table_operations(table: VisibleTable, components: Components) -> dict[str, Any]:
@@ -34,44 +35,42 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
     filters = [filter_name(name, column.number) for column in table.filterable]
     found: dict[str, Any] = {}
 
-    def add(method: str, action: str, parameters: list[str], **rest: Any) -> None:
+    def add(
+        method: str, action: str, parameters: list[str], answers: dict[str, Any], body: Any = None
+    ) -> None:
         found[method] = without_empty(
             tags=[table.table.name],
             summary=title,
             description=description,
             operationId=f"{action}.{name}",
             parameters=[reference("parameters", parameter) for parameter in parameters],
-            **rest,
+            requestBody=None if body is None else {"required": True, "content": body},
+            responses={**answers, "default": reference("responses", "Error")},
         )
 
     if table.read:
+        headers = {"Content-Range": reference("headers", "Content-Range")}
         answers = {
-            "200": _answer("OK", rows, ranged=True),
-            "206": _answer("Partial Content", rows, ranged=True),
+            "200": _answer("OK", rows, headers=headers),
+            "206": _answer("Partial Content", rows, headers=headers),
         }
-        add("get", "read", [*filters, *_READING], responses=_or_error(answers))
+        add("get", "read", [*filters, *_READING], answers)
     if table.insert:
-        answers = {
-            "201": _answer("Created", rows),
-            "200": _answer("Rows were there already", rows),
-        }
-        parameters = ["select", "columns", "on_conflict", "preferInsert"]
-        add("post", "insert", parameters, requestBody=_new_rows(name), responses=_or_error(answers))
+        row = reference("schemas", f"{name}.insert")
+        body = _written_content(row, {"oneOf": [row, {"type": "array", "items": row}]})
+        answers = {"201": _answer("Created", rows), "200": _answer("Rows were there already", rows)}
+        add("post", "insert", ["select", "columns", "on_conflict", "preferInsert"], answers, body)
     if table.key:
-        answers = {
-            "204": {"description": "No Content"},
-            "200": _answer("Replaced", rows),
-            "201": _answer("Created", rows),
-        }
-        add("put", "put", ["select", "preferPut"], requestBody=_new_row(name), responses=_or_error(answers))
+        row = reference("schemas", f"{name}.put")
+        answers = {"204": _NO_CONTENT, "200": _answer("Replaced", rows), "201": _answer("Created", rows)}
+        add("put", "put", ["select", "preferPut"], answers, _written_content(row, row))
         found["put"]["parameters"] = [*_key_parameters(table), *found["put"]["parameters"]]
-    changed = {"204": {"description": "No Content"}, "200": _answer("OK", rows)}
+    changed = {"204": _NO_CONTENT, "200": _answer("OK", rows)}
     if table.update:
-        body = {"required": True, "content": {JSON: {"schema": reference("schemas", f"{name}.update")}}}
-        parameters = [*filters, "select", "columns", "preferWrite"]
-        add("patch", "update", parameters, requestBody=body, responses=_or_error(changed))
+        body = {JSON: {"schema": reference("schemas", f"{name}.update")}}
+        add("patch", "update", [*filters, "select", "columns", "preferWrite"], changed, body)
     if table.delete:
-        add("delete", "delete", [*filters, "select", "preferWrite"], responses=_or_error(changed))
+        add("delete", "delete", [*filters, "select", "preferWrite"], changed)
     return found
 
 
@@ -80,29 +79,17 @@ def filter_name(table: str, number: int) -> str:
     return f"{table}.{number}"
 
 
-def _or_error(answers: dict[str, Any]) -> dict[str, Any]:
-    return {**answers, "default": reference("responses", "Error")}
-
-
 def _rows_content(name: str) -> dict[str, Any]:
     row = reference("schemas", name)
     return {JSON: {"schema": {"type": "array", "items": row}}, OBJECT: {"schema": row}, CSV: _TEXT}
 
 
-def _answer(description: str, content: dict[str, Any], *, ranged: bool = False) -> dict[str, Any]:
-    headers = {"headers": {"Content-Range": reference("headers", "Content-Range")}} if ranged else {}
-    return {"description": description, **headers, "content": content}
+def _answer(description: str, content: dict[str, Any], **members: Any) -> dict[str, Any]:
+    return {"description": description, **members, "content": content}
 
 
-def _new_rows(name: str) -> dict[str, Any]:
-    row = reference("schemas", f"{name}.insert")
-    rows = {"oneOf": [row, {"type": "array", "items": row}]}
-    return {"required": True, "content": {JSON: {"schema": rows}, CSV: _TEXT, FORM: {"schema": row}}}
-
-
-def _new_row(name: str) -> dict[str, Any]:
-    row = reference("schemas", f"{name}.put")
-    return {"required": True, "content": {JSON: {"schema": row}, CSV: _TEXT, FORM: {"schema": row}}}
+def _written_content(row: dict[str, Any], json: dict[str, Any]) -> dict[str, Any]:
+    return {JSON: {"schema": json}, CSV: _TEXT, FORM: {"schema": row}}
 
 
 def _key_parameters(table: VisibleTable) -> list[dict[str, Any]]:
@@ -164,7 +151,7 @@ def _function_answers(
         schema = components.result(function)
         media_type = media_type_of(visible.catalog.types[function.returns])
         if schema is None:
-            answers["204"] = {"description": "No Content"}
+            answers["204"] = _NO_CONTENT
         elif media_type is not None:
             content.setdefault(media_type, []).append({})
         elif schema not in content.setdefault(JSON, []):
