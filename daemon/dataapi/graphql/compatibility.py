@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import Any, TypeVar
 
 from graphql import (
@@ -386,7 +387,7 @@ def _reached(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str, 
 def _each(nodes: tuple[_Node, ...], adapt: Callable[[_Node], _Node]) -> tuple[_Node, ...]:
     """Return the nodes adapted, the very same sequence when none changes."""
     adapted = tuple(map(adapt, nodes))
-    return nodes if all(map(_same, nodes, adapted)) else adapted
+    return nodes if all(map(is_, nodes, adapted)) else adapted
 
 
 def _changed(node: _Node, **members: object) -> _Node:
@@ -394,7 +395,3 @@ def _changed(node: _Node, **members: object) -> _Node:
     if all(getattr(node, name) is value for name, value in members.items()):
         return node
     return replace(node, **members)  # type: ignore[type-var]
-
-
-def _same(one: object, other: object) -> bool:
-    return one is other

@@ -75,7 +75,9 @@ class GraphQLOperation:
         key: Hashable,
     ) -> None:
         self._literals = [(name, shaper(type_)) for name, type_ in literal_types.items()]
-        self._needed = [node for node in declared if isinstance(node.type, NonNullTypeNode)]
+        self._required = [
+            (node.variable.name.value, node) for node in declared if isinstance(node.type, NonNullTypeNode)
+        ]
         self._declared = variables
         self._variables: list[Variable] | None = None
         self.node = node
@@ -89,7 +91,7 @@ class GraphQLOperation:
 
     @property
     def variables(self) -> list[Variable]:
-        """The variables with the types that their values must have; that one is needed is seen before.
+        """The variables with the types that their values must have, nullable ones.
 
         No ``cached_property``: on Python 3.11 it holds a lock while this pauses.
 
@@ -113,8 +115,8 @@ class GraphQLOperation:
                 check_variables((each.name, each.type, raw[each.name]) for each in composite)
             except GraphQLError as error:
                 raise RequestRejected(Stage.VARIABLES, error) from None
-        for node in self._needed:
-            if self._lacks(node, raw):
+        for name, node in self._required:
+            if raw.get(name) is None and (name in raw or node.default_value is None):
                 raise self._refusal(raw)
         try:
             for variable in variables:
@@ -134,12 +136,6 @@ class GraphQLOperation:
             ) from None
         return coerced
 
-    @staticmethod
-    def _lacks(node: VariableDefinitionNode, raw: Mapping[str, Any]) -> bool:
-        """Whether a variable that was declared to have a value has none."""
-        name = node.variable.name.value
-        return raw[name] is None if name in raw else node.default_value is None
-
     def _refusal(self, raw: Mapping[str, Any]) -> RequestRejected:
         """Return the errors of variables that did not coerce."""
         errors = list(islice(self._errors(raw), MOST_ERRORS + 1))
@@ -149,9 +145,8 @@ class GraphQLOperation:
         return RequestRejected(Stage.VARIABLES, *errors)
 
     def _errors(self, raw: Mapping[str, Any]) -> Iterator[GraphQLError]:
-        for node in self._needed:
-            if self._lacks(node, raw):
-                name = node.variable.name.value
+        for name, node in self._required:
+            if raw.get(name) is None and (name in raw or node.default_value is None):
                 what = "not to be null" if name in raw else "to be provided"
                 message = f"Expected a value of non-null type '{print_ast(node.type)}' {what}."
                 yield GraphQLError(f"Variable '${name}' has invalid value: {message}", node)
@@ -173,7 +168,7 @@ class GraphQLOperation:
 class Document:
     """A document that passed the limits and validation.
 
-    :param extracted: makes a document that texts share which differ in literals and aliases alone.
+    :param extracted: the literals and aliases of the text, for a document that other texts share.
     :ivar text: the text that it was read from.
     :ivar literal_types: the types of its extracted literals by the names of their parameters.
     :ivar is_exact: whether its literals and aliases are in it.

@@ -22,7 +22,7 @@ from dataapi.graphql.transport import GraphQLRequest, RequestRejected, Stage
 from dataapi.http.strict_json import INVALID_JSON
 
 DOCUMENT, MANIFEST = ".graphql", ".json"
-"""What the names of files end with: one document, and many by their ids."""
+"""Suffixes of files with one document, and with many documents by their ids."""
 
 HASH_PREFIX = "sha256:"
 
@@ -36,7 +36,7 @@ class Documents:
     :ivar by_id: texts by their ids in files and manifests.
     :ivar by_hash: texts by the SHA-256 of their UTF-8 form, in lower-case hexadecimal.
     :ivar texts: the texts that may run when nothing else may.
-    :ivar problems: what is left out, one line each.
+    :ivar problems: why files and documents are left out, one line each.
     """
 
     by_id: dict[str, str] = field(default_factory=dict)
@@ -60,21 +60,21 @@ def document_text(request: GraphQLRequest, documents: Documents | None, *, only:
     :param only: whether nothing but those documents may run (``graphql-documents-only``).
     :raises RequestRejected: at the document stage, with a code.
     """
-    known = documents or NO_DOCUMENTS
+    persisted = documents or NO_DOCUMENTS
     if request.query is not None:
-        if only and request.query not in known.texts:
+        if only and request.query not in persisted.texts:
             raise _rejected(
                 "PERSISTED_DOCUMENT_REQUIRED",
                 "Only documents that this server keeps may run: send the documentId of one.",
             )
         return request.query
     if request.document_id is not None:
-        text = known.find(request.document_id)
+        text = persisted.find(request.document_id)
         if text is None:
             shown = request.document_id[:_SHOWN]
             raise _rejected("PERSISTED_DOCUMENT_NOT_FOUND", f"No document has the id {shown!r}.")
         return text
-    text = known.by_hash.get(request.persisted_hash or "")
+    text = persisted.by_hash.get(request.persisted_hash or "")
     if text is None and documents is None:
         # Apollo's words for "send the whole text, always" and, below, "send it this time".
         raise _rejected("PERSISTED_QUERY_NOT_SUPPORTED", "PersistedQueryNotSupported")
@@ -148,7 +148,7 @@ def _manifest(manifest: Any) -> Iterator[tuple[str, str]]:
 
 
 def _add(found: Documents, name: str, document_id: str, text: str) -> None:
-    """Make a document known under its id and its hash, or note why not."""
+    """Add a document under its id and its hashes, or a problem."""
     # An editor ends a file with a line end, which is not part of what a client hashes or sends.
     variants = {text, text.strip()}
     try:
@@ -199,11 +199,11 @@ class DocumentFolder:
 
     @property
     def problems(self) -> list[str]:
-        """What of the folder could not be used."""
+        """Why files and documents of the folder are left out, one line each."""
         return [] if self.documents is None else self.documents.problems
 
     async def load(self) -> None:
-        """Read the folder again; when that is impossible, keep what there is and log why."""
+        """Read the folder again; if that fails, log why and go on with the documents read before."""
         if self._path is None:
             return
         try:

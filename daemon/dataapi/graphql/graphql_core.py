@@ -137,9 +137,9 @@ def _lines(text: str) -> tuple[int, int]:
 
 
 class _Lexer(Lexer):
-    """Reads tokens and leaves comments out.
+    """Reads tokens, skipping comments.
 
-    A token knows the next one but not the one before it, so that it goes once it has been read.
+    A token refers to the next one but not to the previous one, so that it is freed once it has been read.
     """
 
     def __init__(self, source: Source) -> None:
@@ -147,7 +147,7 @@ class _Lexer(Lexer):
         self.count = 0
 
     def lookahead(self) -> Token:
-        """Return the next token and stay where we are."""
+        """Return the next token without moving on to it."""
         token = self.token
         if token.kind is TokenKind.EOF:
             return token
@@ -191,7 +191,7 @@ class _Lexer(Lexer):
             if following[:1] == '"':
                 return self.create_token(TokenKind.STRING, start, position + 1, "".join(parts))
             if following[:1] != "\\":
-                return super().read_string(position - 1)  # nothing but its error is left to read
+                return super().read_string(position - 1)  # raises the error
             pause()
             if following == "\\u{":
                 escape = self.read_escaped_unicode_variable_width(position)
@@ -322,7 +322,7 @@ class LazyObjectType(GraphQLObjectType):
 
 
 class LazySchema(GraphQLSchema):
-    """A schema whose types are made when first asked for.
+    """A schema whose types are made when they are first looked up.
 
     graphql-core's constructor walks every type; this one only takes the map that makes them.
     The schema is valid by construction, which a test shows by validating whole ones.
@@ -355,5 +355,5 @@ class LazySchema(GraphQLSchema):
         return InterfaceImplementations(objects=objects, interfaces=[])
 
     def is_sub_type(self, abstract_type: GraphQLAbstractType, maybe_sub_type: GraphQLNamedType) -> bool:
-        """Whether a type is a row with a node id, asked of that type alone."""
+        """Whether a type is a row with a node id; looks at no other type."""
         return isinstance(maybe_sub_type, GraphQLObjectType) and abstract_type in maybe_sub_type.interfaces

@@ -59,11 +59,11 @@ class Introspection:
         self._schema: GraphQLSchema | None = None
         answers: BoundedCache[str, Answers] = BoundedCache(ANSWERS, ANSWER_CHARACTERS)
 
-        def keep(key: str, found: Answers) -> None:
+        def cache(key: str, found: Answers) -> None:
             answers.put(key, found, sum(map(len, found.values())))
 
         self._answers = answers
-        self._work: SharedWork[str, Answers] = SharedWork(keep)
+        self._work: SharedWork[str, Answers] = SharedWork(cache)
 
     async def answer(
         self,
@@ -74,16 +74,20 @@ class Introspection:
     ) -> Answers:
         """Return the fields' answers as JSON text by response key, empty when introspection is off.
 
-        :raises GraphQLError: too much is asked.
+        :raises GraphQLError: the operation resolves too many fields.
         """
-        definitions = _own_variables(operation)
-        names = {definition.variable.name.value for definition in definitions}
+        # Variables of other types are for other fields; their types may even be hidden from introspection.
+        names = {
+            variable.inner_name: str(variable.type)
+            for variable in operation.variables
+            if variable.type in (GraphQLBoolean, GraphQLString)
+        }
         own = {name: value for name, value in variables.items() if name in names}
         key = json.dumps([text, own], sort_keys=True)
-        known = self._answers.get(key)
-        if known is not None:
-            return known
-        document = _document(definitions, fields, operation.fragments)
+        cached = self._answers.get(key)
+        if cached is not None:
+            return cached
+        document = _document(names, fields, operation.fragments)
         return await self._work.result(key, lambda: self._execute(document, own))
 
     def _execute(self, document: DocumentNode, variables: Mapping[str, Any]) -> Answers:
@@ -114,30 +118,24 @@ class _TooMuch(BaseException):
     """Ends an execution at once: graphql-core makes a field's error of every ``Exception``."""
 
 
-def _own_variables(operation: GraphQLOperation) -> tuple[VariableDefinitionNode, ...]:
-    """Return the variables that introspection fields and directives can take.
-
-    Those of other types are for other fields; their types may even be hidden from introspection.
-    """
-    return tuple(
-        VariableDefinitionNode(
-            variable=VariableNode(name=NameNode(value=variable.inner_name)),
-            type=NamedTypeNode(name=NameNode(value=variable.type.name)),
-        )
-        for variable in operation.variables
-        if variable.type in (GraphQLBoolean, GraphQLString)
-    )
-
-
 def _document(
-    definitions: tuple[VariableDefinitionNode, ...],
+    types: Mapping[str, str],
     fields: Mapping[str, list[FieldNode]],
     fragments: Mapping[str, FragmentDefinitionNode],
 ) -> DocumentNode:
-    """Return a document that asks for the introspection fields alone."""
+    """Return a document that selects the introspection fields alone.
+
+    :param types: names of its variables' types by their names.
+    """
+    variables = tuple(
+        VariableDefinitionNode(
+            variable=VariableNode(name=NameNode(value=name)), type=NamedTypeNode(name=NameNode(value=type_))
+        )
+        for name, type_ in types.items()
+    )
     operation = OperationDefinitionNode(
         operation=OperationType.QUERY,
-        variable_definitions=definitions,
+        variable_definitions=variables,
         directives=(),
         selection_set=SelectionSetNode(selections=tuple(node for nodes in fields.values() for node in nodes)),
     )

@@ -65,7 +65,7 @@ class _Measure:
 
     def __init__(self, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
         self._fragments = fragments
-        self._known: dict[str, Extent] = {}
+        self._extents: dict[str, Extent] = {}
         self._open: set[str] = set()
 
     def of(self, selection_set: SelectionSetNode) -> Extent:
@@ -93,11 +93,11 @@ class _Measure:
         fragment = self._fragments.get(name)
         if fragment is None or name in self._open:
             return Extent(0, 0)  # validation reports unknown fragments and cycles
-        if name not in self._known:
+        if name not in self._extents:
             self._open.add(name)
-            self._known[name] = self.of(fragment.selection_set)
+            self._extents[name] = self.of(fragment.selection_set)
             self._open.discard(name)
-        return self._known[name]
+        return self._extents[name]
 
 
 def check_limits(document: DocumentNode, limits: Limits) -> None:

@@ -1,6 +1,6 @@
 """Where a slot of a statement takes its value: from the document, or from the variables of a request.
 
-A compiled operation keeps the sources of its slots; binding asks each for its text.  Sources
+A compiled operation holds the sources of its slots, and binding takes the text of each.  Sources
 compare equal when they would always bind the same text, so that they can share a slot.
 Node ids and cursors, base64 of a JSON array's text (docs/reference/graphql.md, Node ids), are decoded here;
 PostgreSQL writes them (``graphql.outputs.base64_sql``).
@@ -95,7 +95,7 @@ def decode_node_id(text: str) -> NodeKey:
 def is_key_value(text: str, type_: str) -> bool:
     """Whether a key's column may have the value; PostgreSQL has the last word on types other than these.
 
-    What it refuses fails the whole statement, with all that is asked for beside the row.
+    A value that it refuses fails the whole statement, with everything else that the operation selects.
     """
     bits = _INTEGER_BITS.get(type_)
     if bits is not None:
@@ -194,8 +194,8 @@ class ListOrigin:
 class InputLeaf:
     """A scalar, enum or list of such in an argument.
 
-    Equal leaves always bind the same value: the sample does not count.  Plans keep leaves, so these know
-    their place in the document, not the document.
+    Equal leaves always bind the same value: the sample does not count.  Plans hold leaves, so these refer
+    to their place in the document, not to the document.
 
     :ivar sample: the value of the request being compiled; the compiled form may depend on it only in
         ways that ``arguments.shaper`` tells apart.
@@ -215,7 +215,7 @@ class InputLeaf:
         return error
 
     def without_sample(self) -> InputLeaf:
-        """Return the leaf as a plan keeps it, without the value of the request that it was made for."""
+        """Return the leaf for a plan, without the value of the request that it was made for."""
         return replace(self, sample=None)
 
     def source(self, encode: Encode) -> SlotSource:

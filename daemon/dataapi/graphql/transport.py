@@ -130,7 +130,7 @@ def read(request: Request) -> GraphQLRequest:
 
 
 def reply(answer: GraphQLResponse, request: Request) -> Reply:
-    """Send an answer in the media type that the client asked for."""
+    """Return the reply with an answer in the media type that the client accepts."""
     media_type = media_type_of(request)
     headers: tuple[tuple[str, str], ...] = (("Content-Type", media_type),)
     if request.method != "POST":
@@ -149,7 +149,7 @@ def media_type_of(request: Request) -> str:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a person's browser asks, by GET and without a document, so that a page is the answer."""
+    """Whether a browser opens the URL, by GET and without a document, so that it is sent a page."""
     return (
         request.method in ("GET", "HEAD")
         and "text/html" in request.headers.get("accept", "")
@@ -178,20 +178,16 @@ def _chosen(accept: str | None) -> str | None:
     if accept is None or not accept.strip():
         return JSON
     ranges = parse_ranges(accept)
-    best: tuple[float, int, int] | None = None
-    chosen = None
-    for preference, offer in enumerate(_OFFERS):
-        media_type = offer.partition(";")[0]
-        for pattern in (media_type, "application/*", "*/*"):
-            found = [
-                (each.weight, -at, -preference) for at, each in enumerate(ranges) if each.name == pattern
-            ]
+
+    def rank(offer: str) -> tuple[float, int]:
+        for pattern in (offer.partition(";")[0], "application/*", "*/*"):
+            found = [(each.weight, -at) for at, each in enumerate(ranges) if each.name == pattern]
             if found:
-                rank = max(found)
-                if rank[0] > 0 and (best is None or rank > best):
-                    best, chosen = rank, offer
-                break
-    return chosen
+                return max(found)
+        return 0, 0
+
+    best = max(_OFFERS, key=rank)
+    return best if rank(best)[0] > 0 else None
 
 
 @lru_cache(maxsize=64)
@@ -309,20 +305,19 @@ def _check_string(where: str, value: str) -> None:
         _refuse(f"{where} holds half of a surrogate pair at character {found + 1}")
 
 
+_KINDS = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}
+
+
 def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "a list"
-        case _:
-            return "an object"
+    return _KINDS[type(value)]
 
 
 def _refuse(message: str, details: str | None = None) -> NoReturn:

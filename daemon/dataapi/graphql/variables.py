@@ -1,8 +1,8 @@
-"""The values of variables: coerced, judged, and reduced to the shape that decides how an operation compiles.
+"""The values of variables: coerced, validated, and reduced to the shape that decides how a plan is compiled.
 
-Coercions and shapes are made once for a type, as graphql-core finds out what each type is anew for every
-value, which for a thousand rows is most of the time that a request takes here.  The results are
-graphql-core's own; its messages speak Python, and clients JSON.
+Coercions and shapes are made once for a type.  graphql-core inspects the type anew for every value, which
+takes most of the time of a request with a thousand rows.  The results are graphql-core's own; its messages
+write values as Python does, and ours as JSON.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Absent:
 
 
 MANY = 2
-"""From how many objects on a list of them may be bound as one value."""
+"""The least number of objects in a list that is bound as one value."""
 
 ABSENT: Final = Absent()
 
@@ -106,7 +106,7 @@ def _list(item: Coerce) -> Coerce:
 
 
 class _ObjectCoercion:
-    """Coerces input objects; it looks at the type with the first one, as types nest in themselves."""
+    """Coerces input objects; reads the type with the first one, because types nest in themselves."""
 
     def __init__(self, type_: GraphQLInputObjectType) -> None:
         self._type = type_
@@ -115,7 +115,7 @@ class _ObjectCoercion:
         self._required: frozenset[str] = frozenset()
         self._plain = True
 
-    def _look(self) -> dict[str, int]:
+    def _read_type(self) -> dict[str, int]:
         fields = self._type.fields
         self._required = frozenset(name for name, field in fields.items() if is_required_input_field(field))
         self._plain = not self._type.is_one_of and all(
@@ -127,7 +127,7 @@ class _ObjectCoercion:
     def __call__(self, value: Any) -> Any:
         if value is None:
             return None
-        places = self._places or self._look()
+        places = self._places or self._read_type()
         if not isinstance(value, dict):
             raise _Uncoercible
         if not self._plain:
