@@ -27,7 +27,7 @@ from twisted.internet.threads import deferToThreadPool
 from zope.interface import implementer
 
 from dataapi.database import address, sql_text
-from dataapi.database.driver import ConnectionAttempt
+from dataapi.database.driver import JSON_TYPES, ConnectionAttempt, TransactionAnswers, ignore_notices
 from dataapi.database.errors import version_refusal
 from dataapi.http.errors import ApiError
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 Rows = list[tuple[Any, ...]]
-_JSON_TYPES = (114, 3802)
 _LINE_END = re.compile(r"\s*\n\s*")
 _SILENCE = "timeout expired"
 _FATAL = ("FATAL", "PANIC")
@@ -84,7 +83,8 @@ class Connection:
         self._login: str | None = None
         self._writing = False
         self._cursor: Any = None
-        self._result: defer.Deferred[Rows] | None = None
+        self._running: Any = None
+        self._result: defer.Deferred[Any] | None = None
         self._ended: list[defer.Deferred[None]] = []
 
     async def open(self, params: dict[str, str], timeout: float) -> None:
@@ -144,12 +144,14 @@ class Connection:
 
     def _opened(self) -> None:
         """Watch the connection from now on; raises ``ConnectionDied`` when the server is too old."""
+        self._running = self._connection
         if refusal := version_refusal(self._connection.server_version):
             self.close()
             raise ConnectionDied(refusal)
+        ignore_notices(self._connection)
         self._descriptor = os.dup(self._connection.fileno())
         self.reactor.addReader(self)
-        for oid in _JSON_TYPES:
+        for oid in JSON_TYPES:
             self._connection.string_types[oid] = BYTES
         self._status = self._connection.get_parameter_status
         self._encoding, self._login = self._status("client_encoding"), self._status("session_authorization")
@@ -207,6 +209,25 @@ class Connection:
             self._advance()
         return result
 
+    def send_transactions(self, text: str) -> defer.Deferred[list[Rows]]:
+        """Send a message of several transactions; fires with the rows of those before the first that fails.
+
+        See ``driver.TransactionAnswers``.  Fails like that of ``send``.
+        """
+        try:
+            self._cursor = self._running = TransactionAnswers(self._connection, text.encode())
+        except psycopg2.Error as error:
+            self._lose(error)
+            raise ConnectionDied(str(error).strip()) from error
+        result = self._result = defer.Deferred(self._abandon)
+        self._advance()
+        return result
+
+    def quoted(self, text: str, values: Sequence[object]) -> str:
+        """Return a template's text with its values in it; raises what psycopg2 does when it refuses one."""
+        sql, rest = sql_text.filled(text, values)
+        return sql if rest is None else self._connection.cursor().mogrify(sql, rest).decode()
+
     async def answered(self, seconds: float) -> bool:
         """Ask the server for a sign of life; tell whether it gave one within so many seconds."""
         try:
@@ -260,13 +281,13 @@ class Connection:
         """Take note that the reactor found the socket dead."""
         self._lose(psycopg2.OperationalError(reason.getErrorMessage()))
 
-    def _abandon(self, _result: defer.Deferred[Rows]) -> None:
+    def _abandon(self, _result: defer.Deferred[Any]) -> None:
         self._result = None
 
     def _advance(self) -> None:
         """Let libpq read and write what it can, and finish the statement when it has ended."""
         try:
-            state = self._connection.poll()
+            state = self._running.poll()
         except psycopg2.Error as error:
             if self._connection.closed or _ends_connection(error):
                 self._lose(error)
@@ -293,7 +314,7 @@ class Connection:
 
     def _finish(self, error: Exception | None) -> None:
         self.answers += 1
-        cursor, self._cursor = self._cursor, None
+        cursor, self._cursor, self._running = self._cursor, None, self._connection
         result, self._result = self._result, None
         ended, self._ended = self._ended, []
         if result is not None:
