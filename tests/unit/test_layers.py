@@ -39,7 +39,7 @@ INPUT_AND_OUTPUT = {
     "graphql": "document_store engine introspection",
     "rest": "execute handler",
     "service": (
-        "__main__ configuration configuration.endpoints configuration.keys configuration.load "
+        "__main__ apis configuration configuration.endpoints configuration.keys configuration.load "
         "configuration.parsers configuration.sources inspection process project root_service "
         "settings_source sockets webhooks worker worker_pipe workers"
     ),

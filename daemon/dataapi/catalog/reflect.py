@@ -11,7 +11,7 @@ from typing import Any
 
 from twisted.internet.threads import deferToThread
 
-from dataapi.catalog.build import build_catalog
+from dataapi.catalog.build import build_catalog, no_pause
 from dataapi.catalog.model import Catalog
 from dataapi.concurrency.long_work import nap
 
@@ -57,7 +57,9 @@ async def reflect(
     content: bytes = await in_thread(_digest, rows)
     if earlier and earlier.content == content:
         return replace(earlier, generation=generation)
-    catalog: Catalog = await in_thread(_build, rows, tuple(search_path), generation)
+    # Before the first catalog nobody is answered who would wait for a thread that does not nap.
+    pause = nap if earlier else no_pause
+    catalog: Catalog = await in_thread(_build, rows, tuple(search_path), generation, pause)
     return replace(catalog, content=content, timezones=timezones or catalog.timezones)
 
 
@@ -70,10 +72,15 @@ def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:
     return digest.digest()
 
 
-def _build(rows: Iterable[tuple[Any, ...]], search_path: tuple[str, ...], generation: int) -> Catalog:
+def _build(
+    rows: Iterable[tuple[Any, ...]],
+    search_path: tuple[str, ...],
+    generation: int,
+    pause: Callable[[], None],
+) -> Catalog:
     document: dict[str, list[Any]] = {}
     for part, body in rows:
         if body is not None:
             document.setdefault(part, []).extend(json.loads(body))
-            nap()
-    return build_catalog(document, generation, search_path, nap)
+            pause()
+    return build_catalog(document, generation, search_path, pause)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -219,8 +219,8 @@ def _allow(role: RestRole, request: ApiRequest) -> tuple[tuple[str, str], ...]:
     return options.headers
 
 
-DescriptionKey = tuple[int, str, str, Version]
-"""What a description depends on: the generation of the catalog, the role, the schema and the version."""
+DescriptionKey = tuple[Hashable, str, str, Version]
+"""What a description depends on: the content of the catalog, the role, the schema and the version."""
 
 
 class Descriptions:
@@ -250,7 +250,7 @@ class Descriptions:
 
     async def get(self, catalog: Catalog, role: str, schema: str, version: Version) -> bytes:
         """Return what ``describe`` does, made in a thread at its first use."""
-        key = (catalog.generation, role, schema, version)
+        key = (catalog.content or catalog.generation, role, schema, version)
         cached = self._cache.get(key)
         if cached is not None:
             return cached

@@ -11,7 +11,6 @@ from dataapi.catalog.model import Catalog, Role
 from dataapi.catalog.reflect import reflect
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
 from dataapi.database.script import ScriptError, ServerTooOld, complete, connected
-from dataapi.graphql.document_store import read_folder
 from dataapi.settings import Project
 
 _CALLABLE = """
@@ -116,6 +115,8 @@ def _document_faults(project: Project) -> Iterator[str]:
     """Yield each persisted document that cannot be used."""
     if project.graphql_documents is None:
         return
+    from dataapi.graphql.document_store import read_folder  # noqa: PLC0415 - the start needs only ``role_faults``
+
     try:
         documents = read_folder(project.graphql_documents)
     except OSError as error:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.keys import is_url
 from dataapi.auth.published_keys import PublishedKeys, fetcher
-from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.concurrency.deadlines import wait_at_most
 from dataapi.concurrency.tasks import Background
@@ -22,14 +22,13 @@ from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.pooler import pooler_advice, pools_transactions
 from dataapi.database.session import SessionOptions
-from dataapi.graphql.document_store import DocumentFolder
-from dataapi.graphql.engine import Engine
-from dataapi.rest.handler import RestHandler
 from dataapi.service.inspection import role_faults
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import Changes, ProjectState
-from dataapi.web.routing import Backend
+
+if TYPE_CHECKING:
+    from dataapi.service.apis import ProjectApis
 
 _log = Logger(namespace="dataapi.service")
 FIRST_CATALOG_WITHIN = 5.0
@@ -39,11 +38,12 @@ FIRST_CATALOG_WITHIN = 5.0
 class ProjectPart:
     """A project while the daemon runs.
 
-    :ivar backend: answers this project's requests.
+    :ivar apis: answer its requests, None until it starts.
     """
 
     def __init__(self, reactor: Any, project: Project) -> None:
         self.ref = project.ref
+        self.apis: ProjectApis | None = None
         self._project = project
         self._listener: Listener | None = None
         self._lends = False
@@ -71,22 +71,15 @@ class ProjectPart:
         if project.jwt_secret is not None and is_url(project.jwt_secret):
             self._keys = PublishedKeys(project.jwt_secret, fetcher(reactor), authenticator.use_keys, reactor)
             authenticator.on_unknown_key(self._keys.refresh)
-        self._folder = folder = DocumentFolder(project.graphql_documents)
-        refresh = self._watcher.refresh
-        self._engine = engine = Engine(project, self._pool, self._catalog, lambda: folder.documents, refresh)
-        self._rest = RestHandler(project, self._pool, self._catalog, refresh)
-        self.backend = Backend(project, self._authenticator, engine, self._rest)
-
-    def _catalog(self) -> Catalog | None:
-        return self._watcher.current
 
     async def start(self) -> None:
         """Connect and load the first catalog; if that takes too long, go on without waiting for it."""
-        await self._folder.load()
-        if self._keys is not None:
-            await self._keys.start()
         self._connecting = connecting = Deferred.fromCoroutine(self._connect())
         connecting.addErrback(_not_connected)
+        self.apis = apis = await deferToThread(self._make_apis)
+        await apis.documents.load()
+        if self._keys is not None:
+            await self._keys.start()
         await wait_at_most(FIRST_CATALOG_WITHIN, connecting, self._reactor)
         if self._watcher.current is None:
             _log.warn(
@@ -94,6 +87,11 @@ class ProjectPart:
                 project=self.ref,
                 reason=self.state().reason,
             )
+
+    def _make_apis(self) -> ProjectApis:
+        from dataapi.service.apis import ProjectApis  # noqa: PLC0415 - see there
+
+        return ProjectApis(self._project, self._pool, self._watcher, self._authenticator)
 
     def _listen(self, channels: Sequence[str], **callbacks: Any) -> Listener:
         """Make the listener of the catalog's watcher."""
@@ -144,7 +142,8 @@ class ProjectPart:
 
     async def reload(self) -> int:
         """Read the persisted documents and the catalog again, over new connections; return its generation."""
-        await self._folder.load()
+        if self.apis is not None:
+            await self.apis.documents.load()
         self._pool.renew()
         return (await self._watcher.reload()).generation
 
@@ -155,6 +154,7 @@ class ProjectPart:
     def state(self) -> ProjectState:
         """Return whether requests can be answered."""
         catalog = self._watcher.current
+        documents = self.apis.documents.problems if self.apis else ()
         available = self._pool.available
         reason = self._watcher.error
         if not available and self._pool.trouble:
@@ -169,7 +169,7 @@ class ProjectPart:
             generation=catalog.generation if catalog else None,
             problems=(
                 *(f"{problem.place}: {problem.message}" for problem in self._watcher.problems),
-                *(f"graphql-documents: {problem}" for problem in self._folder.problems),
+                *(f"graphql-documents: {problem}" for problem in documents),
                 *self._role_faults(),
             ),
             reason=reason,
@@ -186,6 +186,7 @@ class ProjectPart:
         """Take the metrics of pool, catalog and caches."""
         watcher, tokens, ref = self._watcher, self._authenticator.tokens, self.ref
         catalog = watcher.current
+        hits, misses = self.apis.plan_lookups if self.apis else (0, 0)
         return {
             **pool_snapshot(ref, self._pool),
             "dataapi_catalog_generation": {(ref,): float(catalog.generation if catalog else 0)},
@@ -197,8 +198,8 @@ class ProjectPart:
             "dataapi_cache_lookups_total": {
                 (ref, "tokens", "hit"): float(tokens.hits),
                 (ref, "tokens", "miss"): float(tokens.misses),
-                (ref, "plans", "hit"): float(self._engine.hits + self._rest.figures.hits),
-                (ref, "plans", "miss"): float(self._engine.misses + self._rest.figures.misses),
+                (ref, "plans", "hit"): float(hits),
+                (ref, "plans", "miss"): float(misses),
             },
         }
 

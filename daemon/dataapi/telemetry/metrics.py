@@ -10,11 +10,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from prometheus_client import CollectorRegistry, generate_latest, metrics_core
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
+if TYPE_CHECKING:
+    from prometheus_client import metrics_core
+    from prometheus_client.registry import Collector
 
 DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the duration buckets, in seconds."""
@@ -175,8 +175,8 @@ def from_json(document: Iterable[Any]) -> Snapshot:
     return snapshot
 
 
-class _SnapshotCollector(Collector):
-    """Shows one snapshot to prometheus-client."""
+class _SnapshotCollector:
+    """Shows one snapshot to prometheus-client, as a ``Collector`` does."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -188,6 +188,12 @@ class _SnapshotCollector(Collector):
 
 
 def _family(name: str, family: Metric, series: Mapping[tuple[str, ...], Value]) -> metrics_core.Metric:
+    from prometheus_client.core import (  # noqa: PLC0415 - see ``exposition``
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
+
     if any(isinstance(value, Histogram) for value in series.values()):
         histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
         for labels, value in series.items():
@@ -212,10 +218,13 @@ def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
     return buckets
 
 
-def exposition(snapshot: Snapshot, *others: Collector) -> bytes:
-    """Write a snapshot, and other collectors besides it, in Prometheus's text format."""
+def exposition(snapshot: Snapshot) -> bytes:
+    """Write a snapshot, and the figures of this process, in Prometheus's text format."""
+    # Imported here, because many daemons are never asked.
+    from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
+    from prometheus_client.process_collector import ProcessCollector  # noqa: PLC0415
+
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_SnapshotCollector(snapshot))
-    for collector in others:
-        registry.register(collector)
+    registry.register(cast("Collector", _SnapshotCollector(snapshot)))
+    ProcessCollector(registry=registry)
     return generate_latest(registry)

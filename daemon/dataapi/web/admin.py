@@ -6,7 +6,6 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from prometheus_client.process_collector import ProcessCollector
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -33,7 +32,6 @@ class AdminApi:
 
     def __init__(self, operated: Operated) -> None:
         self._operated = operated
-        self._process = ProcessCollector(registry=None)
         self._routes: dict[str, tuple[str, Callable[[], Awaitable[Reply]]]] = {
             "/live": ("GET", self._live),
             "/ready": ("GET", self._ready),
@@ -62,7 +60,7 @@ class AdminApi:
         return _json(503, state.as_json(), ("Retry-After", "1"))
 
     async def _metrics(self) -> Reply:
-        body = exposition(await self._operated.snapshot(), self._process)
+        body = exposition(await self._operated.snapshot())
         return Reply(200, (("Content-Type", _EXPOSITION),), body)
 
     async def _reload(self) -> Reply:

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from jsonschema import Draft202012Validator, SchemaError
-from referencing.exceptions import Unresolvable
-
 from dataapi.webhooks.event_types import EventType, Payload, Rendering, version
 from dataapi.webhooks.json_schema import CompiledSchema
 
@@ -53,6 +50,9 @@ def pointer(*steps: str | int) -> str:
 
 def compiled(event_type: EventType) -> CompiledSchema:
     """Return the schema of a type's payloads; ``BadEventType`` for a type that is wrong."""
+    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - see ``CompiledSchema``
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+
     name = event_type.type
     try:
         number = version(name)

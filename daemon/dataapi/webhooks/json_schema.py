@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
-from referencing import Registry
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 Predicate: TypeAlias = Callable[[Any], bool]
 
@@ -20,6 +19,10 @@ class CompiledSchema:
     """A JSON Schema (2020-12), which fetches no other schemas."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
+        # Imported here, as requests are answered before there is a catalogue.
+        from jsonschema import Draft202012Validator  # noqa: PLC0415
+        from referencing import Registry  # noqa: PLC0415
+
         self._validator = Draft202012Validator(schema, registry=Registry())
         try:
             self._is_valid = _predicate(schema)

@@ -64,8 +64,11 @@ async def asked(part: ProjectPart) -> str:
     """Return the role that a token of the issuer gives."""
     token = jwt.encode({"role": "authenticated"}, KEY, "ES256", headers={"kid": "1"})
     headers = {"apikey": "key", "authorization": f"Bearer {token}"}
+    assert part.apis is not None
     return (
-        await part.backend.authenticator.authenticate(Request("id", "GET", "/rest/v1/", "", headers, b""))
+        await part.apis.backend.authenticator.authenticate(
+            Request("id", "GET", "/rest/v1/", "", headers, b"")
+        )
     ).role
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.catalog import watcher
 from dataapi.catalog.reflect import FINGERPRINT
+from dataapi.rest import handler
 
 if TYPE_CHECKING:
     from support.service import Service
@@ -137,3 +138,23 @@ async def test_misspelt_names_cost_one_comparison_and_are_refused_as_before(
         assert "Cannot query field" in answer.body["errors"][0]["message"]
     assert asked == [FINGERPRINT]
     assert service.catalog.generation == generation
+
+
+async def test_a_reload_that_finds_nothing_new_keeps_what_was_made(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans, documents and descriptions serve on under the new generation."""
+
+    async def use() -> int:
+        """Send one request of each kind; return how many plans were made until now."""
+        await service.data("{ noteCollection { edges { node { id } } } }")
+        assert (await service.rest("GET", "note?select=id")).status == 200
+        assert (await service.rest("GET", "")).status == 200
+        return service.engine.misses + service.handler.figures.misses
+
+    made = await use()
+    generation = service.catalog.generation
+    monkeypatch.setattr(handler, "describe", None)
+    await service.reload()
+    assert service.catalog.generation == generation + 1
+    assert await use() == made

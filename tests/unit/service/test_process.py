@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataapi.http.errors import DatabaseUnavailable
-from dataapi.service.process import GRACE, Serving
+from dataapi.http.messages import Request
+from dataapi.service.process import GRACE, LateWebhooks, Serving
+from dataapi.settings import Settings
 from dataapi.telemetry.metrics import RequestMetrics, Snapshot
 from dataapi.telemetry.readiness import ProjectState, WebhooksState
+from dataapi.webhooks.management.errors import ManagementError
 from support.deferreds import outcome
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
@@ -148,9 +151,35 @@ def test_nothing_is_ready_before_requests_are_accepted() -> None:
     assert outcome(process.serving.state()).ready
 
 
+def test_webhooks_start_when_requests_are_accepted() -> None:
+    """The first request need not wait for webhooks; the process is ready when both have started."""
+    process = Process()
+    webhooks = Webhooks(process.events)
+    started: Deferred[None] = Deferred()
+    webhooks.start = lambda: started  # type: ignore[method-assign, assignment, return-value]
+    serving = Serving(Clock(), process.parts, [], process.make_site, webhooks)
+    starting = Deferred.fromCoroutine(serving.start())
+    assert hasattr(process, "figures"), "the site that answers is there"
+    assert outcome(serving.state()).starting
+    started.callback(None)
+    assert starting.called
+    assert outcome(serving.state()).ready
+
+
+def test_the_management_api_is_unavailable_until_webhooks_start() -> None:
+    """Clients are asked to come back, and the state says why."""
+    webhooks = LateWebhooks(Clock(), Settings(projects=()))
+    request = Request("1", "GET", "/v2/event-types", "", {}, b"")
+    error = outcome(webhooks.answer(request, request.path, {}))
+    assert isinstance(error, ManagementError)
+    assert (error.status, error.headers) == (503, (("Retry-After", "1"),))
+    assert webhooks.state().reason == "webhooks are starting"
+
+
 def test_figures_of_requests_and_projects_come_together() -> None:
     """One snapshot has the requests, those in flight, and every project's pool."""
     process = Process()
+    outcome(process.serving.start())
     process.figures.observe("rest", 200, 0.1)
     snapshot = outcome(process.serving.snapshot())
     assert snapshot["dataapi_requests_total"] == {("rest", "2xx"): 1}

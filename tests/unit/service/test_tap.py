@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,23 @@ def test_a_service_is_built_and_nothing_started(tmp_path: Path, monkeypatch: pyt
     assert isinstance(service, RootService)
     assert IService.providedBy(service)
     assert not service.running
+
+
+LOADED_LATER = {
+    "before the databases are asked": (
+        "dataapi.tap",
+        "graphql klein treq jsonschema prometheus_client dataapi.service.apis dataapi.service.webhooks",
+    ),
+    "before requests are answered": (
+        "dataapi.service.apis",
+        "treq jsonschema prometheus_client dataapi.service.webhooks",
+    ),
+}
+
+
+@pytest.mark.parametrize(("module", "later"), LOADED_LATER.values(), ids=LOADED_LATER)
+def test_a_start_imports_nothing_that_can_wait(module: str, later: str) -> None:
+    """What takes long to import is imported while PostgreSQL works, once requests are answered, or at use."""
+    script = f"import sys, {module}; print(*set({later.split()!r}) & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from jsonschema.exceptions import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from dataapi.http.headers import media_type
 from dataapi.http.messages import Request
@@ -22,6 +20,9 @@ from dataapi.webhooks.management.errors import (
     invalid,
     too_large,
 )
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 MAX_BYTES = 65_536
 MAX_READ = 1_048_576
