@@ -12,8 +12,8 @@ from dataapi.webhooks.delivery.concurrency_limits import (
     UNKNOWN,
     ClaimedAttempt,
     ConcurrencyLimits,
-    host_of,
 )
+from dataapi.webhooks.delivery.destinations import host_of
 from dataapi.webhooks.model import DueWork
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from dataapi.settings import Webhooks
-from dataapi.webhooks.delivery.concurrency_limits import host_of
+from dataapi.webhooks.delivery.destinations import host_of
 from dataapi.webhooks.delivery.dispatcher import Dispatcher
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, Trigger
 from support.fake_queue import OK, START, FakeQueue

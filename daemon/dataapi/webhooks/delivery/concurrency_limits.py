@@ -1,16 +1,8 @@
 """Concurrency limits: how many attempts may be in flight in all, to each host and for each organization.
 
-A new host starts with a low limit.  Each attempt that it responds to, or that ends quickly, raises its limit
-by one, up to ``concurrency-per-host``; each timeout halves it.  Hosts whose last attempt was slow share half
-of all attempts evenly, with at least one each, which finds out when they are quick again.
-
-Organizations share what is left.  To hosts that are not known to be quick, an organization has as many
-attempts in flight as it leaves free, so half of all when it is alone; including those to quick hosts, it
-leaves a twentieth free.  So another organization's attempts begin at once however many receivers hang
-(docs/reference/webhooks.md, Fairness).
-
-Claimed work beyond the limits waits in a queue for each organization and host, so that the next attempt
-begins without asking the database.  The faster a host responds, the more may wait for it.
+The rules are those of docs/reference/webhooks.md, Fairness.  Claimed work beyond the limits waits in a queue
+for each organization and host, so that the next attempt begins without asking the database.  The faster a
+host responds, the more may wait for it.
 """
 
 from __future__ import annotations
@@ -18,11 +10,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import inf
-from urllib.parse import urlsplit
 from uuid import UUID
 
+from dataapi.webhooks.delivery.destinations import host_of
 from dataapi.webhooks.model import Claim, DueWork
 
 AHEAD = 0.1
@@ -49,10 +40,7 @@ _IDLE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ClaimedAttempt:
-    """Claimed work that has not begun.
-
-    :ivar since: when its lease began, in seconds of the caller's clock.
-    """
+    """Claimed work that has not begun; its lease began at ``since``, in seconds of the caller's clock."""
 
     work: DueWork
     since: float
@@ -70,7 +58,6 @@ class _Host:
     :ivar ended: how many ended since ``rate`` was updated.
     :ivar queues: by organization.
     :ivar blocked: those of them that wait for ``running`` to fall below ``limit``.
-    :ivar idle_since: seconds, when its last queue was dropped.
     """
 
     name: str
@@ -82,7 +69,6 @@ class _Host:
     ended: int = 0
     queues: dict[str, _Queue] = field(default_factory=dict)
     blocked: dict[str, _Queue] = field(default_factory=dict)
-    idle_since: float = 0.0
 
 
 @dataclass(slots=True)
@@ -107,12 +93,7 @@ class _Organization:
     name: str
     quick: _Share = field(default_factory=_Share)
     other: _Share = field(default_factory=_Share)
-    queues: int = 0
     more: bool = False
-
-    def share(self, host: _Host) -> _Share:
-        """Return the share that a host's attempts belong to."""
-        return self.quick if host.quick else self.other
 
 
 @dataclass(slots=True, eq=False)
@@ -131,6 +112,11 @@ class _Queue:
     more: bool = False
     refused: bool = False
 
+    @property
+    def share(self) -> _Share:
+        """The share of the organization that the host's attempts belong to."""
+        return self.organization.quick if self.host.quick else self.organization.other
+
 
 class ConcurrencyLimits:
     """Decides how much to claim and which attempt begins next.
@@ -138,15 +124,19 @@ class ConcurrencyLimits:
     :param most: attempts in flight at once.
     :param per_host: of these, to one host.
     :param slow: seconds from which an attempt is slow.
+    :ivar usual_limit: how many attempts to claim of an endpoint that ``limits`` does not have.
+    :ivar running: attempts in flight.
+    :ivar waiting: claimed attempts that have not begun.
     """
 
     def __init__(self, most: int, per_host: int, slow: float = inf) -> None:
         self._most = most
         self._per_host = min(per_host, most)
         self._slow = slow
+        self.usual_limit = min(self._per_host, 2 * UNKNOWN)
         self._hosts: dict[str, _Host] = {}
-        # Hosts without queues, in the order in which they became idle.
-        self._idle: OrderedDict[str, _Host] = OrderedDict()
+        # When the hosts without queues became idle, in that order.
+        self._idle: OrderedDict[str, float] = OrderedDict()
         self._organizations: dict[str, _Organization] = {}
         self._queues: dict[tuple[str, str], _Queue] = {}
         # Organizations with a ready queue; the first one's turn is next.
@@ -157,8 +147,6 @@ class ConcurrencyLimits:
         self._more = False
         self.running = 0
         self.waiting = 0
-
-    # What may be claimed
 
     @property
     def _vacant(self) -> int:
@@ -179,17 +167,10 @@ class ConcurrencyLimits:
 
     def limits(self) -> dict[UUID, int]:
         """Return how many attempts to claim of each endpoint whose host is busy."""
-        return {
-            endpoint: room
-            for queue in self._queues.values()
-            for room in (self._room(queue),)
-            for endpoint in queue.endpoints
-        }
-
-    @property
-    def usual_limit(self) -> int:
-        """How many attempts to claim of any other endpoint."""
-        return min(self._per_host, 2 * UNKNOWN)
+        limits: dict[UUID, int] = {}
+        for queue in self._queues.values():
+            limits |= dict.fromkeys(queue.endpoints, self._room(queue))
+        return limits
 
     def full(self) -> frozenset[str]:
         """Return the organizations whose other endpoints are excluded from a claim."""
@@ -206,7 +187,7 @@ class ConcurrencyLimits:
     def _room(self, queue: _Queue) -> int:
         """Return how many attempts to claim for a queue."""
         host = queue.host
-        if self._waits_long(queue.organization.share(host), 1 if host.quick else 2):
+        if self._waits_long(queue.share, 1 if host.quick else 2):
             return 0
         return self._space(queue, min(self._per_host, 2 * host.limit))
 
@@ -217,16 +198,14 @@ class ConcurrencyLimits:
         """
         host = queue.host
         if host.slow:
-            held = min(host.limit, max(1, self._most // 2 // self._slow_hosts))
+            most = min(host.limit, max(1, self._most // 2 // self._slow_hosts))
         else:
-            held = at_once + min(MAX_AHEAD, int(host.rate * AHEAD))
+            most = at_once + min(MAX_AHEAD, int(host.rate * AHEAD))
         least = 0 if queue.waiting or queue.running else 1
-        return max(least, held - host.running - len(queue.waiting))
-
-    # What was claimed
+        return max(least, most - host.running - len(queue.waiting))
 
     def update_rates(self, now: float) -> None:
-        """Update how fast hosts respond, and drop queues without work; call it before each claim.
+        """Update how fast hosts respond, and forget what is without work; call it before each claim.
 
         :param now: seconds.
         """
@@ -240,52 +219,39 @@ class ConcurrencyLimits:
             host.ended = 0
         for queue in list(self._queues.values()):
             if not (queue.running or queue.waiting or queue.more or queue.host.rate >= _IDLE):
-                self._drop_queue(queue, now)
-        self._forget(now)
+                self._drop(queue, now)
+        self._organizations = {one.organization.name: one.organization for one in self._queues.values()}
+        while self._idle:
+            name, since = next(iter(self._idle.items()))
+            if len(self._idle) <= MAX_REMEMBERED and now - since <= REMEMBERED:
+                break
+            del self._idle[name], self._hosts[name]
 
-    def _drop_queue(self, queue: _Queue, now: float) -> None:
+    def _drop(self, queue: _Queue, now: float) -> None:
         host, organization = queue.host, queue.organization
         del self._queues[organization.name, host.name], host.queues[organization.name]
-        organization.queues -= 1
-        if not organization.queues:
-            del self._organizations[organization.name]
         if not host.queues:
             self._slow_hosts -= host.slow
-            host.idle_since = now
-            self._idle[host.name] = host
+            self._idle[host.name] = now
 
-    def _forget(self, now: float) -> None:
-        """Forget hosts that have long been without work."""
-        while self._idle:
-            host = next(iter(self._idle.values()))
-            if len(self._idle) <= MAX_REMEMBERED and now - host.idle_since <= REMEMBERED:
-                return
-            del self._idle[host.name], self._hosts[host.name]
-
-    def add(self, held: ClaimedAttempt) -> bool:
+    def add(self, claimed: ClaimedAttempt) -> bool:
         """Add claimed work; False when the limits do not allow it and it must be released."""
-        queue = self._queue(held.work.organization, host_of(held.work.url))
-        queue.endpoints.add(held.work.endpoint_id)
+        organization, host = claimed.work.organization, host_of(claimed.work.url)
+        queue = self._queues.get((organization, host)) or self._new_queue(organization, host)
+        queue.endpoints.add(claimed.work.endpoint_id)
         if self._space(queue, self._per_host) == 0:
             queue.refused = True
             return False
-        queue.waiting.append(held)
-        queue.organization.share(queue.host).waiting += 1
-        self.waiting += 1
+        queue.waiting.append(claimed)
+        self._count(queue, waiting=1)
         self._offer(queue)
         return True
 
-    def _queue(self, slug: str, name: str) -> _Queue:
-        queue = self._queues.get((slug, name))
-        if queue is not None:
-            return queue
-        host = self._hosts.get(name)
-        if host is None:
-            host = self._hosts[name] = _Host(name, min(UNKNOWN, self._per_host))
+    def _new_queue(self, slug: str, name: str) -> _Queue:
+        host = self._hosts.setdefault(name, _Host(name, min(UNKNOWN, self._per_host)))
         if self._idle.pop(name, None) is not None:
             self._slow_hosts += host.slow
         organization = self._organizations.setdefault(slug, _Organization(slug))
-        organization.queues += 1
         queue = self._queues[slug, name] = host.queues[slug] = _Queue(organization, host)
         return queue
 
@@ -314,8 +280,6 @@ class ConcurrencyLimits:
             )
             queue.refused = False
 
-    # What begins and ends
-
     def next(self) -> ClaimedAttempt | None:
         """Return the attempt that begins now, by turns of organizations and their hosts; None without any."""
         if self.running >= self._most:
@@ -326,7 +290,12 @@ class ConcurrencyLimits:
             if organization.quick.ready or organization.other.ready:
                 self._turns[slug] = organization
             if queue is not None:
-                return self._begin(queue)
+                queue.running += 1
+                queue.host.running += 1
+                self._count(queue, running=1, waiting=-1)
+                attempt = queue.waiting.popleft()
+                self._offer(queue)
+                return attempt
         return None
 
     def _next_queue(self, organization: _Organization) -> _Queue | None:
@@ -348,28 +317,22 @@ class ConcurrencyLimits:
             queue.host.blocked[queue.organization.name] = queue
         return None
 
-    def _begin(self, queue: _Queue) -> ClaimedAttempt:
-        held = queue.waiting.popleft()
-        share = queue.organization.share(queue.host)
-        share.waiting -= 1
-        share.running += 1
-        queue.running += 1
-        queue.host.running += 1
-        self.running += 1
-        self.waiting -= 1
-        self._offer(queue)
-        return held
+    def _count(self, queue: _Queue, running: int = 0, waiting: int = 0) -> None:
+        """Count attempts of a queue in its organization's share and in all."""
+        queue.share.running += running
+        queue.share.waiting += waiting
+        self.running += running
+        self.waiting += waiting
 
     def _offer(self, queue: _Queue) -> None:
         """Put a queue among the ready ones if anything waits in it, else remove it from them."""
         organization, host = queue.organization, queue.host
         host.blocked.pop(organization.name, None)
-        ready = organization.share(host).ready
         if queue.waiting:
-            ready.setdefault(host.name, queue)
+            queue.share.ready.setdefault(host.name, queue)
             self._turns.setdefault(organization.name, organization)
         else:
-            ready.pop(host.name, None)
+            queue.share.ready.pop(host.name, None)
 
     def ended(self, work: DueWork, seconds: float | None = None, *, answered: bool = True) -> bool:
         """Record that an attempt ended; True when it is time to claim more.
@@ -381,8 +344,7 @@ class ConcurrencyLimits:
         host, organization = queue.host, queue.organization
         queue.running -= 1
         host.running -= 1
-        organization.share(host).running -= 1
-        self.running -= 1
+        self._count(queue, running=-1)
         if seconds is not None:
             host.ended += 1
             self._learn(host, seconds, answered=answered)
@@ -401,21 +363,14 @@ class ConcurrencyLimits:
         self._slow_hosts += slow - host.slow
         host.slow = slow
         if host.quick == slow:
-            self._move(host, quick=not slow)
-
-    def _move(self, host: _Host, *, quick: bool) -> None:
-        """Move a host's attempts to the other share of their organizations."""
-        for queue in host.queues.values():
-            share = queue.organization.share(host)
-            share.running -= queue.running
-            share.waiting -= len(queue.waiting)
-            share.ready.pop(host.name, None)
-        host.quick = quick
-        for queue in host.queues.values():
-            share = queue.organization.share(host)
-            share.running += queue.running
-            share.waiting += len(queue.waiting)
-            self._offer(queue)
+            # Its attempts move to the other share of their organizations.
+            for queue in host.queues.values():
+                queue.share.ready.pop(host.name, None)
+                self._count(queue, running=-queue.running, waiting=-len(queue.waiting))
+            host.quick = not slow
+            for queue in host.queues.values():
+                self._count(queue, running=queue.running, waiting=len(queue.waiting))
+                self._offer(queue)
 
     def wants_more(self) -> bool:
         """Whether it is time to claim more."""
@@ -434,25 +389,11 @@ class ConcurrencyLimits:
 
     def drop(self, is_obsolete: Callable[[ClaimedAttempt], bool]) -> list[Claim]:
         """Remove waiting attempts that are obsolete, and return their claims."""
-        dropped = []
+        dropped: list[Claim] = []
         for queue in self._queues.values():
-            remaining: deque[ClaimedAttempt] = deque()
-            for attempt in queue.waiting:
-                if is_obsolete(attempt):
-                    dropped.append(attempt.work.claim)
-                else:
-                    remaining.append(attempt)
-            queue.organization.share(queue.host).waiting -= len(queue.waiting) - len(remaining)
-            queue.waiting = remaining
+            waiting = list(queue.waiting)
+            queue.waiting = deque(attempt for attempt in waiting if not is_obsolete(attempt))
+            dropped += [attempt.work.claim for attempt in waiting if is_obsolete(attempt)]
+            self._count(queue, waiting=len(queue.waiting) - len(waiting))
             self._offer(queue)
-        self.waiting -= len(dropped)
         return dropped
-
-
-@lru_cache(4096)
-def host_of(url: str) -> str:
-    """Return the host of a URL without its port; the URL itself when it cannot be parsed."""
-    try:
-        return urlsplit(url).hostname or url
-    except ValueError:
-        return url

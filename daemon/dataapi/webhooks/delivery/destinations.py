@@ -13,8 +13,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import idna
 
@@ -260,3 +261,12 @@ def _ascii_label(label: str) -> str:
     if lowered.isascii() and not lowered.startswith("xn--"):
         return lowered
     return idna.alabel(lowered).decode("ascii")
+
+
+@lru_cache(4096)
+def host_of(url: str) -> str:
+    """Return the host of a URL without its port; the URL itself when it cannot be parsed."""
+    try:
+        return urlsplit(url).hostname or url
+    except ValueError:
+        return url
