@@ -72,7 +72,7 @@ _TYPES = (
     _project("removed", "A project was removed."),
     _project(
         "transferred",
-        "A project went from one organization to another; both are told.",
+        "A project went from one organization to another; both receive the event.",
         {"source": _OWNER, "target": _OWNER},
         source={"organization_slug": "acme"},
         target={"organization_slug": "globex"},

@@ -96,20 +96,16 @@ async def _create_organization(store: Store, options: argparse.Namespace) -> Lin
     return []
 
 
-async def _allow(store: Store, options: argparse.Namespace) -> Lines:
+async def _allow(store: Store, options: argparse.Namespace, *, allowed: bool = True) -> Lines:
     """Put an organization on the early access allowlist."""
-    return await _set_allowed(store, options.slug, allowed=True)
+    if not await store.directory.allow(options.slug, allowed):
+        raise _Failed(f"there is no organization {options.slug}")
+    return []
 
 
 async def _disallow(store: Store, options: argparse.Namespace) -> Lines:
     """Take an organization off the early access allowlist."""
-    return await _set_allowed(store, options.slug, allowed=False)
-
-
-async def _set_allowed(store: Store, name: str, *, allowed: bool) -> Lines:
-    if not await store.directory.allow(name, allowed):
-        raise _Failed(f"there is no organization {name}")
-    return []
+    return await _allow(store, options, allowed=False)
 
 
 async def _list_organizations(store: Store, _options: argparse.Namespace) -> Lines:

@@ -73,12 +73,10 @@ class Organization:
 
 @dataclass(frozen=True, slots=True)
 class ProjectRecord:
-    """A project, and whether its organization has early access."""
+    """A project and the slug of its organization."""
 
     ref: str
     organization: str
-    early_access: bool
-    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

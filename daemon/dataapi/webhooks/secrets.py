@@ -92,8 +92,8 @@ class Cipher:
         """
         name, nonce = sealed[len(_FORM) : _HEAD], sealed[_HEAD : _HEAD + _NONCE_BYTES]
         if sealed[: len(_FORM)] == _FORM and len(nonce) == _NONCE_BYTES:
-            for known, key in self._keys:
-                if known == name:
+            for key_name, key in self._keys:
+                if key_name == name:
                     try:
                         return key.decrypt(nonce, sealed[_HEAD + _NONCE_BYTES :], place.encode())
                     except InvalidTag:

@@ -1,9 +1,90 @@
-"""What is kept of a receiver's answer."""
+"""Reading the response to a delivery, and what is recorded of it."""
 
 from __future__ import annotations
 
 import pytest
-from dataapi.webhooks.delivery.response import MAX_BODY, MAX_RECORDED_HEADERS, body_text, header_texts
+from dataapi.webhooks.delivery.response import (
+    MAX_BODY,
+    MAX_HEAD,
+    MAX_RECORDED_HEADERS,
+    NotHttp,
+    Response,
+    body_text,
+    header_texts,
+)
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nX-A: 1\r\n 2\r\n\r\n"
+
+
+def read(*pieces: bytes) -> Response:
+    """Return a response after these pieces of it."""
+    response = Response()
+    for piece in pieces:
+        response.feed(piece)
+    return response
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "body", "reusable"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, b"ok", True),
+        (b"HTTP/1.1 200\nContent-Length: 2\nContent-Length: 2\n\nok", 200, b"ok", True),
+        (b"HTTP/1.1 204 None\r\nContent-Length: 5\r\n\r\n", 204, b"", True),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", 500, b"", True),
+        (
+            CHUNKED + b"3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n",
+            200,
+            b"abc0123456789",
+            True,
+        ),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, b"ok", False),
+        (b"HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nok", 200, b"ok", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n", 200, b"ok", False),
+    ],
+)
+def test_a_response_is_the_same_however_it_is_cut_into_pieces(
+    sent: bytes, code: int, body: bytes, reusable: bool
+) -> None:
+    cuts = [(sent[:index], sent[index:]) for index in range(len(sent))]
+    for pieces in (*cuts, [bytes([byte]) for byte in sent]):
+        response = read(*pieces)
+        assert (response.code, response.body, response.complete) == (code, body, True)
+        assert response.reusable == reusable
+
+
+def test_a_body_without_a_length_ends_with_the_connection() -> None:
+    response = read(b"HTTP/1.1 200 OK\r\n\r\n", b"o", b"k")
+    assert not response.over
+    response.end()
+    assert (response.body, response.complete, response.reusable) == (b"ok", True, False)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", CHUNKED, CHUNKED + b"3\r\nabc\r\n"],
+)
+def test_a_response_that_breaks_off_is_not_complete(sent: bytes) -> None:
+    response = read(sent)
+    with pytest.raises(NotHttp):
+        response.end()
+    assert not response.complete
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        CHUNKED + b"-1\r\n",
+        CHUNKED + b"3\r\nabcd\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"x" * MAX_HEAD,
+        b"HTTP/1.1 102 Wait\r\n\r\n" * MAX_HEAD,
+    ],
+)
+def test_what_is_ambiguous_or_endless_is_not_http(sent: bytes) -> None:
+    with pytest.raises(NotHttp):
+        read(sent)
 
 
 @pytest.mark.parametrize("character", ["é", "€", "🚂"])

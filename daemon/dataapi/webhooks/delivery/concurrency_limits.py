@@ -268,7 +268,7 @@ class ConcurrencyLimits:
         :param counts: how many attempts were claimed, by endpoint.
         :param limits: what ``limits`` returned for the claim.
         :param full: what ``full`` returned for the claim.
-        :param all_of_them: whether the claim returned all due work, not only as much as it asked for.
+        :param all_of_them: whether the claim returned all due work, not only as much as was requested.
         """
         self._more = not all_of_them
         for organization in self._organizations.values():

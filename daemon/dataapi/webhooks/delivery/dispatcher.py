@@ -1,7 +1,7 @@
 """The delivery loop: claims due work, makes the attempts, and has their outcomes recorded.
 
 Only the database's clock decides what is due.  The reactor decides when to ask: after a notification, when an
-attempt ends and there is more, at the earliest known due time, and every few seconds for what another daemon
+attempt ends and there is more, at the earliest due time, and every few seconds for what another daemon
 left behind.
 """
 

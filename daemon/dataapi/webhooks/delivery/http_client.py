@@ -183,7 +183,7 @@ class ReceiverConnections:
 
     :param reactor: connects and keeps time.
     :param tls: checks certificates.
-    :param max_idle: how many idle connections are kept; the one idle for longest is closed first.
+    :param max_idle: how many idle connections stay open; the one idle for longest is closed first.
     """
 
     def __init__(self, reactor: Any, tls: IPolicyForHTTPS, max_idle: int = 256) -> None:
@@ -241,7 +241,7 @@ class ReceiverConnections:
         self, destination: Destination, address: Address, seconds: float | None
     ) -> IStreamClientEndpoint:
         kind: Any = TCP4ClientEndpoint if address.version == 4 else TCP6ClientEndpoint
-        # The attempt's own deadline is the limit where no other is given.
+        # The attempt's own deadline is the limit where there is no other.
         endpoint: IStreamClientEndpoint = kind(self.reactor, str(address), destination.port, timeout=seconds)
         if destination.scheme == "http":
             return endpoint

@@ -82,7 +82,7 @@ class Outcomes:
 
     While the database is unavailable, outcomes are held back: nobody can claim the work in the meantime, and
     if somebody does afterwards, the fence rejects the outcome.  Outcomes that the database refuses are tried
-    one by one, and given up when their leases end.
+    one by one, and abandoned when their leases end.
 
     :param recorded: called with what was recorded and the number of outcomes that were rejected or lost.
     :ivar stuck: whether outcomes wait for the database.
@@ -121,7 +121,7 @@ class Outcomes:
             self._alarm.within(FLUSH_AFTER)
 
     async def settled(self) -> None:
-        """Wait until everything is recorded or given up."""
+        """Wait until everything is recorded or abandoned."""
         if self._waiting or self._refused or self._writing:
             self._idle = idle = Deferred[None]()
             if not self.stuck:

@@ -115,7 +115,7 @@ class SystemResolver:
         pool = self._slow_pool if name in self._slow else self._pool
         while True:
             found = await deferToThreadPool(self._reactor, pool, self._look_up, name)
-            # Somebody may have asked while the look-up was being skipped.
+            # Another caller may have come while the look-up was being skipped.
             if found is not None or not self._flights.awaited(name):
                 return found or ()
 

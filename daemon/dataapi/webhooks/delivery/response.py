@@ -16,7 +16,7 @@ MAX_RECORDED_HEADERS = 64
 MAX_RECORDED_HEADER_BYTES = 16_384
 
 _REPLACEMENT = "\ufffd"
-_STATUS_LINE = re.compile(rb"HTTP/([0-9])\.[0-9] ([1-9][0-9][0-9])(?: .*)?", re.DOTALL)
+_STATUS_LINE = re.compile(rb"HTTP/([0-9]\.[0-9]) ([1-9][0-9][0-9])(?: .*)?", re.DOTALL)
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?", re.DOTALL)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _NO_BODY = (204, 304)
@@ -65,7 +65,7 @@ class Response:
         self._buffer += data
         while not self.over and self._step():
             pass
-        if self._buffer:
+        if self.over and self._buffer:
             # Nobody requested what follows a response.
             self.reusable = False
 
@@ -143,7 +143,7 @@ class Response:
         self.code = code
         self.headers = {name: values for name, values in headers.items() if name not in _OF_CONNECTION}
         closes = b"close" in b",".join(headers.get(b"connection", ())).lower()
-        self.reusable = version == b"1" and self._left is not None and not closes
+        self.reusable = version >= b"1.1" and self._left is not None and not closes
 
     def _read_body(self) -> bool:
         self._take_piece()
@@ -177,10 +177,12 @@ class Response:
 
     def _read_chunk_end(self) -> bool:
         line = self._read_line()
+        if line is None:
+            return False
         if line:
             raise NotHttp("The response has a chunk that is longer than its size")
         self._step = self._read_chunk_size
-        return line is not None
+        return True
 
     def _read_trailer(self) -> bool:
         line = self._read_line()

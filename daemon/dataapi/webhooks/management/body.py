@@ -137,9 +137,9 @@ def _issues(error: ValidationError, place: str) -> Iterator[Issue]:
             if name not in found:
                 yield Issue(IssueCode.REQUIRED, f"The member {name} is missing", place + pointer(name))
     elif rule == "additionalProperties":
-        known = error.schema["properties"] if isinstance(error.schema, Mapping) else {}
+        members = error.schema["properties"] if isinstance(error.schema, Mapping) else {}
         for name in found:
-            if name not in known:
+            if name not in members:
                 yield Issue(IssueCode.UNKNOWN, "There is no such member", place + pointer(name))
     else:
         if "propertyNames" in error.absolute_schema_path:
@@ -169,6 +169,6 @@ _LENGTHS = {
     "maxProperties": "Expected at most {} members",
 }
 _OTHERS = {
-    "enum": (IssueCode.VALUE, "The value is not one of those that are known"),
-    "pattern": (IssueCode.FORMAT, "The text is not of the form that is expected"),
+    "enum": (IssueCode.VALUE, "The value is not one of the allowed ones"),
+    "pattern": (IssueCode.FORMAT, "The text does not have the expected form"),
 }

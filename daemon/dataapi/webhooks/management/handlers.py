@@ -145,10 +145,10 @@ class EndpointHandlers:
             if ALL_EVENT_TYPES not in endpoint.event_types and requested not in endpoint.event_types:
                 raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
             return requested
-        known = [name for name in endpoint.event_types if self._catalogue.may_subscribe(name)]
-        if not known:
+        types = [name for name in endpoint.event_types if self._catalogue.may_subscribe(name)]
+        if not types:
             raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
-        return sample_type(known, project=endpoint.scope.project is not None)
+        return sample_type(types, project=endpoint.scope.project is not None)
 
     async def _endpoint(self, request: AuthorizedRequest) -> Endpoint:
         identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)

@@ -121,16 +121,16 @@ def values(parameters: tuple[QueryParameter, ...], query: str) -> dict[str, Any]
 
     :raises ManagementError: with an issue for each parameter that is unknown, repeated or invalid.
     """
-    known = {parameter.name: parameter for parameter in parameters}
+    by_name = {parameter.name: parameter for parameter in parameters}
     found: dict[str, Any] = {}
     issues = []
     for name, text in query_string.pairs(query):
         try:
-            if name not in known:
+            if name not in by_name:
                 raise ValueError("There is no such parameter")
             if name in found:
                 raise ValueError("The parameter is there twice")
-            found[name] = known[name].read(text)
+            found[name] = by_name[name].read(text)
         except ValueError as error:
             issues.append(Issue(IssueCode.PARAMETER, str(error), parameter=name))
     if issues:

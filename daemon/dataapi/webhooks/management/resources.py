@@ -6,7 +6,7 @@ Requests are validated by the schemas that ``/v2/openapi.json`` publishes.  No r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -70,9 +70,9 @@ LINKS = _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "la
 
 
 def subscription(catalogue: Catalogue) -> Schema:
-    """Return the schema of ``event_types`` with the known types."""
-    known = {"type": "string", "enum": [ALL_EVENT_TYPES, *catalogue.types]}
-    return {"type": "array", "minItems": 1, "maxItems": MAX_EVENT_TYPES, "items": _object({"type": known})}
+    """Return the schema of ``event_types`` with the types of the catalogue."""
+    types = {"type": "string", "enum": [ALL_EVENT_TYPES, *catalogue.types]}
+    return {"type": "array", "minItems": 1, "maxItems": MAX_EVENT_TYPES, "items": _object({"type": types})}
 
 
 def _writable(catalogue: Catalogue) -> Schema:
@@ -121,8 +121,8 @@ def endpoint_change(catalogue: Catalogue) -> Schema:
 
 def test_event(catalogue: Catalogue) -> Schema:
     """Return the schema of the document that sends a test event, which may be ``{}``."""
-    known = {"type": "string", "enum": list(catalogue.types)}
-    return _object({"data": _resource("event", _object({"type": known}, "type"))}, "data")
+    types = {"type": "string", "enum": list(catalogue.types)}
+    return _object({"data": _resource("event", _object({"type": types}, "type"))}, "data")
 
 
 def new_recovery(_catalogue: Catalogue) -> Schema:
@@ -157,24 +157,18 @@ def new_event(catalogue: Catalogue) -> Schema:
     return _object({"data": _resource("event", attributes), "meta": _object({"idempotency_key": key})})
 
 
-ENDPOINT = _resource(
-    "endpoint",
-    _object(
-        {
-            "id": IDENTIFIER,
-            "url": _TEXT,
-            "enabled": {"type": "boolean"},
-            "description": _or_null(_TEXT),
-            "event_types": {"type": "array", "items": _object({"type": _TEXT})},
-            "custom_headers": {"type": "object", "additionalProperties": _TEXT},
-            "created_by": _or_null(_TEXT),
-            "created_at": TIMESTAMP,
-            "updated_at": TIMESTAMP,
-        }
-    ),
-    identified=True,
-)
-
+_ENDPOINT_MEMBERS = {
+    "id": IDENTIFIER,
+    "url": _TEXT,
+    "enabled": {"type": "boolean"},
+    "description": _or_null(_TEXT),
+    "event_types": {"type": "array", "items": _object({"type": _TEXT})},
+    "custom_headers": {"type": "object", "additionalProperties": _TEXT},
+    "created_by": _or_null(_TEXT),
+    "created_at": TIMESTAMP,
+    "updated_at": TIMESTAMP,
+}
+ENDPOINT = _resource("endpoint", _object(_ENDPOINT_MEMBERS), identified=True)
 _DELIVERY_MEMBERS = {
     "id": IDENTIFIER,
     "event_id": IDENTIFIER,
@@ -194,8 +188,10 @@ _DELIVERY_MEMBERS = {
     "created_at": TIMESTAMP,
 }
 DELIVERY = _resource("delivery", _object(_DELIVERY_MEMBERS), identified=True)
-_EVENT = _object({"id": IDENTIFIER, "type": _TEXT, "timestamp": TIMESTAMP, "payload": {"type": "object"}})
-DELIVERY_WITH_EVENT = _resource("delivery", _object({**_DELIVERY_MEMBERS, "event": _EVENT}), identified=True)
+_EVENT_MEMBERS = {"id": IDENTIFIER, "type": _TEXT, "timestamp": TIMESTAMP, "payload": {"type": "object"}}
+DELIVERY_WITH_EVENT = _resource(
+    "delivery", _object({**_DELIVERY_MEMBERS, "event": _object(_EVENT_MEMBERS)}), identified=True
+)
 
 INGRESS = _resource("ingress", None, identified=True)
 QUEUED = _resource("ingress", _object({"event_id": IDENTIFIER, "delivery_id": IDENTIFIER}), identified=True)
@@ -276,30 +272,16 @@ def bad_timestamp(pointer: str) -> Issue:
 Record = dict[str, Any]
 
 
-def format_timestamp(at: datetime | None) -> str | None:
+def format_timestamp(at: datetime) -> str:
     """Format a time in ISO 8601, UTC, with milliseconds."""
-    if at is None:
-        return None
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def endpoint(endpoint: Endpoint) -> Record:
     """Return the resource of an endpoint."""
-    return _record(
-        "endpoint",
-        endpoint.id,
-        {
-            "id": str(endpoint.id),
-            "url": endpoint.url,
-            "enabled": endpoint.enabled,
-            "description": endpoint.description,
-            "event_types": [{"type": name} for name in endpoint.event_types],
-            "custom_headers": dict(endpoint.custom_headers),
-            "created_by": endpoint.created_by,
-            "created_at": format_timestamp(endpoint.created_at),
-            "updated_at": format_timestamp(endpoint.updated_at),
-        },
-    )
+    attributes = _attributes(endpoint, _ENDPOINT_MEMBERS)
+    attributes["event_types"] = [{"type": name} for name in endpoint.event_types]
+    return _record("endpoint", endpoint.id, attributes)
 
 
 def delivery(delivery: Delivery, event: Event | None = None) -> Record:
@@ -307,32 +289,23 @@ def delivery(delivery: Delivery, event: Event | None = None) -> Record:
 
     :param event: what was or will be delivered, if the resource is to include it.
     """
-    attributes: Record = {
-        "id": str(delivery.id),
-        "event_id": str(delivery.event_id),
-        "endpoint_id": str(delivery.endpoint_id),
-        "event_type": delivery.event_type,
-        "status": delivery.status.value,
-        "attempt_number": delivery.attempt_number,
-        "trigger": delivery.trigger.value,
-        "response_code": delivery.response_code,
-        "response_headers": None if delivery.response_headers is None else dict(delivery.response_headers),
-        "response_body": delivery.response_body,
-        "error": delivery.error,
-        "duration_ms": delivery.duration_ms,
-        "attempt_timestamp": format_timestamp(delivery.attempt_timestamp),
-        "next_attempt_at": format_timestamp(delivery.next_attempt_at),
-        "expires_at": format_timestamp(delivery.expires_at),
-        "created_at": format_timestamp(delivery.created_at),
-    }
+    attributes = _attributes(delivery, _DELIVERY_MEMBERS)
     if event is not None:
-        attributes["event"] = {
-            "id": str(event.id),
-            "type": event.type,
-            "timestamp": format_timestamp(event.timestamp),
-            "payload": dict(event.payload),
-        }
+        attributes["event"] = _attributes(event, _EVENT_MEMBERS)
     return _record("delivery", delivery.id, attributes)
+
+
+def _attributes(value: object, members: Iterable[str]) -> Record:
+    """Return the members of a value that have the names of its fields, as JSON."""
+    return {name: _json(getattr(value, name)) for name in members}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return format_timestamp(value)
+    if isinstance(value, UUID):
+        return str(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def ingress(identifier: UUID) -> Record:

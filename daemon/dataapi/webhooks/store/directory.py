@@ -72,11 +72,6 @@ class Directory:
         found: str | None = source
         return found
 
-    async def project(self, ref: str) -> ProjectRecord | None:
-        """Return the project with a reference, None when it is unknown."""
-        rows = await self._database.fetch(_SQL["project"], (ref,))
-        return ProjectRecord(*rows[0]) if rows else None
-
     async def projects(self) -> tuple[ProjectRecord, ...]:
         """Return every project, by reference."""
         rows = await self._database.fetch(_SQL["projects"])

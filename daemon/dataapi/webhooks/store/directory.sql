@@ -19,15 +19,8 @@ returning ref;
 -- name: transfer_project
 select webhooks.transfer_project($1, $2, $3);
 
--- name: project
-select p.ref, o.slug, o.early_access, p.created_at
-from webhooks.project p join webhooks.organization o on o.slug = p.organization_slug
-where p.ref = $1;
-
 -- name: projects
-select p.ref, o.slug, o.early_access, p.created_at
-from webhooks.project p join webhooks.organization o on o.slug = p.organization_slug
-order by p.ref;
+select ref, organization_slug from webhooks.project order by ref;
 
 -- name: create_token
 insert into webhooks.token (id, organization_slug, hash, permissions, expires_at)

@@ -127,7 +127,7 @@ class UpkeepResult:
 class Upkeep:
     """Keeps the tables of a database in shape; several daemons may do so at once.
 
-    :ivar retention_days: how long deliveries are kept.
+    :ivar retention_days: days for which deliveries are listed.
     """
 
     def __init__(self, database: SqlRunner, retention_days: int, *, piece: int = BATCH) -> None:

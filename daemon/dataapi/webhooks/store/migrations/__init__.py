@@ -91,17 +91,17 @@ def pending(applied: dict[int, str], migrations: Sequence[Migration]) -> tuple[M
     :param applied: the checksums of the applied migrations by number.
     :raises CannotMigrate: one of them is unknown to this version, or differs from its own.
     """
-    known = {migration.number: migration for migration in migrations}
-    newer = sorted(applied.keys() - known.keys())
+    own = {migration.number: migration for migration in migrations}
+    newer = sorted(applied.keys() - own.keys())
     if newer:
         raise CannotMigrate(
             f"the schema webhooks is newer than this version of dataapi: it has had migration {newer[-1]}, "
-            f"and the last one known here is {max(known)}; run the newer version"
+            f"and this version has {max(own)}; run the newer version"
         )
     for number, checksum in applied.items():
-        if known[number].checksum != checksum:
+        if own[number].checksum != checksum:
             raise CannotMigrate(
-                f"migration {number} ({known[number].name}) of the schema webhooks is not the one that this "
+                f"migration {number} ({own[number].name}) of the schema webhooks is not the one that this "
                 "version of dataapi has; run the version that made the schema"
             )
     return tuple(migration for migration in migrations if migration.number not in applied)
