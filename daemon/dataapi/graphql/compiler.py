@@ -185,7 +185,7 @@ class Compiler:
     def arguments(self, node: FieldNode, type_name: str) -> dict[str, InputTree]:
         """Return the argument trees of a field of an object type."""
         arguments: dict[str, GraphQLArgument] = (
-            self.schema.object_type(type_name).fields[node.name.value].args
+            self.schema.types.named(type_name).fields[node.name.value].args
         )
         return argument_trees(node, arguments, self.variables, tuple(self._path))
 

@@ -328,15 +328,12 @@ class LazySchema(GraphQLSchema):
     The schema is valid by construction, which a test shows by validating whole ones.
     """
 
-    def __init__(
-        self, query: GraphQLObjectType, mutation: GraphQLObjectType | None, types: LazyMap[GraphQLNamedType]
-    ) -> None:
+    def __init__(self, query: GraphQLObjectType, types: LazyMap[GraphQLNamedType]) -> None:
         self.description = None
         self.extensions = {}
         self.ast_node = None
         self.extension_ast_nodes = ()
         self.query_type = query
-        self.mutation_type = mutation
         self.subscription_type = None
         self.directives = specified_directives
         self.type_map = types
@@ -344,6 +341,11 @@ class LazySchema(GraphQLSchema):
         self._sub_type_map = {}
         self._validation_errors = []
         self.assume_valid = True
+
+    @property
+    def mutation_type(self) -> Any:  # type: ignore[override]  # graphql-core assigns it
+        """The type ``Mutation``, if the role has it; finding that out may look at every table."""
+        return self.type_map.get("Mutation")
 
     def get_implementations(self, interface_type: GraphQLInterfaceType) -> InterfaceImplementations:
         """Return the object types with node ids; making them all is needed for introspection only."""

@@ -29,8 +29,8 @@ from dataapi.graphql.mutation_statements import (
     ReadStep,
 )
 from dataapi.graphql.schema.functions import FunctionField
-from dataapi.graphql.schema.root_fields import MUTATION, DeleteField, InsertField, MutationField, UpdateField
-from dataapi.graphql.schema.table_view import ColumnField, RelatedField, TableView
+from dataapi.graphql.schema.root_fields import MUTATION, RootField, TableField, TableFieldKind
+from dataapi.graphql.schema.table_view import ColumnField, RelatedField, TableType, TableView
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
 from dataapi.graphql.sources import Bounded, InputLeaf, Variables
 from dataapi.sql.algebra import Parameter
@@ -55,24 +55,25 @@ from dataapi.sql.mutations import (
 from dataapi.sql.outputs import Output
 
 
-def mutation_step(compiler: Compiler, entry: MutationField, nodes: list[FieldNode]) -> OperationStep:
+def mutation_step(compiler: Compiler, field: RootField, nodes: list[FieldNode]) -> OperationStep:
     """Return the step of one mutation field.
 
     :raises GraphQLError: arguments that graphql-core's validation cannot judge.
     """
     arguments = compiler.arguments(nodes[0], MUTATION)
-    match entry:
+    match field:
         case FunctionField():
-            return ReadStep(function_output(compiler, entry, nodes, arguments))
-        case InsertField(view):
-            return _mutation(compiler, view, "Insert", nodes, read_insert(view, arguments))
-        case UpdateField(view):
+            return ReadStep(function_output(compiler, field, nodes, arguments))
+        case TableField(TableFieldKind.INSERT, view):
+            return _step(compiler, field, nodes, read_insert(view, arguments))
+        case TableField(kind, view):
+            limit = Bounded("atMost", as_leaf(arguments["atMost"]))
             where = _where(compiler, view, nodes[0], arguments)
+            if kind is TableFieldKind.DELETE:
+                return _step(compiler, field, nodes, Delete(view.table, where), limit)
             update = Update(view.table, _assignments(view, as_object(arguments["set"])), where)
-            return _mutation(compiler, view, "Update", nodes, update, arguments["atMost"])
-        case DeleteField(view):
-            delete = Delete(view.table, _where(compiler, view, nodes[0], arguments))
-            return _mutation(compiler, view, "Delete", nodes, delete, arguments["atMost"])
+            return _step(compiler, field, nodes, update, limit)
+    raise AssertionError(f"no field of {MUTATION}: {field}")
 
 
 def _where(compiler: Compiler, view: TableView, node: FieldNode, arguments: InputObject) -> Condition | None:
@@ -97,32 +98,43 @@ def _where(compiler: Compiler, view: TableView, node: FieldNode, arguments: Inpu
     return None
 
 
-def _mutation(
+_RESPONSES = {
+    TableFieldKind.INSERT: TableType.INSERT_RESPONSE,
+    TableFieldKind.UPDATE: TableType.UPDATE_RESPONSE,
+    TableFieldKind.DELETE: TableType.DELETE_RESPONSE,
+}
+
+
+def _step(
     compiler: Compiler,
-    view: TableView,
-    word: str,
+    field: TableField,
     nodes: list[FieldNode],
     mutation: Mutation,
-    at_most: InputTree = None,
+    limit: Bounded | None = None,
 ) -> MutationStep:
+    """Return a mutation with its response.
+
+    :param limit: the most rows that it may affect.
+    """
+    view = field.view
+
     def response_field(fields: list[FieldNode]) -> Output:
         if fields[0].name.value == "affectedCount":
             return AffectedCount()
         with compiler.in_list():
             return AffectedRecords(compiler.row(view, fields))
 
-    limit = None if at_most is None else Bounded("atMost", as_leaf(at_most))
-    # An insert may add more rows than the table was ever known to hold.
-    table = view.table if limit else None
     rows = row_count(mutation) if isinstance(mutation, Insert) else 1
+    # An insert may add more rows than the table was ever known to hold.
+    table = None if limit is None else view.table
     with compiler.costing(limit or rows, table, disjoint=True):
-        response = compiler.members(f"{view.name}{word}Response", nodes, response_field)
-    types = {field.column.name: field.mapping.parameter for field in view.columns}
+        response = compiler.members(_RESPONSES[field.kind].of(view), nodes, response_field)
+    types = {column.column.name: column.mapping.parameter for column in view.columns}
     key = tuple((name, types.get(name, "unknown")) for name in view.key) if view.has_node_id else ()
-    guard = None
-    if limit is not None:
-        guard = Guard(f"{word.lower()} impacts too many records", Parameter(limit, "bigint"))
-    return MutationStep(mutation, key, response, guard)
+    if limit is None:
+        return MutationStep(mutation, key, response)
+    reason = f"{field.kind.name.lower()} impacts too many records"
+    return MutationStep(mutation, key, response, Guard(reason, Parameter(limit, "bigint")))
 
 
 def _assignments(view: TableView, values: InputObject) -> ValueRows:

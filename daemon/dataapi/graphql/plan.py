@@ -21,10 +21,9 @@ from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.root_fields import (
     MUTATION,
     QUERY,
-    ByKeyField,
-    CollectionField,
-    HeartbeatField,
-    NodeField,
+    CommonField,
+    TableField,
+    TableFieldKind,
 )
 from dataapi.graphql.sources import Fixed, Variables, source_weight
 from dataapi.graphql.transport import RequestRejected, Stage
@@ -158,7 +157,7 @@ def plan_query(
                 elif name == "__typename":
                     output = Text(QUERY)
                 else:
-                    output, asked = _entry_output(compiler, name, nodes), key
+                    output, asked = _field_output(compiler, name, nodes), key
         except GraphQLError as error:
             if not _is_nullable(schema, name):
                 raise
@@ -178,7 +177,7 @@ def plan_query(
 
 def _is_nullable(schema: RoleSchema, name: str) -> bool:
     """Whether a field of ``Query`` may be null."""
-    return not isinstance(schema.object_type(QUERY).fields[name].type, GraphQLNonNull)
+    return not isinstance(schema.types.named(QUERY).fields[name].type, GraphQLNonNull)
 
 
 def plan_mutation(
@@ -206,20 +205,19 @@ def plan_mutation(
     return OperationPlan(compile_mutations(tuple(steps)), "{}", costs, most, keys=tuple(keys))
 
 
-def _entry_output(compiler: Compiler, name: str, nodes: list[FieldNode]) -> Output:
-    entry = compiler.schema.query_fields.find(name)
-    match entry:
-        case CollectionField(view):
-            arguments = compiler.arguments(nodes[0], QUERY)
+def _field_output(compiler: Compiler, name: str, nodes: list[FieldNode]) -> Output:
+    arguments = compiler.arguments(nodes[0], QUERY)
+    match compiler.schema.query_fields.find(name):
+        case TableField(TableFieldKind.BY_KEY, view):
+            return compiler.by_key(view, nodes, arguments)
+        case TableField(view=view):
             return compiler.connection(view, Rows(view.table), nodes, arguments)
-        case ByKeyField(view):
-            return compiler.by_key(view, nodes, compiler.arguments(nodes[0], QUERY))
-        case NodeField():
-            return compiler.node(nodes, as_leaf(compiler.arguments(nodes[0], QUERY)["nodeId"]))
-        case HeartbeatField():
+        case CommonField.NODE:
+            return compiler.node(nodes, as_leaf(arguments["nodeId"]))
+        case CommonField.HEARTBEAT:
             return Instant()
-        case FunctionField():
-            return function_output(compiler, entry, nodes, compiler.arguments(nodes[0], QUERY))
+        case FunctionField() as function:
+            return function_output(compiler, function, nodes, arguments)
         case None:
             raise AssertionError(f"validation lets no unknown field pass: {name}")
 

@@ -66,7 +66,7 @@ from graphql.validation.validation_context import NodeWithSelectionSet, Variable
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.graphql_core import PausingTypeInfo, visit_types
 from dataapi.graphql.schema.role_schema import RoleSchema
-from dataapi.graphql.schema.root_fields import ByKeyField, QueryFields
+from dataapi.graphql.schema.root_fields import RootFields
 
 COMPARISONS = 12_000
 """How many pairs of fields the validation of one document may compare, less than a tenth of a second.
@@ -121,12 +121,12 @@ def rules_of(schema: RoleSchema) -> list[Rule]:
 class _RequiredArguments(ProvidedRequiredArgumentsRule):
     """The rule without ``…ByPk`` fields, whose own error is better (docs/reference/graphql.md, Errors)."""
 
-    def __init__(self, context: ValidationContext, fields: QueryFields) -> None:
+    def __init__(self, context: ValidationContext, fields: RootFields) -> None:
         super().__init__(context)
         self._fields = fields
 
     def leave_field(self, field_node: FieldNode, *args: Any) -> Any:
-        if isinstance(self._fields.find(field_node.name.value), ByKeyField):
+        if self._fields.is_by_key(field_node.name.value):
             return None
         return super().leave_field(field_node, *args)
 

@@ -17,7 +17,7 @@ from dataapi.catalog.model import (
     Volatility,
 )
 from dataapi.graphql.schema.catalog_view import CatalogView
-from dataapi.graphql.schema.functions import FunctionField, FunctionFields, arguments_error, shown_default
+from dataapi.graphql.schema.functions import FunctionField, arguments_error, function_fields, shown_default
 from dataapi.graphql.schema.type_mapping import mapping_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def entries(*functions: Function) -> dict[str, FunctionField]:
     """Return the entry points that the functions give."""
     catalog = catalog_of(functions)
     view = CatalogView(catalog, CatalogNames(catalog), "anon")
-    return FunctionFields(view).fields(volatile=False)
+    return function_fields(view, volatile=False)
 
 
 def chosen(entry: FunctionField, *given: str) -> int | None:

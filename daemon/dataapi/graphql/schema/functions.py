@@ -1,8 +1,8 @@
 """Functions as root fields: which ones a role can call, their arguments and their results.
 
 Stable and immutable functions are fields of ``Query``, volatile ones of ``Mutation``
-(docs/reference/graphql.md, Functions).  Overloads share a field where their results agree, and the
-names of the provided arguments choose among them.
+(docs/reference/graphql.md, Functions).  Overloads share a field where their results agree; the names of the
+provided arguments choose one.
 """
 
 from __future__ import annotations
@@ -127,100 +127,70 @@ class FunctionField:
         return min(fitting, key=lambda overload: len(overload.arguments), default=None)
 
 
-class FunctionFields:
-    """The functions that one role can call, by the name of their field."""
+def function_fields(view: CatalogView, *, volatile: bool) -> dict[str, FunctionField]:
+    """Return the fields of the volatile functions that a role can call, or of the others, by name."""
+    groups: dict[str, list[FunctionField]] = defaultdict(list)
+    for function in view.catalog.functions:
+        name = view.names.entry_points.get(function.oid)
+        if name is None or (function.volatility is Volatility.VOLATILE) is not volatile:
+            continue
+        if function.schema in view.usable_schemas and view.privileges.can_execute(function):
+            field = _field(view, function, name)
+            if field is not None:
+                groups[name].append(field)
+    found: dict[str, FunctionField] = {}
+    for fields in groups.values():
+        for field in _merged(fields):
+            name = first_free((field.name,), field.name, found)
+            found[name] = replace(field, name=name)
+    return found
 
-    def __init__(self, view: CatalogView) -> None:
-        self._view = view
-        self._catalog = view.catalog
-        self._found: dict[bool, dict[str, FunctionField]] = {}
 
-    def fields(self, *, volatile: bool) -> dict[str, FunctionField]:
-        """Return the fields of volatile functions, or of the others."""
-        if volatile not in self._found:
-            self._found[volatile] = self._collect(volatile=volatile)
-        return self._found[volatile]
+def _field(view: CatalogView, function: Function, name: str) -> FunctionField | None:
+    """Return the function's own field, None when the role cannot have it."""
+    arguments = [_argument(view, function, argument) for argument in function.arguments]
+    result = _result(view, function)
+    accepted = tuple(argument for argument in arguments if argument is not None)
+    if result is None or len(accepted) < len(arguments):
+        return None
+    shape, mapping, rows = result
+    if shape is ResultKind.ROWS and not COLLECTION_ARGUMENTS.isdisjoint(item.name for item in accepted):
+        return None
+    description = view.catalog.directives.function(function.oid).description
+    return FunctionField(name, shape, mapping, rows, (Overload(function, accepted),), description)
 
-    def _collect(self, *, volatile: bool) -> dict[str, FunctionField]:
-        groups: dict[str, list[FunctionField]] = defaultdict(list)
-        for function, name in self._callable(volatile=volatile):
-            entry = self._entry(function, name)
-            if entry is not None:
-                groups[entry.name].append(entry)
-        found: dict[str, FunctionField] = {}
-        for entries in groups.values():
-            for entry in _merged(entries):
-                name = first_free((entry.name,), entry.name, found)
-                found[name] = entry if name == entry.name else replace(entry, name=name)
-        return found
 
-    def _callable(self, *, volatile: bool) -> Iterator[tuple[Function, str]]:
-        privileges, names = self._view.privileges, self._view.names.entry_points
-        for function in self._catalog.functions:
-            name = names.get(function.oid)
-            if name is None or (function.volatility is Volatility.VOLATILE) is not volatile:
-                continue
-            if self._view.shows_schema(function.schema) and privileges.can_execute(function):
-                yield function, name
+def _argument(view: CatalogView, function: Function, argument: Argument) -> FunctionArgument | None:
+    """Return an argument, None when the role cannot use its type."""
+    found = view.catalog.types[argument.type]
+    nameable = found.schema in view.usable_schemas
+    name, mapping = argument_name(view.catalog, function, argument), mapping_of(view.catalog, argument.type)
+    if mapping is None:
+        composite = found.kind is TypeKind.COMPOSITE and nameable and view.privileges.can_use_type(found.oid)
+        return FunctionArgument(name, argument, _OPAQUE, found) if composite else None
+    if not view.shows(mapping):
+        return None
+    if mapping.parameter == "unknown" and nameable:
+        # PostgreSQL chooses overloads by the types of arguments, and takes an unknown one for a text.
+        mapping = replace(mapping, parameter=qualified(found))
+    return FunctionArgument(name, argument, mapping)
 
-    def _entry(self, function: Function, name: str) -> FunctionField | None:
-        """Return the function's own field, None when the role can't have it."""
-        arguments = self._arguments(function)
-        result = self._result(function)
-        if arguments is None or result is None:
-            return None
-        shape, mapping, view = result
-        if shape is ResultKind.ROWS and COLLECTION_ARGUMENTS.intersection(item.name for item in arguments):
-            return None
-        description = self._catalog.directives.function(function.oid).description
-        return FunctionField(name, shape, mapping, view, (Overload(function, arguments),), description)
 
-    def _arguments(self, function: Function) -> tuple[FunctionArgument, ...] | None:
-        found = []
-        for argument in function.arguments:
-            name = argument_name(self._catalog, function, argument)
-            mapping, composite = mapping_of(self._catalog, argument.type), None
-            if mapping is None:
-                composite = self._composite(argument.type)
-                mapping = _OPAQUE if composite is not None else None
-            if mapping is None or not self._view.shows(mapping):
-                return None
-            if mapping.parameter == "unknown" and composite is None:
-                mapping = self._with_type(mapping, argument.type)
-            found.append(FunctionArgument(name, argument, mapping, composite))
-        return tuple(found)
-
-    def _with_type(self, mapping: TypeMapping, oid: int) -> TypeMapping:
-        """Return the mapping with the type's own name where the role may use it.
-
-        PostgreSQL chooses among overloads by the types of their arguments, and takes one that is left
-        open for a text.
-        """
-        found = self._catalog.types[oid]
-        return (
-            replace(mapping, parameter=qualified(found)) if self._view.shows_schema(found.schema) else mapping
-        )
-
-    def _composite(self, oid: int) -> Type | None:
-        """Return a composite type that a value can be made of from JSON: one that the role may name."""
-        found = self._catalog.types[oid]
-        if found.kind is not TypeKind.COMPOSITE or not self._view.shows_schema(found.schema):
-            return None
-        return found if self._view.privileges.can_use_type(oid) else None
-
-    def _result(self, function: Function) -> tuple[ResultKind, TypeMapping | None, TableView | None] | None:
-        if self._catalog.types[function.returns].name == "void":
-            return ResultKind.VOID, None, None
-        view = self._view.table_of_type(function.returns)
-        if view is not None:
-            to_one = not function.returns_set or function.rows == 1
-            return ResultKind.ROW if to_one else ResultKind.ROWS, None, view
-        mapping = mapping_of(self._catalog, function.returns)
-        if mapping is None or not self._view.shows(mapping):
-            return None
-        if not function.returns_set:
-            return ResultKind.SCALAR, mapping, None
-        return None if mapping.is_list else (ResultKind.SCALARS, mapping, None)
+def _result(
+    view: CatalogView, function: Function
+) -> tuple[ResultKind, TypeMapping | None, TableView | None] | None:
+    if view.catalog.types[function.returns].name == "void":
+        return ResultKind.VOID, None, None
+    rows = view.table_of_type(function.returns)
+    if rows is not None:
+        to_one = not function.returns_set or function.rows == 1
+        return ResultKind.ROW if to_one else ResultKind.ROWS, None, rows
+    mapping = mapping_of(view.catalog, function.returns)
+    if mapping is None or not view.shows(mapping):
+        return None
+    if not function.returns_set:
+        return ResultKind.SCALAR, mapping, None
+    return None if mapping.is_list else (ResultKind.SCALARS, mapping, None)
 
 
 _OPAQUE = TypeMapping(OPAQUE, 0, False, WireForm.JSON, (), "json", "unknown")

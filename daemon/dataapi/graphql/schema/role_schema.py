@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from graphql import (
+    GraphQLObjectType,
     GraphQLSchema,
     lexicographic_sort_schema,
     print_schema,
@@ -16,9 +17,9 @@ from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import Catalog
 from dataapi.graphql.graphql_core import LazyObjectType, LazySchema
 from dataapi.graphql.schema.catalog_view import CatalogView
-from dataapi.graphql.schema.functions import FunctionFields
-from dataapi.graphql.schema.root_fields import MUTATION, QUERY, UNLISTED, MutationFields, QueryFields
-from dataapi.graphql.schema.types import TableTypes
+from dataapi.graphql.schema.input_types import INPUT_TYPES
+from dataapi.graphql.schema.root_fields import MUTATION, QUERY, UNLISTED, RootFields
+from dataapi.graphql.schema.types import OBJECT_TYPES, TableTypes
 from dataapi.settings import Project
 
 
@@ -31,31 +32,29 @@ class RoleSchema:
     def __init__(self, view: CatalogView, *, strict: bool = False) -> None:
         self.view = view
         self.strict = strict
-        self.types = TableTypes(view)
-        functions = FunctionFields(view)
-        self.query_fields = QueryFields(self.types, functions)
-        self.mutation_fields = MutationFields(self.types, functions)
-        query = LazyObjectType(
-            QUERY, self.query_fields.field, self.query_fields.names, "The entry points that read.", UNLISTED
-        )
-        mutation = None
-        if self.mutation_fields.any:
-            mutation = LazyObjectType(
-                MUTATION,
-                self.mutation_fields.field,
-                self.mutation_fields.names,
-                "The entry points that write.",
-            )
-            self.types.share(mutation)
-        self.types.share(query)
-        self.schema = LazySchema(query, mutation, self.types.types)
+        self.types = TableTypes(view, {**OBJECT_TYPES, **INPUT_TYPES})
+        self.query_fields = RootFields(self.types, volatile=False)
+        self.mutation_fields = RootFields(self.types, volatile=True)
+        self.types.add_root(QUERY, self._query)
+        self.types.add_root(MUTATION, self._mutation)
+        self.schema = LazySchema(self.types.named(QUERY), self.types.by_name)
+
+    def _query(self) -> GraphQLObjectType:
+        fields = self.query_fields
+        return LazyObjectType(QUERY, fields.field, fields.names, "The entry points that read.", UNLISTED)
+
+    def _mutation(self) -> GraphQLObjectType | None:
+        fields = self.mutation_fields
+        if not fields.any:
+            return None
+        return LazyObjectType(MUTATION, fields.field, fields.names, "The entry points that write.")
 
     def dismantle(self) -> None:
         """Take apart what refers to itself, so that it is freed without waiting for a garbage collection.
 
         Types refer to each other in circles.  The schema cannot be used afterwards.
         """
-        made = (*self.types.made(), *self.view.made(), *self.types.parts)
+        made = (*self.types.made(), *self.view.made(), self.types.by_name, self.types)
         for part in (*made, self.query_fields, self.mutation_fields, self.schema):
             vars(part).clear()
 

@@ -2,258 +2,218 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum, StrEnum
 from functools import cached_property
 
 from graphql import GraphQLArgument, GraphQLDefaultInput, GraphQLField, GraphQLID, GraphQLInt, GraphQLList
 
 from dataapi.catalog.names import BY_KEY, COLLECTION, DELETE, INSERT, UPDATE
-from dataapi.graphql.schema.functions import FunctionField, FunctionFields, ResultKind, shown_default
+from dataapi.graphql.schema.functions import FunctionField, ResultKind, function_fields, shown_default
 from dataapi.graphql.schema.shared_types import NODE, list_of, required
 from dataapi.graphql.schema.table_view import TableType, TableView
 from dataapi.graphql.schema.type_mapping import DATETIME, OPAQUE
-from dataapi.graphql.schema.types import TableTypes
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionField:
-    """``<table>Collection``."""
-
-    view: TableView
-
-
-@dataclass(frozen=True, slots=True)
-class ByKeyField:
-    """``<table>ByPk``."""
-
-    view: TableView
-
-
-@dataclass(frozen=True, slots=True)
-class NodeField:
-    """``node``."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatField:
-    """``heartbeat``: the database's time, which every role may ask for."""
-
-
-@dataclass(frozen=True, slots=True)
-class InsertField:
-    """``insertInto<Table>Collection``."""
-
-    view: TableView
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateField:
-    """``update<Table>Collection``."""
-
-    view: TableView
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteField:
-    """``deleteFrom<Table>Collection``."""
-
-    view: TableView
-
+from dataapi.graphql.schema.types import TableTypes, collection_field
 
 QUERY, MUTATION = "Query", "Mutation"
 """The names of the root types."""
-UNLISTED = frozenset({"heartbeat"})
+
+
+class CommonField(StrEnum):
+    """The fields of ``Query`` that belong to no table or function."""
+
+    NODE = "node"
+    HEARTBEAT = "heartbeat"
+
+
+UNLISTED = frozenset({CommonField.HEARTBEAT.value})
 """Fields of ``Query`` that work and are not listed, as in pg_graphql."""
 
-QueryField = CollectionField | ByKeyField | NodeField | HeartbeatField | FunctionField
-MutationField = InsertField | UpdateField | DeleteField | FunctionField
+
+class TableFieldKind(Enum):
+    """The root fields of a table: what stands before and after the table's name in theirs."""
+
+    COLLECTION = "", COLLECTION
+    BY_KEY = "", BY_KEY
+    INSERT = INSERT, COLLECTION
+    UPDATE = UPDATE, COLLECTION
+    DELETE = DELETE, COLLECTION
 
 
-_QUERY_SUFFIXES: dict[type[CollectionField | ByKeyField], str] = {
-    CollectionField: COLLECTION,
-    ByKeyField: BY_KEY,
-}
-_MUTATION_PREFIXES: dict[type[InsertField | UpdateField | DeleteField], str] = {
-    InsertField: INSERT,
-    UpdateField: UPDATE,
-    DeleteField: DELETE,
-}
+@dataclass(frozen=True, slots=True)
+class TableField:
+    """A root field of a table."""
+
+    kind: TableFieldKind
+    view: TableView
 
 
-def _function_field(types: TableTypes, entry: FunctionField) -> GraphQLField:
-    """Return the field of a function."""
-    arguments = {}
-    overloaded = len(entry.overloads) > 1  # a default would count as provided when the overload is chosen
-    for name, (item, is_required) in entry.arguments().items():
-        type_ = OPAQUE if item.composite is not None else types.output_type(item.mapping)
-        default = None if overloaded else shown_default(item.argument.default, item.mapping)
-        arguments[name] = GraphQLArgument(required(type_) if is_required else type_, default=default)
-    match entry:
-        case FunctionField(shape=ResultKind.ROWS, view=TableView() as view):
-            field = types.collection_field(view, entry.description)
-            field.args.update(arguments)
-            return field
-        case FunctionField(shape=ResultKind.ROW, view=TableView() as view):
-            return GraphQLField(types.named(view.name), arguments, description=entry.description)
-        case FunctionField(shape=ResultKind.VOID):
-            return GraphQLField(OPAQUE, arguments, description=entry.description)
-    assert entry.mapping is not None, "a function gives rows, nothing or a value"
-    type_ = types.output_type(entry.mapping)
-    if entry.shape is ResultKind.SCALARS:
-        type_ = GraphQLList(type_)
-    return GraphQLField(type_, arguments, description=entry.description)
+RootField = CommonField | TableField | FunctionField
 
 
-class QueryFields:
-    """Finds the fields of ``Query`` by name, and makes their fields on demand."""
+class RootFields:
+    """The fields of ``Query`` or ``Mutation``, found by name and made on demand."""
 
-    def __init__(self, types: TableTypes, functions: FunctionFields) -> None:
+    def __init__(self, types: TableTypes, *, volatile: bool) -> None:
         self._types = types
-        self._functions = functions
+        self._volatile = volatile
+        names = types.view.names
+        self._kinds = _MUTATIONS if volatile else _QUERIES
+        self._tables = names.tables_by_type if volatile else names.tables_by_field
 
-    def find(self, name: str) -> QueryField | None:
-        """Return the root field of that name, None when the role has none."""
-        if name == "node":
-            return NodeField()
-        if name == "heartbeat":
-            return HeartbeatField()
-        for kind, suffix in _QUERY_SUFFIXES.items():
-            view = (
-                self._types.view.table_by_field(name.removesuffix(suffix)) if name.endswith(suffix) else None
-            )
-            if view is not None and (kind is CollectionField or view.by_key):
-                return kind(view)
-        return self._functions.fields(volatile=False).get(name)
-
-    def names(self) -> Iterator[str]:
-        """Yield the names that are listed as fields of ``Query``."""
-        yield "node"
-        for base in self._types.view.names.tables_by_field:
-            yield from (base + suffix for suffix in _QUERY_SUFFIXES.values())
-        yield from self._functions.fields(volatile=False)
-
-    def field(self, name: str) -> GraphQLField | None:
-        """Make the field of that name, None when the role has none."""
-        match self.find(name):
-            case CollectionField(view):
-                description = view.directives.description or f"A page of the rows of {view.name}."
-                return self._types.collection_field(view, description)
-            case ByKeyField(view):
-                return self._by_key_field(view)
-            case NodeField():
-                arguments = {"nodeId": GraphQLArgument(required(GraphQLID), description="A row's node id.")}
-                return GraphQLField(NODE, arguments, description="The row that a node id names.")
-            case HeartbeatField():
-                return GraphQLField(required(DATETIME), description="The time in the database.")
-            case FunctionField() as entry:
-                return _function_field(self._types, entry)
-            case None:
-                return None
-
-    def _by_key_field(self, view: TableView) -> GraphQLField:
-        arguments = {
-            field.name: GraphQLArgument(
-                required(self._types.output_type(field.mapping)),
-                description=field.description or f"The row's {field.name}.",
-            )
-            for field in view.by_key
-        }
-        return GraphQLField(
-            self._types.named(view.name),
-            arguments,
-            description=f"The row of {view.name} with that primary key.",
-        )
-
-
-class MutationFields:
-    """Finds the fields of ``Mutation`` by name, and makes their fields on demand."""
-
-    def __init__(self, types: TableTypes, functions: FunctionFields) -> None:
-        self._types = types
-        self._functions = functions
+    @cached_property
+    def _functions(self) -> dict[str, FunctionField]:
+        return function_fields(self._types.view, volatile=self._volatile)
 
     @cached_property
     def any(self) -> bool:
-        """Whether the role may change anything."""
+        """Whether the role has such a field."""
         return any(self.find(name) is not None for name in self.names())
 
     def names(self) -> Iterator[str]:
-        """Yield the names that may be fields of ``Mutation``."""
-        for base in self._types.view.names.tables_by_type:
-            yield from (f"{prefix}{base}{COLLECTION}" for prefix in _MUTATION_PREFIXES.values())
-        yield from self._functions.fields(volatile=True)
+        """Yield the names that may be listed as fields."""
+        if not self._volatile:
+            yield CommonField.NODE.value
+        for base in self._tables:
+            yield from (f"{prefix}{base}{suffix}" for prefix, suffix in (kind.value for kind in self._kinds))
+        yield from self._functions
 
-    def find(self, name: str) -> MutationField | None:
-        """Return the root field of that name, None when the role has none."""
-        for kind, prefix in _MUTATION_PREFIXES.items():
-            base = name.removeprefix(prefix).removesuffix(COLLECTION)
-            if name == f"{prefix}{base}{COLLECTION}":
-                view = self._types.view.table_by_type(base)
-                if view is not None and _allows(view, kind):
-                    return kind(view)
-        return self._functions.fields(volatile=True).get(name)
+    def find(self, name: str) -> RootField | None:
+        """Return the field of that name, None when the role has none."""
+        if not self._volatile and name in _COMMON:
+            return _COMMON[name]
+        for kind in self._kinds:
+            prefix, suffix = kind.value
+            base = name.removeprefix(prefix).removesuffix(suffix)
+            if base in self._tables and name == f"{prefix}{base}{suffix}":
+                view = self._types.view.table(self._tables[base])
+                if view is not None and _ALLOWED[kind](view):
+                    return TableField(kind, view)
+        return self._functions.get(name)
+
+    def is_by_key(self, name: str) -> bool:
+        """Whether a field is the ``…ByPk`` of a table."""
+        field = self.find(name)
+        return isinstance(field, TableField) and field.kind is TableFieldKind.BY_KEY
 
     def field(self, name: str) -> GraphQLField | None:
         """Make the field of that name, None when the role has none."""
         match self.find(name):
-            case InsertField(view):
-                return self._insert_field(view)
-            case UpdateField(view):
-                arguments = {
-                    "set": GraphQLArgument(
-                        required(self._types.named(TableType.UPDATE_INPUT.of(view))),
-                        description="The new values of columns; others stay as they are.",
-                    ),
-                    **self._which_rows(view),
-                }
-                response = required(self._types.named(TableType.UPDATE_RESPONSE.of(view)))
-                return GraphQLField(
-                    response,
-                    arguments,
-                    description=f"Changes the rows of {view.name} that match the filter.",
-                )
-            case DeleteField(view):
-                response = required(self._types.named(TableType.DELETE_RESPONSE.of(view)))
-                return GraphQLField(
-                    response,
-                    self._which_rows(view),
-                    description=f"Removes the rows of {view.name} that match the filter.",
-                )
-            case FunctionField() as entry:
-                return _function_field(self._types, entry)
+            case TableField(kind, view):
+                return _MAKERS[kind](self._types, view)
+            case FunctionField() as function:
+                return _function_field(self._types, function)
+            case CommonField.NODE:
+                arguments = {"nodeId": GraphQLArgument(required(GraphQLID), description="A row's node id.")}
+                return GraphQLField(NODE, arguments, description="The row that a node id names.")
+            case CommonField.HEARTBEAT:
+                return GraphQLField(required(DATETIME), description="The time in the database.")
             case None:
                 return None
 
-    def _insert_field(self, view: TableView) -> GraphQLField:
-        arguments = {
-            "objects": GraphQLArgument(
-                list_of(self._types.named(TableType.INSERT_INPUT.of(view))), description="The rows to add."
-            )
-        }
-        on_conflict = self._types.types.get(TableType.ON_CONFLICT_INPUT.of(view))
-        if on_conflict is not None:
-            arguments["onConflict"] = GraphQLArgument(
-                on_conflict, description="What to do where a row is there already; by default it is an error."
-            )
-        response = self._types.named(TableType.INSERT_RESPONSE.of(view))
-        return GraphQLField(response, arguments, description=f"Adds rows to {view.name}.")
 
-    def _which_rows(self, view: TableView) -> dict[str, GraphQLArgument]:
-        return {
-            "filter": GraphQLArgument(
-                self._types.named(TableType.FILTER.of(view)),
-                description="Only rows that meet these conditions; all rows without.",
-            ),
-            "atMost": GraphQLArgument(
-                required(GraphQLInt),
-                default=GraphQLDefaultInput(value=1),
-                description="The most rows that may be affected; more are an error that changes nothing.",
-            ),
-        }
+_COMMON = {field.value: field for field in CommonField}
+_QUERIES = (TableFieldKind.COLLECTION, TableFieldKind.BY_KEY)
+_MUTATIONS = (TableFieldKind.INSERT, TableFieldKind.UPDATE, TableFieldKind.DELETE)
+_ALLOWED: dict[TableFieldKind, Callable[[TableView], object]] = {
+    TableFieldKind.COLLECTION: lambda _view: True,
+    TableFieldKind.BY_KEY: lambda view: view.by_key,
+    TableFieldKind.INSERT: lambda view: view.insertable,
+    TableFieldKind.UPDATE: lambda view: view.updatable,
+    TableFieldKind.DELETE: lambda view: view.deletable,
+}
 
 
-def _allows(view: TableView, kind: type[InsertField | UpdateField | DeleteField]) -> bool:
-    if kind is InsertField:
-        return bool(view.insertable)
-    return bool(view.updatable) if kind is UpdateField else view.deletable
+def _function_field(types: TableTypes, function: FunctionField) -> GraphQLField:
+    arguments = {}
+    overloaded = len(function.overloads) > 1  # a default would count as provided when the overload is chosen
+    for name, (item, is_required) in function.arguments().items():
+        type_ = OPAQUE if item.composite is not None else types.output_type(item.mapping)
+        default = None if overloaded else shown_default(item.argument.default, item.mapping)
+        arguments[name] = GraphQLArgument(required(type_) if is_required else type_, default=default)
+    if function.view is not None and function.shape is ResultKind.ROWS:
+        field = collection_field(types, function.view, function.description)
+        field.args.update(arguments)
+        return field
+    if function.view is not None:
+        type_ = types.named(function.view.name)
+    else:
+        type_ = OPAQUE if function.mapping is None else types.output_type(function.mapping)
+    if function.shape is ResultKind.SCALARS:
+        type_ = GraphQLList(type_)
+    return GraphQLField(type_, arguments, description=function.description)
+
+
+def _collection(types: TableTypes, view: TableView) -> GraphQLField:
+    description = view.directives.description or f"A page of the rows of {view.name}."
+    return collection_field(types, view, description)
+
+
+def _by_key(types: TableTypes, view: TableView) -> GraphQLField:
+    arguments = {
+        field.name: GraphQLArgument(
+            required(types.output_type(field.mapping)),
+            description=field.description or f"The row's {field.name}.",
+        )
+        for field in view.by_key
+    }
+    description = f"The row of {view.name} with that primary key."
+    return GraphQLField(types.named(view.name), arguments, description=description)
+
+
+def _insert(types: TableTypes, view: TableView) -> GraphQLField:
+    arguments = {
+        "objects": GraphQLArgument(
+            list_of(types.of(view, TableType.INSERT_INPUT)), description="The rows to add."
+        )
+    }
+    on_conflict = types.find(view, TableType.ON_CONFLICT_INPUT)
+    if on_conflict is not None:
+        arguments["onConflict"] = GraphQLArgument(
+            on_conflict, description="What to do where a row is there already; by default it is an error."
+        )
+    response = types.of(view, TableType.INSERT_RESPONSE)
+    return GraphQLField(response, arguments, description=f"Adds rows to {view.name}.")
+
+
+def _update(types: TableTypes, view: TableView) -> GraphQLField:
+    arguments = {
+        "set": GraphQLArgument(
+            required(types.of(view, TableType.UPDATE_INPUT)),
+            description="The new values of columns; others stay as they are.",
+        ),
+        **_affected_rows(types, view),
+    }
+    response = required(types.of(view, TableType.UPDATE_RESPONSE))
+    description = f"Changes the rows of {view.name} that match the filter."
+    return GraphQLField(response, arguments, description=description)
+
+
+def _delete(types: TableTypes, view: TableView) -> GraphQLField:
+    response = required(types.of(view, TableType.DELETE_RESPONSE))
+    description = f"Removes the rows of {view.name} that match the filter."
+    return GraphQLField(response, _affected_rows(types, view), description=description)
+
+
+def _affected_rows(types: TableTypes, view: TableView) -> dict[str, GraphQLArgument]:
+    return {
+        "filter": GraphQLArgument(
+            types.of(view, TableType.FILTER),
+            description="Only rows that meet these conditions; all rows without.",
+        ),
+        "atMost": GraphQLArgument(
+            required(GraphQLInt),
+            default=GraphQLDefaultInput(value=1),
+            description="The most rows that may be affected; more are an error that changes nothing.",
+        ),
+    }
+
+
+_MAKERS = {
+    TableFieldKind.COLLECTION: _collection,
+    TableFieldKind.BY_KEY: _by_key,
+    TableFieldKind.INSERT: _insert,
+    TableFieldKind.UPDATE: _update,
+    TableFieldKind.DELETE: _delete,
+}

@@ -20,12 +20,11 @@ from graphql import (
     GraphQLNamedType,
     GraphQLNonNull,
     GraphQLObjectType,
-    GraphQLScalarType,
     GraphQLString,
     specified_scalar_types,
 )
 
-from dataapi.graphql.schema.type_mapping import CURSOR, CUSTOM_SCALARS
+from dataapi.graphql.schema.type_mapping import CURSOR, CUSTOM_SCALARS, JSON
 from dataapi.sql.conditions import Operator
 
 
@@ -170,38 +169,73 @@ IS_FILTER = filter_type("IsFilter", None, ("is",))
 """The filter of what cannot be compared."""
 
 
-def _scalar_filters() -> dict[str, GraphQLNamedType]:
-    filters: dict[str, GraphQLNamedType] = {}
-    for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS):
-        if scalar.name not in FILTER_OPERATORS:
-            continue
-        filters[f"{scalar.name}Filter"] = filter_type(
-            f"{scalar.name}Filter", scalar, FILTER_OPERATORS[scalar.name]
-        )
-        if scalar.name != "ID":
-            filters[f"{scalar.name}ListFilter"] = list_filter_type(f"{scalar.name}ListFilter", scalar)
-    return filters
-
-
+_SCALARS = {scalar.name: scalar for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS)}
+_FILTERS = {
+    **{
+        f"{name}Filter": filter_type(f"{name}Filter", scalar, FILTER_OPERATORS[name])
+        for name, scalar in _SCALARS.items()
+        if name in FILTER_OPERATORS
+    },
+    **{
+        f"{name}ListFilter": list_filter_type(f"{name}ListFilter", scalar)
+        for name, scalar in _SCALARS.items()
+        if name in FILTER_OPERATORS and name != "ID"
+    },
+}
 COMMON_TYPES: dict[str, GraphQLNamedType] = {
-    **{scalar.name: scalar for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS)},
+    **_SCALARS,
     **{type_.name: type_ for type_ in (ORDER_BY_DIRECTION, FILTER_IS, IS_FILTER, NODE, PAGE_INFO)},
-    **_scalar_filters(),
+    **_FILTERS,
 }
 
 
-def paging_arguments() -> dict[str, GraphQLArgument]:
-    """Return the paging arguments of every collection."""
-    return {
-        "first": GraphQLArgument(GraphQLInt, description="How many rows from the start."),
-        "last": GraphQLArgument(GraphQLInt, description="How many rows from the end."),
-        "before": GraphQLArgument(CURSOR, description="Only rows before this position."),
-        "after": GraphQLArgument(CURSOR, description="Only rows after this position."),
-        "offset": GraphQLArgument(GraphQLInt, description="How many rows to skip."),
-    }
+_JSON_PATH_FILTER = GraphQLInputObjectType(
+    "JSONPathFilter",
+    {
+        "path": GraphQLInputField(list_of(GraphQLString), description="Member names and indexes."),
+        "text": GraphQLInputField(_FILTERS["StringFilter"], description="Compares the member as text."),
+        "number": GraphQLInputField(_FILTERS["BigFloatFilter"], description="Compares a number."),
+        "boolean": GraphQLInputField(_FILTERS["BooleanFilter"], description="Compares a boolean."),
+    },
+)
+_JSON_FILTER = GraphQLInputObjectType(
+    "JSONFilter",
+    {
+        "contains": GraphQLInputField(JSON, description="The value contains this JSON."),
+        "containedBy": GraphQLInputField(JSON, description="This JSON contains the value."),
+        "hasKey": GraphQLInputField(GraphQLString, description="The value is an object with this member."),
+        "is": GraphQLInputField(FILTER_IS),
+        "at": GraphQLInputField(GraphQLList(required(_JSON_PATH_FILTER))),
+    },
+)
+_TEXT_SEARCH = GraphQLInputObjectType(
+    "TextSearch",
+    {
+        "query": GraphQLInputField(required(GraphQLString), description="Words, in web search syntax."),
+        "language": GraphQLInputField(GraphQLString, description="A text search configuration."),
+    },
+)
+_SEARCH_FILTER = GraphQLInputObjectType(
+    "StringSearchFilter",
+    {
+        **_FILTERS["StringFilter"].fields,
+        "search": GraphQLInputField(_TEXT_SEARCH, description="Full-text search."),
+    },
+)
+FEATURE_TYPES = {
+    "JSONFilter": ("jsonFilters", _JSON_FILTER),
+    "JSONPathFilter": ("jsonFilters", _JSON_PATH_FILTER),
+    "StringSearchFilter": ("fullText", _SEARCH_FILTER),
+    "TextSearch": ("fullText", _TEXT_SEARCH),
+}
+"""Types of schemas that use a feature, each with that feature, by name."""
 
 
-def scalar_filter_name(scalar: GraphQLScalarType, *, is_list: bool) -> str | None:
-    """Return the name of a scalar's filter type, None when values of it are not compared."""
-    name = f"{scalar.name}{'List' if is_list else ''}Filter"
-    return name if name in COMMON_TYPES else None
+PAGING_ARGUMENTS = {
+    "first": GraphQLArgument(GraphQLInt, description="How many rows from the start."),
+    "last": GraphQLArgument(GraphQLInt, description="How many rows from the end."),
+    "before": GraphQLArgument(CURSOR, description="Only rows before this position."),
+    "after": GraphQLArgument(CURSOR, description="Only rows after this position."),
+    "offset": GraphQLArgument(GraphQLInt, description="How many rows to skip."),
+}
+"""The paging arguments of every collection."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class ColumnField:
     """A column as a field.
 
-    :ivar name: in input types and aggregates.
-    :ivar field: in the object type.
+    :ivar name: its name in input types and aggregates.
+    :ivar field: its name in the object type.
     """
 
     name: str
@@ -55,7 +55,7 @@ class RelatedField:
     """A relationship as a field, by foreign key or by a function of the row.
 
     :ivar input_name: the name in input types.
-    :ivar target: oid of the table that it leads to.
+    :ivar target: the oid of the related table.
     :ivar pairs: ``(target's column, own column)``; empty for a computed relationship.
     :ivar outgoing: the foreign key is this table's own.
     :ivar nullable: of a to-one field, whether the schema shows it as nullable.
@@ -77,7 +77,7 @@ DEFAULT_MAX_ROWS = 30
 
 
 class TableType(StrEnum):
-    """The types that are made for a table: a type's name is the table's with this ending."""
+    """The types of a table: the name of each is that of the table with this ending."""
 
     COLLECTION_FILTER = "CollectionFilter"
     COLLECTION_ORDER_BY = "CollectionOrderBy"
@@ -114,12 +114,17 @@ class TableType(StrEnum):
 
     def of(self, view: TableView) -> str:
         """Return the name of a table's type."""
-        return view.name + self.value
+        return view.name + self
 
     @classmethod
-    def aggregate_result(cls, field: str) -> TableType:
+    def aggregate_result(cls, aggregate: str) -> TableType:
         """Return the type of an aggregate's field such as ``sum`` or ``countDistinct``."""
-        return cls(f"{field[0].upper()}{field[1:]}AggregateResult")
+        return cls(f"{aggregate[0].upper()}{aggregate[1:]}AggregateResult")
+
+    @classmethod
+    def having(cls, aggregate: str) -> TableType:
+        """Return the type of the conditions on an aggregate such as ``sum`` or ``countDistinct``."""
+        return cls(f"{aggregate[0].upper()}{aggregate[1:]}Having")
 
 
 class TableView:
@@ -135,12 +140,22 @@ class TableView:
 
     @property
     def aggregates(self) -> bool:
-        """Whether the table's types of aggregates exist."""
+        """Whether the table has the types of aggregates."""
         return self.directives.aggregate or "groupBy" in self.features
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the table has ``groupBy``."""
+        return "groupBy" in self.features and bool(self.orderable_columns)
+
+    @property
+    def schema_features(self) -> frozenset[str]:
+        """The features that some table of the role's schema uses."""
+        return self._role.used_features
 
     @cached_property
     def key(self) -> tuple[str, ...]:
-        """Return the key columns that the role may read."""
+        """The key columns that the role may read."""
         readable = self._role.privileges.columns(self.table, "SELECT")
         return tuple(name for name in self._catalog.primary_key(self.table) if name in readable)
 
@@ -151,20 +166,18 @@ class TableView:
 
     @cached_property
     def columns(self) -> tuple[ColumnField, ...]:
-        """Return the readable columns that have a GraphQL type and a valid name."""
-        return tuple(self._columns_with("SELECT", lambda _column: True))
+        """The readable columns that have a GraphQL type and a valid name."""
+        return self._columns_with("SELECT", self.table.columns)
 
     @cached_property
     def insertable(self) -> tuple[ColumnField, ...]:
-        """Return the columns that an insert may set."""
-        if not self.table.insertable:
-            return ()
-        return tuple(self._columns_with("INSERT", self._writable))
+        """The columns that an insert may set."""
+        return self._columns_with("INSERT", self._writable) if self.table.insertable else ()
 
     @cached_property
     def takes_rows(self) -> bool:
-        """Whether many rows can be inserted as one value: all types have a name that the role may use."""
-        nested = self._role.uses("nestedInserts")
+        """Whether many rows can be inserted as one value: the role may name the types of all columns."""
+        nested = "nestedInserts" in self.schema_features
         return not nested and all(self.type_name(field) is not None for field in self.insertable)
 
     def type_name(self, field: ColumnField) -> str | None:
@@ -178,10 +191,8 @@ class TableView:
 
     @cached_property
     def updatable(self) -> tuple[ColumnField, ...]:
-        """Return the columns that an update may set."""
-        if not self.table.updatable:
-            return ()
-        return tuple(self._columns_with("UPDATE", self._writable))
+        """The columns that an update may set."""
+        return self._columns_with("UPDATE", self._writable) if self.table.updatable else ()
 
     @cached_property
     def deletable(self) -> bool:
@@ -195,36 +206,46 @@ class TableView:
     def _input_name(self, field: str) -> str:
         return self._names.other_inputs.get(field, field)
 
-    def _writable(self, column: Column) -> bool:
-        if column.generated or column.identity == "a":
-            return False
-        return self.table.updatable_columns is None or column.name in self.table.updatable_columns
-
-    def _columns_with(self, privilege: str, accept: Callable[[Column], bool]) -> Iterator[ColumnField]:
-        allowed = self._role.privileges.columns(self.table, privilege)
-        names = self._names.inputs
+    @property
+    def _writable(self) -> Iterator[Column]:
+        """The columns that PostgreSQL lets somebody write."""
+        writable = self.table.updatable_columns
         for column in self.table.columns:
-            if column.name not in allowed or column.name not in names or not accept(column):
+            if (
+                not column.generated
+                and column.identity != "a"
+                and (writable is None or column.name in writable)
+            ):
+                yield column
+
+    def _columns_with(self, privilege: str, columns: Iterable[Column]) -> tuple[ColumnField, ...]:
+        """Return those columns that the role has a privilege on and GraphQL a type and a name for."""
+        allowed = self._role.privileges.columns(self.table, privilege)
+        names = self._names
+        fields = []
+        for column in columns:
+            if column.name not in allowed or column.name not in names.inputs:
                 continue
             mapping = mapping_of(self._catalog, column.type, column.typmod)
             if mapping is not None and self._role.shows(mapping):
                 description = self._catalog.directives.column(self.table.oid, column.name).description
-                field = self._names.columns[column.name]
-                yield ColumnField(names[column.name], field, column, mapping, description)
+                name, field = names.inputs[column.name], names.columns[column.name]
+                fields.append(ColumnField(name, field, column, mapping, description))
+        return tuple(fields)
 
     @cached_property
     def columns_by_name(self) -> dict[str, ColumnField]:
-        """Return the readable columns by their name in input types and aggregates."""
+        """The readable columns by their name in input types and aggregates."""
         return {field.name: field for field in self.columns}
 
     @cached_property
-    def orderable(self) -> bool:
-        """Whether there is a column to order by."""
-        return any(column.mapping.orderable for column in self.columns)
+    def orderable_columns(self) -> tuple[ColumnField, ...]:
+        """The readable columns to order and group by."""
+        return tuple(column for column in self.columns if column.mapping.orderable)
 
     @cached_property
     def fields_by_name(self) -> dict[str, ColumnField | ComputedField | RelatedField]:
-        """Return the object type's fields but ``nodeId`` by name."""
+        """The fields of the object type by name, without ``nodeId``."""
         return {
             **{column.field: column for column in self.columns},
             **{field.name: field for field in self._others},
@@ -232,7 +253,7 @@ class TableView:
 
     @cached_property
     def others_by_input(self) -> dict[str, ComputedField | RelatedField]:
-        """Return what is not a column by its name in input types, where features put it."""
+        """The fields that are no columns by their names in input types, where features add them."""
         return {field.input_name: field for field in self._others}
 
     @property
@@ -241,7 +262,7 @@ class TableView:
 
     @cached_property
     def computed(self) -> tuple[ComputedField, ...]:
-        """Return the computed fields of scalar, enum and array types that the role may execute."""
+        """The computed fields of scalar, enum and array types whose functions the role may execute."""
         fields = []
         for function, name in self._executable():
             mapping = None if function.returns_set else mapping_of(self._catalog, function.returns)
@@ -261,7 +282,7 @@ class TableView:
 
     @cached_property
     def related(self) -> tuple[RelatedField, ...]:
-        """Return the relationships to tables that the role sees."""
+        """The relationships to tables that the role sees."""
         by_key = (self._by_key(relationship, name) for relationship, name in self._names.relationships)
         computed = (self._by_function(function, name) for function, name in self._executable())
         return tuple(field for field in (*by_key, *computed) if field is not None)
@@ -329,7 +350,7 @@ class TableView:
 
     @cached_property
     def insertable_relations(self) -> tuple[tuple[RelatedField, TableView], ...]:
-        """Return the relationships by key over which rows can be inserted with this table's."""
+        """The relationships by key over which rows can be inserted together with this table's."""
         found = []
         for related in self.related:
             target = self.target(related)
@@ -339,13 +360,13 @@ class TableView:
 
     @cached_property
     def max_rows(self) -> int:
-        """Return the page cap: the table's, else the schema's, else the configured one, else 30."""
+        """The page cap: the table's, else the schema's, else the configured one, else 30."""
         schema = self._catalog.directives.schema(self.table.schema)
         return self.directives.max_rows or schema.max_rows or self._role.max_rows or DEFAULT_MAX_ROWS
 
     @cached_property
     def key_order(self) -> tuple[OrderTerm, ...]:
-        """Return the order by key, ascending, that ends every order."""
+        """The order by key, ascending, that ends every order."""
         columns = [self.table.column(name) for name in self.key]
         return tuple(
             OrderTerm(ColumnOf(column.name), nullable=column.nullable)
@@ -355,7 +376,7 @@ class TableView:
 
     @cached_property
     def by_key(self) -> tuple[ColumnField, ...]:
-        """Return the key's fields in key order, empty when the table has no ``ByPk`` field."""
+        """The key's fields in key order, empty when the table has no ``ByPk`` field."""
         by_column = {field.column.name: field for field in self.columns}
         if not self.has_node_id or not all(name in by_column for name in self.key):
             return ()

@@ -226,17 +226,24 @@ class TypeMapping:
         """Whether PostgreSQL's own operators compare its values: those of enums and arrays are its own."""
         return self.parameter.startswith("pg_catalog.") or bool(self.enum) or self.is_list
 
-    @property
-    def numeric(self) -> bool:
-        """Whether ``sum`` and ``avg`` apply."""
-        return not self.is_list and self.kind in ("Int", "BigInt", "Float", "BigFloat")
+    def allows(self, aggregate: str) -> bool:
+        """Whether an aggregate of ``AGGREGATES`` applies (docs/reference/graphql.md, Aggregates)."""
+        if aggregate == "countDistinct":
+            return self.orderable
+        kinds = _NUMERIC if aggregate in ("sum", "avg") else _EXTREMAL
+        return not self.is_list and self.kind in kinds
 
-    @property
-    def minimum(self) -> bool:
-        """Whether ``min`` and ``max`` apply (docs/reference/graphql.md, Aggregates)."""
-        return self.numeric or (
-            not self.is_list and self.kind in ("String", "Boolean", "Date", "Time", "Datetime")
-        )
+
+AGGREGATES = {
+    "sum": "Sums of numbers.",
+    "avg": "Means of numbers.",
+    "min": "The least values.",
+    "max": "The greatest values.",
+    "countDistinct": None,
+}
+"""The fields of an aggregate with a member for each column, with their descriptions."""
+_NUMERIC = frozenset({"Int", "BigInt", "Float", "BigFloat"})
+_EXTREMAL = _NUMERIC | {"String", "Boolean", "Date", "Time", "Datetime"}
 
 
 _SCALARS: dict[str, tuple[GraphQLScalarType, WireForm]] = {
@@ -324,6 +331,19 @@ def _single(catalog: Catalog, found: Type, typmod: int) -> TypeMapping:
         comparable=found.name not in _NOT_COMPARABLE,
         orderable=found.name not in _NOT_ORDERABLE and scalar is not JSON,
     )
+
+
+def builtin_mapping(name: str) -> TypeMapping:
+    """Return how one of PostgreSQL's own scalar types appears, such as ``int8``."""
+    scalar, form = _SCALARS[name]
+    return TypeMapping(scalar, 0, False, form, (), f'pg_catalog."{name}"', f'pg_catalog."_{name}"')
+
+
+def aggregate_mapping(aggregate: str, mapping: TypeMapping) -> TypeMapping:
+    """Return how an aggregate of a column is compared."""
+    if aggregate == "countDistinct":
+        return builtin_mapping("int8")
+    return builtin_mapping("numeric") if aggregate in ("sum", "avg") else mapping
 
 
 def _parameter(found: Type) -> str:
