@@ -41,6 +41,7 @@ from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import client_name
 from dataapi.graphql.graphql_core import place_of
 from dataapi.graphql.schema.shared_types import nullable, required
+from dataapi.graphql.schema.type_mapping import TypeMapping, encoder
 from dataapi.graphql.sources import (
     InputLeaf,
     ListOrigin,
@@ -51,6 +52,7 @@ from dataapi.graphql.sources import (
     Variables,
 )
 from dataapi.graphql.variables import ABSENT, Absent, holds_objects, is_uniform
+from dataapi.sql.algebra import Parameter
 
 _CONDITION = required(GraphQLBoolean)
 SelectedFields = dict[str, list[FieldNode]]
@@ -143,6 +145,16 @@ def as_object(tree: InputTree) -> InputObject:
     """Return the members where validation lets only an input object pass that is not null."""
     assert isinstance(tree, dict), "an input object"
     return tree
+
+
+def stored_value(mapping: TypeMapping, tree: InputTree) -> Parameter | None:
+    """Return the slot of a value to store or to call a function with, None for null.
+
+    :param mapping: that of the column's or the argument's type.
+    """
+    if tree is None:
+        return None
+    return Parameter(as_leaf(tree).source(encoder(mapping)), mapping.parameter)
 
 
 class ObjectList(list[InputTree]):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from graphql import GraphQLBoolean, GraphQLError, GraphQLString
+from graphql import GraphQLError
 
 from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object
 from dataapi.graphql.schema.shared_types import OPERATORS
 from dataapi.graphql.schema.table_view import ColumnField, ComputedField, RelatedField, TableView
-from dataapi.graphql.schema.type_mapping import BIG_FLOAT, Encode, TypeMapping, encode_list, encode_value
+from dataapi.graphql.schema.type_mapping import (
+    Encode,
+    TypeMapping,
+    builtin_mapping,
+    encode_list,
+    encode_value,
+)
 from dataapi.graphql.sources import Fixed, InputLeaf, NodeIdPart, decode_node_id
 from dataapi.sql.algebra import (
     CastOf,
@@ -36,7 +42,6 @@ from dataapi.sql.conditions import (
     all_of,
 )
 from dataapi.sql.expressions import is_builtin
-from dataapi.sql.outputs import WireForm
 
 _PATTERNS = frozenset({Operator.LIKE, Operator.ILIKE, Operator.REGEX, Operator.IREGEX, Operator.STARTS_WITH})
 
@@ -122,7 +127,9 @@ def operator_conditions(left: Expression, mapping: TypeMapping, operators: Input
         elif mapping.kind == "JSON" and name in _JSON_OPERATORS and leaf is not None:
             conditions.append(_json_comparison(left, _JSON_OPERATORS[name], leaf))
         elif name == "is":
-            conditions.append(_is_condition(left, leaf))
+            if leaf is None:
+                raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
+            conditions.append(IsNull(left, negated=bool(leaf.sample)))
         elif leaf is None:
             conditions.append(_unknown(left, mapping.parameter))
         else:
@@ -133,12 +140,6 @@ def operator_conditions(left: Expression, mapping: TypeMapping, operators: Input
 def _unknown(left: Expression, type_: str) -> Condition:
     """Return the comparison with NULL, which is neither true nor false."""
     return Compare(left, Operator.EQ, Parameter(Fixed(None), type_))
-
-
-def _is_condition(left: Expression, leaf: InputLeaf | None) -> Condition:
-    if leaf is None:
-        raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
-    return IsNull(left, negated=bool(leaf.sample))
 
 
 def _comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf: InputLeaf) -> Condition:
@@ -181,15 +182,9 @@ def _at_paths(left: Expression, filters: InputTree) -> list[Condition]:
 
 
 _MEMBER_KINDS = {
-    "text": (
-        JsonKind.TEXT,
-        TypeMapping(GraphQLString, 0, False, WireForm.JSON, (), 'pg_catalog."text"', 'pg_catalog."_text"'),
-    ),
-    "number": (JsonKind.NUMBER, TypeMapping(BIG_FLOAT, 0, False, WireForm.TEXT, (), "numeric", "numeric[]")),
-    "boolean": (
-        JsonKind.BOOLEAN,
-        TypeMapping(GraphQLBoolean, 0, False, WireForm.JSON, (), "boolean", "boolean[]"),
-    ),
+    "text": (JsonKind.TEXT, builtin_mapping("text")),
+    "number": (JsonKind.NUMBER, builtin_mapping("numeric")),
+    "boolean": (JsonKind.BOOLEAN, builtin_mapping("bool")),
 }
 
 
@@ -212,7 +207,7 @@ def _node_id_condition(view: TableView, operators: InputObject) -> Condition | N
         if leaf is not None:
             conditions.append(key_condition(view, as_leaf(leaf)))
             continue
-        conditions += [_unknown(column, type_) for column, type_ in _key_columns(view)]
+        conditions += [_unknown(column, type_) for column, type_ in _key_operands(view)]
     return all_of(conditions)
 
 
@@ -226,28 +221,20 @@ def key_condition(view: TableView, leaf: InputLeaf) -> Condition:
         raise leaf.error("nodeId belongs to a different collection")
     if len(key.values) != len(view.key):
         raise leaf.error("Invalid value passed to nodeId argument. Error 5")
-    parts = [
-        (column, NodeIdPart(leaf.without_sample(), index, type_))
-        for index, (column, type_) in enumerate(_key_columns(view))
-    ]
+    leaf = leaf.without_sample()
     return And(
         tuple(
-            Compare(column, Operator.EQ, Parameter(part, part.type), is_builtin(part.type))
-            for column, part in parts
+            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, place, type_), type_), is_builtin(type_))
+            for place, (column, type_) in enumerate(_key_operands(view))
         )
     )
 
 
-def _key_columns(view: TableView) -> list[tuple[Expression, str]]:
-    """Return the key's columns, each with the type of what it is compared with."""
-    fields = {field.column.name: field for field in view.columns}
-    # A key column without a GraphQL type or name is not a field.
-    return [
-        (operand(fields[name]), fields[name].mapping.parameter)
-        if name in fields
-        else (ColumnOf(name), "unknown")
-        for name in view.key
-    ]
+def _key_operands(view: TableView) -> Iterator[tuple[Expression, str]]:
+    """Yield the key's columns as they are compared, each with its slot type."""
+    for name, type_ in zip(view.key, view.key_types, strict=True):
+        field = view.fields_by_column.get(name)
+        yield ColumnOf(name) if field is None else operand(field), type_
 
 
 def equality(field: ColumnField, source: SlotSource) -> Condition:

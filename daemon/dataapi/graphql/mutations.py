@@ -12,12 +12,12 @@ from graphql import FieldNode, GraphQLError
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.arguments import (
     InputObject,
-    InputTree,
     ObjectList,
     absent_variables,
     as_items,
     as_leaf,
     as_object,
+    stored_value,
 )
 from dataapi.graphql.compiler import Compiler, function_output
 from dataapi.graphql.conditions import filter_condition
@@ -29,7 +29,7 @@ from dataapi.graphql.mutation_statements import (
     ReadStep,
 )
 from dataapi.graphql.schema.functions import FunctionField
-from dataapi.graphql.schema.root_fields import MUTATION, RootField, TableField, TableFieldKind
+from dataapi.graphql.schema.root_fields import MUTATION, TableField, TableFieldKind
 from dataapi.graphql.schema.table_view import ColumnField, RelatedField, TableType, TableView
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
 from dataapi.graphql.sources import Bounded, InputLeaf, Variables
@@ -38,8 +38,6 @@ from dataapi.sql.conditions import Condition
 from dataapi.sql.guards import Guard
 from dataapi.sql.mutations import (
     DEFAULT,
-    Cell,
-    Default,
     Delete,
     Insert,
     JsonColumn,
@@ -55,25 +53,25 @@ from dataapi.sql.mutations import (
 from dataapi.sql.outputs import Output
 
 
-def mutation_step(compiler: Compiler, field: RootField, nodes: list[FieldNode]) -> OperationStep:
-    """Return the step of one mutation field.
+def mutation_step(compiler: Compiler, nodes: list[FieldNode]) -> OperationStep:
+    """Return the step of one field of ``Mutation``.
 
-    :raises GraphQLError: arguments that graphql-core's validation cannot judge.
+    :raises GraphQLError: invalid arguments, which graphql-core's validation cannot find.
     """
     arguments = compiler.arguments(nodes[0], MUTATION)
-    match field:
-        case FunctionField():
-            return ReadStep(function_output(compiler, field, nodes, arguments))
-        case TableField(TableFieldKind.INSERT, view):
+    match compiler.schema.mutation_fields.find(nodes[0].name.value):
+        case FunctionField() as function:
+            return ReadStep(function_output(compiler, function, nodes, arguments))
+        case TableField(TableFieldKind.INSERT, view) as field:
             return _step(compiler, field, nodes, read_insert(view, arguments))
-        case TableField(kind, view):
+        case TableField(kind, view) as field:
             limit = Bounded("atMost", as_leaf(arguments["atMost"]))
             where = _where(compiler, view, nodes[0], arguments)
             if kind is TableFieldKind.DELETE:
                 return _step(compiler, field, nodes, Delete(view.table, where), limit)
             update = Update(view.table, _assignments(view, as_object(arguments["set"])), where)
             return _step(compiler, field, nodes, update, limit)
-    raise AssertionError(f"no field of {MUTATION}: {field}")
+    raise AssertionError("validation lets no unknown field pass")
 
 
 def _where(compiler: Compiler, view: TableView, node: FieldNode, arguments: InputObject) -> Condition | None:
@@ -121,16 +119,14 @@ def _step(
     def response_field(fields: list[FieldNode]) -> Output:
         if fields[0].name.value == "affectedCount":
             return AffectedCount()
-        with compiler.in_list():
-            return AffectedRecords(compiler.row(view, fields))
+        return AffectedRecords(compiler.row(view, fields, in_list=True))
 
     rows = row_count(mutation) if isinstance(mutation, Insert) else 1
     # An insert may add more rows than the table was ever known to hold.
     table = None if limit is None else view.table
     with compiler.costing(limit or rows, table, disjoint=True):
         response = compiler.members(_RESPONSES[field.kind].of(view), nodes, response_field)
-    types = {column.column.name: column.mapping.parameter for column in view.columns}
-    key = tuple((name, types.get(name, "unknown")) for name in view.key) if view.has_node_id else ()
+    key = tuple(zip(view.key, view.key_types, strict=True)) if view.has_node_id else ()
     if limit is None:
         return MutationStep(mutation, key, response)
     reason = f"{field.kind.name.lower()} impacts too many records"
@@ -142,7 +138,8 @@ def _assignments(view: TableView, values: InputObject) -> ValueRows:
         raise GraphQLError("At least one mapping must be provided to set argument")
     fields = {field.name: field for field in view.updatable}
     columns = tuple(fields[name].column.name for name in values)
-    return ValueRows(columns, (tuple(cell(fields[name], leaf) for name, leaf in values.items()),))
+    row = tuple(stored_value(fields[name].mapping, tree) for name, tree in values.items())
+    return ValueRows(columns, (row,))
 
 
 def read_insert(view: TableView, arguments: InputObject) -> Insert:
@@ -168,21 +165,14 @@ def read_insert(view: TableView, arguments: InputObject) -> Insert:
 def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
     fields = [field for field in view.insertable if any(field.name in each for each in objects)]
     fields = fields or list(view.insertable[:1])  # SQL needs one column to write a row of defaults
-    rows = tuple(tuple(_cell_or_default(field, each) for field in fields) for each in objects)
-    return ValueRows(tuple(field.column.name for field in fields), rows)
-
-
-def _cell_or_default(field: ColumnField, values: InputObject) -> Cell | Default:
-    return cell(field, values[field.name]) if field.name in values else DEFAULT
-
-
-def cell(field: ColumnField, leaf: InputTree) -> Cell:
-    """Return the value to write to a column."""
-    return (
-        None
-        if leaf is None
-        else Parameter(as_leaf(leaf).source(encoder(field.mapping)), field.mapping.parameter)
+    rows = tuple(
+        tuple(
+            stored_value(field.mapping, each[field.name]) if field.name in each else DEFAULT
+            for field in fields
+        )
+        for each in objects
     )
+    return ValueRows(tuple(field.column.name for field in fields), rows)
 
 
 def _conflict(argument: InputObject) -> OnConflict:
@@ -205,7 +195,7 @@ def _nested_row(view: TableView, values: InputObject) -> NestedRow:
     parents: list[RelatedRow] = []
     children: list[RelatedRow] = []
     cells = [
-        (field.column.name, cell(field, values[field.name]))
+        (field.column.name, stored_value(field.mapping, values[field.name]))
         for field in view.insertable
         if field.name in values
     ]

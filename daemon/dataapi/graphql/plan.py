@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from graphql import FieldNode, GraphQLError, GraphQLNonNull
 
@@ -40,17 +40,17 @@ INTROSPECTION = frozenset({"__schema", "__type"})
 class OperationPlan:
     """A compiled operation.
 
-    :ivar statements: run in order, the last one giving the data; none when nothing is asked of the database.
+    :ivar statements: run in order, the last one giving the data; none when the data is constant.
     :ivar constant: the data of an operation that needs no database, as JSON text.
     :ivar most: the highest cost with any variables.
-    :ivar errors: of fields that are left out or null.
+    :ivar errors: those of fields that are left out or null.
     :ivar keys: the response keys of the root fields in order; None for one that needs no database.
     """
 
     statements: tuple[Compiled, ...]
     constant: str
-    costs: tuple[Cost, ...]
-    most: float
+    costs: tuple[Cost, ...] = ()
+    most: float = 0
     errors: tuple[GraphQLError, ...] = ()
     keys: tuple[str | None, ...] = ()
 
@@ -83,13 +83,13 @@ class OperationPlan:
         return [compiled.bind(variables) for compiled in self.statements]
 
     def readings(self, variables: Variables) -> list[Bound]:
-        """Return statements that fail where one of the values cannot be read, and do nothing else."""
+        """Return statements that only read the values, and so fail where PostgreSQL cannot read one."""
         return [reading.bind(variables) for each in self.statements for reading in each.readings]
 
     def failures(self, variables: Variables) -> dict[str, GraphQLError]:
-        """Return what cannot be bound by the response key of its root field.
+        """Return the errors of values that cannot be bound, by the response key of their root field.
 
-        :raises GraphQLError: it is not known which one that is.
+        :raises GraphQLError: an error belongs to no root field.
         """
         found: dict[str, GraphQLError] = {}
         for compiled in self.statements:
@@ -109,14 +109,14 @@ def _weight(compiled: Compiled) -> int:
 
 
 def root_fields(operation: GraphQLOperation, variables: Variables) -> SelectedFields:
-    """Return the operation's root fields by response key, collected once for all that looks at them."""
+    """Return the operation's root fields by response key."""
     root = MUTATION if operation.is_mutation else QUERY
     selector = Selector(operation.fragments, variables)
     return selector.fields((operation.node.selection_set,), frozenset({root}))
 
 
 def introspection_fields(fields: SelectedFields) -> SelectedFields:
-    """Return those of the root fields that ask for the schema."""
+    """Return those of the root fields that introspect the schema."""
     return {key: nodes for key, nodes in fields.items() if nodes[0].name.value in INTROSPECTION}
 
 
@@ -130,16 +130,16 @@ def plan_query(
 ) -> OperationPlan:
     """Compile a query.
 
-    A nullable field that cannot be answered is null, and the data is where nothing else was asked for.
+    A nullable field that fails is null; so is the data when every field failed.
 
     :param fields: its root fields.
     :param introspected: the answers of introspection fields by response key, as JSON text.
-    :param failed: the errors of fields that are known to have some, by response key.
-    :raises GraphQLError: arguments of a field that is not nullable, which graphql-core's validation
-        cannot judge.
+    :param failed: the errors of fields whose values cannot be bound, by response key.
+    :raises GraphQLError: invalid arguments of a non-null field, which graphql-core's validation cannot find.
     """
     compiler = Compiler(schema, operation.fragments, variables)
     members: list[tuple[Key, Output]] = []
+    constants: dict[str, str] = {}
     keys: list[str | None] = []
     errors: list[GraphQLError] = []
     for key, nodes in fields.items():
@@ -147,37 +147,54 @@ def plan_query(
         if name in INTROSPECTION and key not in introspected:
             errors.append(GraphQLError(f'Unknown field "{name}" on type Query', nodes, path=[key]))
             continue
-        asked = None
         try:
             if key in failed:
                 raise failed[key]
-            with compiler.at(key, nodes[0]):
-                if name in INTROSPECTION:
-                    output: Output = JsonText(Parameter(Fixed(introspected[key]), "json"))
-                elif name == "__typename":
-                    output = Text(QUERY)
-                else:
-                    output, asked = _field_output(compiler, name, nodes), key
+            if name in INTROSPECTION:
+                constants[key] = introspected[key]
+                output: Output = JsonText(Parameter(Fixed(introspected[key]), "json"))
+            elif name == "__typename":
+                constants[key] = f'"{QUERY}"'
+                output = Text(QUERY)
+            else:
+                output = compiler.at(key, nodes, partial(_field_output, compiler))
         except GraphQLError as error:
             if not _is_nullable(schema, name):
                 raise
             errors.append(error)
+            constants[key] = "null"
             output = Null()
-        keys.append(asked)
         members.append((compiler.key(key, nodes[0]), output))
+        keys.append(None if key in constants else key)
     if fields and len(errors) == len(fields):
-        return OperationPlan((), "null", (), 0, tuple(errors))
-    costs = compiler.costs()
-    most = sum(cost.most() for cost in costs)
-    if not any(keys):
-        return OperationPlan((), _constant(members, variables), costs, most, tuple(errors))
-    statement = compile_query(Object(tuple(members)))
-    return OperationPlan((statement,), "", costs, most, tuple(errors), tuple(keys))
+        return OperationPlan((), "null", errors=tuple(errors))
+    if len(constants) == len(members):
+        names = [_name(key, variables) for key, _ in members]
+        data = ", ".join(
+            f'"{name}": {value}' for name, value in zip(names, constants.values(), strict=True)
+        )
+        return OperationPlan((), f"{{{data}}}", errors=tuple(errors))
+    return _plan(compiler, (compile_query(Object(tuple(members))),), keys, errors)
+
+
+def _name(key: Key, variables: Variables) -> str:
+    """Return a member's name, a GraphQL name, which needs no escapes in JSON."""
+    return key.text if isinstance(key, Text) else str(key.source.bind(variables))
 
 
 def _is_nullable(schema: RoleSchema, name: str) -> bool:
     """Whether a field of ``Query`` may be null."""
-    return not isinstance(schema.types.named(QUERY).fields[name].type, GraphQLNonNull)
+    return not isinstance(schema.object_type(QUERY).fields[name].type, GraphQLNonNull)
+
+
+def _plan(
+    compiler: Compiler,
+    statements: tuple[Compiled, ...],
+    keys: list[str | None],
+    errors: Iterable[GraphQLError] = (),
+) -> OperationPlan:
+    most = sum(cost.most() for cost in compiler.costs)
+    return OperationPlan(statements, "", compiler.costs, most, tuple(errors), tuple(keys))
 
 
 def plan_mutation(
@@ -185,29 +202,24 @@ def plan_mutation(
 ) -> OperationPlan:
     """Compile a mutation: its fields in order, all or nothing.
 
-    :raises GraphQLError: arguments that graphql-core's validation cannot judge.
+    :raises GraphQLError: invalid arguments, which graphql-core's validation cannot find.
     """
     compiler = Compiler(schema, operation.fragments, variables)
     steps: list[tuple[Key, OperationStep]] = []
     keys: list[str | None] = []
     for key, nodes in fields.items():
-        name = nodes[0].name.value
-        with compiler.at(key, nodes[0]):
-            entry = schema.mutation_fields.find(name)
-            # No entry is __typename, the only other field that validation lets through.
-            step: OperationStep = (
-                ReadStep(Text(MUTATION)) if entry is None else mutation_step(compiler, entry, nodes)
-            )
-            steps.append((compiler.key(key, nodes[0]), step))
-            keys.append(None if entry is None else key)
-    costs = compiler.costs()
-    most = sum(cost.most() for cost in costs)
-    return OperationPlan(compile_mutations(tuple(steps)), "{}", costs, most, keys=tuple(keys))
+        is_name = nodes[0].name.value == "__typename"
+        step: OperationStep = (
+            ReadStep(Text(MUTATION)) if is_name else compiler.at(key, nodes, partial(mutation_step, compiler))
+        )
+        steps.append((compiler.key(key, nodes[0]), step))
+        keys.append(None if is_name else key)
+    return _plan(compiler, compile_mutations(tuple(steps)), keys)
 
 
-def _field_output(compiler: Compiler, name: str, nodes: list[FieldNode]) -> Output:
+def _field_output(compiler: Compiler, nodes: list[FieldNode]) -> Output:
     arguments = compiler.arguments(nodes[0], QUERY)
-    match compiler.schema.query_fields.find(name):
+    match compiler.schema.query_fields.find(nodes[0].name.value):
         case TableField(TableFieldKind.BY_KEY, view):
             return compiler.by_key(view, nodes, arguments)
         case TableField(view=view):
@@ -219,32 +231,7 @@ def _field_output(compiler: Compiler, name: str, nodes: list[FieldNode]) -> Outp
         case FunctionField() as function:
             return function_output(compiler, function, nodes, arguments)
         case None:
-            raise AssertionError(f"validation lets no unknown field pass: {name}")
-
-
-def _constant(members: list[tuple[Key, Output]], variables: Variables) -> str:
-    """Return the JSON text of members that need no database."""
-    parts = []
-    for key, output in members:
-        name = key.text if isinstance(key, Text) else _bound(key, variables)
-        match output:
-            case Text(text):
-                value = _quoted(text)
-            case Null():
-                value = "null"
-            case _:
-                value = _bound(output, variables)
-        parts.append(f"{_quoted(name)}: {value}")
-    return "{" + ", ".join(parts) + "}"
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'  # a GraphQL name, which needs no escapes
-
-
-def _bound(output: Any, variables: Variables) -> str:
-    parameter: Parameter = output.parameter if isinstance(output, JsonText) else output
-    return str(parameter.source.bind(variables))
+            raise AssertionError("validation lets no unknown field pass")
 
 
 def check_cost(plan: OperationPlan, variables: Variables, limit: int) -> None:

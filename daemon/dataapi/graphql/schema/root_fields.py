@@ -9,7 +9,7 @@ from functools import cached_property
 
 from graphql import GraphQLArgument, GraphQLDefaultInput, GraphQLField, GraphQLID, GraphQLInt, GraphQLList
 
-from dataapi.catalog.names import BY_KEY, COLLECTION, DELETE, INSERT, UPDATE
+from dataapi.catalog import names
 from dataapi.graphql.schema.functions import FunctionField, ResultKind, function_fields, shown_default
 from dataapi.graphql.schema.shared_types import NODE, list_of, required
 from dataapi.graphql.schema.table_view import TableType, TableView
@@ -34,11 +34,11 @@ UNLISTED = frozenset({CommonField.HEARTBEAT.value})
 class TableFieldKind(Enum):
     """The root fields of a table: what stands before and after the table's name in theirs."""
 
-    COLLECTION = "", COLLECTION
-    BY_KEY = "", BY_KEY
-    INSERT = INSERT, COLLECTION
-    UPDATE = UPDATE, COLLECTION
-    DELETE = DELETE, COLLECTION
+    COLLECTION = "", names.COLLECTION
+    BY_KEY = "", names.BY_KEY
+    INSERT = names.INSERT, names.COLLECTION
+    UPDATE = names.UPDATE, names.COLLECTION
+    DELETE = names.DELETE, names.COLLECTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class RootFields:
     def __init__(self, types: TableTypes, *, volatile: bool) -> None:
         self._types = types
         self._volatile = volatile
-        names = types.view.names
         self._kinds = _MUTATIONS if volatile else _QUERIES
-        self._tables = names.tables_by_type if volatile else names.tables_by_field
+        tables = types.view.names
+        self._tables = tables.tables_by_type if volatile else tables.tables_by_field
 
     @cached_property
     def _functions(self) -> dict[str, FunctionField]:

@@ -239,6 +239,11 @@ class TableView:
         return {field.name: field for field in self.columns}
 
     @cached_property
+    def fields_by_column(self) -> dict[str, ColumnField]:
+        """The readable columns by their SQL names."""
+        return {field.column.name: field for field in self.columns}
+
+    @cached_property
     def orderable_columns(self) -> tuple[ColumnField, ...]:
         """The readable columns to order and group by."""
         return tuple(column for column in self.columns if column.mapping.orderable)
@@ -375,11 +380,14 @@ class TableView:
         )
 
     @cached_property
+    def key_types(self) -> tuple[str, ...]:
+        """The slot types of the key columns, ``unknown`` for one without a GraphQL type or name."""
+        fields = (self.fields_by_column.get(name) for name in self.key)
+        return tuple("unknown" if field is None else field.mapping.parameter for field in fields)
+
+    @cached_property
     def by_key(self) -> tuple[ColumnField, ...]:
         """The key's fields in key order, empty when the table has no ``ByPk`` field."""
-        by_column = {field.column.name: field for field in self.columns}
-        if not self.has_node_id or not all(name in by_column for name in self.key):
-            return ()
-        if not is_looked_up_by_key(self._catalog, self.table):
-            return ()
-        return tuple(by_column[name] for name in self.key)
+        fields = tuple(self.fields_by_column[name] for name in self.key if name in self.fields_by_column)
+        whole = self.has_node_id and len(fields) == len(self.key)
+        return fields if whole and is_looked_up_by_key(self._catalog, self.table) else ()
