@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphql import (
-    BooleanValueNode,
     DirectiveNode,
     FieldNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
     GraphQLArgument,
-    GraphQLBoolean,
     GraphQLError,
     GraphQLInputObjectType,
     GraphQLInputType,
     GraphQLList,
     GraphQLNonNull,
+    GraphQLSkipDirective,
     InlineFragmentNode,
     ListValueNode,
     Node,
@@ -40,7 +39,7 @@ from graphql import (
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import client_name
 from dataapi.graphql.graphql_core import place_of
-from dataapi.graphql.schema.shared_types import nullable, required
+from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import TypeMapping, encoder
 from dataapi.graphql.sources import (
     InputLeaf,
@@ -54,7 +53,6 @@ from dataapi.graphql.sources import (
 from dataapi.graphql.variables import ABSENT, Absent, holds_objects, is_uniform
 from dataapi.sql.algebra import Parameter
 
-_CONDITION = required(GraphQLBoolean)
 SelectedFields = dict[str, list[FieldNode]]
 """Fields by response key, in the order in which they stand in the answer."""
 
@@ -107,22 +105,12 @@ class Selector:
 
     def _included(self, directives: Iterable[DirectiveNode]) -> bool:
         for directive in directives:
-            if directive.name.value in ("skip", "include"):
-                condition = self._condition(directive)
-                if condition is (directive.name.value == "skip"):
+            name = directive.name.value
+            if name in ("skip", "include"):
+                condition = argument_trees(directive, GraphQLSkipDirective.args, self.variables)["if"]
+                if bool(as_leaf(condition).sample) is (name == "skip"):
                     return False
         return True
-
-    def _condition(self, directive: DirectiveNode) -> bool:
-        for argument in directive.arguments or ():
-            if argument.name.value == "if":
-                if isinstance(argument.value, VariableNode):
-                    value = self.variables.get(argument.value.name.value, ABSENT)
-                    check_present(value, _CONDITION, argument.value)
-                    return bool(value)
-                if isinstance(argument.value, BooleanValueNode):
-                    return argument.value.value
-        raise AssertionError("validation lets no directive pass without its argument")
 
 
 InputTree: TypeAlias = "InputLeaf | list[InputTree] | dict[str, InputTree] | None"
@@ -174,22 +162,28 @@ class ObjectList(list[InputTree]):
 
 
 def argument_trees(
-    field: FieldNode, arguments: Mapping[str, GraphQLArgument], variables: Variables, path: ResponsePath = ()
+    owner: FieldNode | DirectiveNode,
+    arguments: Mapping[str, GraphQLArgument],
+    variables: Variables,
+    path: ResponsePath = (),
 ) -> dict[str, InputTree]:
-    """Return the trees of a field's arguments, defaults applied, absent ones left out.
+    """Return the trees of the arguments of a field or directive, defaults applied, absent ones left out.
 
+    :param arguments: those that it may have, by name.
     :param variables: the request's coerced variables.
     :param path: the field's response path, for errors.
     :raises GraphQLError: a variable has no value where one is needed.
     """
     reader = _ArgumentReader(variables, path)
-    provided = {node.name.value: node.value for node in field.arguments or ()}
+    provided = {node.name.value: node.value for node in owner.arguments or ()}
     trees: dict[str, InputTree] = {}
     for name, argument in arguments.items():
         node = provided.get(name)
+        if node is None and argument.default is None:
+            continue
         tree: InputTree | Absent = ABSENT if node is None else reader.literal(node, argument.type)
         if tree is ABSENT and argument.default is not None:
-            tree = reader.leaf(LiteralOrigin(argument.default.value), argument.default.value, field)
+            tree = reader.leaf(LiteralOrigin(argument.default.value), argument.default.value, owner)
         if node is not None:
             check_present(tree, argument.type, node)
         if not isinstance(tree, Absent):
@@ -198,7 +192,7 @@ def argument_trees(
 
 
 def check_present(tree: object, type_: GraphQLInputType, node: ValueNode) -> None:
-    """Refuse a variable without a value where a value is needed.
+    """Check that a variable has a value where one is needed.
 
     Validation does not look at the values of variables, and sees to it that no literal is null there.
 

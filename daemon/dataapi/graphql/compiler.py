@@ -21,7 +21,7 @@ from dataapi.graphql.arguments import (
     stored_value,
 )
 from dataapi.graphql.collection_arguments import Grouping, aggregate_value, read_grouping, read_paging
-from dataapi.graphql.conditions import equality, key_condition
+from dataapi.graphql.conditions import comparison, key_condition, operand
 from dataapi.graphql.limits import Cost, PageSize, capacity
 from dataapi.graphql.outputs import (
     ConnectionOutput,
@@ -40,7 +40,6 @@ from dataapi.graphql.schema.functions import FunctionField, ResultKind, argument
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.shared_types import NODE, PAGE_INFO
 from dataapi.graphql.schema.table_view import ColumnField, ComputedField, RelatedField, TableType, TableView
-from dataapi.graphql.schema.type_mapping import encode_value
 from dataapi.graphql.sources import InputLeaf, Variables, decode_node_id, limit_of, response_key
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import (
@@ -54,7 +53,7 @@ from dataapi.sql.algebra import (
     Parameter,
     Rows,
 )
-from dataapi.sql.conditions import And
+from dataapi.sql.conditions import And, Operator
 from dataapi.sql.outputs import Key, Null, Object, Output, Text, Value
 from dataapi.sql.row_output import One
 
@@ -237,13 +236,14 @@ class Compiler:
 
     def by_key(self, view: TableView, nodes: list[FieldNode], arguments: InputObject) -> Output:
         """Return the row with a primary key."""
-        conditions = []
         missing = [field.column.name for field in view.by_key if arguments.get(field.name) is None]
         if missing:
             raise GraphQLError(f"Missing primary key column(s): {', '.join(missing)}")
-        for field in view.by_key:
-            conditions.append(equality(field, as_leaf(arguments[field.name]).source(encode_value)))
-        rows = Rows(view.table, where=And(tuple(conditions)), unique=view.table.is_unique(view.key))
+        conditions = tuple(
+            comparison(operand(field), field.mapping, Operator.EQ, as_leaf(arguments[field.name]))
+            for field in view.by_key
+        )
+        rows = Rows(view.table, where=And(conditions), unique=view.table.is_unique(view.key))
         return self.one(view, rows, nodes)
 
     def node(self, nodes: list[FieldNode], leaf: InputLeaf) -> Output:

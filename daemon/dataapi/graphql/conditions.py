@@ -26,7 +26,6 @@ from dataapi.sql.algebra import (
     JsonKind,
     JsonMemberOf,
     Parameter,
-    SlotSource,
 )
 from dataapi.sql.conditions import (
     And,
@@ -133,7 +132,7 @@ def operator_conditions(left: Expression, mapping: TypeMapping, operators: Input
         elif leaf is None:
             conditions.append(_unknown(left, mapping.parameter))
         else:
-            conditions.append(_comparison(left, mapping, OPERATORS[name], leaf))
+            conditions.append(comparison(left, mapping, OPERATORS[name], leaf))
     return conditions
 
 
@@ -142,7 +141,8 @@ def _unknown(left: Expression, type_: str) -> Condition:
     return Compare(left, Operator.EQ, Parameter(Fixed(None), type_))
 
 
-def _comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf: InputLeaf) -> Condition:
+def comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf: InputLeaf) -> Condition:
+    """Return the condition that compares a value with an operand."""
     type_ = mapping.parameter
     encode: Encode = encode_value
     if mapping.is_list:
@@ -235,10 +235,3 @@ def _key_operands(view: TableView) -> Iterator[tuple[Expression, str]]:
     for name, type_ in zip(view.key, view.key_types, strict=True):
         field = view.fields_by_column.get(name)
         yield ColumnOf(name) if field is None else operand(field), type_
-
-
-def equality(field: ColumnField, source: SlotSource) -> Condition:
-    """Return the condition that a column equals a value."""
-    return Compare(
-        operand(field), Operator.EQ, Parameter(source, field.mapping.parameter), field.mapping.builtin
-    )

@@ -1,17 +1,16 @@
-"""Mutations and their answers: the statements that insert, update and delete, and answer with the rows.
+"""The statements of mutations: they insert, update and delete, and answer with the affected rows.
 
-A mutation whose records have only columns of the row itself is one statement: the data-modifying
-query and the answer over what it returns.  PostgreSQL runs all parts of one statement on
-one snapshot, so relationships of changed rows would be seen as they were before; then the
-answer is a second statement of the same message, which finds the rows again by their key.
+A mutation whose records have only columns of the row itself is one statement: the data-modifying query and
+the answer over what it returns.  PostgreSQL runs all parts of a statement on one snapshot, so relationships
+of changed rows would be those from before the change.  Where records have some, a second statement of
+the same message finds the rows again by their key and answers.
 
-Deleted rows are answered as they were before, with what they related to.  VOLATILE functions do not keep to
-the snapshot: where the records call some, they are made before any row is gone.
+Deleted rows are answered as they were, with what they were related to.  VOLATILE functions do not keep to the
+snapshot: where records call some, they are made before any row is deleted.
 
-A VOLATILE function that gives rows is called once, before the statement that answers from its rows.
-An answer may need a page, a count and relationships of them.  Asked for in the calling
-statement itself, it would call the function anew for each of them, and would see related
-rows as they were before the call.
+A VOLATILE function that returns rows is called once, by a statement of its own.  The answer may have a page,
+a count and relationships of the rows: in the calling statement each of these would call the function again,
+and see related rows as they were before the call.
 """
 
 from __future__ import annotations
@@ -57,10 +56,10 @@ class AffectedCount(InnerOutput):
 class MutationStep:
     """A mutation with its answer.
 
-    :ivar key: columns that identify a row, each with its SQL type (``unknown`` where it has no name
-        that every role may use); empty when rows can't be found again.
+    :ivar key: the columns that identify a row, each with its SQL type (``unknown`` where not every role may
+        name it); empty when rows can't be found again.
     :ivar output: the answer, with ``AffectedRecords`` and ``AffectedCount`` in it.
-    :ivar guard: a bound for the number of affected rows, or None.
+    :ivar guard: the limit of affected rows, None without one.
     """
 
     mutation: Mutation
@@ -82,8 +81,10 @@ OperationStep = MutationStep | ReadStep
 def compile_mutations(steps: tuple[tuple[Key, OperationStep], ...]) -> tuple[Compiled, ...]:
     """Return the statements of mutation fields in order; the last one's row is the answer's JSON text."""
     if len(steps) == 1:
-        key, step = steps[0]
-        return _single(key, step)
+        [(key, step)] = steps
+        *before, answer = _step_statements(0, step)
+        member = build_object([(key_sql(answer.writer, key), answer.text)])
+        return (*before, compiled(f"{answer.prefix}select {member}::text", answer.writer))
     statements: list[Compiled] = []
     for number, (_, step) in enumerate(steps):
         *before, answer = _step_statements(number, step)
@@ -98,12 +99,6 @@ def compile_mutations(steps: tuple[tuple[Key, OperationStep], ...]) -> tuple[Com
     ]
     statements.append(compiled(f"select {build_object(members)}::text", writer))
     return tuple(statements)
-
-
-def _single(key: Key, step: OperationStep) -> tuple[Compiled, ...]:
-    *before, answer = _step_statements(0, step)
-    member = build_object([(key_sql(answer.writer, key), answer.text)])
-    return (*before, compiled(f"{answer.prefix}select {member}::text", answer.writer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,33 +139,25 @@ def _in_one(number: int, step: MutationStep) -> _Pending:
     changed = writer.alias()
     row = Row(writer.alias(), derived=True)
     count = f"(select pg_catalog.count(*) from {changed})"
-    affected = _Affected(_listing(writer, row, f"{changed} as {row.alias}"), count)
-    answer = _answer_sql(writer, step.output, affected)
+    answer = _answer_sql(writer, step.output, _listing(writer, row, f"{changed} as {row.alias}"), count)
     if writer.volatile and isinstance(step.mutation, Delete):
         return _read_before(number, step, step.mutation)
     prefix = f"with {mutation_queries(writer, step.mutation, changed, row)} "
     return _Pending(writer, prefix, _guarded_sql(writer, number, step, count, answer))
 
 
-def _guarded_sql(writer: Writer, number: int, step: MutationStep, count: str, answer: str) -> str:
-    """Return the answer, or SQL that raises where too many rows are affected."""
-    if step.guard is None:
-        return answer
-    violated = step.guard.violated_sql(writer, count)
-    raised = f"pg_catalog.to_json({raise_sql(step.guard.reason, count, number)})"
-    return f"case when {violated} then {raised} else {answer} end"
+def _guarded_sql(
+    writer: Writer, number: int, step: MutationStep, count: str, value: str, cast: str = "pg_catalog.to_json"
+) -> str:
+    """Return the SQL of a value that raises where too many rows are affected.
 
-
-@dataclass(frozen=True, slots=True)
-class _Affected:
-    """How an answer is made of the affected rows.
-
-    :ivar records: makes the SQL of their JSON array.
-    :ivar count: SQL of how many there are.
+    :param cast: the function that makes an ``int`` of the value's type, empty for none.
     """
-
-    records: Callable[[Output], str]
-    count: str
+    if step.guard is None:
+        return value
+    violated = step.guard.violated_sql(writer, count)
+    raised = f"{cast}({raise_sql(step.guard.reason, count, number)})"
+    return f"case when {violated} then {raised} else {value} end"
 
 
 def _listing(writer: Writer, row: Row, source: str, order: str = "") -> Callable[[Output], str]:
@@ -188,16 +175,21 @@ def _listing(writer: Writer, row: Row, source: str, order: str = "") -> Callable
     return records
 
 
-def _answer_sql(writer: Writer, output: Output, affected: _Affected) -> str:
+def _answer_sql(writer: Writer, output: Output, records: Callable[[Output], str], count: str) -> str:
+    """Return the SQL of an answer.
+
+    :param records: makes the SQL of the JSON array of the affected rows.
+    :param count: SQL of how many rows are affected.
+    """
     match output:
         case Object(members):
             return build_object(
-                [(key_sql(writer, key), _answer_sql(writer, value, affected)) for key, value in members]
+                [(key_sql(writer, key), _answer_sql(writer, value, records, count)) for key, value in members]
             )
         case AffectedRecords(inner):
-            return affected.records(inner)
+            return records(inner)
         case AffectedCount():
-            return affected.count
+            return count
         case _:
             return output.sql(writer, None)
 
@@ -223,7 +215,7 @@ def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
         return f"(select coalesce({listed}, '[]'::json) from {source} using (\"~identity\"))"
 
     count = f"(select pg_catalog.count(*) from {changed})"
-    answer = _answer_sql(writer, step.output, _Affected(records, count))
+    answer = _answer_sql(writer, step.output, records, count)
     identity = _identity(step, row)
     where = "" if delete.where is None else f" where {condition_sql(writer, delete.where, matching)}"
     source = f'(select {row.selection_from(matching)}, {identity(matching)} as "~identity"'
@@ -264,17 +256,13 @@ def _in_two(number: int, step: MutationStep) -> tuple[Compiled, _Pending]:
 
 
 def _modify_and_store(number: int, step: MutationStep, keys: str, count: str) -> Compiled:
-    """Return the statement that makes the change and stores the keys and the count of rows in settings."""
+    """Return the statement that changes the rows and stores their keys and number in settings."""
     writer = Writer()
     changed, row = writer.alias(), Row(writer.alias(), derived=True)
     for name, _ in step.key:
         row.column(name)
     queries = mutation_queries(writer, step.mutation, changed, row)
-    counted = "pg_catalog.count(*)"
-    if step.guard is not None:
-        violated = step.guard.violated_sql(writer, counted)
-        raised = raise_sql(step.guard.reason, counted, number)
-        counted = f"case when {violated} then {raised} else {counted} end"
+    counted = _guarded_sql(writer, number, step, "pg_catalog.count(*)", "pg_catalog.count(*)", "")
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in step.key)
     listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"
     text = (
@@ -303,8 +291,8 @@ def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
         f"join {qualified(step.mutation.table)} as {row.alias} on {' and '.join(matches)}"
     )
     counted = f"pg_catalog.current_setting({quote_literal(count)})::int"
-    affected = _Affected(_listing(writer, row, source, f" order by {stored}.place"), counted)
-    return _Pending(writer, "", _answer_sql(writer, step.output, affected))
+    records = _listing(writer, row, source, f" order by {stored}.place")
+    return _Pending(writer, "", _answer_sql(writer, step.output, records, counted))
 
 
 # ---------------------------------------------------------------- volatile calls
@@ -313,32 +301,20 @@ def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
 def _call_apart(output: Output, setting: str) -> tuple[Compiled, Output] | None:
     """Return the statement that calls a volatile function and stores its rows, and the output over these.
 
-    None when the call may stand in the answer itself: it changes nothing, or only the own columns of
-    one row are asked for.
+    None when the call may stand in the answer itself: it changes nothing, or the answer has only columns of
+    one row.
 
     :param setting: the name of the transaction's setting that holds the rows.
     """
-    match output:
-        case One(rows, inner) if _is_volatile(rows) and not inner.reads_only_columns():
-            return _calling(rows, setting), replace(output, rows=_stored(rows, setting))
-        case ConnectionOutput(rows) if _is_volatile(rows):
-            return _calling(rows, setting), replace(output, rows=_stored(rows, setting))
-        case _:
-            return None
-
-
-def _is_volatile(rows: Rows) -> bool:
-    return rows.call is not None and rows.call.function.volatility is Volatility.VOLATILE
-
-
-def _stored(rows: Rows, setting: str) -> Rows:
-    return replace(rows, call=None, stored_in=setting)
-
-
-def _calling(rows: Rows, setting: str) -> Compiled:
+    if not isinstance(output, One | ConnectionOutput) or output.rows.call is None:
+        return None
+    rows = output.rows
+    volatile = output.rows.call.function.volatility is Volatility.VOLATILE
+    if not volatile or (isinstance(output, One) and output.output.reads_only_columns()):
+        return None
     writer = Writer()
     row = Row(writer.alias())
     source = source_sql(writer, Rows(rows.table, call=rows.call), row, None)
     stored = f"coalesce(pg_catalog.array_agg({row.whole()})::text, '{{}}')"
     text = f"select pg_catalog.set_config({quote_literal(setting)}, {stored}, true) from {source}"
-    return compiled(text, writer)
+    return compiled(text, writer), replace(output, rows=replace(rows, call=None, stored_in=setting))

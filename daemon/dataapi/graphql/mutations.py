@@ -29,7 +29,7 @@ from dataapi.graphql.mutation_statements import (
     ReadStep,
 )
 from dataapi.graphql.schema.functions import FunctionField
-from dataapi.graphql.schema.root_fields import MUTATION, TableField, TableFieldKind
+from dataapi.graphql.schema.role_schema import MUTATION, TableField, TableFieldKind
 from dataapi.graphql.schema.table_view import ColumnField, RelatedField, TableType, TableView
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
 from dataapi.graphql.sources import Bounded, InputLeaf, Variables
@@ -255,11 +255,17 @@ def _json_column(view: TableView, field: ColumnField, member: str) -> JsonColumn
 class BatchSource:
     """The rows that a variable holds, as a JSON array of objects.
 
-    :ivar fields: names and type mappings of the members; in the JSON text they are called by their place.
+    :ivar fields: names and type mappings of the members; the JSON names them by their numbers.
+    :ivar maximum: of how many rows there can be.
     """
 
     leaf: InputLeaf
     fields: tuple[tuple[str, TypeMapping], ...]
+    maximum: None = None
+
+    def count(self, variables: Variables) -> int:
+        """Return the number of rows, for the cost of inserting them."""
+        return len(self.leaf.origin.value(variables))
 
     def bind(self, variables: Variables) -> str | None:
         """Return the JSON text.
@@ -299,22 +305,10 @@ def _list(values: Any) -> list[str | None]:
     return [None if item is None else encode_value(item) for item in items]
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSize:
-    """How many rows a variable holds, for the cost of inserting them."""
-
-    leaf: InputLeaf
-    maximum: int | None = None
-
-    def count(self, variables: Variables) -> int:
-        """Return the number of rows."""
-        return len(self.leaf.origin.value(variables))
-
-
-def row_count(insert: Insert) -> BatchSize | int:
+def row_count(insert: Insert) -> BatchSource | int:
     """Return how many rows an insert adds to its table."""
     if not isinstance(insert.rows, JsonRows):
         return len(insert.rows.rows)
     source = insert.rows.value.source
     assert isinstance(source, BatchSource), "JSON rows come from a variable"
-    return BatchSize(source.leaf)
+    return source

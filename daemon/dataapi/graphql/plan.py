@@ -17,11 +17,11 @@ from dataapi.graphql.mutation_statements import OperationStep, ReadStep, compile
 from dataapi.graphql.mutations import mutation_step
 from dataapi.graphql.outputs import Instant, JsonText
 from dataapi.graphql.schema.functions import FunctionField
-from dataapi.graphql.schema.role_schema import RoleSchema
-from dataapi.graphql.schema.root_fields import (
+from dataapi.graphql.schema.role_schema import (
     MUTATION,
     QUERY,
     CommonField,
+    RoleSchema,
     TableField,
     TableFieldKind,
 )

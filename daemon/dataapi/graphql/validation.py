@@ -65,8 +65,7 @@ from graphql.validation.validation_context import NodeWithSelectionSet, Variable
 
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.graphql_core import PausingTypeInfo, visit_types
-from dataapi.graphql.schema.role_schema import RoleSchema
-from dataapi.graphql.schema.root_fields import RootFields
+from dataapi.graphql.schema.role_schema import RoleSchema, RootFields
 
 COMPARISONS = 12_000
 """How many pairs of fields the validation of one document may compare, less than a tenth of a second.

@@ -89,16 +89,6 @@ class CatalogView:
         found = self.catalog.types.get(oid)
         return self.table(found.relation) if found is not None and found.relation else None
 
-    def table_by_type(self, name: str) -> TableView | None:
-        """Return the view of the table whose type has that name."""
-        oid = self.names.tables_by_type.get(name)
-        return None if oid is None else self.table(oid)
-
-    def table_by_field(self, name: str) -> TableView | None:
-        """Return the view of the table whose root fields begin with that name."""
-        oid = self.names.tables_by_field.get(name)
-        return None if oid is None else self.table(oid)
-
     def lists_enum(self, oid: int) -> bool:
         """Whether introspection lists an enum: the role may use it, or sees a value of it."""
         return self.privileges.can_use_type(oid) or oid in self._enums_in_use

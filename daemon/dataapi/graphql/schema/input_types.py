@@ -21,7 +21,7 @@ from dataapi.graphql.schema.shared_types import (
 )
 from dataapi.graphql.schema.table_view import ColumnField, TableType, TableView
 from dataapi.graphql.schema.type_mapping import AGGREGATES, TypeMapping, aggregate_mapping, builtin_mapping
-from dataapi.graphql.schema.types import TableTypes, TypeRecipe
+from dataapi.graphql.schema.types import TableTypes, TypeRecipe, column_recipe
 
 InputFields = dict[str, GraphQLInputField]
 
@@ -108,19 +108,6 @@ def _collection_order_fields(types: TableTypes, view: TableView) -> InputFields:
     return fields
 
 
-def _min_max_order_fields(_types: TableTypes, view: TableView) -> InputFields:
-    return {
-        column.name: GraphQLInputField(ORDER_BY_DIRECTION)
-        for column in view.columns
-        if column.mapping.allows("min")
-    }
-
-
-def _has_min_max_order(view: TableView) -> bool:
-    used = "relationOrder" in view.schema_features
-    return used and any(column.mapping.allows("min") for column in view.columns)
-
-
 # ---------------------------------------------------------------- inserts and updates
 
 
@@ -178,19 +165,12 @@ def _having_fields(types: TableTypes, view: TableView) -> InputFields:
 
 
 def _having(name: str) -> TypeRecipe:
-    """Return the recipe of the conditions on an aggregate: one member for each column it applies to."""
-
-    def members(types: TableTypes, view: TableView) -> InputFields:
-        return {
-            column.name: GraphQLInputField(_filter_of(types, aggregate_mapping(name, column.mapping)))
-            for column in view.columns
-            if column.mapping.allows(name)
-        }
-
-    def exists(view: TableView) -> bool:
-        return view.grouped and any(column.mapping.allows(name) for column in view.columns)
-
-    return TypeRecipe(GraphQLInputObjectType, members, exists)
+    return column_recipe(
+        GraphQLInputObjectType,
+        name,
+        lambda types, mapping: GraphQLInputField(_filter_of(types, aggregate_mapping(name, mapping))),
+        lambda view: view.grouped,
+    )
 
 
 # ---------------------------------------------------------------- enums
@@ -204,7 +184,7 @@ def _enum(
         GraphQLEnumType,
         lambda _types, view: values(view),
         exists,
-        lambda _view: {"extensions": {"shapes": True}},
+        options=lambda _view: {"extensions": {"shapes": True}},
     )
 
 
@@ -216,9 +196,7 @@ INPUT_TYPES = {
     TableType.FILTER: TypeRecipe(
         GraphQLInputObjectType,
         _filter_fields,
-        options=lambda view: {
-            "description": f"Conditions on a row of {view.name}; all that are given must hold."
-        },
+        description="Conditions on a row of {}; all that are given must hold.",
     ),
     TableType.COLLECTION_FILTER: TypeRecipe(
         GraphQLInputObjectType,
@@ -229,19 +207,24 @@ INPUT_TYPES = {
         GraphQLInputObjectType,
         _order_fields,
         lambda view: view.orderable_columns,
-        lambda view: {"description": f"What rows of {view.name} are ordered by: one column."},
+        "What rows of {} are ordered by: one column.",
     ),
     TableType.COLLECTION_ORDER_BY: TypeRecipe(
         GraphQLInputObjectType,
         _collection_order_fields,
         lambda view: "relationOrder" in view.schema_features,
     ),
-    TableType.MIN_MAX_ORDER_BY: TypeRecipe(GraphQLInputObjectType, _min_max_order_fields, _has_min_max_order),
+    TableType.MIN_MAX_ORDER_BY: column_recipe(
+        GraphQLInputObjectType,
+        "min",
+        lambda _types, _mapping: GraphQLInputField(ORDER_BY_DIRECTION),
+        lambda view: "relationOrder" in view.schema_features,
+    ),
     TableType.INSERT_INPUT: TypeRecipe(
         GraphQLInputObjectType,
         _insert_fields,
         lambda view: view.insertable,
-        lambda view: {"extensions": {"rows": view.takes_rows}},
+        options=lambda view: {"extensions": {"rows": view.takes_rows}},
     ),
     TableType.UPDATE_INPUT: TypeRecipe(
         GraphQLInputObjectType,
@@ -252,9 +235,7 @@ INPUT_TYPES = {
         GraphQLInputObjectType,
         _on_conflict_fields,
         _upserts,
-        lambda _view: {
-            "description": "What to do where a row is there already: update columns, or leave it as it is."
-        },
+        "What to do where a row is there already: update columns, or leave it as it is.",
     ),
     TableType.CONFLICT_CONSTRAINT: _enum(
         _constraints, lambda view: "upsert" in view.features and _constraints(view)
@@ -267,10 +248,7 @@ INPUT_TYPES = {
         lambda view: _column_names(view.orderable_columns), lambda view: view.grouped
     ),
     TableType.HAVING: TypeRecipe(
-        GraphQLInputObjectType,
-        _having_fields,
-        lambda view: view.grouped,
-        lambda _view: {"description": "Which groups to show."},
+        GraphQLInputObjectType, _having_fields, lambda view: view.grouped, "Which groups to show."
     ),
     **{TableType.having(name): _having(name) for name in AGGREGATES},
 }

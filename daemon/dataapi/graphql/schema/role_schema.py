@@ -1,11 +1,20 @@
-"""The GraphQL schema of one role at one catalog generation, for validation, introspection and as text."""
+"""The GraphQL schema of one role at one catalog generation: its root fields, and the whole of it as text."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, StrEnum
 from functools import cached_property
 from typing import Any
 
 from graphql import (
+    GraphQLArgument,
+    GraphQLDefaultInput,
+    GraphQLField,
+    GraphQLID,
+    GraphQLInt,
+    GraphQLList,
     GraphQLObjectType,
     GraphQLSchema,
     lexicographic_sort_schema,
@@ -13,14 +22,220 @@ from graphql import (
     specified_scalar_types,
 )
 
+from dataapi.catalog import names
 from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import Catalog
 from dataapi.graphql.graphql_core import LazyObjectType, LazySchema
 from dataapi.graphql.schema.catalog_view import CatalogView
+from dataapi.graphql.schema.functions import FunctionField, ResultKind, function_fields, shown_default
 from dataapi.graphql.schema.input_types import INPUT_TYPES
-from dataapi.graphql.schema.root_fields import MUTATION, QUERY, UNLISTED, RootFields
-from dataapi.graphql.schema.types import OBJECT_TYPES, TableTypes
+from dataapi.graphql.schema.shared_types import NODE, list_of, required
+from dataapi.graphql.schema.table_view import TableType, TableView
+from dataapi.graphql.schema.type_mapping import DATETIME, OPAQUE
+from dataapi.graphql.schema.types import OBJECT_TYPES, TableTypes, collection_field
 from dataapi.settings import Project
+
+QUERY, MUTATION = "Query", "Mutation"
+"""The names of the root types."""
+
+
+class CommonField(StrEnum):
+    """The fields of ``Query`` that belong to no table or function."""
+
+    NODE = "node"
+    HEARTBEAT = "heartbeat"
+
+
+UNLISTED = frozenset({CommonField.HEARTBEAT.value})
+"""Fields of ``Query`` that work and are not listed, as in pg_graphql."""
+
+
+class TableFieldKind(Enum):
+    """The root fields of a table: what stands before and after the table's name in theirs."""
+
+    COLLECTION = "", names.COLLECTION
+    BY_KEY = "", names.BY_KEY
+    INSERT = names.INSERT, names.COLLECTION
+    UPDATE = names.UPDATE, names.COLLECTION
+    DELETE = names.DELETE, names.COLLECTION
+
+
+@dataclass(frozen=True, slots=True)
+class TableField:
+    """A root field of a table."""
+
+    kind: TableFieldKind
+    view: TableView
+
+
+RootField = CommonField | TableField | FunctionField
+
+
+class RootFields:
+    """The fields of ``Query`` or ``Mutation``, found by name and made on demand."""
+
+    def __init__(self, types: TableTypes, *, volatile: bool) -> None:
+        self._types = types
+        self._volatile = volatile
+        self._kinds = _MUTATIONS if volatile else _QUERIES
+        tables = types.view.names
+        self._tables = tables.tables_by_type if volatile else tables.tables_by_field
+
+    @cached_property
+    def _functions(self) -> dict[str, FunctionField]:
+        return function_fields(self._types.view, volatile=self._volatile)
+
+    @cached_property
+    def any(self) -> bool:
+        """Whether the role has such a field."""
+        return any(self.find(name) is not None for name in self.names())
+
+    def names(self) -> Iterator[str]:
+        """Yield the names that may be listed as fields."""
+        if not self._volatile:
+            yield CommonField.NODE.value
+        for base in self._tables:
+            yield from (f"{prefix}{base}{suffix}" for prefix, suffix in (kind.value for kind in self._kinds))
+        yield from self._functions
+
+    def find(self, name: str) -> RootField | None:
+        """Return the field of that name, None when the role has none."""
+        if not self._volatile and name in _COMMON:
+            return _COMMON[name]
+        for kind in self._kinds:
+            prefix, suffix = kind.value
+            base = name.removeprefix(prefix).removesuffix(suffix)
+            if base in self._tables and name == f"{prefix}{base}{suffix}":
+                view = self._types.view.table(self._tables[base])
+                if view is not None and _ALLOWED[kind](view):
+                    return TableField(kind, view)
+        return self._functions.get(name)
+
+    def is_by_key(self, name: str) -> bool:
+        """Whether a field is the ``…ByPk`` of a table."""
+        field = self.find(name)
+        return isinstance(field, TableField) and field.kind is TableFieldKind.BY_KEY
+
+    def field(self, name: str) -> GraphQLField | None:
+        """Make the field of that name, None when the role has none."""
+        match self.find(name):
+            case TableField(kind, view):
+                return _MAKERS[kind](self._types, view)
+            case FunctionField() as function:
+                return _function_field(self._types, function)
+            case CommonField.NODE:
+                arguments = {"nodeId": GraphQLArgument(required(GraphQLID), description="A row's node id.")}
+                return GraphQLField(NODE, arguments, description="The row that a node id names.")
+            case CommonField.HEARTBEAT:
+                return GraphQLField(required(DATETIME), description="The time in the database.")
+            case None:
+                return None
+
+
+_COMMON = {field.value: field for field in CommonField}
+_QUERIES = (TableFieldKind.COLLECTION, TableFieldKind.BY_KEY)
+_MUTATIONS = (TableFieldKind.INSERT, TableFieldKind.UPDATE, TableFieldKind.DELETE)
+_ALLOWED: dict[TableFieldKind, Callable[[TableView], object]] = {
+    TableFieldKind.COLLECTION: lambda _view: True,
+    TableFieldKind.BY_KEY: lambda view: view.by_key,
+    TableFieldKind.INSERT: lambda view: view.insertable,
+    TableFieldKind.UPDATE: lambda view: view.updatable,
+    TableFieldKind.DELETE: lambda view: view.deletable,
+}
+
+
+def _function_field(types: TableTypes, function: FunctionField) -> GraphQLField:
+    arguments = {}
+    overloaded = len(function.overloads) > 1  # a default would count as provided when the overload is chosen
+    for name, (item, is_required) in function.arguments().items():
+        type_ = OPAQUE if item.composite is not None else types.output_type(item.mapping)
+        default = None if overloaded else shown_default(item.argument.default, item.mapping)
+        arguments[name] = GraphQLArgument(required(type_) if is_required else type_, default=default)
+    if function.view is not None and function.shape is ResultKind.ROWS:
+        field = collection_field(types, function.view, function.description)
+        field.args.update(arguments)
+        return field
+    if function.view is not None:
+        type_ = types.named(function.view.name)
+    else:
+        type_ = OPAQUE if function.mapping is None else types.output_type(function.mapping)
+    if function.shape is ResultKind.SCALARS:
+        type_ = GraphQLList(type_)
+    return GraphQLField(type_, arguments, description=function.description)
+
+
+def _collection(types: TableTypes, view: TableView) -> GraphQLField:
+    description = view.directives.description or f"A page of the rows of {view.name}."
+    return collection_field(types, view, description)
+
+
+def _by_key(types: TableTypes, view: TableView) -> GraphQLField:
+    arguments = {
+        field.name: GraphQLArgument(
+            required(types.output_type(field.mapping)),
+            description=field.description or f"The row's {field.name}.",
+        )
+        for field in view.by_key
+    }
+    description = f"The row of {view.name} with that primary key."
+    return GraphQLField(types.named(view.name), arguments, description=description)
+
+
+def _insert(types: TableTypes, view: TableView) -> GraphQLField:
+    arguments = {
+        "objects": GraphQLArgument(
+            list_of(types.of(view, TableType.INSERT_INPUT)), description="The rows to add."
+        )
+    }
+    on_conflict = types.find(view, TableType.ON_CONFLICT_INPUT)
+    if on_conflict is not None:
+        arguments["onConflict"] = GraphQLArgument(
+            on_conflict, description="What to do where a row is there already; by default it is an error."
+        )
+    response = types.of(view, TableType.INSERT_RESPONSE)
+    return GraphQLField(response, arguments, description=f"Adds rows to {view.name}.")
+
+
+def _update(types: TableTypes, view: TableView) -> GraphQLField:
+    arguments = {
+        "set": GraphQLArgument(
+            required(types.of(view, TableType.UPDATE_INPUT)),
+            description="The new values of columns; others stay as they are.",
+        ),
+        **_affected_rows(types, view),
+    }
+    response = required(types.of(view, TableType.UPDATE_RESPONSE))
+    description = f"Changes the rows of {view.name} that match the filter."
+    return GraphQLField(response, arguments, description=description)
+
+
+def _delete(types: TableTypes, view: TableView) -> GraphQLField:
+    response = required(types.of(view, TableType.DELETE_RESPONSE))
+    description = f"Removes the rows of {view.name} that match the filter."
+    return GraphQLField(response, _affected_rows(types, view), description=description)
+
+
+def _affected_rows(types: TableTypes, view: TableView) -> dict[str, GraphQLArgument]:
+    return {
+        "filter": GraphQLArgument(
+            types.of(view, TableType.FILTER),
+            description="Only rows that meet these conditions; all rows without.",
+        ),
+        "atMost": GraphQLArgument(
+            required(GraphQLInt),
+            default=GraphQLDefaultInput(value=1),
+            description="The most rows that may be affected; more are an error that changes nothing.",
+        ),
+    }
+
+
+_MAKERS = {
+    TableFieldKind.COLLECTION: _collection,
+    TableFieldKind.BY_KEY: _by_key,
+    TableFieldKind.INSERT: _insert,
+    TableFieldKind.UPDATE: _update,
+    TableFieldKind.DELETE: _delete,
+}
 
 
 class RoleSchema:
@@ -68,11 +283,11 @@ class RoleSchema:
         return self.view.introspectable() is self.view
 
 
-def catalog_view(catalog: Catalog, names: CatalogNames, role: str, project: Project) -> CatalogView:
+def catalog_view(catalog: Catalog, field_names: CatalogNames, role: str, project: Project) -> CatalogView:
     """Return what a role sees of a catalog, by the project's settings."""
     return CatalogView(
         catalog,
-        names,
+        field_names,
         role,
         non_null=project.graphql_non_null_relationships,
         max_rows=project.db_max_rows,

@@ -84,23 +84,25 @@ PAGE_INFO = GraphQLObjectType(
     description="Where a page stands in its collection.",
 )
 
-OPERATORS = {
-    "eq": Operator.EQ,
-    "neq": Operator.NEQ,
-    "gt": Operator.GT,
-    "gte": Operator.GTE,
-    "lt": Operator.LT,
-    "lte": Operator.LTE,
-    "in": Operator.IN,
-    "startsWith": Operator.STARTS_WITH,
-    "like": Operator.LIKE,
-    "ilike": Operator.ILIKE,
-    "regex": Operator.REGEX,
-    "iregex": Operator.IREGEX,
-    "contains": Operator.CONTAINS,
-    "containedBy": Operator.CONTAINED_BY,
-    "overlaps": Operator.OVERLAPS,
+_OPERATORS: dict[str, tuple[Operator | None, str]] = {
+    "eq": (Operator.EQ, "Equal to this."),
+    "neq": (Operator.NEQ, "Different from this."),
+    "gt": (Operator.GT, "Greater than this."),
+    "gte": (Operator.GTE, "Greater than this or equal to it."),
+    "lt": (Operator.LT, "Less than this."),
+    "lte": (Operator.LTE, "Less than this or equal to it."),
+    "in": (Operator.IN, "Equal to one of these."),
+    "is": (None, "Whether there is a value."),
+    "startsWith": (Operator.STARTS_WITH, "Begins with this text."),
+    "like": (Operator.LIKE, "Matches this pattern, in which % stands for any text and _ for one character."),
+    "ilike": (Operator.ILIKE, "Matches this pattern as `like` does, in upper or lower case."),
+    "regex": (Operator.REGEX, "Matches this POSIX regular expression."),
+    "iregex": (Operator.IREGEX, "Matches this POSIX regular expression, in upper or lower case."),
+    "contains": (Operator.CONTAINS, "Has all of these items."),
+    "containedBy": (Operator.CONTAINED_BY, "Has no other items than these."),
+    "overlaps": (Operator.OVERLAPS, "Has at least one of these items."),
 }
+OPERATORS = {name: operator for name, (operator, _) in _OPERATORS.items() if operator is not None}
 """The filter operators that compare, by name; ``is`` is not among them."""
 
 _ORDERED = ("eq", "gt", "gte", "in", "is", "lt", "lte", "neq")
@@ -115,53 +117,31 @@ FILTER_OPERATORS: dict[str, tuple[str, ...]] = {
 }
 """Which operators a filter type has, by scalar name (docs/reference/graphql.md, Filters)."""
 LIST_OPERATORS = ("containedBy", "contains", "eq", "is", "overlaps")
-_MEANINGS = {
-    "eq": "Equal to this.",
-    "neq": "Different from this.",
-    "gt": "Greater than this.",
-    "gte": "Greater than this or equal to it.",
-    "lt": "Less than this.",
-    "lte": "Less than this or equal to it.",
-    "in": "Equal to one of these.",
-    "is": "Whether there is a value.",
-    "startsWith": "Begins with this text.",
-    "like": "Matches this pattern, in which % stands for any text and _ for one character.",
-    "ilike": "Matches this pattern as `like` does, in upper or lower case.",
-    "regex": "Matches this POSIX regular expression.",
-    "iregex": "Matches this POSIX regular expression, in upper or lower case.",
-    "contains": "Has all of these items.",
-    "containedBy": "Has no other items than these.",
-    "overlaps": "Has at least one of these items.",
-}
 _CONDITIONS = "Conditions on {}; all that are given must hold."
 
 
-def filter_type(name: str, item: Any, operators: tuple[str, ...]) -> GraphQLInputObjectType:
-    """Return a filter type over a scalar or enum, None for whatever has a value."""
-    fields = {}
-    for operator in operators:
-        field_type: Any = item
-        if operator == "is":
-            field_type = FILTER_IS
-        elif operator == "in":
-            field_type = GraphQLList(GraphQLNonNull(item))
-        fields[operator] = GraphQLInputField(field_type, description=_MEANINGS[operator])
-    value = "a value that cannot be compared" if item is None else f"a value of type {item}"
-    return GraphQLInputObjectType(name, fields, description=_CONDITIONS.format(value))
+def filter_type(
+    name: str, item: Any, operators: tuple[str, ...], *, is_list: bool = False
+) -> GraphQLInputObjectType:
+    """Return a filter type over a scalar or enum or over a list of such.
 
-
-def list_filter_type(name: str, item: Any) -> GraphQLInputObjectType:
-    """Return a filter type over a list of scalars or enums."""
-    items = GraphQLList(GraphQLNonNull(item))
+    :param item: the scalar or enum, None for whatever has a value.
+    """
+    items: Any = item and GraphQLList(GraphQLNonNull(item))
+    types = {"is": FILTER_IS, "in": items}
+    if is_list:
+        value = f"a list of type [{item}]"
+    else:
+        value = "a value that cannot be compared" if item is None else f"a value of type {item}"
     return GraphQLInputObjectType(
         name,
         {
             operator: GraphQLInputField(
-                FILTER_IS if operator == "is" else items, description=_MEANINGS[operator]
+                types.get(operator, items if is_list else item), description=_OPERATORS[operator][1]
             )
-            for operator in LIST_OPERATORS
+            for operator in operators
         },
-        description=_CONDITIONS.format(f"a list of type [{item}]"),
+        description=_CONDITIONS.format(value),
     )
 
 
@@ -171,16 +151,14 @@ IS_FILTER = filter_type("IsFilter", None, ("is",))
 
 _SCALARS = {scalar.name: scalar for scalar in (*specified_scalar_types.values(), *CUSTOM_SCALARS)}
 _FILTERS = {
-    **{
-        f"{name}Filter": filter_type(f"{name}Filter", scalar, FILTER_OPERATORS[name])
-        for name, scalar in _SCALARS.items()
-        if name in FILTER_OPERATORS
-    },
-    **{
-        f"{name}ListFilter": list_filter_type(f"{name}ListFilter", scalar)
-        for name, scalar in _SCALARS.items()
-        if name in FILTER_OPERATORS and name != "ID"
-    },
+    filter_.name: filter_
+    for name, scalar in _SCALARS.items()
+    if name in FILTER_OPERATORS
+    for filter_ in (
+        filter_type(f"{name}Filter", scalar, FILTER_OPERATORS[name]),
+        filter_type(f"{name}ListFilter", scalar, LIST_OPERATORS, is_list=True),
+    )
+    if filter_.name != "IDListFilter"  # a row has one node id
 }
 COMMON_TYPES: dict[str, GraphQLNamedType] = {
     **_SCALARS,

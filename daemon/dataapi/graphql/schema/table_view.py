@@ -57,7 +57,8 @@ class RelatedField:
     :ivar input_name: the name in input types.
     :ivar target: the oid of the related table.
     :ivar pairs: ``(target's column, own column)``; empty for a computed relationship.
-    :ivar outgoing: the foreign key is this table's own.
+    :ivar function: the one of a computed relationship.
+    :ivar outgoing: whether the foreign key is this table's own.
     :ivar nullable: of a to-one field, whether the schema shows it as nullable.
     """
 
@@ -65,11 +66,11 @@ class RelatedField:
     input_name: str
     target: int
     to_one: bool
-    pairs: tuple[tuple[str, str], ...]
-    function: Function | None
-    nullable: bool
-    description: str | None
+    pairs: tuple[tuple[str, str], ...] = ()
+    function: Function | None = None
     outgoing: bool = False
+    nullable: bool = True
+    description: str | None = None
 
 
 DEFAULT_MAX_ROWS = 30
@@ -161,7 +162,7 @@ class TableView:
 
     @cached_property
     def has_node_id(self) -> bool:
-        """Whether rows can be identified: the role reads the whole key."""
+        """Whether rows have node ids: the role reads the whole key."""
         return self.key == self._catalog.primary_key(self.table)
 
     @cached_property
@@ -248,6 +249,10 @@ class TableView:
         """The readable columns to order and group by."""
         return tuple(column for column in self.columns if column.mapping.orderable)
 
+    def columns_for(self, aggregate: str) -> tuple[ColumnField, ...]:
+        """Return the readable columns that an aggregate such as ``sum`` applies to."""
+        return tuple(column for column in self.columns if column.mapping.allows(aggregate))
+
     @cached_property
     def fields_by_name(self) -> dict[str, ColumnField | ComputedField | RelatedField]:
         """The fields of the object type by name, without ``nodeId``."""
@@ -294,30 +299,25 @@ class TableView:
 
     def _by_key(self, relationship: KeyRelationship, name: str) -> RelatedField | None:
         target = self._role.table(relationship.target.oid)
+        if target is None:
+            return None
         own = self._role.privileges.columns(self.table, "SELECT")
-        if target is None or not own.issuperset(column for column, _ in relationship.pairs):
-            return None
         theirs = self._role.privileges.columns(target.table, "SELECT")
-        if not theirs.issuperset(column for _, column in relationship.pairs):
+        if not all(mine in own and other in theirs for mine, other in relationship.pairs):
             return None
-        pairs = tuple((column, own_column) for own_column, column in relationship.pairs)
-        nullable = not (
-            relationship.outgoing and self._role.non_null and self._always_found(relationship, target)
-        )
+        found = relationship.outgoing and self._role.non_null and self._always_found(relationship, target)
         return RelatedField(
             name,
             self._input_name(name),
-            relationship.target.oid,
+            target.table.oid,
             relationship.to_one,
-            pairs,
-            None,
-            nullable,
-            None,
-            relationship.outgoing,
+            pairs=tuple((other, mine) for mine, other in relationship.pairs),
+            outgoing=relationship.outgoing,
+            nullable=not found,
         )
 
     def _always_found(self, relationship: KeyRelationship, target: TableView) -> bool:
-        """Whether a row always has its target (docs/reference/graphql.md, Relationships)."""
+        """Whether each row has a target (docs/reference/graphql.md, Relationships)."""
         columns = [self.table.column(own) for own, _ in relationship.pairs]
         not_null = all(column is not None and not column.nullable for column in columns)
         return relationship.foreign_key.validated and not_null and not target.table.row_security
@@ -326,16 +326,13 @@ class TableView:
         target = self._role.table_of_type(function.returns)
         if target is None:
             return None
-        description = self._catalog.directives.function(function.oid).description
         return RelatedField(
             name,
             self._input_name(name),
             target.table.oid,
             function.gives_one_row,
-            (),
-            function,
-            True,
-            description,
+            function=function,
+            description=self._catalog.directives.function(function.oid).description,
         )
 
     def target(self, related: RelatedField) -> TableView:
@@ -356,12 +353,8 @@ class TableView:
     @cached_property
     def insertable_relations(self) -> tuple[tuple[RelatedField, TableView], ...]:
         """The relationships by key over which rows can be inserted together with this table's."""
-        found = []
-        for related in self.related:
-            target = self.target(related)
-            if related.function is None and target.insertable:
-                found.append((related, target))
-        return tuple(found)
+        by_key = [(field, self.target(field)) for field in self.related if field.function is None]
+        return tuple((field, target) for field, target in by_key if target.insertable)
 
     @cached_property
     def max_rows(self) -> int:
@@ -372,12 +365,8 @@ class TableView:
     @cached_property
     def key_order(self) -> tuple[OrderTerm, ...]:
         """The order by key, ascending, that ends every order."""
-        columns = [self.table.column(name) for name in self.key]
-        return tuple(
-            OrderTerm(ColumnOf(column.name), nullable=column.nullable)
-            for column in columns
-            if column is not None
-        )
+        columns = filter(None, map(self.table.column, self.key))
+        return tuple(OrderTerm(ColumnOf(column.name), nullable=column.nullable) for column in columns)
 
     @cached_property
     def key_types(self) -> tuple[str, ...]:

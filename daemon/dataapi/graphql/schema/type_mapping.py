@@ -48,6 +48,7 @@ _DECIMAL = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|[+-]?Infinity", re.IGNORECASE
 )
 UUID_TEXT = re.compile(r"\{?[0-9a-fA-F]{4}(-?[0-9a-fA-F]{4}){7}\}?")
+_ANYTHING = re.compile(r".*", re.DOTALL)
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -105,12 +106,6 @@ def _float(value: Any) -> float:
     return number
 
 
-def _uuid(value: Any) -> str:
-    if not isinstance(value, str) or not UUID_TEXT.fullmatch(value):
-        raise GraphQLError("Invalid input for UUID type. 32 hexadecimal digits in a string are expected.")
-    return value
-
-
 def _json(value: Any) -> str:
     if not isinstance(value, str):
         raise GraphQLError("Invalid input for JSON type. A string that holds serialized JSON is expected.")
@@ -134,10 +129,10 @@ def _opaque(value: Any) -> str:
     return json.dumps(value)
 
 
-def _text(name: str) -> Any:
+def _text(name: str, pattern: re.Pattern[str] = _ANYTHING, expected: str = "A string is") -> Any:
     def coerce(value: Any) -> str:
-        if not isinstance(value, str):
-            raise GraphQLError(f"Invalid input for {name} type. A string is expected.")
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise GraphQLError(f"Invalid input for {name} type. {expected} expected.")
         return value
 
     return coerce
@@ -171,7 +166,11 @@ def _scalar(name: str, description: str, coerce: Any = None) -> GraphQLScalarTyp
 
 BIG_INT = _scalar("BigInt", "A 64-bit integer, as a string.", _big_int)
 BIG_FLOAT = _scalar("BigFloat", "A decimal number of any precision, as a string.", _big_float)
-UUID = _scalar("UUID", "A universally unique identifier.", _uuid)
+UUID = _scalar(
+    "UUID",
+    "A universally unique identifier.",
+    _text("UUID", UUID_TEXT, "32 hexadecimal digits in a string are"),
+)
 DATE = _scalar("Date", "A date, in ISO 8601 form.")
 TIME = _scalar("Time", "A time of day, in ISO 8601 form.")
 DATETIME = _scalar("Datetime", "A date and time, in ISO 8601 form.")

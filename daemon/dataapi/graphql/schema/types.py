@@ -32,11 +32,11 @@ from dataapi.graphql.schema.shared_types import (
     COMMON_TYPES,
     FEATURE_TYPES,
     FILTER_OPERATORS,
+    LIST_OPERATORS,
     NODE,
     PAGE_INFO,
     PAGING_ARGUMENTS,
     filter_type,
-    list_filter_type,
     list_of,
     required,
 )
@@ -53,19 +53,24 @@ class TypeRecipe:
     :ivar kind: the class of the type.
     :ivar members: makes its fields or enum values; called when they are first looked at.
     :ivar exists: whether a table has the type.
+    :ivar description: with ``{}`` for the name of the table's object type.
     :ivar options: further arguments of ``kind``.
     """
 
     kind: Callable[..., GraphQLNamedType]
     members: Callable[[TableTypes, TableView], Mapping[str, Any]]
     exists: Callable[[TableView], object] = lambda _view: True
+    description: str | None = None
     options: Callable[[TableView], Mapping[str, Any]] = lambda _view: {}
 
     def make(self, type_: TableType, types: TableTypes, view: TableView) -> GraphQLNamedType | None:
         """Return a table's type, None when the table has none."""
         if not self.exists(view):
             return None
-        return self.kind(type_.of(view), partial(self.members, types, view), **self.options(view))
+        options = dict(self.options(view))
+        if self.description is not None:
+            options["description"] = self.description.format(view.name)
+        return self.kind(type_.of(view), partial(self.members, types, view), **options)
 
 
 class TableTypes:
@@ -154,9 +159,9 @@ class TableTypes:
         enum = self.by_name.get(base)
         if enum is None:
             return None
-        if suffix == "ListFilter":
-            return list_filter_type(base + suffix, enum)
-        return filter_type(base + suffix, enum, FILTER_OPERATORS["Enum"])
+        is_list = suffix == "ListFilter"
+        operators = LIST_OPERATORS if is_list else FILTER_OPERATORS["Enum"]
+        return filter_type(base + suffix, enum, operators, is_list=is_list)
 
 
 # ---------------------------------------------------------------- rows and pages
@@ -258,21 +263,32 @@ def _aggregate_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLFi
     return fields
 
 
+def column_recipe(
+    kind: Callable[..., GraphQLNamedType],
+    aggregate: str,
+    member: Callable[[TableTypes, TypeMapping], Any],
+    allowed: Callable[[TableView], bool],
+) -> TypeRecipe:
+    """Return the recipe of a type with a member for each column that an aggregate applies to.
+
+    :param allowed: whether a table has the type if there is such a column.
+    """
+    return TypeRecipe(
+        kind,
+        lambda types, view: {
+            column.name: member(types, column.mapping) for column in view.columns_for(aggregate)
+        },
+        lambda view: allowed(view) and view.columns_for(aggregate),
+    )
+
+
 def _aggregate_result(name: str) -> TypeRecipe:
-    """Return the recipe of the type of an aggregate's field: one member for each column it applies to."""
-
-    def members(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
-        return {
-            column.name: GraphQLField(_aggregate_type(types, name, column.mapping))
-            for column in view.columns
-            if column.mapping.allows(name)
-        }
-
-    def exists(view: TableView) -> bool:
-        allowed = view.grouped if name == "countDistinct" else view.aggregates
-        return allowed and any(column.mapping.allows(name) for column in view.columns)
-
-    return TypeRecipe(GraphQLObjectType, members, exists)
+    return column_recipe(
+        GraphQLObjectType,
+        name,
+        lambda types, mapping: GraphQLField(_aggregate_type(types, name, mapping)),
+        lambda view: view.grouped if name == "countDistinct" else view.aggregates,
+    )
 
 
 def _aggregate_type(types: TableTypes, name: str, mapping: TypeMapping) -> Any:
@@ -294,10 +310,6 @@ def _group_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]
     }
 
 
-def _group_key_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
-    return {column.name: GraphQLField(types.output_type(column.mapping)) for column in view.orderable_columns}
-
-
 OBJECT_TYPES = {
     TableType.OBJECT: TypeRecipe(
         GraphQLObjectType,
@@ -308,20 +320,19 @@ OBJECT_TYPES = {
         },
     ),
     TableType.CONNECTION: TypeRecipe(
-        GraphQLObjectType,
-        _connection_fields,
-        options=lambda view: {"description": f"A page of a collection of {view.name}."},
+        GraphQLObjectType, _connection_fields, description="A page of a collection of {}."
     ),
-    TableType.EDGE: TypeRecipe(
-        GraphQLObjectType,
-        _edge_fields,
-        options=lambda view: {"description": f"A row of a collection of {view.name}."},
-    ),
+    TableType.EDGE: TypeRecipe(GraphQLObjectType, _edge_fields, description="A row of a collection of {}."),
     TableType.INSERT_RESPONSE: TypeRecipe(GraphQLObjectType, _response_fields, lambda view: view.insertable),
     TableType.UPDATE_RESPONSE: TypeRecipe(GraphQLObjectType, _response_fields, lambda view: view.updatable),
     TableType.DELETE_RESPONSE: TypeRecipe(GraphQLObjectType, _response_fields, lambda view: view.deletable),
     TableType.AGGREGATE: TypeRecipe(GraphQLObjectType, _aggregate_fields, lambda view: view.aggregates),
     **{TableType.aggregate_result(name): _aggregate_result(name) for name in AGGREGATES},
     TableType.GROUP: TypeRecipe(GraphQLObjectType, _group_fields, lambda view: view.grouped),
-    TableType.GROUP_KEYS: TypeRecipe(GraphQLObjectType, _group_key_fields, lambda view: view.grouped),
+    TableType.GROUP_KEYS: column_recipe(
+        GraphQLObjectType,
+        "countDistinct",
+        lambda types, mapping: GraphQLField(types.output_type(mapping)),
+        lambda view: view.grouped,
+    ),
 }
