@@ -50,7 +50,7 @@ from dataapi.graphql.sources import (
     VariableOrigin,
     Variables,
 )
-from dataapi.graphql.variables import ABSENT, Absent, holds_objects, is_uniform
+from dataapi.graphql.variables import ABSENT, Absent, holds_objects
 from dataapi.sql.algebra import Parameter
 
 SelectedFields = dict[str, list[FieldNode]]
@@ -154,11 +154,6 @@ class ObjectList(list[InputTree]):
     def __init__(self, trees: list[InputTree], leaf: InputLeaf) -> None:
         super().__init__(trees)
         self.leaf = leaf
-
-    @property
-    def uniform(self) -> bool:
-        """Whether there are several objects, all with the same members."""
-        return is_uniform(self)
 
 
 def argument_trees(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -36,7 +35,7 @@ from dataapi.graphql.outputs import (
     RowCursor,
     Summary,
 )
-from dataapi.graphql.schema.functions import FunctionField, ResultKind, arguments_error
+from dataapi.graphql.schema.functions import FunctionField, arguments_error
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.shared_types import NODE, PAGE_INFO
 from dataapi.graphql.schema.table_view import ColumnField, ComputedField, RelatedField, TableType, TableView
@@ -78,15 +77,14 @@ def function_output(
     call = FunctionCall(overload.function, values)
     if field.view is not None:
         rows = Rows(field.view.table, call=call, unique=not overload.function.returns_set)
-        if field.shape is ResultKind.ROW:
+        if not field.is_list:
             return compiler.one(field.view, rows, nodes)
         paging = {name: tree for name, tree in arguments.items() if name not in own}
         return compiler.connection(field.view, rows, nodes, paging)
     if field.mapping is None:
         return FunctionVoid(call)
-    if field.shape is ResultKind.SCALARS:
-        return FunctionValues(call, field.mapping.form, field.mapping.labels)
-    return FunctionValue(call, field.mapping.form, field.mapping.labels)
+    output = FunctionValues if field.is_list else FunctionValue
+    return output(call, field.mapping.form, field.mapping.labels)
 
 
 COUNT = AggregateOf(AggregateFunction.COUNT)
@@ -222,12 +220,11 @@ class Compiler:
                 return NodeId(view.table.schema, view.table.name, view.key)
 
     def _related(self, view: TableView, related: RelatedField, nodes: list[FieldNode]) -> Output:
-        target = view.target(related)
-        rows = view.related_rows(related)
-        disjoint = view.table.is_unique(own for _, own in related.pairs)
+        target, rows = view.target(related), view.related_rows(related)
         if related.to_one:
-            return self.one(target, rows, nodes, disjoint=disjoint)
-        return self.connection(target, rows, nodes, self.arguments(nodes[0], view.name), disjoint=disjoint)
+            return self.one(target, rows, nodes, disjoint=related.disjoint)
+        arguments = self.arguments(nodes[0], view.name)
+        return self.connection(target, rows, nodes, arguments, disjoint=related.disjoint)
 
     def one(self, view: TableView, rows: Rows, nodes: list[FieldNode], *, disjoint: bool = True) -> Output:
         """Return the output of at most one row."""
@@ -243,7 +240,7 @@ class Compiler:
             comparison(operand(field), field.mapping, Operator.EQ, as_leaf(arguments[field.name]))
             for field in view.by_key
         )
-        rows = Rows(view.table, where=And(conditions), unique=view.table.is_unique(view.key))
+        rows = Rows(view.table, where=And(conditions), unique=view.key_is_unique)
         return self.one(view, rows, nodes)
 
     def node(self, nodes: list[FieldNode], leaf: InputLeaf) -> Output:
@@ -252,7 +249,7 @@ class Compiler:
         view = self.schema.view.table_named(key.schema, key.table)
         if view is None or not view.has_node_id:
             return Null()
-        rows = Rows(view.table, where=key_condition(view, leaf), unique=view.table.is_unique(view.key))
+        rows = Rows(view.table, where=key_condition(view, leaf), unique=view.key_is_unique)
         return self.one(view, rows, nodes)
 
     # ------------------------------------------------------------ connections
@@ -274,8 +271,10 @@ class Compiler:
         with self.costing(paging.page, None if rows.call else rows.table, disjoint=disjoint):
             output = partial(self._connection_field, view, paging.order)
             members = self.members(TableType.CONNECTION.of(view), nodes, output)
-        page = replace(
-            rows,
+        page = Rows(
+            rows.table,
+            call=rows.call,
+            join=rows.join,
             where=paging.where,
             order=paging.order,
             limit=limit_of(paging.page),

@@ -76,7 +76,7 @@ def _member_condition(view: TableView, name: str, member: InputTree) -> Conditio
     # Parts that demand nothing are ignored, in ``or`` too: a variable that is absent from one
     # alternative must not open the others to every row.
     parts = [part for part in (filter_condition(view, item) for item in as_items(member)) if part is not None]
-    return all_of(parts) if name == "and" else _any_of(parts)
+    return all_of(parts) if name == "and" or len(parts) < 2 else Or(tuple(parts))
 
 
 def _related_condition(view: TableView, related: RelatedField, member: InputTree) -> Condition | None:
@@ -97,13 +97,6 @@ def _related_condition(view: TableView, related: RelatedField, member: InputTree
         found = Exists(view.related_rows(related, inner))
         conditions.append(found if word == "some" else Not(found))
     return all_of(conditions)
-
-
-def _any_of(conditions: list[Condition]) -> Condition | None:
-    """Return the alternatives as one condition, None when there are no alternatives."""
-    if not conditions:
-        return None
-    return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
 
 
 def operand(field: ColumnField) -> Expression:

@@ -127,7 +127,8 @@ def _step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled,
         calling, output = called
         return calling, _Pending(writer, "", output.sql(writer, None))
     if step.key and not isinstance(step.mutation, Delete) and not step.output.reads_only_columns():
-        return _in_two(number, step)
+        keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
+        return _modify_and_store(number, step, keys, count), _read_again(step, keys, count)
     return (_in_one(number, step),)
 
 
@@ -248,11 +249,6 @@ def _identity(step: MutationStep, row: Row) -> Callable[[Row], str]:
 
 
 # ---------------------------------------------------------------- in two statements
-
-
-def _in_two(number: int, step: MutationStep) -> tuple[Compiled, _Pending]:
-    keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
-    return _modify_and_store(number, step, keys, count), _read_again(step, keys, count)
 
 
 def _modify_and_store(number: int, step: MutationStep, keys: str, count: str) -> Compiled:

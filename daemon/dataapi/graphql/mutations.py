@@ -33,6 +33,7 @@ from dataapi.graphql.schema.role_schema import MUTATION, TableField, TableFieldK
 from dataapi.graphql.schema.table_view import ColumnField, RelatedField, TableType, TableView
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
 from dataapi.graphql.sources import Bounded, InputLeaf, Variables
+from dataapi.graphql.variables import is_uniform
 from dataapi.sql.algebra import Parameter
 from dataapi.sql.conditions import Condition
 from dataapi.sql.guards import Guard
@@ -71,7 +72,8 @@ def mutation_step(compiler: Compiler, nodes: list[FieldNode]) -> OperationStep:
                 return _step(compiler, field, nodes, Delete(view.table, where), limit)
             update = Update(view.table, _assignments(view, as_object(arguments["set"])), where)
             return _step(compiler, field, nodes, update, limit)
-    raise AssertionError("validation lets no unknown field pass")
+        case None:
+            raise AssertionError("validation lets no unknown field pass")
 
 
 def _where(compiler: Compiler, view: TableView, node: FieldNode, arguments: InputObject) -> Condition | None:
@@ -231,7 +233,7 @@ def _check_free(view: TableView, values: InputObject, columns: set[str], related
 
 def _batch(view: TableView, objects: ObjectList) -> JsonRows | None:
     """Return the rows of a variable's objects, None where each needs slots of its own."""
-    if not objects.uniform or not view.takes_rows:
+    if not view.takes_rows or not is_uniform(objects):
         return None
     fields = [field for field in view.insertable if field.name in as_object(objects[0])]
     source = BatchSource(
@@ -289,20 +291,17 @@ def _json_object(row: Any, members: list[tuple[str, str, Callable[[Any], Any]]])
 
 def _json_encoder(mapping: TypeMapping) -> Callable[[Any], Any]:
     """Return what makes the JSON value of a cell: texts, which PostgreSQL reads as it does literals."""
-    if mapping.max_length is None:
-        return _list if mapping.is_list else encode_value
-    check = encoder(mapping)
+    encode = encoder(mapping)
+    if not mapping.is_list:
+        return encode
 
-    def checked(value: Any) -> Any:
-        check(value)
-        return _list(value) if mapping.is_list else encode_value(value)
+    def texts(values: Any) -> list[str | None]:
+        if mapping.max_length is not None:
+            encode(values)  # refuses a text that is too long
+        items = values if isinstance(values, list | tuple) else [values]
+        return [None if item is None else encode_value(item) for item in items]
 
-    return checked
-
-
-def _list(values: Any) -> list[str | None]:
-    items = values if isinstance(values, list | tuple) else [values]
-    return [None if item is None else encode_value(item) for item in items]
+    return texts
 
 
 def row_count(insert: Insert) -> BatchSource | int:

@@ -11,7 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from graphql import GraphQLDefaultInput
 
@@ -35,11 +34,11 @@ def shown_default(sql: str | None, mapping: TypeMapping) -> GraphQLDefaultInput 
 
     :param sql: the default as PostgreSQL writes it, such as ``'a, b'::text``.
     """
-    value = None if sql is None or mapping.is_list else _value(sql, mapping.kind)
+    value = None if sql is None or mapping.is_list else _constant(sql, mapping.kind)
     return None if value is None else GraphQLDefaultInput(value=value)
 
 
-def _value(sql: str, kind: str) -> object:
+def _constant(sql: str, kind: str) -> object:
     quoted = _QUOTED.fullmatch(sql)
     text = None if quoted is None else quoted[1].replace("''", "'")
     if kind == "String":
@@ -53,16 +52,6 @@ def _value(sql: str, kind: str) -> object:
 
 
 COLLECTION_ARGUMENTS = frozenset({"first", "last", "before", "after", "offset", "filter", "orderBy"})
-
-
-class ResultKind(Enum):
-    """The kind of a function's result."""
-
-    SCALAR = "scalar"
-    SCALARS = "list"
-    ROW = "object"
-    ROWS = "collection"
-    VOID = "void"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +90,15 @@ class Overload:
 class FunctionField:
     """A function's field, with all overloads that share it.
 
-    :ivar mapping: of a scalar result or of a list's items.
-    :ivar view: of a result of rows.
+    :ivar mapping: that of the result or of a list's items; None for rows and for no result.
+    :ivar view: that of a result of rows.
+    :ivar is_list: whether the result is a list, of rows a collection.
     """
 
     name: str
-    shape: ResultKind
     mapping: TypeMapping | None
     view: TableView | None
+    is_list: bool
     overloads: tuple[Overload, ...]
     description: str | None
 
@@ -153,11 +143,11 @@ def _field(view: CatalogView, function: Function, name: str) -> FunctionField | 
     accepted = tuple(argument for argument in arguments if argument is not None)
     if result is None or len(accepted) < len(arguments):
         return None
-    shape, mapping, rows = result
-    if shape is ResultKind.ROWS and not COLLECTION_ARGUMENTS.isdisjoint(item.name for item in accepted):
+    mapping, rows, is_list = result
+    if rows and is_list and not COLLECTION_ARGUMENTS.isdisjoint(item.name for item in accepted):
         return None
     description = view.catalog.directives.function(function.oid).description
-    return FunctionField(name, shape, mapping, rows, (Overload(function, accepted),), description)
+    return FunctionField(name, mapping, rows, is_list, (Overload(function, accepted),), description)
 
 
 def _argument(view: CatalogView, function: Function, argument: Argument) -> FunctionArgument | None:
@@ -178,19 +168,17 @@ def _argument(view: CatalogView, function: Function, argument: Argument) -> Func
 
 def _result(
     view: CatalogView, function: Function
-) -> tuple[ResultKind, TypeMapping | None, TableView | None] | None:
+) -> tuple[TypeMapping | None, TableView | None, bool] | None:
+    """Return the result's type or its rows, and whether it is a list; None where it has no GraphQL type."""
     if view.catalog.types[function.returns].name == "void":
-        return ResultKind.VOID, None, None
+        return None, None, False
     rows = view.table_of_type(function.returns)
     if rows is not None:
-        to_one = not function.returns_set or function.rows == 1
-        return ResultKind.ROW if to_one else ResultKind.ROWS, None, rows
+        return None, rows, not function.gives_one_row
     mapping = mapping_of(view.catalog, function.returns)
-    if mapping is None or not view.shows(mapping):
+    if mapping is None or not view.shows(mapping) or (mapping.is_list and function.returns_set):
         return None
-    if not function.returns_set:
-        return ResultKind.SCALAR, mapping, None
-    return None if mapping.is_list else (ResultKind.SCALARS, mapping, None)
+    return mapping, None, function.returns_set
 
 
 _OPAQUE = TypeMapping(OPAQUE, 0, False, WireForm.JSON, (), "json", "unknown")
@@ -222,7 +210,7 @@ def _fewest_arguments(entry: FunctionField) -> tuple[int, list[tuple[str, str, s
 
 def _agree(one: FunctionField, other: FunctionField) -> bool:
     """Whether two functions can share a field: one result type, and one type for each argument's name."""
-    if (one.shape, one.mapping, one.view) != (other.shape, other.mapping, other.view):
+    if (one.mapping, one.view, one.is_list) != (other.mapping, other.view, other.is_list):
         return False
     known = {name: item for name, (item, _) in one.arguments().items()}
     new = other.overloads[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,7 @@ from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import Catalog
 from dataapi.graphql.graphql_core import LazyObjectType, LazySchema
 from dataapi.graphql.schema.catalog_view import CatalogView
-from dataapi.graphql.schema.functions import FunctionField, ResultKind, function_fields, shown_default
+from dataapi.graphql.schema.functions import FunctionField, function_fields, shown_default
 from dataapi.graphql.schema.input_types import INPUT_TYPES
 from dataapi.graphql.schema.shared_types import NODE, list_of, required
 from dataapi.graphql.schema.table_view import TableType, TableView
@@ -39,14 +39,16 @@ QUERY, MUTATION = "Query", "Mutation"
 """The names of the root types."""
 
 
-class CommonField(StrEnum):
-    """The fields of ``Query`` that belong to no table or function."""
-
-    NODE = "node"
-    HEARTBEAT = "heartbeat"
-
-
-UNLISTED = frozenset({CommonField.HEARTBEAT.value})
+COMMON_FIELDS = {
+    "node": GraphQLField(
+        NODE,
+        {"nodeId": GraphQLArgument(required(GraphQLID), description="A row's node id.")},
+        description="The row that a node id names.",
+    ),
+    "heartbeat": GraphQLField(required(DATETIME), description="The time in the database."),
+}
+"""The fields of ``Query`` that belong to no table or function."""
+UNLISTED = frozenset({"heartbeat"})
 """Fields of ``Query`` that work and are not listed, as in pg_graphql."""
 
 
@@ -66,9 +68,6 @@ class TableField:
 
     kind: TableFieldKind
     view: TableView
-
-
-RootField = CommonField | TableField | FunctionField
 
 
 class RootFields:
@@ -93,15 +92,13 @@ class RootFields:
     def names(self) -> Iterator[str]:
         """Yield the names that may be listed as fields."""
         if not self._volatile:
-            yield CommonField.NODE.value
+            yield "node"
         for base in self._tables:
             yield from (f"{prefix}{base}{suffix}" for prefix, suffix in (kind.value for kind in self._kinds))
         yield from self._functions
 
-    def find(self, name: str) -> RootField | None:
-        """Return the field of that name, None when the role has none."""
-        if not self._volatile and name in _COMMON:
-            return _COMMON[name]
+    def find(self, name: str) -> TableField | FunctionField | None:
+        """Return the table's or function's field of that name, None when the role has none."""
         for kind in self._kinds:
             prefix, suffix = kind.value
             base = name.removeprefix(prefix).removesuffix(suffix)
@@ -123,16 +120,10 @@ class RootFields:
                 return _MAKERS[kind](self._types, view)
             case FunctionField() as function:
                 return _function_field(self._types, function)
-            case CommonField.NODE:
-                arguments = {"nodeId": GraphQLArgument(required(GraphQLID), description="A row's node id.")}
-                return GraphQLField(NODE, arguments, description="The row that a node id names.")
-            case CommonField.HEARTBEAT:
-                return GraphQLField(required(DATETIME), description="The time in the database.")
             case None:
-                return None
+                return None if self._volatile else COMMON_FIELDS.get(name)
 
 
-_COMMON = {field.value: field for field in CommonField}
 _QUERIES = (TableFieldKind.COLLECTION, TableFieldKind.BY_KEY)
 _MUTATIONS = (TableFieldKind.INSERT, TableFieldKind.UPDATE, TableFieldKind.DELETE)
 _ALLOWED: dict[TableFieldKind, Callable[[TableView], object]] = {
@@ -151,7 +142,7 @@ def _function_field(types: TableTypes, function: FunctionField) -> GraphQLField:
         type_ = OPAQUE if item.composite is not None else types.output_type(item.mapping)
         default = None if overloaded else shown_default(item.argument.default, item.mapping)
         arguments[name] = GraphQLArgument(required(type_) if is_required else type_, default=default)
-    if function.view is not None and function.shape is ResultKind.ROWS:
+    if function.view is not None and function.is_list:
         field = collection_field(types, function.view, function.description)
         field.args.update(arguments)
         return field
@@ -159,7 +150,7 @@ def _function_field(types: TableTypes, function: FunctionField) -> GraphQLField:
         type_ = types.named(function.view.name)
     else:
         type_ = OPAQUE if function.mapping is None else types.output_type(function.mapping)
-    if function.shape is ResultKind.SCALARS:
+    if function.is_list:
         type_ = GraphQLList(type_)
     return GraphQLField(type_, arguments, description=function.description)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -59,6 +59,8 @@ class RelatedField:
     :ivar pairs: ``(target's column, own column)``; empty for a computed relationship.
     :ivar function: the one of a computed relationship.
     :ivar outgoing: whether the foreign key is this table's own.
+    :ivar unique: whether at most one row is related, by the target's keys alone.
+    :ivar disjoint: whether different rows have different related rows.
     :ivar nullable: of a to-one field, whether the schema shows it as nullable.
     """
 
@@ -69,6 +71,8 @@ class RelatedField:
     pairs: tuple[tuple[str, str], ...] = ()
     function: Function | None = None
     outgoing: bool = False
+    unique: bool = False
+    disjoint: bool = False
     nullable: bool = True
     description: str | None = None
 
@@ -168,12 +172,12 @@ class TableView:
     @cached_property
     def columns(self) -> tuple[ColumnField, ...]:
         """The readable columns that have a GraphQL type and a valid name."""
-        return self._columns_with("SELECT", self.table.columns)
+        return self._columns_with("SELECT")
 
     @cached_property
     def insertable(self) -> tuple[ColumnField, ...]:
         """The columns that an insert may set."""
-        return self._columns_with("INSERT", self._writable) if self.table.insertable else ()
+        return self._writable("INSERT") if self.table.insertable else ()
 
     @cached_property
     def takes_rows(self) -> bool:
@@ -193,7 +197,7 @@ class TableView:
     @cached_property
     def updatable(self) -> tuple[ColumnField, ...]:
         """The columns that an update may set."""
-        return self._columns_with("UPDATE", self._writable) if self.table.updatable else ()
+        return self._writable("UPDATE") if self.table.updatable else ()
 
     @cached_property
     def deletable(self) -> bool:
@@ -207,24 +211,12 @@ class TableView:
     def _input_name(self, field: str) -> str:
         return self._names.other_inputs.get(field, field)
 
-    @property
-    def _writable(self) -> Iterator[Column]:
-        """The columns that PostgreSQL lets somebody write."""
-        writable = self.table.updatable_columns
-        for column in self.table.columns:
-            if (
-                not column.generated
-                and column.identity != "a"
-                and (writable is None or column.name in writable)
-            ):
-                yield column
-
-    def _columns_with(self, privilege: str, columns: Iterable[Column]) -> tuple[ColumnField, ...]:
-        """Return those columns that the role has a privilege on and GraphQL a type and a name for."""
+    def _columns_with(self, privilege: str) -> tuple[ColumnField, ...]:
+        """Return the columns that the role has a privilege on and GraphQL a type and a name for."""
         allowed = self._role.privileges.columns(self.table, privilege)
         names = self._names
         fields = []
-        for column in columns:
+        for column in self.table.columns:
             if column.name not in allowed or column.name not in names.inputs:
                 continue
             mapping = mapping_of(self._catalog, column.type, column.typmod)
@@ -233,6 +225,16 @@ class TableView:
                 name, field = names.inputs[column.name], names.columns[column.name]
                 fields.append(ColumnField(name, field, column, mapping, description))
         return tuple(fields)
+
+    def _writable(self, privilege: str) -> tuple[ColumnField, ...]:
+        """Return the columns that the role may write."""
+        names = self.table.updatable_columns
+        return tuple(
+            field
+            for field in self._columns_with(privilege)
+            if not field.column.generated and field.column.identity != "a"
+            if names is None or field.column.name in names
+        )
 
     @cached_property
     def columns_by_name(self) -> dict[str, ColumnField]:
@@ -313,6 +315,8 @@ class TableView:
             relationship.to_one,
             pairs=tuple((other, mine) for mine, other in relationship.pairs),
             outgoing=relationship.outgoing,
+            unique=relationship.to_one and target.table.is_unique(other for _, other in relationship.pairs),
+            disjoint=self.table.is_unique(mine for mine, _ in relationship.pairs),
             nullable=not found,
         )
 
@@ -332,6 +336,7 @@ class TableView:
             target.table.oid,
             function.gives_one_row,
             function=function,
+            unique=not function.returns_set,
             description=self._catalog.directives.function(function.oid).description,
         )
 
@@ -344,11 +349,10 @@ class TableView:
     def related_rows(self, related: RelatedField, where: Condition | None = None) -> Rows:
         """Return the rows that a relationship leads to from the row in scope."""
         target = self.target(related).table
-        if related.function is not None:
-            unique = related.to_one and not related.function.returns_set
-            return Rows(target, call=FunctionCall(related.function, of_row=True), where=where, unique=unique)
-        unique = related.to_one and target.is_unique(column for column, _ in related.pairs)
-        return Rows(target, join=Join(related.pairs), where=where, unique=unique)
+        if related.function is None:
+            return Rows(target, join=Join(related.pairs), where=where, unique=related.unique)
+        call = FunctionCall(related.function, of_row=True)
+        return Rows(target, call=call, where=where, unique=related.unique)
 
     @cached_property
     def insertable_relations(self) -> tuple[tuple[RelatedField, TableView], ...]:
@@ -361,6 +365,11 @@ class TableView:
         """The page cap: the table's, else the schema's, else the configured one, else 30."""
         schema = self._catalog.directives.schema(self.table.schema)
         return self.directives.max_rows or schema.max_rows or self._role.max_rows or DEFAULT_MAX_ROWS
+
+    @cached_property
+    def key_is_unique(self) -> bool:
+        """Whether PostgreSQL itself keeps the key unique; that of a view is only declared."""
+        return self.table.is_unique(self.key)
 
     @cached_property
     def key_order(self) -> tuple[OrderTerm, ...]:
