@@ -27,7 +27,7 @@ from dataapi.sql.outputs import Null, Output, Value
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """What the arguments of a collection ask for.
+    """The page, order and position that the arguments of a collection describe.
 
     :ivar page: the page's size in rows.
     :ivar position: in the direction of paging.
@@ -46,7 +46,7 @@ Ordering = tuple[OrderTerm, str]
 
 
 def read_paging(view: TableView, arguments: InputObject) -> Paging:
-    """Return what the arguments of a collection ask for.
+    """Return the page, order and position that the arguments of a collection describe.
 
     :raises GraphQLError: arguments that exclude each other, or a cursor of another order
         (docs/reference/graphql.md, Pagination).
@@ -95,7 +95,7 @@ def _position(order: list[Ordering], cursor: InputLeaf, *, backward: bool) -> Af
 
 
 def _read_order(view: TableView, elements: list[InputTree]) -> list[Ordering]:
-    """Return the order that ``orderBy`` asks for, ended by the key, so that it is total.
+    """Return the order of ``orderBy``, made total by the key at its end.
 
     :raises GraphQLError: an element has more than one member that is not null.
     """
@@ -174,7 +174,7 @@ _BOOLEAN_FUNCTIONS = {"min": AggregateFunction.EVERY, "max": AggregateFunction.S
 
 
 def aggregate_of(name: str, field: ColumnField) -> AggregateOf:
-    """Return the aggregate of a column that a field such as ``sum`` asks for."""
+    """Return the aggregate of a column by the name of its field, such as ``sum``."""
     function = _FUNCTIONS[name]
     if field.mapping.kind == "Boolean":
         function = _BOOLEAN_FUNCTIONS.get(name, function)
@@ -193,7 +193,7 @@ def aggregate_value(name: str, field: ColumnField) -> Output:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What the arguments of ``groupBy`` ask for.
+    """The groups that the arguments of ``groupBy`` describe.
 
     :ivar page: the most groups.
     """
@@ -211,7 +211,7 @@ class Grouping:
 
 
 def read_grouping(view: TableView, arguments: InputObject) -> Grouping:
-    """Return what the arguments of ``groupBy`` ask for.
+    """Return the groups that the arguments of ``groupBy`` describe.
 
     :raises GraphQLError: no column to group by.
     """

@@ -142,13 +142,12 @@ class Compiler:
         :param disjoint: whether the pages of different parents have no row in common.
         """
         outer, self._costs = self._costs, []
+        most = None if table is None else capacity(table)
         try:
             yield
-        except GraphQLError:
+            outer.append(Cost(page, tuple(self._costs), most, disjoint))
+        finally:
             self._costs = outer
-            raise
-        most = None if table is None else capacity(table)
-        self._costs = [*outer, Cost(page, tuple(self._costs), most, disjoint)]
 
     @property
     def costs(self) -> tuple[Cost, ...]:

@@ -123,13 +123,13 @@ def operator_conditions(left: Expression, mapping: TypeMapping, operators: Input
                 raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
             conditions.append(IsNull(left, negated=bool(leaf.sample)))
         elif leaf is None:
-            conditions.append(_unknown(left, mapping.parameter))
+            conditions.append(_compared_with_null(left, mapping.parameter))
         else:
             conditions.append(comparison(left, mapping, OPERATORS[name], leaf))
     return conditions
 
 
-def _unknown(left: Expression, type_: str) -> Condition:
+def _compared_with_null(left: Expression, type_: str) -> Condition:
     """Return the comparison with NULL, which is neither true nor false."""
     return Compare(left, Operator.EQ, Parameter(Fixed(None), type_))
 
@@ -200,7 +200,7 @@ def _node_id_condition(view: TableView, operators: InputObject) -> Condition | N
         if leaf is not None:
             conditions.append(key_condition(view, as_leaf(leaf)))
             continue
-        conditions += [_unknown(column, type_) for column, type_ in _key_operands(view)]
+        conditions += [_compared_with_null(column, type_) for column, type_ in _key_operands(view)]
     return all_of(conditions)
 
 

@@ -68,14 +68,8 @@ class MutationStep:
     guard: Guard | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadStep:
-    """A read whose answer is one field among mutations, such as a volatile function's result."""
-
-    output: Output
-
-
-OperationStep = MutationStep | ReadStep
+OperationStep = MutationStep | Output
+"""A mutation, or an output of its own, such as a volatile function's result."""
 
 
 def compile_mutations(steps: tuple[tuple[Key, OperationStep], ...]) -> tuple[Compiled, ...]:
@@ -119,11 +113,11 @@ def _result(number: int) -> str:
 
 
 def _step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled, ...], _Pending]:
-    if isinstance(step, ReadStep):
+    if not isinstance(step, MutationStep):
         writer = Writer()
-        called = _call_apart(step.output, f"dataapi.rows{number}")
+        called = _call_apart(step, f"dataapi.rows{number}")
         if called is None:
-            return (_Pending(writer, "", step.output.sql(writer, None)),)
+            return (_Pending(writer, "", step.sql(writer, None)),)
         calling, output = called
         return calling, _Pending(writer, "", output.sql(writer, None))
     if step.key and not isinstance(step.mutation, Delete) and not step.output.reads_only_columns():
@@ -210,9 +204,9 @@ def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
         members = MemberWriter(writer, None, row, joining=False)
         made.append(f'pg_catalog.to_json({members.value_sql(inner)}) as "~record{len(made)}"')
         joins.append(members.joins.sql())
-        gone, known = writer.alias(), writer.alias()
-        listed = f'pg_catalog.json_agg({known}."~record{len(made) - 1}" order by {known}."~place")'
-        source = f'{changed} as {gone} join (select distinct on ("~identity") * from {before}) as {known}'
+        deleted, record = writer.alias(), writer.alias()
+        listed = f'pg_catalog.json_agg({record}."~record{len(made) - 1}" order by {record}."~place")'
+        source = f'{changed} as {deleted} join (select distinct on ("~identity") * from {before}) as {record}'
         return f"(select coalesce({listed}, '[]'::json) from {source} using (\"~identity\"))"
 
     count = f"(select pg_catalog.count(*) from {changed})"

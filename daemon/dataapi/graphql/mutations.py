@@ -26,7 +26,6 @@ from dataapi.graphql.mutation_statements import (
     AffectedRecords,
     MutationStep,
     OperationStep,
-    ReadStep,
 )
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, TableField, TableFieldKind
@@ -62,7 +61,7 @@ def mutation_step(compiler: Compiler, nodes: list[FieldNode]) -> OperationStep:
     arguments = compiler.arguments(nodes[0], MUTATION)
     match compiler.schema.mutation_fields.find(nodes[0].name.value):
         case FunctionField() as function:
-            return ReadStep(function_output(compiler, function, nodes, arguments))
+            return function_output(compiler, function, nodes, arguments)
         case TableField(TableFieldKind.INSERT, view) as field:
             return _step(compiler, field, nodes, read_insert(view, arguments))
         case TableField(kind, view) as field:
@@ -124,7 +123,7 @@ def _step(
         return AffectedRecords(compiler.row(view, fields, in_list=True))
 
     rows = row_count(mutation) if isinstance(mutation, Insert) else 1
-    # An insert may add more rows than the table was ever known to hold.
+    # An insert may add more rows than the table is estimated to hold.
     table = None if limit is None else view.table
     with compiler.costing(limit or rows, table, disjoint=True):
         response = compiler.members(_RESPONSES[field.kind].of(view), nodes, response_field)
@@ -233,7 +232,7 @@ def _check_free(view: TableView, values: InputObject, columns: set[str], related
 
 def _batch(view: TableView, objects: ObjectList) -> JsonRows | None:
     """Return the rows of a variable's objects, None where each needs slots of its own."""
-    if not view.takes_rows or not is_uniform(objects):
+    if not view.allows_batches or not is_uniform(objects):
         return None
     fields = [field for field in view.insertable if field.name in as_object(objects[0])]
     source = BatchSource(
@@ -246,7 +245,7 @@ def _batch(view: TableView, objects: ObjectList) -> JsonRows | None:
 def _json_column(view: TableView, field: ColumnField, member: str) -> JsonColumn:
     """Return a column of a batch; JSON travels as text, to be stored as it was written."""
     type_ = view.type_name(field)
-    assert type_ is not None, "a table takes rows when the role may name all of its types"
+    assert type_ is not None, "batches are for tables whose types the role may name"
     if field.mapping.kind != "JSON":
         return JsonColumn(field.column.name, type_, member=member)
     text = 'pg_catalog."_text"' if field.mapping.is_list else 'pg_catalog."text"'

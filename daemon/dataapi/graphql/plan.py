@@ -13,7 +13,7 @@ from dataapi.graphql.arguments import SelectedFields, Selector, as_leaf
 from dataapi.graphql.compiler import Compiler, function_output
 from dataapi.graphql.document import GraphQLOperation
 from dataapi.graphql.limits import Cost
-from dataapi.graphql.mutation_statements import OperationStep, ReadStep, compile_mutations
+from dataapi.graphql.mutation_statements import OperationStep, compile_mutations
 from dataapi.graphql.mutations import mutation_step
 from dataapi.graphql.outputs import Instant, JsonText
 from dataapi.graphql.schema.functions import FunctionField
@@ -169,9 +169,7 @@ def plan_query(
         return OperationPlan((), "null", errors=tuple(errors))
     if len(constants) == len(members):
         names = [_name(key, variables) for key, _ in members]
-        data = ", ".join(
-            f'"{name}": {value}' for name, value in zip(names, constants.values(), strict=True)
-        )
+        data = ", ".join(f'"{name}": {value}' for name, value in zip(names, constants.values(), strict=True))
         return OperationPlan((), f"{{{data}}}", errors=tuple(errors))
     return _plan(compiler, (compile_query(Object(tuple(members))),), keys, errors)
 
@@ -209,7 +207,7 @@ def plan_mutation(
     for key, nodes in fields.items():
         is_name = nodes[0].name.value == "__typename"
         step: OperationStep = (
-            ReadStep(Text(MUTATION)) if is_name else compiler.at(key, nodes, partial(mutation_step, compiler))
+            Text(MUTATION) if is_name else compiler.at(key, nodes, partial(mutation_step, compiler))
         )
         steps.append((compiler.key(key, nodes[0]), step))
         keys.append(None if is_name else key)

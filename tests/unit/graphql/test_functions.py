@@ -17,7 +17,7 @@ from dataapi.catalog.model import (
     Volatility,
 )
 from dataapi.graphql.schema.catalog_view import CatalogView
-from dataapi.graphql.schema.functions import FunctionField, arguments_error, function_fields, shown_default
+from dataapi.graphql.schema.functions import FunctionField, arguments_error, constant_default, function_fields
 from dataapi.graphql.schema.type_mapping import mapping_of
 
 if TYPE_CHECKING:
@@ -155,5 +155,5 @@ def test_the_error_names_every_form() -> None:
 def test_plain_defaults_are_shown(sql: str | None, type_: int, value: object) -> None:
     mapping = mapping_of(catalog_of(()), type_)
     assert mapping is not None
-    shown = shown_default(sql, mapping)
+    shown = constant_default(sql, mapping)
     assert (None if shown is None else shown.value) == value

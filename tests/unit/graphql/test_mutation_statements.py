@@ -9,7 +9,6 @@ from dataapi.graphql.mutation_statements import (
     AffectedCount,
     AffectedRecords,
     MutationStep,
-    ReadStep,
     compile_mutations,
 )
 from dataapi.graphql.outputs import NodeId
@@ -148,7 +147,7 @@ def test_records_that_show_more_than_the_row_are_read_by_a_second_statement() ->
 def test_several_changes_leave_their_answers_to_the_last_statement() -> None:
     steps = (
         (Text("a"), MutationStep(Delete(THING, ID), KEY, COUNT)),
-        (parameter("alias", "text"), ReadStep(Text("Mutation"))),
+        (parameter("alias", "text"), Text("Mutation")),
     )
     *statements, last = compile_mutations(steps)
     assert [plain(one.statement.text).count("set_config('dataapi.result") for one in statements] == [1, 1]

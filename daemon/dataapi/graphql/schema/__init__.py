@@ -1,1 +1,1 @@
-"""The GraphQL schema of a role: its types and root fields, each made when it is first asked for."""
+"""The GraphQL schema of a role: its types and root fields, each made when it is first looked up."""

@@ -20,7 +20,7 @@ class CatalogView:
         (``graphql-non-null-relationships``).
     :ivar max_rows: the configured page cap (``db-max-rows``), None without one.
     :ivar features: what ``graphql-features`` turns on for every table.
-    :ivar schemas: those that it shows, None for the whole search path.
+    :ivar schemas: those in the view, None for the whole search path.
     """
 
     catalog: Catalog
@@ -41,12 +41,12 @@ class CatalogView:
 
     @cached_property
     def usable_schemas(self) -> frozenset[str]:
-        """The schemas that the view shows and the role may use."""
-        shown = self.catalog.search_path if self.schemas is None else self.schemas
-        return frozenset(filter(self.privileges.can_use_schema, shown))
+        """The schemas in the view that the role may use."""
+        schemas = self.catalog.search_path if self.schemas is None else self.schemas
+        return frozenset(filter(self.privileges.can_use_schema, schemas))
 
     def introspectable(self) -> CatalogView | None:
-        """Return the view of the schemas that allow introspection, None when none does."""
+        """Return the view of the schemas that allow introspection, None without any."""
         directives = self.catalog.directives
         allowed = frozenset(name for name in self.usable_schemas if directives.schema(name).introspection)
         if not allowed:

@@ -27,8 +27,8 @@ _NUMBER = re.compile(r"\(?(-?[0-9]+(?:\.[0-9]+)?)\)?(::[\w ]+)?")
 _NUMBERS = {"Int": int, "Float": float}
 
 
-def shown_default(sql: str | None, mapping: TypeMapping) -> GraphQLDefaultInput | None:
-    """Return the default that an argument shows, None for an expression or a type without a plain form.
+def constant_default(sql: str | None, mapping: TypeMapping) -> GraphQLDefaultInput | None:
+    """Return the default of an argument in the schema, None for an expression or a type without a plain form.
 
     An argument with any other default is optional all the same (docs/reference/graphql.md, Functions).
 
@@ -161,7 +161,7 @@ def _argument(view: CatalogView, function: Function, argument: Argument) -> Func
     if not view.shows(mapping):
         return None
     if mapping.parameter == "unknown" and nameable:
-        # PostgreSQL chooses overloads by the types of arguments, and takes an unknown one for a text.
+        # PostgreSQL chooses overloads by the types of arguments; one of type unknown is a text to it.
         mapping = replace(mapping, parameter=qualified(found))
     return FunctionArgument(name, argument, mapping)
 
@@ -220,9 +220,9 @@ def _agree(one: FunctionField, other: FunctionField) -> bool:
     return all(own_names != {item.name for item in overload.arguments} for overload in one.overloads)
 
 
-def arguments_error(entry: FunctionField, provided: Collection[str]) -> str:
+def arguments_error(field: FunctionField, provided: Collection[str]) -> str:
     """Return the message for arguments that no overload takes."""
     forms = ", ".join(
-        f"{entry.name}({', '.join(item.name for item in overload.arguments)})" for overload in entry.overloads
+        f"{field.name}({', '.join(item.name for item in overload.arguments)})" for overload in field.overloads
     )
-    return f"No form of {entry.name} takes the arguments ({', '.join(sorted(provided))}); there are: {forms}"
+    return f"No form of {field.name} takes the arguments ({', '.join(sorted(provided))}); there are: {forms}"

@@ -32,7 +32,7 @@ InputFields = dict[str, GraphQLInputField]
 def _filter_fields(types: TableTypes, view: TableView) -> InputFields:
     fields: InputFields = {}
     if view.has_node_id:
-        fields["nodeId"] = GraphQLInputField(types.named("IDFilter"), description="The row's node id.")
+        fields["nodeId"] = GraphQLInputField(types.by_name["IDFilter"], description="The row's node id.")
     for column in view.columns:
         type_ = _column_filter(types, view, column.mapping)
         if type_ is not None:
@@ -224,7 +224,7 @@ INPUT_TYPES = {
         GraphQLInputObjectType,
         _insert_fields,
         lambda view: view.insertable,
-        options=lambda view: {"extensions": {"rows": view.takes_rows}},
+        options=lambda view: {"extensions": {"rows": view.allows_batches}},
     ),
     TableType.UPDATE_INPUT: TypeRecipe(
         GraphQLInputObjectType,

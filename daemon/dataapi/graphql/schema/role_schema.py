@@ -27,7 +27,7 @@ from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import Catalog
 from dataapi.graphql.graphql_core import LazyObjectType, LazySchema
 from dataapi.graphql.schema.catalog_view import CatalogView
-from dataapi.graphql.schema.functions import FunctionField, function_fields, shown_default
+from dataapi.graphql.schema.functions import FunctionField, constant_default, function_fields
 from dataapi.graphql.schema.input_types import INPUT_TYPES
 from dataapi.graphql.schema.shared_types import NODE, list_of, required
 from dataapi.graphql.schema.table_view import TableType, TableView
@@ -104,7 +104,7 @@ class RootFields:
             base = name.removeprefix(prefix).removesuffix(suffix)
             if base in self._tables and name == f"{prefix}{base}{suffix}":
                 view = self._types.view.table(self._tables[base])
-                if view is not None and _ALLOWED[kind](view):
+                if view is not None and _TABLE_FIELDS[kind][0](view):
                     return TableField(kind, view)
         return self._functions.get(name)
 
@@ -117,7 +117,7 @@ class RootFields:
         """Make the field of that name, None when the role has none."""
         match self.find(name):
             case TableField(kind, view):
-                return _MAKERS[kind](self._types, view)
+                return _TABLE_FIELDS[kind][1](self._types, view)
             case FunctionField() as function:
                 return _function_field(self._types, function)
             case None:
@@ -126,13 +126,6 @@ class RootFields:
 
 _QUERIES = (TableFieldKind.COLLECTION, TableFieldKind.BY_KEY)
 _MUTATIONS = (TableFieldKind.INSERT, TableFieldKind.UPDATE, TableFieldKind.DELETE)
-_ALLOWED: dict[TableFieldKind, Callable[[TableView], object]] = {
-    TableFieldKind.COLLECTION: lambda _view: True,
-    TableFieldKind.BY_KEY: lambda view: view.by_key,
-    TableFieldKind.INSERT: lambda view: view.insertable,
-    TableFieldKind.UPDATE: lambda view: view.updatable,
-    TableFieldKind.DELETE: lambda view: view.deletable,
-}
 
 
 def _function_field(types: TableTypes, function: FunctionField) -> GraphQLField:
@@ -140,14 +133,14 @@ def _function_field(types: TableTypes, function: FunctionField) -> GraphQLField:
     overloaded = len(function.overloads) > 1  # a default would count as provided when the overload is chosen
     for name, (item, is_required) in function.arguments().items():
         type_ = OPAQUE if item.composite is not None else types.output_type(item.mapping)
-        default = None if overloaded else shown_default(item.argument.default, item.mapping)
+        default = None if overloaded else constant_default(item.argument.default, item.mapping)
         arguments[name] = GraphQLArgument(required(type_) if is_required else type_, default=default)
     if function.view is not None and function.is_list:
         field = collection_field(types, function.view, function.description)
         field.args.update(arguments)
         return field
     if function.view is not None:
-        type_ = types.named(function.view.name)
+        type_ = types.by_name[function.view.name]
     else:
         type_ = OPAQUE if function.mapping is None else types.output_type(function.mapping)
     if function.is_list:
@@ -169,7 +162,7 @@ def _by_key(types: TableTypes, view: TableView) -> GraphQLField:
         for field in view.by_key
     }
     description = f"The row of {view.name} with that primary key."
-    return GraphQLField(types.named(view.name), arguments, description=description)
+    return GraphQLField(types.by_name[view.name], arguments, description=description)
 
 
 def _insert(types: TableTypes, view: TableView) -> GraphQLField:
@@ -220,13 +213,16 @@ def _affected_rows(types: TableTypes, view: TableView) -> dict[str, GraphQLArgum
     }
 
 
-_MAKERS = {
-    TableFieldKind.COLLECTION: _collection,
-    TableFieldKind.BY_KEY: _by_key,
-    TableFieldKind.INSERT: _insert,
-    TableFieldKind.UPDATE: _update,
-    TableFieldKind.DELETE: _delete,
+_TABLE_FIELDS: dict[
+    TableFieldKind, tuple[Callable[[TableView], object], Callable[[TableTypes, TableView], GraphQLField]]
+] = {
+    TableFieldKind.COLLECTION: (lambda _view: True, _collection),
+    TableFieldKind.BY_KEY: (lambda view: view.by_key, _by_key),
+    TableFieldKind.INSERT: (lambda view: view.insertable, _insert),
+    TableFieldKind.UPDATE: (lambda view: view.updatable, _update),
+    TableFieldKind.DELETE: (lambda view: view.deletable, _delete),
 }
+"""Whether a table has the field, and what makes it."""
 
 
 class RoleSchema:
@@ -243,7 +239,7 @@ class RoleSchema:
         self.mutation_fields = RootFields(self.types, volatile=True)
         self.types.add_root(QUERY, self._query)
         self.types.add_root(MUTATION, self._mutation)
-        self.schema = LazySchema(self.types.named(QUERY), self.types.by_name)
+        self.schema = LazySchema(self.types.by_name[QUERY], self.types.by_name)
 
     def _query(self) -> GraphQLObjectType:
         fields = self.query_fields
@@ -266,7 +262,7 @@ class RoleSchema:
 
     def object_type(self, name: str) -> Any:
         """Return the object type of that name."""
-        return self.types.named(name)
+        return self.types.by_name[name]
 
     @cached_property
     def suggests_names(self) -> bool:

@@ -180,7 +180,7 @@ class TableView:
         return self._writable("INSERT") if self.table.insertable else ()
 
     @cached_property
-    def takes_rows(self) -> bool:
+    def allows_batches(self) -> bool:
         """Whether many rows can be inserted as one value: the role may name the types of all columns."""
         nested = "nestedInserts" in self.schema_features
         return not nested and all(self.type_name(field) is not None for field in self.insertable)
@@ -284,7 +284,7 @@ class TableView:
         return tuple(fields)
 
     def _executable(self) -> Iterator[tuple[Function, str]]:
-        # A function gets the whole row, for which PostgreSQL asks SELECT on every column.
+        # A function is passed the whole row, for which PostgreSQL requires SELECT on every column.
         readable = self._role.privileges.columns(self.table, "SELECT")
         if not readable.issuperset(column.name for column in self.table.columns):
             return
@@ -341,13 +341,13 @@ class TableView:
         )
 
     def target(self, related: RelatedField) -> TableView:
-        """Return the view of the table that one of its relationships leads to."""
+        """Return the view of a relationship's target."""
         found = self._role.table(related.target)
-        assert found is not None, "a relationship leads to a table that the role sees"
+        assert found is not None, "the role sees the targets of relationships"
         return found
 
     def related_rows(self, related: RelatedField, where: Condition | None = None) -> Rows:
-        """Return the rows that a relationship leads to from the row in scope."""
+        """Return the rows that are related to the row in scope."""
         target = self.target(related).table
         if related.function is None:
             return Rows(target, join=Join(related.pairs), where=where, unique=related.unique)

@@ -310,14 +310,14 @@ def _mapping_of(catalog: Catalog, oid: int, typmod: int) -> TypeMapping:
 def _single(catalog: Catalog, found: Type, typmod: int) -> TypeMapping:
     values = enum_values(catalog, found) if found.oid in catalog.base_names else None
     if values is not None:
-        labels = tuple((label, shown) for label, shown in values.items() if label != shown)
+        labels = tuple((label, value) for label, value in values.items() if label != value)
         return TypeMapping(None, found.oid, False, WireForm.ENUM, labels, "unknown", "unknown")
     scalar, form = OPAQUE, WireForm.JSON
     if found.schema == "pg_catalog":
         scalar, form = _SCALARS.get(found.name, (scalar, form))
     elif found.name == "citext":
         scalar = GraphQLString
-    known = found.schema == "pg_catalog"
+    native = found.schema == "pg_catalog"
     return TypeMapping(
         scalar,
         0,
@@ -325,7 +325,7 @@ def _single(catalog: Catalog, found: Type, typmod: int) -> TypeMapping:
         form,
         (),
         _parameter(found),
-        f"pg_catalog.{quote_identifier('_' + found.name)}" if known else "unknown",
+        f"pg_catalog.{quote_identifier('_' + found.name)}" if native else "unknown",
         max_length=typmod - _LENGTH_OFFSET if found.name in ("varchar", "bpchar") and typmod >= 0 else None,
         comparable=found.name not in _NOT_COMPARABLE,
         orderable=found.name not in _NOT_ORDERABLE and scalar is not JSON,

@@ -84,7 +84,7 @@ class TableTypes:
         # A name ends in the longest ending that it can have.
         self._recipes = {type_: recipes[type_] for type_ in sorted(recipes, key=len, reverse=True)}
         self._roots: dict[str, Callable[[], GraphQLNamedType | None]] = {}
-        self.by_name: LazyMap[GraphQLNamedType] = LazyMap(self._make, self._names)
+        self.by_name: LazyMap[Any] = LazyMap(self._make, self._names)
 
     def add_root(self, name: str, make: Callable[[], GraphQLNamedType | None]) -> None:
         """Add a root type; ``make`` returns None when the role has no such type."""
@@ -94,13 +94,6 @@ class TableTypes:
         """Return the types that were made so far and belong to no other schema."""
         shared = _CONSTANT_TYPES.keys() | FEATURE_TYPES.keys()
         return [type_ for type_ in self.by_name.made() if type_.name not in shared]
-
-    def named(self, name: str) -> Any:
-        """Return the type of that name.
-
-        :raises KeyError: the role has no such type.
-        """
-        return self.by_name[name]
 
     def of(self, view: TableView, type_: TableType) -> Any:
         """Return a type of a table.
@@ -115,7 +108,7 @@ class TableTypes:
 
     def output_type(self, mapping: TypeMapping) -> Any:
         """Return the nullable type of a value, for output and input."""
-        item = mapping.scalar or self.named(self.view.catalog.base_names[mapping.enum])
+        item = mapping.scalar or self.by_name[self.view.catalog.base_names[mapping.enum]]
         return GraphQLList(item) if mapping.is_list else item
 
     def _names(self) -> Iterator[str]:
@@ -190,7 +183,7 @@ def _related_field(types: TableTypes, view: TableView, related: RelatedField) ->
     target = view.target(related)
     if not related.to_one:
         return collection_field(types, target, related.description or f"Rows of {target.name} of this row.")
-    type_ = types.named(target.name)
+    type_ = types.by_name[target.name]
     return GraphQLField(type_ if related.nullable else required(type_), description=related.description)
 
 
@@ -240,14 +233,14 @@ def _connection_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLF
 def _edge_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
     return {
         "cursor": GraphQLField(required(GraphQLString), description="The row's position in the collection."),
-        "node": GraphQLField(types.named(view.name), description="The row."),
+        "node": GraphQLField(types.by_name[view.name], description="The row."),
     }
 
 
 def _response_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
     return {
         "affectedCount": GraphQLField(required(GraphQLInt), description="How many rows were affected."),
-        "records": GraphQLField(list_of(types.named(view.name)), description="The rows themselves."),
+        "records": GraphQLField(list_of(types.by_name[view.name]), description="The rows themselves."),
     }
 
 
