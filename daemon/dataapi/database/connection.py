@@ -27,7 +27,7 @@ from twisted.internet.threads import deferToThreadPool
 from zope.interface import implementer
 
 from dataapi.database import address, sql_text
-from dataapi.database.driver import JSON_TYPES, ConnectionAttempt, TransactionAnswers, ignore_notices
+from dataapi.database.driver import ConnectionAttempt
 from dataapi.database.errors import version_refusal
 from dataapi.http.errors import ApiError
 
@@ -37,14 +37,10 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 Rows = list[tuple[Any, ...]]
+_JSON_TYPES = (114, 3802)
 _LINE_END = re.compile(r"\s*\n\s*")
 _SILENCE = "timeout expired"
 _FATAL = ("FATAL", "PANIC")
-_SENT_AT_ONCE = 4000
-"""Characters that fit into the empty send buffers of libpq and of the socket, whatever their encoding.
-
-After longer texts libpq is asked whether it has more to write, at the price of reading in vain.
-"""
 
 
 class ConnectionDied(Exception):
@@ -83,8 +79,7 @@ class Connection:
         self._login: str | None = None
         self._writing = False
         self._cursor: Any = None
-        self._running: Any = None
-        self._result: defer.Deferred[Any] | None = None
+        self._result: defer.Deferred[Rows] | None = None
         self._ended: list[defer.Deferred[None]] = []
 
     async def open(self, params: dict[str, str], timeout: float) -> None:
@@ -144,14 +139,12 @@ class Connection:
 
     def _opened(self) -> None:
         """Watch the connection from now on; raises ``ConnectionDied`` when the server is too old."""
-        self._running = self._connection
         if refusal := version_refusal(self._connection.server_version):
             self.close()
             raise ConnectionDied(refusal)
-        ignore_notices(self._connection)
         self._descriptor = os.dup(self._connection.fileno())
         self.reactor.addReader(self)
-        for oid in JSON_TYPES:
+        for oid in _JSON_TYPES:
             self._connection.string_types[oid] = BYTES
         self._status = self._connection.get_parameter_status
         self._encoding, self._login = self._status("client_encoding"), self._status("session_authorization")
@@ -188,10 +181,9 @@ class Connection:
         """
         if self._cursor is not None:
             raise RuntimeError("A statement is running on this connection.")
-        sql, rest = sql_text.filled(text, values)
         try:
             cursor = self._connection.cursor()
-            cursor.execute(sql, rest)
+            cursor.execute(*sql_text.filled(text, values))
         except UnicodeEncodeError:
             raise _unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
         except ValueError as error:
@@ -205,28 +197,9 @@ class Connection:
             raise ConnectionDied(str(error).strip()) from error
         self._cursor = cursor
         result = self._result = defer.Deferred(self._abandon)
-        if len(sql) > _SENT_AT_ONCE or rest is not None:
-            self._advance()
-        return result
-
-    def send_transactions(self, text: str) -> defer.Deferred[list[Rows]]:
-        """Send a message of several transactions; fires with the rows of those before the first that fails.
-
-        See ``driver.TransactionAnswers``.  Fails like that of ``send``.
-        """
-        try:
-            self._cursor = self._running = TransactionAnswers(self._connection, text.encode())
-        except psycopg2.Error as error:
-            self._lose(error)
-            raise ConnectionDied(str(error).strip()) from error
-        result = self._result = defer.Deferred(self._abandon)
+        # Often enough the answer is there already, which saves a turn of the reactor.
         self._advance()
         return result
-
-    def quoted(self, text: str, values: Sequence[object]) -> str:
-        """Return a template's text with its values in it; raises what psycopg2 does when it refuses one."""
-        sql, rest = sql_text.filled(text, values)
-        return sql if rest is None else self._connection.cursor().mogrify(sql, rest).decode()
 
     async def answered(self, seconds: float) -> bool:
         """Ask the server for a sign of life; tell whether it gave one within so many seconds."""
@@ -281,13 +254,13 @@ class Connection:
         """Take note that the reactor found the socket dead."""
         self._lose(psycopg2.OperationalError(reason.getErrorMessage()))
 
-    def _abandon(self, _result: defer.Deferred[Any]) -> None:
+    def _abandon(self, _result: defer.Deferred[Rows]) -> None:
         self._result = None
 
     def _advance(self) -> None:
         """Let libpq read and write what it can, and finish the statement when it has ended."""
         try:
-            state = self._running.poll()
+            state = self._connection.poll()
         except psycopg2.Error as error:
             if self._connection.closed or _ends_connection(error):
                 self._lose(error)
@@ -314,7 +287,7 @@ class Connection:
 
     def _finish(self, error: Exception | None) -> None:
         self.answers += 1
-        cursor, self._cursor, self._running = self._cursor, None, self._connection
+        cursor, self._cursor = self._cursor, None
         result, self._result = self._result, None
         ended, self._ended = self._ended, []
         if result is not None:

@@ -6,7 +6,7 @@ end with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,6 @@ from dataapi.database import sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-@dataclass(slots=True)
-class Pace:
-    """How long a statement takes to answer, in seconds; None before it has run."""
-
-    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,13 +25,11 @@ class Statement:
     :ivar types: the SQL type name of each slot, such as ``bigint`` or ``text[]``;
         ``unknown`` leaves it to PostgreSQL to infer from the place of the slot.
     :ivar prepared: False for what ``PREPARE`` does not take, such as ``EXPLAIN``.
-    :ivar pace: what was learned of it, which decides whether it travels with others.
     """
 
     text: str
     types: tuple[str, ...]
     prepared: bool = True
-    pace: Pace = field(default_factory=Pace, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from dataapi.database import address, errors
 from dataapi.database.cancel import Canceller, ControlConnection, end_statement
 from dataapi.database.connection import ConnectionDied
 from dataapi.database.health import Ageing, Liveness
-from dataapi.database.quick_reads import QuickReads
 from dataapi.database.session import (
     FIRST_FETCH,
     OpenTransaction,
@@ -119,7 +118,6 @@ class Pool:
         self._liveness = Liveness(
             reactor, self._background, self._sessions, self._idle, self._release, self._discard
         )
-        self._quick_reads = QuickReads(reactor, self._background, self._idle, self._release)
         self._ageing = Ageing(reactor, options, self._sessions, self._idle, self._discard, self._replace)
         self._first_attempt: defer.Deferred[None] | None = None
         self.on_pooler: Callable[[], None] | None = None
@@ -205,15 +203,9 @@ class Pool:
         ``DatabaseError`` for what PostgreSQL refuses, ``DatabaseUnavailable`` when there is no
         connection or it died, and ``ApiError`` for values that PostgreSQL cannot hold.
         """
-        if self._quick_reads.take(message) and (rows := await self._quick_reads.run(message)) is not None:
-            return rows
         session = self._idle.pop() if self._idle else await self._wait()
         try:
-            began = self._reactor.seconds()
-            rows = await session.run(message)
-            if message.read_only:
-                self._quick_reads.learn(message, self._reactor.seconds() - began)
-            return rows
+            return await session.run(message)
         except psycopg2.Error as error:
             raise errors.refused(error, anonymous=message.role == self._anonymous_role) from error
         except ConnectionDied as error:

@@ -80,7 +80,7 @@ class Prepared:
             for bound in message.statements:
                 values += bound.values
             return Composed(text, values, False, True)
-        parts = _beginning(message)
+        parts = _beginning(message, defaults)
         parts.extend(f"deallocate {name};" for name in self._surplus)
         surplus, count = bool(self._surplus), self._count
         self._surplus.clear()
@@ -146,7 +146,7 @@ def compose_inlined(message: Message, defaults: Defaults = NO_DEFAULTS, *, curso
     :param cursor: whether the last statement's rows are for a cursor to give.
     """
     _check_values(message.statements)
-    parts, values = _beginning(message), list[object]()
+    parts, values = _beginning(message, defaults), list[object]()
     _inline(*opened(message, defaults), parts, values)
     for bound in message.statements:
         if cursor and bound is message.statements[-1]:
@@ -222,9 +222,9 @@ def _opening_statement(names: tuple[str, ...], defaults: Defaults, read_only: bo
     return Statement(sql_text.opening(names, defaults.settings, read_only), ("unknown",) * (1 + len(names)))
 
 
-def _beginning(message: Message) -> list[str]:
+def _beginning(message: Message, defaults: Defaults) -> list[str]:
     """Return what comes before any query of the message's transaction."""
-    parts = ["begin;"] if message.rollback else []
+    parts = [defaults.undo, "begin;" if message.rollback else ""]
     if message.isolation is not None:
         parts.append(sql_text.isolation(message.isolation))
     return parts

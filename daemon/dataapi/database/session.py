@@ -12,7 +12,7 @@ from twisted.internet import defer
 from dataapi.database import errors, sql_text
 from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
 from dataapi.database.message import FACTS, NO_DEFAULTS, defaults_of
-from dataapi.database.prepared import Composed, Prepared, compose_inlined, compose_onward
+from dataapi.database.prepared import Prepared, compose_inlined, compose_onward
 from dataapi.http.errors import ApiError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class OpenTransaction:
         """Begin the transaction under the message's role and run its statements."""
         self._role = message.role
         composed = compose_inlined(_begun(message), self._defaults)
-        await self._send(self._defaults.undo + composed.text, composed.values)
+        await self._send(composed.text, composed.values)
 
     async def continue_with(self, step: Continuation) -> Rows:
         """Run a step's statements under the transaction's role and return the last one's rows."""
@@ -78,7 +78,7 @@ class OpenTransaction:
     async def open_cursor(self, message: Message) -> Rows:
         """Begin the transaction with a cursor over the message's last statement; return its first rows."""
         composed = compose_inlined(_begun(message), self._defaults, cursor=True)
-        text = self._defaults.undo + composed.text + sql_text.fetch(FIRST_FETCH)
+        text = composed.text + sql_text.fetch(FIRST_FETCH)
         return await self._send(text, composed.values)
 
     async def fetch(self, rows: int) -> Rows:
@@ -161,7 +161,7 @@ class Session:
     :ivar uses: how often it was used.
     """
 
-    __slots__ = ("_as_login_role", "_defaults", "_options", "_prefix", "_prepared", "_uncertain", "_undo",
+    __slots__ = ("_as_login_role", "_defaults", "_options", "_prefix", "_prepared", "_uncertain",
                  "cancelling", "connection", "opened", "uses")  # fmt: skip
 
     def __init__(self, reactor: Any, options: SessionOptions, token: str) -> None:
@@ -175,7 +175,6 @@ class Session:
         self._defaults = NO_DEFAULTS
         self._as_login_role = ""
         self._uncertain = False
-        self._undo = ""
 
     async def open(self, parameters: dict[str, str], timeout: float) -> None:
         """Connect, and find out what messages need here; raises ``ConnectionDied``."""
@@ -189,8 +188,7 @@ class Session:
         # A pooler makes up process numbers of its own.
         self.connection.pooled = pooled = facts[0][0] != self.connection.process()
         self._defaults = defaults_of(facts, options.search_path, options.statement_timeout, pooled=pooled)
-        self._undo = self._defaults.undo
-        self._as_login_role = self._undo + sql_text.as_login_role(self._defaults.own)
+        self._as_login_role = self._defaults.undo + sql_text.as_login_role(self._defaults.own)
         if options.prepared_statements or (options.prepared_statements is None and not pooled):
             self._prepared = Prepared(self._prefix)
 
@@ -205,78 +203,44 @@ class Session:
         One that is to be rolled back takes a second one.  When it fails the connection is left
         inside its transaction, so the pool closes it.
         """
-        undo, composed = self._begin_use(), self._compose(message)
+        self.uses += 1
+        prepared, defaults = self._prepared, self._defaults
+        composed = (
+            compose_inlined(message, defaults) if prepared is None else prepared.compose(message, defaults)
+        )
         try:
-            rows = await self.connection.send(undo + composed.text, composed.values)
+            rows = await self.connection.send(composed.text, composed.values)
         except BaseException as error:
             self._uncertain = self._uncertain or composed.changes
             lost = isinstance(error, psycopg2.Error) and plan_is_gone(error.pgcode, str(error))
-            if not (composed.reuses and lost):
+            if prepared is None or not (composed.reuses and lost):
                 raise
             # Nothing of the message happened: it is one transaction, and it failed.
-            rows = await self._run_anew(message)
+            rows = await self._run_anew(message, prepared)
         if message.rollback:
             await self.connection.send(_ROLLBACK, ())
         return rows
 
-    async def _run_anew(self, message: Message) -> Rows:
+    async def _run_anew(self, message: Message, prepared: Prepared) -> Rows:
         """Run a message with everything prepared again."""
         if message.rollback:
             await self.connection.send("rollback", ())
-        if self._prepared is not None:
-            self._prepared.forget(await self._prepared_names())
-        composed = self._compose(message)
+        prepared.forget(await self._prepared_names())
+        composed = prepared.compose(message, self._defaults)
         try:
-            return await self.connection.send(self._defaults.undo + composed.text, composed.values)
+            return await self.connection.send(composed.text, composed.values)
         except BaseException:
             self._uncertain = True
             raise
 
-    async def run_together(self, messages: Sequence[Message], timeout: float) -> list[Rows]:
-        """Run messages that read in one round trip; return the rows of those before the first that fails.
-
-        Each is a transaction of its own, at whose end what it has set for the session is undone.
-
-        :param timeout: seconds until it fails with ``TimeoutError``, while the statements go on.
-        """
-        undo, changes = self._begin_use(), False
-        # Until all of them have answered, it is not known what they have prepared.
-        self._uncertain = self._prepared is not None
-        parts, end = [undo], "reset all;commit;" if self._defaults.undo else "commit;"
-        for message in messages:
-            composed = self._compose(message)
-            changes = changes or composed.changes
-            parts += ("begin;", self.connection.quoted(composed.text, composed.values), end)
-        sent = self.connection.send_transactions("".join(parts))
-        answers = await sent.addTimeout(timeout, self.connection.reactor)
-        # What undoes the last use is a transaction, too.
-        answers = answers[bool(undo) :]
-        if len(answers) == len(messages):
-            self._uncertain, self._undo = False, ""
-        else:
-            await self.connection.send("rollback", ())
-            self._uncertain = changes
-        return answers
-
-    def _compose(self, message: Message) -> Composed:
-        if self._prepared is None:
-            return compose_inlined(message, self._defaults)
-        return self._prepared.compose(message, self._defaults)
-
-    def _begin_use(self) -> str:
-        """Return what undoes the settings that the last use may have left on the session."""
-        self.uses += 1
-        undo, self._undo = self._undo, self._defaults.undo
-        return undo
-
     def transaction(self, *, anonymous: bool) -> OpenTransaction:
         """Return a transaction of several messages, yet to be begun."""
-        self._begin_use()
+        self.uses += 1
         return OpenTransaction(self.connection, self._defaults, anonymous=anonymous)
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:
         """Run SQL as the login role; ``$1`` … are the values, quoted into the text."""
-        self._begin_use()
+        self.uses += 1
         template = sql_text.inlined(text)
         return await self.connection.send(
             self._as_login_role + template.text, template.arrange(tuple(values))

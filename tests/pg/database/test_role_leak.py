@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.database.cancel import ControlConnection
 from dataapi.database.connection import Connection, ConnectionDied
-from dataapi.database.message import Bound, Message, Pace, Statement
+from dataapi.database.message import Bound, Message, Statement
 from dataapi.http.errors import DatabaseError
 from support.messages import message, running, until
 from twisted.internet import defer
@@ -29,12 +29,8 @@ HARD_TO_CANCEL = f"do $$ {BODY}; end $$"
 RUNS = 3000
 IDENTITY = "current_user::text, current_setting('request.jwt.claims')"
 STATEMENTS = {
-    "read": Statement(
-        f"select {IDENTITY} from pg_sleep($2) where $1 >= 0", ("int", "float8"), pace=Pace(0.0)
-    ),
-    "fail": Statement(
-        f"select {IDENTITY}, 1 / ($1 - $1) from pg_sleep($2)", ("int", "float8"), pace=Pace(0.0)
-    ),
+    "read": Statement(f"select {IDENTITY} from pg_sleep($2) where $1 >= 0", ("int", "float8")),
+    "fail": Statement(f"select {IDENTITY}, 1 / ($1 - $1) from pg_sleep($2)", ("int", "float8")),
     "write": Statement(
         f"with i as (insert into seen select $1, {IDENTITY} from pg_sleep($2)) select {IDENTITY}",
         ("int", "float8"),
