@@ -26,7 +26,18 @@ from dataapi.sql.dml import delete_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql, source_sql
 from dataapi.sql.guards import Guard, raise_sql
 from dataapi.sql.mutations import Delete, Mutation
-from dataapi.sql.outputs import InnerOutput, Key, Object, Output, build_object, key_sql
+from dataapi.sql.outputs import (
+    InnerOutput,
+    Json,
+    JsonQuery,
+    Key,
+    Object,
+    Output,
+    array_json,
+    json_query,
+    json_sql,
+    object_json,
+)
 from dataapi.sql.row_output import MemberWriter, One
 from dataapi.sql.statement import Compiled, compiled
 from dataapi.sql.writer import Row, Writer, qualified
@@ -77,21 +88,22 @@ def compile_mutations(steps: tuple[tuple[Key, OperationStep], ...]) -> tuple[Com
     if len(steps) == 1:
         [(key, step)] = steps
         *before, answer = _step_statements(0, step)
-        member = build_object([(key_sql(answer.writer, key), answer.text)])
-        return (*before, compiled(f"{answer.prefix}select {member}::text", answer.writer))
+        query = json_query(object_json(answer.writer, [(key, answer.json)]))
+        return (*before, compiled(f"{answer.prefix}{query}", answer.writer))
     statements: list[Compiled] = []
     for number, (_, step) in enumerate(steps):
         *before, answer = _step_statements(number, step)
         statements += before
-        json = f"coalesce(pg_catalog.to_json({answer.text})::text, 'null')"
-        stored = f"select pg_catalog.set_config({quote_literal(_result(number))}, {json}, true)"
+        stored = (
+            f"select pg_catalog.set_config({quote_literal(_result(number))}, {json_sql(answer.json)}, true)"
+        )
         statements.append(compiled(answer.prefix + stored, answer.writer))
     writer = Writer()
     members = [
-        (key_sql(writer, key), f"pg_catalog.current_setting({quote_literal(_result(number))})::json")
+        (key, (f"pg_catalog.current_setting({quote_literal(_result(number))})",))
         for number, (key, _) in enumerate(steps)
     ]
-    statements.append(compiled(f"select {build_object(members)}::text", writer))
+    statements.append(compiled(json_query(object_json(writer, members)), writer))
     return tuple(statements)
 
 
@@ -100,12 +112,11 @@ class _Pending:
     """An answer's SQL before its statement is finished.
 
     :ivar prefix: a ``with`` clause, or empty.
-    :ivar text: the answer as an expression.
     """
 
     writer: Writer
     prefix: str
-    text: str
+    json: Json
 
 
 def _result(number: int) -> str:
@@ -117,9 +128,9 @@ def _step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled,
         writer = Writer()
         called = _call_apart(step, f"dataapi.rows{number}")
         if called is None:
-            return (_Pending(writer, "", step.sql(writer, None)),)
+            return (_Pending(writer, "", step.json(writer, None)),)
         calling, output = called
-        return calling, _Pending(writer, "", output.sql(writer, None))
+        return calling, _Pending(writer, "", output.json(writer, None))
     if step.key and not isinstance(step.mutation, Delete) and not step.output.reads_only_columns():
         keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
         return _modify_and_store(number, step, keys, count), _read_again(step, keys, count)
@@ -132,61 +143,52 @@ def _step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled,
 def _in_one(number: int, step: MutationStep) -> _Pending:
     writer = Writer()
     changed = writer.alias()
-    row = Row(writer.alias(), derived=True)
-    count = f"(select pg_catalog.count(*) from {changed})"
-    answer = _answer_sql(writer, step.output, _listing(writer, row, f"{changed} as {row.alias}"), count)
+    row = Row(writer.alias(), step.mutation.table, derived=True)
+    records, count = MemberWriter(writer, row, joining=False), "pg_catalog.count(*)"
+    affected = _Affected(lambda inner: array_json(records.json(inner)), count)
+    answer = _answer_json(writer, step.output, affected)
     if writer.volatile and isinstance(step.mutation, Delete):
         return _read_before(number, step, step.mutation)
     prefix = f"with {mutation_queries(writer, step.mutation, changed, row)} "
-    return _Pending(writer, prefix, _guarded_sql(writer, number, step, count, answer))
+    # It is one row also where nothing is asked for of the rows.
+    source = f"{changed} as {row.alias}{''.join(records.joins)} having true"
+    guarded = _guarded_json(writer, number, step, count, answer)
+    return _Pending(writer, prefix, (JsonQuery(guarded, source),))
 
 
-def _guarded_sql(
-    writer: Writer, number: int, step: MutationStep, count: str, value: str, cast: str = "pg_catalog.to_json"
-) -> str:
-    """Return the SQL of a value that raises where too many rows are affected.
-
-    :param cast: the function that makes an ``int`` of the value's type, empty for none.
-    """
+def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, answer: Json) -> Json:
+    """Return the answer, or SQL that raises where too many rows are affected."""
     if step.guard is None:
-        return value
+        return answer
     violated = step.guard.violated_sql(writer, count)
-    raised = f"{cast}({raise_sql(step.guard.reason, count, number)})"
-    return f"case when {violated} then {raised} else {value} end"
+    raised = f"{raise_sql(step.guard.reason, count, number)}::text"
+    return (f"case when {violated} then {raised} else {json_sql(answer)} end",)
 
 
-def _listing(writer: Writer, row: Row, source: str, order: str = "") -> Callable[[Output], str]:
-    """Return what makes the records of rows.
+@dataclass(frozen=True, slots=True)
+class _Affected:
+    """How an answer is made of the affected rows.
 
-    :param source: the ``from`` item of the row.
-    :param order: an ``order by`` clause, or empty.
+    :ivar records: makes their JSON array.
+    :ivar count: SQL of how many there are.
     """
 
-    def records(inner: Output) -> str:
-        members = MemberWriter(writer, None, row, joining=bool(order))
-        listed = f"pg_catalog.json_agg({members.value_sql(inner)}{order})"
-        return f"(select coalesce({listed}, '[]'::json) from {source}{members.joins.sql()})"
-
-    return records
+    records: Callable[[Output], Json]
+    count: str
 
 
-def _answer_sql(writer: Writer, output: Output, records: Callable[[Output], str], count: str) -> str:
-    """Return the SQL of an answer.
-
-    :param records: makes the SQL of the JSON array of the affected rows.
-    :param count: SQL of how many rows are affected.
-    """
+def _answer_json(writer: Writer, output: Output, affected: _Affected) -> Json:
     match output:
         case Object(members):
-            return build_object(
-                [(key_sql(writer, key), _answer_sql(writer, value, records, count)) for key, value in members]
+            return object_json(
+                writer, [(key, _answer_json(writer, value, affected)) for key, value in members]
             )
         case AffectedRecords(inner):
-            return records(inner)
+            return affected.records(inner)
         case AffectedCount():
-            return count
+            return (f"{affected.count}::text",)
         case _:
-            return output.sql(writer, None)
+            return output.json(writer, None)
 
 
 # ---------------------------------------------------------------- deletes read before
@@ -196,21 +198,23 @@ def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
     """Return a delete whose records are made of the matching rows before the first of them is gone."""
     writer = Writer()
     before, changed = writer.alias(), writer.alias()
-    row, matching, target = Row(writer.alias(), derived=True), Row(writer.alias()), Row(writer.alias())
+    row = Row(writer.alias(), delete.table, derived=True)
+    matching, target = Row(writer.alias()), Row(writer.alias())
     made: list[str] = []
     joins: list[str] = []
 
-    def records(inner: Output) -> str:
-        members = MemberWriter(writer, None, row, joining=False)
-        made.append(f'pg_catalog.to_json({members.value_sql(inner)}) as "~record{len(made)}"')
-        joins.append(members.joins.sql())
-        deleted, record = writer.alias(), writer.alias()
-        listed = f'pg_catalog.json_agg({record}."~record{len(made) - 1}" order by {record}."~place")'
-        source = f'{changed} as {deleted} join (select distinct on ("~identity") * from {before}) as {record}'
-        return f"(select coalesce({listed}, '[]'::json) from {source} using (\"~identity\"))"
+    def records(inner: Output) -> Json:
+        members = MemberWriter(writer, row, joining=False)
+        name = f'"~record{len(made)}"'
+        made.append(f"{json_sql(members.json(inner))} as {name}")
+        joins.extend(members.joins)
+        gone, known = writer.alias(), writer.alias()
+        listed = array_json((f"{known}.{name}",), f' order by {known}."~place"')
+        source = f'{changed} as {gone} join (select distinct on ("~identity") * from {before}) as {known}'
+        return (JsonQuery(listed, f'{source} using ("~identity")'),)
 
     count = f"(select pg_catalog.count(*) from {changed})"
-    answer = _answer_sql(writer, step.output, records, count)
+    answer = _answer_json(writer, step.output, _Affected(records, count))
     identity = _identity(step, row)
     where = "" if delete.where is None else f" where {condition_sql(writer, delete.where, matching)}"
     source = f'(select {row.selection_from(matching)}, {identity(matching)} as "~identity"'
@@ -222,7 +226,7 @@ def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
         f"with {before} as materialized (select {columns} from {source}{''.join(joins)}), "
         f'{changed} as ({deleting} returning {identity(target)} as "~identity") '
     )
-    return _Pending(writer, prefix, _guarded_sql(writer, number, step, count, answer))
+    return _Pending(writer, prefix, _guarded_json(writer, number, step, count, answer))
 
 
 def _identity(step: MutationStep, row: Row) -> Callable[[Row], str]:
@@ -252,7 +256,11 @@ def _modify_and_store(number: int, step: MutationStep, keys: str, count: str) ->
     for name, _ in step.key:
         row.column(name)
     queries = mutation_queries(writer, step.mutation, changed, row)
-    counted = _guarded_sql(writer, number, step, "pg_catalog.count(*)", "pg_catalog.count(*)", "")
+    counted = "pg_catalog.count(*)"
+    if step.guard is not None:
+        violated = step.guard.violated_sql(writer, counted)
+        raised = raise_sql(step.guard.reason, counted, number)
+        counted = f"case when {violated} then {raised} else {counted} end"
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in step.key)
     listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"
     text = (
@@ -267,7 +275,7 @@ def _modify_and_store(number: int, step: MutationStep, keys: str, count: str) ->
 def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
     """Return the answer over the rows found again by the stored keys, in the order of the mutation."""
     writer = Writer()
-    row, stored = Row(writer.alias()), writer.alias()
+    row, stored = Row(writer.alias(), step.mutation.table), writer.alias()
     matches = []
     for place, (name, type_) in enumerate(step.key):
         value = f"({stored}.key ->> {place})"
@@ -281,8 +289,14 @@ def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
         f"join {qualified(step.mutation.table)} as {row.alias} on {' and '.join(matches)}"
     )
     counted = f"pg_catalog.current_setting({quote_literal(count)})::int"
-    records = _listing(writer, row, source, f" order by {stored}.place")
-    return _Pending(writer, "", _answer_sql(writer, step.output, records, counted))
+
+    def records(inner: Output) -> Json:
+        members = MemberWriter(writer, row)
+        listed = array_json(members.json(inner), f" order by {stored}.place")
+        return (JsonQuery(listed, f"{source}{''.join(members.joins)}"),)
+
+    affected = _Affected(records, counted)
+    return _Pending(writer, "", _answer_json(writer, step.output, affected))
 
 
 # ---------------------------------------------------------------- volatile calls

@@ -18,15 +18,21 @@ from dataapi.sql.expressions import (
     source_sql,
 )
 from dataapi.sql.outputs import (
+    BOOL,
     InnerOutput,
+    Json,
+    JsonQuery,
     Labels,
     Object,
     Output,
     WireForm,
-    build_object,
-    form_sql,
+    array_json,
+    form_json,
     in_scope,
-    key_sql,
+    json_sql,
+    object_json,
+    quoted_json,
+    value_json,
 )
 from dataapi.sql.page_source import at_most_one
 from dataapi.sql.row_output import MemberWriter
@@ -41,13 +47,14 @@ class FunctionValue(Output):
     form: WireForm = WireForm.JSON
     labels: Labels = ()
 
-    def sql(self, writer: Writer, row: Row | None) -> str:
+    def json(self, writer: Writer, row: Row | None) -> Json:
         """Return the call; a form that names its value twice calls the function once all the same."""
-        call = call_sql(writer, self.call, row)
+        call, type_ = call_sql(writer, self.call, row), self.call.function.returns
         if self.form not in (WireForm.ENUM, WireForm.ENUM_ARRAY):
-            return form_sql(call, self.form, self.labels)
+            return form_json(call, self.form, self.labels, type_)
         alias = writer.alias()
-        return f"(select {form_sql(f'{alias}.value', self.form, self.labels)} from {call} as {alias}(value))"
+        value = json_sql(form_json(f"{alias}.value", self.form, self.labels, type_))
+        return (f"(select {value} from {call} as {alias}(value))",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +65,12 @@ class FunctionValues(Output):
     form: WireForm = WireForm.JSON
     labels: Labels = ()
 
-    def sql(self, writer: Writer, row: Row | None) -> str:
+    def json(self, writer: Writer, row: Row | None) -> Json:
         """Return a query of the list."""
         alias = writer.alias()
-        value = form_sql(f"{alias}.value", self.form, self.labels)
+        value = form_json(f"{alias}.value", self.form, self.labels, self.call.function.returns)
         source = f"{call_sql(writer, self.call, row)} as {alias}(value)"
-        return f"(select coalesce(pg_catalog.json_agg({value}), '[]'::json) from {source})"
+        return (JsonQuery(array_json(value), source),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +79,9 @@ class FunctionVoid(Output):
 
     call: FunctionCall
 
-    def sql(self, writer: Writer, row: Row | None) -> str:
+    def json(self, writer: Writer, row: Row | None) -> Json:
         """Return a query that calls the function."""
-        return f"(select null::json from {call_sql(writer, self.call, row)})"
+        return (f"(select 'null'::text from {call_sql(writer, self.call, row)})",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +90,18 @@ class JsonText(Output):
 
     parameter: Parameter
 
-    def sql(self, writer: Writer, _row: Row | None) -> str:
+    def json(self, writer: Writer, _row: Row | None) -> Json:
         """Return the parameter's slot."""
-        return writer.slot(self.parameter)
+        return (f"{writer.slot(self.parameter)}::text",)
 
 
 @dataclass(frozen=True, slots=True)
 class Instant(Output):
     """The transaction's time."""
 
-    def sql(self, _writer: Writer, _row: Row | None) -> str:
+    def json(self, _writer: Writer, _row: Row | None) -> Json:
         """Return ``now()``."""
-        return "pg_catalog.now()"
+        return value_json("pg_catalog.now()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +112,10 @@ class NodeId(Output):
     table: str
     key: tuple[str, ...]
 
-    def sql(self, _writer: Writer, row: Row | None) -> str:
+    def json(self, _writer: Writer, row: Row | None) -> Json:
         """Return the base64 of the table's name and the row's key."""
         names = [f"{quote_literal(self.schema)}::text", f"{quote_literal(self.table)}::text"]
-        return base64_sql([*names, *(in_scope(row).column(name) for name in self.key)])
+        return quoted_json(base64_sql([*names, *(in_scope(row).column(name) for name in self.key)]))
 
     def reads_only_columns(self) -> bool:
         """Return True: it is made of the key."""
@@ -121,9 +128,9 @@ class RowCursor(Output):
 
     order: tuple[OrderTerm, ...]
 
-    def sql(self, writer: Writer, row: Row | None) -> str:
+    def json(self, writer: Writer, row: Row | None) -> Json:
         """Return the base64 of the order's values."""
-        return cursor_sql(writer, self.order, in_scope(row))
+        return quoted_json(cursor_sql(writer, self.order, in_scope(row)))
 
 
 def cursor_sql(writer: Writer, order: tuple[OrderTerm, ...], row: Row) -> str:
@@ -196,9 +203,9 @@ class ConnectionOutput(Output):
     position: After | None = None
     backward: bool = False
 
-    def sql(self, writer: Writer, row: Row | None) -> str:
+    def json(self, writer: Writer, row: Row | None) -> Json:
         """Return the connection as an expression."""
-        return _ConnectionWriter(writer, self, row).sql()
+        return _ConnectionWriter(writer, self, row).json()
 
 
 class _ConnectionWriter:
@@ -215,10 +222,8 @@ class _ConnectionWriter:
         self._connection = connection
         self._parent = parent
         self._rows = connection.rows
-        self._page = Row(writer.alias(), derived=True)
-        self._members = MemberWriter(
-            writer, self._rows.table, self._page, joining=not at_most_one(self._rows)
-        )
+        self._page = Row(writer.alias(), self._rows.table, derived=True)
+        self._members = MemberWriter(writer, self._page, joining=not at_most_one(self._rows))
         self._lookahead = False
         self._numbered = connection.backward
         self._counted = False
@@ -241,13 +246,13 @@ class _ConnectionWriter:
                 self._numbered |= fact is ahead or cursor
                 self._reads_page |= fact is ahead or cursor
 
-    def sql(self) -> str:
+    def json(self) -> Json:
         """Return the connection as an expression."""
-        members = self._output_sql(self._connection.output)
+        members = self._output_json(self._connection.output)
         if not self._reads_page:
             return members
-        joins = self._members.joins.sql()
-        return f"(select {members} from {self._page_sql()} as {self._page.alias}{joins})"
+        joins = "".join(self._members.joins)
+        return (JsonQuery(members, f"{self._page_sql()} as {self._page.alias}{joins}"),)
 
     def _page_sql(self) -> str:
         inner = Row(self._writer.alias())
@@ -267,52 +272,49 @@ class _ConnectionWriter:
         order = self._rows.order
         return tuple(term.reversed() for term in order) if self._connection.backward else order
 
-    def _output_sql(self, output: Output) -> str:
+    def _output_json(self, output: Output) -> Json:
         match output:
             case Object(members):
-                return build_object(
-                    [(key_sql(self._writer, key), self._output_sql(value)) for key, value in members]
-                )
+                return object_json(self._writer, [(key, self._output_json(value)) for key, value in members])
             case Edges(edge):
-                return self._edges_sql(edge)
+                return self._edges_json(edge)
             case PageFact(fact):
-                return self._fact_sql(fact)
+                return self._fact_json(fact)
             case Summary(inner):
-                return self._summary_sql(inner)
+                return self._summary_json(inner)
             case Groups():
-                return self._groups_sql(output)
+                return self._groups_json(output)
             case _:
-                return output.sql(self._writer, None)
+                return output.json(self._writer, None)
 
-    def _edges_sql(self, edge: Output) -> str:
-        edge_sql = self._members.value_sql(edge)
+    def _edges_json(self, edge: Output) -> Json:
+        json = self._members.json(edge)
         order = self._edges_order()
         within = f" filter (where {self._number()} <= {self._limit()})" if self._lookahead else ""
-        return f"coalesce(pg_catalog.json_agg({edge_sql}{order}){within}, '[]'::json)"
+        return array_json(json, order, within)
 
     def _edges_order(self) -> str:
         if self._connection.backward:
             return f" order by {self._number()} desc"
-        if not self._members.joins.rows:
+        if not self._members.joins:
             return ""
         self._numbered = True
         return f" order by {self._number()}"
 
-    def _fact_sql(self, fact: Fact) -> str:
+    def _fact_json(self, fact: Fact) -> Json:
         backward = self._connection.backward
         match fact:
             case Fact.START_CURSOR | Fact.END_CURSOR:
                 cursor = cursor_sql(self._writer, self._rows.order, self._page)
                 last = (fact is Fact.START_CURSOR) == backward
                 number = self._last_number() if last else self._first_number()
-                return f"pg_catalog.max({cursor}) filter (where {self._number()} = {number})"
-            case Fact.HAS_NEXT_PAGE:
-                return self._behind_sql() if backward else self._ahead_sql()
-            case Fact.HAS_PREVIOUS_PAGE:
-                return self._ahead_sql() if backward else self._behind_sql()
+                return quoted_json(f"pg_catalog.max({cursor}) filter (where {self._number()} = {number})")
+            case Fact.HAS_NEXT_PAGE | Fact.HAS_PREVIOUS_PAGE:
+                ahead = (fact is Fact.HAS_NEXT_PAGE) != backward
+                return value_json(self._ahead_sql() if ahead else self._behind_sql(), BOOL)
 
     def _ahead_sql(self) -> str:
-        return "false" if self._rows.limit is None else f"pg_catalog.count(*) > {self._limit()}"
+        return "false" if self._rows.limit is None else f"(pg_catalog.count(*) > {self._limit()})"
 
     def _behind_sql(self) -> str:
         """Return whether rows exist on the side that the page came from."""
@@ -332,17 +334,17 @@ class _ConnectionWriter:
         source = source_sql(self._writer, self._rows, row, self._parent, behind)
         return f"exists (select 1 from {source})"
 
-    def _summary_sql(self, output: Output) -> str:
-        row = Row(self._writer.alias())
-        inner = output.sql(self._writer, row)
+    def _summary_json(self, output: Output) -> Json:
+        row = Row(self._writer.alias(), self._rows.table)
+        inner = output.json(self._writer, row)
         source = source_sql(self._writer, self._rows, row, self._parent)
         # It is one row also where no aggregate is asked for, but type names alone.
-        return f"(select {inner} from {source} having true)"
+        return (JsonQuery(inner, f"{source} having true"),)
 
-    def _groups_sql(self, groups: Groups) -> str:
-        row, alias = Row(self._writer.alias()), self._writer.alias()
+    def _groups_json(self, groups: Groups) -> Json:
+        row, alias = Row(self._writer.alias(), self._rows.table), self._writer.alias()
         keys = [expression_sql(self._writer, key, row) for key in groups.keys]
-        inner = groups.output.sql(self._writer, row)
+        inner = json_sql(groups.output.json(self._writer, row))
         source = source_sql(self._writer, self._rows, row, self._parent)
         listed = ", ".join(keys)
         having = ""
@@ -352,8 +354,7 @@ class _ConnectionWriter:
         grouped = (
             f"select {inner} as value from {source} group by {listed}{having} order by {listed} limit {limit}"
         )
-        listed = f"coalesce(pg_catalog.json_agg({alias}.value), '[]'::json)"
-        return f"(select {listed} from ({grouped}) as {alias})"
+        return (JsonQuery(array_json((f"{alias}.value",)), f"({grouped}) as {alias}"),)
 
     def _number(self) -> str:
         return f"{self._page.alias}.{self._NUMBER}"

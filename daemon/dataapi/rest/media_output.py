@@ -11,8 +11,9 @@ from dataapi.catalog.model import Table
 from dataapi.database.sql_text import quote_literal
 from dataapi.http.errors import ApiError
 from dataapi.sql.algebra import Parameter
-from dataapi.sql.outputs import Key, Output, Text, key_sql
-from dataapi.sql.row_output import OutputRows, Record, Spread
+from dataapi.sql.outputs import Key, Output, Text, array_json, json_sql, key_sql
+from dataapi.sql.page_source import RowSource
+from dataapi.sql.row_output import OutputRows, Record, Spread, json_rows, output_rows
 from dataapi.sql.writer import Writer, qualified
 
 
@@ -68,30 +69,41 @@ class HandlerBody:
 
 Body = Form | HandlerBody | Raw
 
+_JSON = frozenset({Form.ARRAY, Form.STRIPPED, Form.VALUE, Form.VALUES})
 
-def body_sql(writer: Writer, rows: OutputRows, body: Body) -> str:
-    """Return the body of an answer, to stand in the select list of a query over them.
+
+def body_parts(writer: Writer, output: Output, source: RowSource, body: Body) -> tuple[str, str]:
+    """Return the SQL of a body, an aggregate, and the ``from`` item of the rows that it is made of.
 
     :raises ApiError: PGRST127 (400), an aggregate reads the members' names, of which some are a client's.
     """
+    if body in _JSON:
+        json, item = json_rows(writer, output, source)
+        listed = json_sql(array_json(json))
+        match body:
+            case Form.VALUE:
+                return f"coalesce((pg_catalog.array_agg({json_sql(json)}))[1], 'null')", item
+            case Form.STRIPPED:
+                return f"pg_catalog.json_strip_nulls(({listed})::json)", item
+            case _:
+                return listed, item
+    rows = output_rows(writer, output, source)
+    return _body_sql(writer, rows, body), rows.item
+
+
+def _body_sql(writer: Writer, rows: OutputRows, body: Body) -> str:
     match body:
         case HandlerBody(function, table, content):
             return _content_sql(f"{function}({_handled_sql(rows, function, table)})", content)
         case Raw(content):
             return f"pg_catalog.string_agg({_content_sql(rows.column(0), content)}, '')"
-        case Form.NONE:
-            return "null::text"
-        case Form.ARRAY | Form.VALUES:
-            return rows.array_sql(writer)
-        case Form.STRIPPED:
-            return f"pg_catalog.json_strip_nulls({rows.array_sql(writer)})"
         case Form.CSV:
             lines = f"coalesce(pg_catalog.string_agg({csv_line_sql(rows)}, E'\\n'), '')"
             return f"{_csv_header_sql(writer, rows)} || E'\\n' || {lines}"
         case Form.GEOJSON:
             return _features_sql(writer, rows)
-        case Form.VALUE:
-            return f"coalesce(pg_catalog.json_agg({rows.value_sql(writer)}) -> 0, 'null'::json)"
+        case _:
+            return "null::text"
 
 
 def _content_sql(value: str, content: Content) -> str:

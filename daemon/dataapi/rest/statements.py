@@ -14,16 +14,16 @@ from typing import Any
 
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import quote_identifier
-from dataapi.rest.media_output import Body, Form, body_sql, csv_line_sql
+from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql
 from dataapi.sql.algebra import OrderTerm, Parameter, Rows
 from dataapi.sql.conditions import Condition
 from dataapi.sql.dml import inserted_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, source_sql
 from dataapi.sql.guards import Guard, raise_sql
 from dataapi.sql.mutations import Mutation
-from dataapi.sql.outputs import Output
+from dataapi.sql.outputs import Output, json_sql
 from dataapi.sql.page_source import RowSource, row_source
-from dataapi.sql.row_output import Record, is_grouped, output_rows
+from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
 from dataapi.sql.statement import Compiled, compiled
 from dataapi.sql.writer import Row, Writer
 
@@ -99,9 +99,9 @@ def compile_answer(
     writer = Writer()
     source = _CalledOnce(writer, rows) if _is_called_apart(rows) else _PlainRows(writer, rows)
     counted = _total_sql(writer, source, output, total, bound)
-    result = output_rows(writer, output, source.page())
-    columns = (body_sql(writer, result, body), "pg_catalog.count(*)", counted, *SETTINGS)
-    return compiled(f"{source.prefix()}select {', '.join(columns)} from {result.item}", writer)
+    text, item = body_parts(writer, output, source.page(), body)
+    columns = (text, "pg_catalog.count(*)", counted, *SETTINGS)
+    return compiled(f"{source.prefix()}select {', '.join(columns)} from {item}", writer)
 
 
 def compile_lines(rows: Rows, output: Output, form: Form) -> Compiled:
@@ -110,11 +110,15 @@ def compile_lines(rows: Rows, output: Output, form: Form) -> Compiled:
     :param form: ``ARRAY`` or ``STRIPPED`` for a JSON value each, ``CSV`` for a line each, without its end.
     """
     writer = Writer()
-    result = output_rows(writer, output, row_source(writer, rows, None))
-    line = csv_line_sql(result) if form is Form.CSV else result.json_sql(writer)
+    source = row_source(writer, rows, None)
+    if form is Form.CSV:
+        result = output_rows(writer, output, source)
+        return compiled(f"select {csv_line_sql(result)} from {result.item}", writer)
+    json, item = json_rows(writer, output, source)
+    line = json_sql(json)
     if form is Form.STRIPPED:
-        line = f"pg_catalog.json_strip_nulls({line})"
-    return compiled(f"select {line} from {result.item}", writer)
+        line = f"pg_catalog.json_strip_nulls(({line})::json)"
+    return compiled(f"select {line} from {item}", writer)
 
 
 def _total_sql(
@@ -209,7 +213,7 @@ def guarded(answer: Compiled, guard: Guard) -> Compiled:
         violated = f'"count" > ${len(types)}'
     raised = raise_sql(guard.reason, '"count"')
     text = _with_count(statement.text, f'case when {violated} then {raised} else "count" end')
-    return Compiled(replace(statement, text=text, types=types), sources)
+    return replace(answer, statement=replace(statement, text=text, types=types), sources=sources)
 
 
 def within(answer: Compiled, most: int) -> Compiled:
@@ -343,5 +347,4 @@ def _body_and_page(
     if representation.required is not None:
         source += f" where {condition_sql(writer, representation.required, row)}"
     rows = Rows(representation.table, order=representation.order)
-    result = output_rows(writer, representation.record, RowSource(row, source, rows))
-    return body_sql(writer, result, representation.body), result.item
+    return body_parts(writer, representation.record, RowSource(row, source, rows), representation.body)

@@ -160,7 +160,7 @@ def one_sql(writer: Writer, rows: Rows) -> str:
 
 def count_sql(writer: Writer, count: Parameter | int) -> str:
     """Return a number of rows."""
-    return writer.slot(count) if isinstance(count, Parameter) else str(count)
+    return writer.limit(count) if isinstance(count, Parameter) else str(count)
 
 
 def source_sql(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataapi.catalog.model import Table
 from dataapi.sql.algebra import (
     AggregateOf,
     CastOf,
@@ -14,7 +13,7 @@ from dataapi.sql.algebra import (
     JsonPathOf,
 )
 from dataapi.sql.expressions import expression_sql
-from dataapi.sql.outputs import Output, Value
+from dataapi.sql.outputs import Output, Value, type_of
 from dataapi.sql.writer import Row, Writer
 
 OPERAND = "~operand"
@@ -63,31 +62,24 @@ def operand_sql(writer: Writer, aggregate: AggregateOf, row: Row) -> str:
     return expression_sql(writer, aggregate.expression, row)
 
 
-def groupable(sql: str, output: Output, table: Table | None) -> str:
-    """Return the SQL of a value that rows can be grouped by.
+def groupable(sql: str, output: Output, row: Row) -> str:
+    """Return the SQL of a value of a row, by which rows can be grouped.
 
     Values of ``json`` and some other types have no equality; those are taken as ``jsonb`` or text.
-
-    :param table: what the row is of, None when that is unknown.
     """
     if not isinstance(output, Value):
         return f"({sql})::jsonb"
     match output.expression:
-        case ColumnOf(name) if table is not None and (column := table.column(name)) is not None:
-            return _by_type(sql, column.type)
-        case ComputedOf(function):
-            return _by_type(sql, function.returns)
+        case ColumnOf() | ComputedOf():
+            type_ = type_of(output.expression, row)
+            if type_ in _JSON:
+                return f"pg_catalog.to_jsonb({sql})"
+            return f"({sql})::text" if type_ in _WITHOUT_EQUALITY else sql
         case JsonPathOf(as_text=False):
             return f"({sql})::jsonb"
         case FunctionOf():
             return f"pg_catalog.to_jsonb({sql})"
-        case CastOf(_, type_) if type_.removeprefix("pg_catalog.").strip('"') == "json":
+        case CastOf(_, type_name) if type_name.removeprefix("pg_catalog.").strip('"') == "json":
             return f"({sql})::jsonb"
         case _:
             return sql
-
-
-def _by_type(sql: str, type_: int) -> str:
-    if type_ in _JSON:
-        return f"pg_catalog.to_jsonb({sql})"
-    return f"({sql})::text" if type_ in _WITHOUT_EQUALITY else sql

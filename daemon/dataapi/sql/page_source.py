@@ -33,30 +33,6 @@ def row_source(writer: Writer, rows: Rows, parent: Row | None, *, one: bool = Fa
     return RowSource(row, source_sql(writer, rows, row, parent), rows, one)
 
 
-class Joins:
-    """What is joined to the rows of a page for the outputs made of them.
-
-    :ivar rows: how many other rows are; joining them may lose the order of the page.
-    """
-
-    def __init__(self) -> None:
-        self._items: list[str] = []
-        self.rows = 0
-
-    def add(self, item: str) -> None:
-        """Add another row: a join with its condition, that gives exactly one row for each of the page."""
-        self.rows += 1
-        self._items.append(item)
-
-    def add_object(self, item: str) -> None:
-        """Add what is made of a row itself: a query without a ``from`` clause."""
-        self._items.append(f" cross join lateral {item}")
-
-    def sql(self) -> str:
-        """Return the joins, each with its leading blank."""
-        return "".join(self._items)
-
-
 def at_most_one(rows: Rows) -> bool:
     """Return whether at most one row matches, which a key or ``Rows.unique`` guarantees."""
     return rows.unique or (
@@ -74,16 +50,21 @@ def _equated(condition: Condition | None) -> Iterable[str]:
             yield name
 
 
-def page_sql(writer: Writer, source: RowSource, page: Row, joins: Joins, groups: str | None) -> str:
-    """Return the query of a page's rows with what is joined to them, in the right order.
+def page_parts(
+    writer: Writer, source: RowSource, page: Row, joins: list[str], groups: str | None
+) -> tuple[str, str]:
+    """Return the ``from`` items of a page's rows with what is joined to them, and the clauses to follow.
 
+    These say the order of the rows, which joins may lose, and what groups they form.
+
+    :param joins: each gives exactly one row for each of the page.
     :param groups: the ``group by`` clause of rows that are grouped.
     """
     rows, items, order, outside = source.rows, "", "", ""
     if groups is not None:
         items, ordered = _group_order(writer, rows.order, source.row, page)
         outside = groups + ordered + (one_sql if source.one else limit_sql)(writer, rows)
-    elif joins.rows and rows.order and not source.one:
+    elif joins and rows.order and not source.one:
         # Joins may lose the order of the page.
         items, order, outside = _order_twice(writer, rows.order, source.row, page)
         paged = rows.limit is not None or rows.offset is not None
@@ -92,7 +73,7 @@ def page_sql(writer: Writer, source: RowSource, page: Row, joins: Joins, groups:
         order = _order_and_limit(writer, source)
     # What must be selected is known only now that everything else is written.
     selection = page.selection_from(source.row) + items
-    return f"(select {selection} from {source.sql}{order}) as {page.alias}{joins.sql()}{outside}"
+    return f"(select {selection} from {source.sql}{order}) as {page.alias}{''.join(joins)}", outside
 
 
 def _order_twice(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: Row) -> tuple[str, str, str]:

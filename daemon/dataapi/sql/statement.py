@@ -2,30 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataapi.database.message import Bound, Statement
+from dataapi.database.sql_text import inlined
 from dataapi.sql.algebra import Rows, SlotSource
 from dataapi.sql.expressions import source_sql
-from dataapi.sql.outputs import Output
+from dataapi.sql.outputs import Output, json_query
 from dataapi.sql.writer import Row, Writer
+
+MOST_PAGE_SIZES = 4
+"""Combinations of page sizes for which a statement has a text of its own."""
+
+_PageSizes = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """A statement and where each of its slots takes its value.
 
+    PostgreSQL plans a prepared statement anew for each execution while it thinks that to pay, as it does
+    where it knows no page size: it takes a tenth of the table for one.  Planning joins takes longer than
+    reading a page, so that the page sizes in use stand in the statement itself.
+
     :ivar readings: see ``Writer.readings``.
+    :ivar limits: see ``Writer.limits``.
     """
 
     statement: Statement
     sources: tuple[SlotSource, ...]
     readings: tuple[Compiled, ...] = ()
+    limits: tuple[int, ...] = ()
+    _sized: dict[_PageSizes, Statement] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def bind(self, values: Any) -> Bound:
         """Return the statement with the values that its sources find among those of one request."""
-        return Bound(self.statement, tuple([source.bind(values) for source in self.sources]))
+        bound = tuple([source.bind(values) for source in self.sources])
+        if self.limits and self.statement.prepared:
+            return Bound(self._for_sizes(tuple([bound[place] for place in self.limits])), bound)
+        return Bound(self.statement, bound)
+
+    def _for_sizes(self, sizes: _PageSizes) -> Statement:
+        statement = self._sized.get(sizes)
+        if statement is not None:
+            return statement
+        if len(self._sized) == MOST_PAGE_SIZES or not all(
+            size and size.isascii() and size.isdecimal() for size in sizes
+        ):
+            return self.statement
+        known = dict(zip(self.limits, sizes, strict=True))
+        template = inlined(self.statement.text, self.statement.types)
+        text = template.text % tuple([known.get(place, f"${place + 1}") for place in template.order])
+        statement = self._sized[sizes] = replace(self.statement, text=text)
+        return statement
 
     def unprepared(self) -> Compiled:
         """Return the same with a statement that is not prepared."""
@@ -38,13 +68,14 @@ def compiled(text: str, writer: Writer) -> Compiled:
         Compiled(Statement(reading, (parameter.type,), prepared=False), (parameter.source,))
         for reading, parameter in writer.readings
     )
-    return Compiled(Statement(text, tuple(writer.types)), tuple(writer.sources), readings)
+    statement = Statement(text, tuple(writer.types))
+    return Compiled(statement, tuple(writer.sources), readings, tuple(writer.limits))
 
 
 def compile_query(output: Output) -> Compiled:
     """Return the statement whose single row and column is the output's JSON text."""
     writer = Writer()
-    return compiled(f"select {output.sql(writer, None)}::text", writer)
+    return compiled(json_query(output.json(writer, None)), writer)
 
 
 def compile_matching(rows: Rows) -> Compiled:

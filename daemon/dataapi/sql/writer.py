@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dataapi.catalog.model import Function, Volatility
+from dataapi.catalog.model import Function, Table, Volatility
 from dataapi.concurrency.pauses import pause
 from dataapi.database.sql_text import ALIAS, quote_identifier
 from dataapi.sql.algebra import Parameter, SlotSource
@@ -41,6 +41,7 @@ class Writer:
 
     :ivar readings: statements that do nothing but read the value of a parameter, ``$1``, as this one does;
         they show whether a failure is the value's fault.
+    :ivar limits: the slots that limit a number of rows, by their places from 0.
     :ivar volatile: whether a function is called that sees what the statement did so far.
     """
 
@@ -48,6 +49,7 @@ class Writer:
         self.sources: list[SlotSource] = []
         self.types: list[str] = []
         self.readings: list[tuple[str, Parameter]] = []
+        self.limits: list[int] = []
         self.volatile = False
         self._slots: dict[Parameter, str] = {}
         self._aliases = 0
@@ -64,6 +66,14 @@ class Writer:
             self.sources.append(parameter.source)
             self.types.append(parameter.type)
             slot = self._slots[parameter] = f"${len(self.sources)}"
+        return slot
+
+    def limit(self, parameter: Parameter) -> str:
+        """Return the ``$n`` of a number of rows."""
+        slot = self.slot(parameter)
+        place = int(slot[1:]) - 1
+        if place not in self.limits:
+            self.limits.append(place)
         return slot
 
     def function(self, function: Function) -> str:
@@ -91,12 +101,15 @@ class Row:
 
     An inner query selects a page and an outer one makes the output of its rows; the inner one must select
     the columns that the outer one named, and no more, because a role may lack the privilege on others.
+
+    :ivar table: what the row is of, None where that is not known.
     """
 
     WHOLE = "~row"
 
-    def __init__(self, alias: str, *, derived: bool = False) -> None:
+    def __init__(self, alias: str, table: Table | None = None, *, derived: bool = False) -> None:
         self.alias = alias
+        self.table = table
         self._derived = derived
         self.columns: dict[str, None] = {}
         self.needs_whole = False
@@ -105,6 +118,11 @@ class Row:
         """Return the SQL of a column."""
         self.columns[name] = None
         return f"{self.alias}.{quote_identifier(name)}"
+
+    def type(self, name: str) -> int | None:
+        """Return the oid of a column's type, None where that is not known."""
+        column = None if self.table is None else self.table.column(name)
+        return None if column is None else column.type
 
     def whole(self) -> str:
         """Return the SQL of the row as one composite value."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 from dataapi.http.errors import ApiError
-from dataapi.rest.media_output import Body, Content, Form, HandlerBody, Raw, body_sql, csv_header
+from dataapi.rest.media_output import Body, Content, Form, HandlerBody, Raw, body_parts, csv_header
 from dataapi.rest.statements import SCALAR, ResultRow, Total, compile_answer, compile_lines
 from dataapi.sql.algebra import (
     CallArgument,
@@ -25,7 +25,7 @@ from dataapi.sql.algebra import (
 from dataapi.sql.conditions import Compare, Operator
 from dataapi.sql.outputs import Output, Text, Value
 from dataapi.sql.page_source import RowSource
-from dataapi.sql.row_output import Many, Record, Spread, output_rows
+from dataapi.sql.row_output import Many, Record, Spread
 from dataapi.sql.statement import compiled
 from dataapi.sql.writer import Row, Writer
 from hypothesis import given, settings
@@ -95,9 +95,9 @@ VALUE = Value(ColumnOf(SCALAR))
 
 
 def test_an_array_of_objects(films: Films) -> None:
-    """Without blanks where names are the schema's."""
+    """Without blanks."""
     assert body_of(films, film(films, limit=2), PLAIN, Form.ARRAY) == (
-        '[{"id":1,"title":"Alpha"}, \n {"id":2,"title":"Beta"}]'
+        '[{"id":1,"title":"Alpha"},{"id":2,"title":"Beta"}]'
     )
 
 
@@ -165,9 +165,9 @@ def test_csv_reads_back_as_what_was_written(films: Films, rows: list[tuple[str, 
         f"json_to_recordset({writer.slot(parameter(array, 'json'))}) as {row.alias}(a text, b text, c text)"
     )
     output = record(a=ColumnOf("a"), b=ColumnOf("b"), c=ColumnOf("c"))
-    made = output_rows(writer, output, RowSource(row, source, Rows(None, call=FunctionCall(function))))
-    body = body_sql(writer, made, Form.CSV)
-    [found] = films.run(compiled(f"select {body} from {made.item}", writer))
+    read_from = RowSource(row, source, Rows(None, call=FunctionCall(function)))
+    body, item = body_parts(writer, output, read_from, Form.CSV)
+    [found] = films.run(compiled(f"select {body} from {item}", writer))
     read = list(csv.reader(io.StringIO(found[0], newline="")))
     assert read == [["a", "b", "c"], *[[cell or "" for cell in row] for row in cells]]
 
@@ -245,7 +245,7 @@ def test_values_of_a_function_are_filtered_and_limited(films: Films) -> None:
     base = call(films, "several", "5", scalar=True)
     rows = Rows(None, call=base.call, where=where, order=(OrderTerm(ColumnOf(SCALAR), True),), limit=2)
     found = answered(films, rows, VALUE, Form.VALUES, Total.EXACT)
-    assert (found.body, found.count, found.total) == (b"[5, 4]", 2, 4)
+    assert (found.body, found.count, found.total) == (b"[5,4]", 2, 4)
 
 
 def test_arguments_without_names_and_many_in_one(films: Films) -> None:

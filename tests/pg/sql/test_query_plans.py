@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import psycopg2
 import pytest
-from dataapi.database.sql_text import inlined
+from dataapi.database.sql_text import inlined, prepare
 from dataapi.rest.media_output import Form
 from dataapi.rest.statements import compile_answer
-from dataapi.sql.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Rows, Through
+from dataapi.sql.algebra import ColumnOf, Join, JsonPathOf, OrderTerm, Parameter, Rows, Through
 from dataapi.sql.conditions import Compare, Condition, Operator, Quantifier, TextSearch
 from dataapi.sql.outputs import Text, Value
 from dataapi.sql.row_output import Many, One, Record
@@ -134,3 +134,31 @@ def test_related_rows_are_found_by_indexes(chinook: Database, catalog: Catalog) 
     assert "playlist_track_pkey" in plan(
         chinook, compile_answer(lists, Record(((Text("tracks"), of_list),)), Form.ARRAY)
     )
+
+
+def test_a_page_with_related_rows_is_planned_once(chinook: Database, catalog: Catalog) -> None:
+    """PostgreSQL would plan each execution anew, if it did not know the page size."""
+    track, album = table_named(catalog, "track"), table_named(catalog, "album")
+    title = Record(((Text("title"), Value(ColumnOf("title"))),))
+    one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
+    order = (OrderTerm(ColumnOf("track_id"), nullable=False),)
+    limit = Parameter(_Ten(), "bigint")
+    record = Record(((Text("album"), one),))
+    bound = compile_answer(Rows(track, order=order, limit=limit), record, Form.ARRAY).bind(None)
+    connection = psycopg2.connect(chinook.admin_uri)
+    try:
+        if connection.server_version < 140000:
+            pytest.skip("PostgreSQL counts plans from version 14 on")
+        with connection.cursor() as cursor:
+            cursor.execute(prepare("page", bound.statement.text, bound.statement.types))
+            for _ in range(10):
+                cursor.execute("execute page(10)")
+            cursor.execute("select custom_plans, generic_plans from pg_prepared_statements")
+            assert cursor.fetchall() == [(5, 5)]
+    finally:
+        connection.close()
+
+
+class _Ten:
+    def bind(self, _: object, /) -> str:
+        return "10"

@@ -40,11 +40,11 @@ def test_a_read_by_primary_key_is_one_simple_scan() -> None:
     """Nothing is counted, ordered or limited that need not be."""
     text = plain(compile_answer(Rows(THING, where=ID), BOTH, Form.ARRAY).statement.text)
     assert text.endswith(
-        "from (select t~2.id as id, t~2.name as name from "
-        "(select t~1.id, t~1.name from thing as t~1 where t~1.id operator(=) $1) as t~2) as t~3"
+        "from (select t~1.id, t~1.name from thing as t~1 where t~1.id operator(=) $1) as t~2"
     )
-    assert text.startswith("select coalesce(json_agg(t~3), '[]'::json), count(*), null::bigint, nullif(")
-    assert text.count("select") == 3
+    assert text.startswith("select coalesce('[{id:' || string_agg(coalesce(")
+    assert "'}]', '[]'), count(*), null::bigint, nullif(" in text
+    assert text.count("select") == 2
 
 
 def test_what_is_shown_is_computed_after_the_page_was_picked() -> None:
@@ -52,7 +52,7 @@ def test_what_is_shown_is_computed_after_the_page_was_picked() -> None:
     embedded = Many(Rows(OWNER, join=Join((("id", "id"),))), BOTH)
     record = Record((*BOTH.members, (Text("owners"), embedded)))
     text = plain(compile_answer(Rows(THING, limit=10), record, Form.ARRAY).statement.text)
-    assert text.endswith("from (select t~1.id, t~1.name from thing as t~1 limit 10) as t~2) as t~6")
+    assert text.endswith("from (select t~1.id, t~1.name from thing as t~1 limit 10) as t~2")
 
 
 def _everything(name: str, value: str) -> list[str]:
