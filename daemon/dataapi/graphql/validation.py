@@ -218,7 +218,7 @@ def is_surely_valid(document: DocumentNode, schema: GraphQLSchema) -> bool:
         return False
     check = _Check(schema, fragments)
     try:
-        return all(map(check.operation, operations.values()))
+        return all(map(check.operation, operations.values())) and check.reached == fragments.keys()
     except RecursionError:
         return False
 
@@ -231,9 +231,13 @@ _CONDITIONS = {each.name: each for each in (GraphQLSkipDirective, GraphQLInclude
 
 
 class _Check:
-    """Walks operations, and fragments wherever they are spread."""
+    """Walks operations, and fragments wherever they are spread.
+
+    :ivar reached: the fragments that were spread so far.
+    """
 
     def __init__(self, schema: GraphQLSchema, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
+        self.reached: set[str] = set()
         self._schema = schema
         self._fragments = fragments
         self._open: set[str] = set()
@@ -268,6 +272,7 @@ class _Check:
         fragment = self._fragments.get(name)
         if fragment is None or name in self._open:
             return False
+        self.reached.add(name)
         self._open.add(name)
         target = self._schema.get_type(fragment.type_condition.name.value)
         valid = self._overlap(target, parent) and self._selections(fragment.selection_set, target, keys)
