@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,7 +122,12 @@ class Web:
     """The whole web layer on fakes."""
 
     def __init__(
-        self, engine: Engine = typename, rest: Rest = empty_list, *projects: Project, seconds: float = NOW
+        self,
+        engine: Engine = typename,
+        rest: Rest = empty_list,
+        *projects: Project,
+        seconds: float = NOW,
+        max_connections: int = sys.maxsize,
     ) -> None:
         self.clock = Clock()
         self.served: list[AnsweredRequest] = []
@@ -132,7 +138,12 @@ class Web:
             for project in projects or (PROJECT,)
         ]
         self.site: Any = make_site(
-            self.backends, self.clock, self.served.append, now=lambda: seconds, ids=lambda: "generated"
+            self.backends,
+            self.clock,
+            self.served.append,
+            now=lambda: seconds,
+            ids=lambda: "generated",
+            max_connections=max_connections,
         )
 
     def request(

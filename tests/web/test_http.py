@@ -659,3 +659,23 @@ def test_an_invalid_answer_ends_the_connection_and_is_logged(failures: list[LogE
     assert connection.lost
     assert len(failures) == 1
     assert web.site.in_flight == 0
+
+
+def test_a_refused_connection_leaves_no_room_for_another_one() -> None:
+    """It was beyond the limit: the next client is refused, too, while the server is closing that one."""
+
+    async def never(_request: Request, _caller: Caller) -> Reply:
+        return await Deferred()
+
+    web = Web(rest=never, max_connections=2)
+    sent = raw("GET", "/rest/v1/note")
+    busy = [Connection(web), Connection(web)]
+    for connection in busy:
+        connection.send(sent)
+    refused = []
+    for _ in range(2):
+        refused.append(Connection(web))
+        refused[-1].protocol.dataReceived(sent)
+        assert refused[-1].take().status == 503
+    for connection in (*busy, *refused):
+        connection.close()

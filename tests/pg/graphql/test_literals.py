@@ -42,10 +42,10 @@ async def _statements(api: Service, *queries: str) -> list[Any]:
 
 
 async def test_documents_that_differ_in_literals_run_one_statement(api: Service) -> None:
-    """Their statement is compiled, and so prepared, once."""
-    query = """{ itemCollection(first: %s, filter: {name: {eq: "%s"}, id: {in: [%s, 9]}}) {
+    """Their statement is compiled, and so prepared, once; sizes of pages have statements of their own."""
+    query = """{ itemCollection(first: 5, filter: {name: {eq: "%s"}, id: {in: [%s, 9]}}) {
         edges { node { id } } } }"""
-    queries = [query % (1, "one", 1), query % (2, 'it\\"s', 2), query % (3, "two", 2)]
+    queries = [query % ("one", 1), query % ('it\\"s', 2), query % ("two", 2)]
     statements = await _statements(api, *queries)
     assert len(set(map(id, statements))) == 1
     assert [node["id"] for node in nodes((await api.data(queries[0]))["itemCollection"])] == [1]

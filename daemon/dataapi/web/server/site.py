@@ -116,10 +116,16 @@ class ApiSite(Factory):
         return ClientConnection(self)
 
     def has_room(self) -> bool:
-        """Whether one more connection can be served; the oldest idle one is closed for it."""
+        """Whether one more connection can be served; the oldest idle one is closed for it.
+
+        Refused connections are beyond the limit, and leave no room when they end.
+        """
         if len(self.connections) < self._max_connections:
             return True
-        idle = next((connection for connection in self.connections if connection.idle), None)
+        served = [connection for connection in self.connections if not connection.crowded]
+        if len(served) < self._max_connections:
+            return True
+        idle = next((connection for connection in served if connection.idle), None)
         if idle is None:
             self._report_full()
             return False
