@@ -203,8 +203,9 @@ def _columns_sql(members: Sequence[MemberColumn], names: Sequence[str]) -> str:
 
 
 def _are_named(members: Sequence[MemberColumn]) -> bool:
-    """Whether all members have names of the schema that columns can have."""
-    return all(isinstance(member.key, Text) and _fits(member.key.text) for member in members)
+    """Whether all members have names of the schema that columns can have, and no two the same."""
+    names = {member.key.text for member in members if isinstance(member.key, Text) and _fits(member.key.text)}
+    return len(names) == len(members)
 
 
 def is_grouped(record: Record) -> bool:

@@ -21,6 +21,7 @@ CASES: list[tuple[str, Rows]] = [
     ("sale?select=amount.avg()", [{"avg": 10.75}]),
     ("sale?select=units.min(),units.max()", [{"min": 1, "max": 5}]),
     ("sale?select=amount.count()", [{"count": 4}]),
+    ("sale?select=count(),count()", [{"count": 5}]),
     ("sale?select=total:amount.sum(),n:count()", [{"total": 43, "n": 5}]),
     ("sale?select=amount.avg()::int", [{"avg": 11}]),
     ("sale?select=amount::int.sum()::text", [{"sum": "44"}]),
