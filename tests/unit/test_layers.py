@@ -28,7 +28,7 @@ LAYERS = """
 
 # The modules that talk to the reactor, the network, the clock or chance; all others are pure.
 INPUT_AND_OUTPUT = {
-    "auth": "multi_message published_keys",
+    "auth": "published_keys transaction",
     "catalog": "reflect watcher",
     "cli": "init main webhooks",
     "concurrency": "deadlines long_work tasks timers wait_queue",

@@ -76,18 +76,10 @@ class Authenticator:
         if self._refresh_keys is None:
             return self.caller_of(request)
         try:
-            return self._caller_of(request, may_refresh=True)
+            return self.caller_of(request, may_refresh=True)
         except UnknownKey:
             await self._refresh_keys()
         return self.caller_of(request)
-
-    def caller_of(self, request: Request) -> Caller:
-        """Return the caller of a request by the keys that are known.
-
-        :raises GatewayError: 401, the API key is missing, wrong, or secret and sent by a browser.
-        :raises TokenError: the bearer token is unusable, or anonymous access is disabled.
-        """
-        return self._caller_of(request, may_refresh=False)
 
     def check_key(self, request: Request) -> None:
         """Check the API key alone, before a body is read.
@@ -104,17 +96,22 @@ class Authenticator:
         except TokenError:
             return
         if keyholder is None:
-            raise _missing_key() if presented is None else _wrong_key()
+            raise _refusal("missing_api_key" if presented is None else "invalid_api_key")
 
-    def _caller_of(self, request: Request, *, may_refresh: bool) -> Caller:
-        """Do what ``caller_of`` does; if keys may be refreshed, raise ``UnknownKey`` for an API key too."""
+    def caller_of(self, request: Request, *, may_refresh: bool = False) -> Caller:
+        """Return the caller of a request by the keys that are known.
+
+        :param may_refresh: whether an API key that is a JWT of an unknown key raises ``UnknownKey``, too.
+        :raises GatewayError: 401, the API key is missing, wrong, or secret and sent by a browser.
+        :raises TokenError: the bearer token is unusable, or anonymous access is disabled.
+        """
         presented = api_key(request)
         keyholder = self._keyholder(presented, may_refresh)
         if self._required and keyholder is None:
-            raise _missing_key() if presented is None else _wrong_key()
+            raise _refusal("missing_api_key" if presented is None else "invalid_api_key")
         token = _bearer(request.headers.get("authorization"))
         if self._is_exposed(presented or token, request):
-            raise _secret_in_browser()
+            raise _refusal("secret_key_in_browser")
         if token is None or (token == presented and keyholder is not None):
             return _with_role(keyholder or self._anonymous)
         if token.startswith(_OPAQUE):
@@ -188,28 +185,23 @@ def _with_role(caller: Caller) -> Caller:
     return caller
 
 
-def _missing_key() -> GatewayError:
-    return GatewayError(
-        401,
-        "missing_api_key",
+_REFUSALS = {
+    "missing_api_key": (
         "No API key found in request",
-        hint="No `apikey` request header or url param was found.",
-    )
-
-
-def _secret_in_browser() -> GatewayError:
-    return GatewayError(
-        401,
-        "secret_key_in_browser",
+        "No `apikey` request header or url param was found.",
+    ),
+    "secret_key_in_browser": (
         "Forbidden use of secret API key in browser",
-        hint="Use a publishable key here. This secret key was seen by a browser: replace it.",
-    )
-
-
-def _wrong_key() -> GatewayError:
-    return GatewayError(
-        401,
-        "invalid_api_key",
+        "Use a publishable key here. This secret key was seen by a browser: replace it.",
+    ),
+    "invalid_api_key": (
         "Invalid API key",
-        hint="Double check your Supabase `anon` or `service_role` API key.",
-    )
+        "Double check your Supabase `anon` or `service_role` API key.",
+    ),
+}
+"""Messages and hints by the codes of errors."""
+
+
+def _refusal(code: str) -> GatewayError:
+    message, hint = _REFUSALS[code]
+    return GatewayError(401, code, message, hint=hint)

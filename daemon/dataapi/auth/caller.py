@@ -1,16 +1,24 @@
-"""Who is calling, and the settings ``request.…`` by which SQL learns of the request."""
+"""Who is calling, and the settings of the caller's transaction, by which SQL learns of the request."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from json.encoder import encode_basestring_ascii as quoted
 
+from dataapi.catalog.model import Function
+from dataapi.database.sql_text import ISOLATION_LEVELS
 from dataapi.http.messages import Request
+
+Settings = tuple[tuple[str, str], ...]
+"""Settings of a transaction, ``(name, value)``; the last one of a name wins."""
 
 REST_PREFIX = "/rest/v1"
 """The path below which the REST API is served."""
 
+_ISOLATION = "default_transaction_isolation"
 _NO_ANSWER = (("response.headers", ""), ("response.status", ""))
 """What SQL says of a REST answer: nothing yet, whatever was set on the connection's session."""
 
@@ -27,8 +35,24 @@ class Caller:
     claims: str
 
 
-def settings_for(request: Request, caller: Caller) -> tuple[tuple[str, str], ...]:
-    """Return the transaction-local settings of a request, ``(name, value)``, as PostgREST names them.
+def identity(request: Request, caller: Caller) -> str:
+    """Return what identifies a caller among those who share connections: the user, else the address."""
+    user = json.loads(caller.claims).get("sub")
+    return f"{caller.role} {user}" if user else f"{caller.role} at {_address(request)}"
+
+
+def _address(request: Request) -> str:
+    """Return the client's address: the one that a proxy names, if the proxy's own is not public."""
+    named = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+    try:
+        is_proxy = bool(named) and not ip_address(request.peer).is_global
+    except ValueError:  # no address: a unix socket
+        is_proxy = bool(named)
+    return named if is_proxy else request.peer
+
+
+def settings_for(request: Request, caller: Caller) -> Settings:
+    """Return the transaction-local settings of a request, as PostgREST names them.
 
     All of them are always set: a setting that an earlier transaction of the connection made reads as an
     empty text afterwards, which is not JSON.  Runs for every statement, so it is written for speed.
@@ -61,3 +85,26 @@ def _cookies(header: str | None) -> str:
         if equals and name:
             cookies.setdefault(name, value.strip('"'))
     return _object(cookies)
+
+
+def hoisted(function: Function, names: Collection[str]) -> Settings:
+    """Return a function's settings that apply to the whole transaction in which it is called.
+
+    :param names: which settings do (``db-hoisted-tx-settings``), in lower case.
+    """
+    return tuple(setting for setting in function.settings if setting[0].lower() in names)
+
+
+def isolation_of(settings: Settings) -> str | None:
+    """Return the isolation level among the settings; it must be set when the transaction begins."""
+    level = None
+    for name, value in settings:
+        if name.lower() == _ISOLATION:
+            level = value.upper()
+    return level if level in ISOLATION_LEVELS else None
+
+
+def strictest(levels: Iterable[str | None]) -> Settings:
+    """Return the setting for the strictest of these isolation levels, or no setting without any."""
+    known = [level for level in levels if level is not None]
+    return ((_ISOLATION, max(known, key=ISOLATION_LEVELS.index)),) if known else ()

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -45,10 +46,6 @@ class Verified:
     usable_from: float
     usable_until: float
 
-    def usable(self, now: float) -> bool:
-        """Whether the token's times allow its use now."""
-        return self.usable_from <= now <= self.usable_until
-
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
@@ -77,8 +74,7 @@ class Verifier:
             raise (
                 _keys_missing() if self.published else TokenError(500, "PGRST300", "Server lacks JWT secret")
             )
-        text = self._checked_payload(token)
-        claims = _decoded(text)
+        text, claims = _decoded(self._checked_payload(token))
         usable_from, usable_until = _times(claims, now)
         self._check_audience(claims.get("aud"))
         found = self.role_path.find(claims)
@@ -89,8 +85,8 @@ class Verifier:
             text = json.dumps({**claims, "role": role}, separators=(",", ":"))
         return Verified(Caller(role, text), found is not None, usable_from, usable_until)
 
-    def _checked_payload(self, token: str) -> str:
-        """Return the payload's text after one of the keys verified the signature."""
+    def _checked_payload(self, token: str) -> bytes:
+        """Return the payload after one of the keys verified the signature."""
         if not token:
             _refuse("PGRST301", "Empty JWT is sent in Authorization header")
         parts = token.split(".")
@@ -115,10 +111,7 @@ class Verifier:
         signed = token.rpartition(".")[0].encode()
         if not any(key.verifies(algorithm, signed, signature) for key in suitable):
             _refuse("PGRST301", _NO_KEY, "None of the keys was able to decode the JWT")
-        try:
-            return payload.decode()
-        except UnicodeDecodeError:
-            _refuse("PGRST303", "Parsing claims failed")
+        return payload
 
     def _check_audience(self, audience: object) -> None:
         match audience:
@@ -164,14 +157,14 @@ def _unbase64(part: str) -> bytes:
     return base64.b64decode(text + b"=" * (-len(text) % 4), b"-_", validate=True)
 
 
-def _decoded(text: str) -> dict[str, Any]:
-    try:
+def _decoded(payload: bytes) -> tuple[str, dict[str, Any]]:
+    """Return the claims as JSON text and as values."""
+    with suppress(*INVALID_JSON):
+        text = payload.decode()
         claims = DECODER.decode(text)
-    except INVALID_JSON:
-        _refuse("PGRST303", "Parsing claims failed")
-    if not isinstance(claims, dict):
-        _refuse("PGRST303", "Parsing claims failed")
-    return claims
+        if isinstance(claims, dict):
+            return text, claims
+    _refuse("PGRST303", "Parsing claims failed")
 
 
 def _times(claims: dict[str, Any], now: float) -> tuple[float, float]:
@@ -239,7 +232,7 @@ class TokenCache:
         """
         known = self._tokens.get(token)
         if known is not None:
-            if known.usable(now):
+            if known.usable_from <= now <= known.usable_until:
                 self.hits += 1
                 return known
             self._tokens.drop(token)

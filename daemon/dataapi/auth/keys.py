@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from dataapi.settings import Project
 
-_ALGORITHMS: dict[str, Algorithm] = {
-    name: algorithm for name, algorithm in get_default_algorithms().items() if name != "none"
-}
+_ALGORITHMS: dict[str, Algorithm] = get_default_algorithms()
+del _ALGORITHMS["none"]
 _HMAC = ("HS256", "HS384", "HS512")
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "secp256k1": "ES256K"}
@@ -182,18 +181,17 @@ def _key(member: Any, name: str) -> VerifyingKey:
 
 def _allowed(member: dict[str, Any], name: str) -> tuple[str, ...]:
     kind, curve = member.get("kty"), member.get("crv")
-    allowed: tuple[str, ...] = ()
     match kind:
         case "oct":
-            allowed = _HMAC
+            allowed: tuple[str, ...] = _HMAC
         case "RSA":
             allowed = _RSA
         case "EC" if isinstance(curve, str) and curve in _CURVES:
             allowed = (_CURVES[curve],)
         case "OKP" if curve in _OKP:
             allowed = ("EdDSA",)
-    if not allowed:
-        raise ValueError(f"{name} needs a kty of oct, RSA, EC or OKP, and a known crv with the last two")
+        case _:
+            raise ValueError(f"{name} needs a kty of oct, RSA, EC or OKP, and a known crv with the last two")
     chosen = member.get("alg")
     if chosen is None:
         return allowed

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jsonpath_rfc9535 import JSONPathQuery
@@ -73,16 +73,6 @@ _LONGEST_LIST = 100
 """Elements of a list that is made for a role to stand in."""
 
 
-class RolePath(Protocol):
-    """Where the role stands in a token's claims."""
-
-    def find(self, claims: Any) -> Any:
-        """Return what stands at the path in decoded JSON, or None when nothing does."""
-
-    def claims_with(self, role: str) -> Any:
-        """Return claims with the role where the path may find it, as far as such can be made."""
-
-
 def parse_role_path(text: str) -> RolePath:
     """Read a path.
 
@@ -98,10 +88,9 @@ def _steps(text: str) -> tuple[Step, ...]:
     position = 0
     while position < len(text):
         found = _STEP.match(text, position)
-        step = None if found is None else _step(found)
-        if found is None or step is None or not (steps or isinstance(step, MemberStep)):
+        if found is None or not text.startswith("."):  # which only a name begins with
             break
-        steps.append(step)
+        steps.append(_step(found))
         position = found.end()
     if not steps or position < len(text):
         raise ValueError(
@@ -198,6 +187,9 @@ class QueryPath:
                 case _:
                     claims = [claims]
         return claims
+
+
+RolePath = StepPath | QueryPath
 
 
 def _query_path(text: str) -> QueryPath:

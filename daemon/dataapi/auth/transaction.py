@@ -1,25 +1,31 @@
-"""A caller's transaction: the role, the request's settings, the pre-request function, then the statements."""
+"""A caller's transaction: the role, the request's settings, the pre-request function, then the statements.
+
+Most are one message; streamed rows and batches of requests take several.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
-from dataapi.auth.caller import Caller, settings_for
-from dataapi.catalog.model import Catalog, Function
+from dataapi.auth.caller import Caller, Settings, identity, isolation_of, settings_for
+from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound, Message, Statement
-from dataapi.database.sql_text import ISOLATION_LEVELS, quote_identifier
+from dataapi.database.session import Continuation, OpenTransaction
+from dataapi.database.sql_text import quote_identifier
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.http.messages import Request
 from dataapi.settings import Project
 
-Settings = tuple[tuple[str, str], ...]
-"""Settings of a transaction, ``(name, value)``; the last one of a name wins."""
+Batches = AsyncGenerator[list[tuple[Any, ...]], None]
 
-_ISOLATION = "default_transaction_isolation"
 _EXPLAIN = "explain (format json) "
 _NOTHING = Bound(Statement("select 1", ()))
+_WHOLE_RESULT = ("cursor_tuple_fraction", "1")
+"""Makes PostgreSQL plan a cursor for all of its rows; by default it expects that a tenth is read."""
 
 RETRIES = 3
 """How often a transaction that lost to a concurrent one is run again."""
@@ -34,6 +40,16 @@ class Runner(Protocol):
 
     async def run(self, message: Message) -> list[tuple[Any, ...]]:
         """Run a message and return the last statement's rows."""
+
+
+class MultiMessageRunner(Runner, Protocol):
+    """What runs messages and transactions of several: the pool."""
+
+    def stream(self, message: Message) -> Batches:
+        """Run a read-only message and yield the last statement's rows in batches."""
+
+    def open_transaction(self, message: Message) -> AbstractAsyncContextManager[OpenTransaction]:
+        """Begin a transaction of several messages, which the block ends or which is undone."""
 
 
 class Transactions:
@@ -127,33 +143,97 @@ class Transactions:
         return plans
 
 
+class MultiMessageTransaction:
+    """A caller's transaction in which the statements of several requests run, one after the other.
+
+    :param before: the call of the pre-request function, which runs once for each request.
+    """
+
+    def __init__(
+        self,
+        transaction: OpenTransaction,
+        caller: Caller,
+        role: Settings,
+        before: tuple[Bound, ...],
+        *,
+        reading: bool,
+    ) -> None:
+        self._transaction = transaction
+        self._before = before
+        self._caller = caller
+        self._role = role
+        self._reading = reading
+        self._made: dict[str, None] = {}
+
+    async def run(
+        self,
+        request: Request,
+        statements: Sequence[Bound],
+        *,
+        read_only: bool,
+        settings: Settings = (),
+        again: bool = False,
+    ) -> list[tuple[Any, ...]]:
+        """Run a request's statements and return the last one's rows.
+
+        :param read_only: whether they may not write, even where those of other requests may.
+        :param settings: what holds for this request alone, besides what it says of itself.
+        :param again: whether these are more statements of the same request.
+        :raises ApiError: what the database refuses; the transaction must be left with it.
+        """
+        aside = read_only and not self._reading
+        step = Continuation(
+            settings_for(request, self._caller) + self._role + settings,
+            (*(() if again else self._before), *statements),
+            read_only=aside,
+            restored=tuple(self._made),
+        )
+        if not aside:
+            self._made.update((name, None) for name, _ in settings)
+        return await self._transaction.continue_with(step)
+
+
+class MultiMessageTransactions(Transactions):
+    """A project's transactions, including those of several messages."""
+
+    def __init__(self, project: Project, runner: MultiMessageRunner) -> None:
+        super().__init__(project, runner)
+        self._pool = runner
+
+    def stream(
+        self, catalog: Catalog, request: Request, caller: Caller, statement: Bound, settings: Settings = ()
+    ) -> Batches:
+        """Run a read-only statement as the caller and yield its rows in batches, on demand.
+
+        :raises ApiError: the database refuses the statement, at the first batch or later.
+        """
+        settings = (*settings, _WHOLE_RESULT)
+        message = self.message(catalog, request, caller, (statement,), read_only=True, settings=settings)
+        return self._pool.stream(replace(message, caller=identity(request, caller)))
+
+    @asynccontextmanager
+    async def begin(
+        self, catalog: Catalog, request: Request, caller: Caller, *, read_only: bool, settings: Settings = ()
+    ) -> AsyncGenerator[MultiMessageTransaction, None]:
+        """Begin a transaction for the statements of several requests: all of them take effect, or none.
+
+        :param request: the batch; its preferences decide how the transaction ends.
+        :param settings: those of all of them, for the isolation level that they ask for.
+        :raises ApiError: what the database refuses, when it begins or ends.
+        """
+        message = self.message(catalog, request, caller, (), read_only=read_only, settings=settings)
+        role = catalog.roles[caller.role].settings
+        own = settings_for(request, caller) + role
+        beginning = replace(message, settings=own, statements=(), caller=identity(request, caller))
+        async with self._pool.open_transaction(beginning) as transaction:
+            yield MultiMessageTransaction(transaction, caller, role, self._before, reading=read_only)
+            await transaction.end(rollback=message.rollback)
+
+
 def explained(bound: Bound) -> Bound:
     """Return the statement that shows the plan of another one as JSON without running it."""
     statement = Statement(f"{_EXPLAIN}{bound.statement.text}", bound.statement.types, prepared=False)
     return Bound(statement, bound.values)
-
-
-def hoisted(function: Function, names: Collection[str]) -> Settings:
-    """Return a function's settings that apply to the whole transaction in which it is called.
-
-    :param names: which settings do (``db-hoisted-tx-settings``), in lower case.
-    """
-    return tuple(setting for setting in function.settings if setting[0].lower() in names)
-
-
-def isolation_of(settings: Settings) -> str | None:
-    """Return the isolation level among the settings; it must be set when the transaction begins."""
-    level = None
-    for name, value in settings:
-        if name.lower() == _ISOLATION:
-            level = value.upper()
-    return level if level in ISOLATION_LEVELS else None
-
-
-def strictest(levels: Iterable[str | None]) -> Settings:
-    """Return the setting for the strictest of these isolation levels, or no setting without any."""
-    known = [level for level in levels if level is not None]
-    return ((_ISOLATION, max(known, key=ISOLATION_LEVELS.index)),) if known else ()
 
 
 def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:

@@ -35,6 +35,7 @@ from dataapi.catalog.model import (
 )
 from dataapi.catalog.names import assign_base_names, name_entry_points
 from dataapi.catalog.relationships import ViewKeys
+from dataapi.concurrency.pauses import pause
 from dataapi.database.sql_text import may_travel
 
 Document = Mapping[str, Sequence[Any]]
@@ -42,55 +43,40 @@ Document = Mapping[str, Sequence[Any]]
 # Bits of pg_relation_is_updatable.
 _UPDATE, _INSERT, _DELETE = 4, 8, 16
 _WRITABLE = _UPDATE | _INSERT | _DELETE
-_PAUSE_EVERY = 10
 
 Item = TypeVar("Item")
 
 
-def no_pause() -> None:
-    """Go on at once."""
-
-
-def build_catalog(
-    document: Document,
-    generation: int,
-    search_path: Sequence[str] = (),
-    pause: Callable[[], None] = no_pause,
-) -> Catalog:
+def build_catalog(document: Document, generation: int, search_path: Sequence[str] = ()) -> Catalog:
     """Build the snapshot that the document describes.
 
     :param search_path: the exposed schemas as configured; one that the database lacks is a problem.
-    :param pause: called between small pieces of work, so that a thread can let others run.
     """
-    builder = _Builder(document, pause)
-    catalog = builder.catalog(generation, search_path)
-    directives, declared, problems = read_directives(catalog, pause)
+    catalog = _Builder(document).catalog(generation, search_path)
+    directives, declared, problems = read_directives(catalog)
     catalog = replace(
         catalog,
         directives=directives,
         foreign_keys=catalog.foreign_keys + declared,
         problems=catalog.problems + problems,
     )
-    base_names, problems = assign_base_names(catalog, pause)
+    base_names, problems = assign_base_names(catalog)
     catalog = replace(catalog, base_names=base_names)
-    return replace(catalog, problems=(*catalog.problems, *problems, *_clashes(catalog, pause)))
+    return replace(catalog, problems=(*catalog.problems, *problems, *_clashes(catalog)))
 
 
-def _clashes(catalog: Catalog, pause: Callable[[], None]) -> Iterator[Problem]:
+def _clashes(catalog: Catalog) -> Iterator[Problem]:
     """Yield what does not get the field that it asks for."""
     names = CatalogNames(catalog)
-    for number, table in enumerate(names.tables_by_type.values()):
-        if number % _PAUSE_EVERY == 0:
-            pause()
+    for table in names.tables_by_type.values():
+        pause()
         yield from names.clashes(table)
-    pause()
-    yield from name_entry_points(catalog).clashes
+    yield from name_entry_points(catalog)[1]
 
 
 class _Builder:
-    def __init__(self, document: Document, pause: Callable[[], None]) -> None:
+    def __init__(self, document: Document) -> None:
         self._document = document
-        self._pause = pause
         self._acls: dict[str | None, Acl] = {None: ()}
         for text, grants in document.get("acls", ()):
             self._acls[text] = tuple((int(grantee), frozenset(words)) for grantee, words in grants)
@@ -118,7 +104,7 @@ class _Builder:
                 self._each("functions", lambda row: build_function(row, self._schemas, self._acls))
             ),
             roles={role.name: role for role in self._each("roles", build_role)},
-            view_keys=tuple(views.keys(self._document.get("view_references", ()), self._pause)),
+            view_keys=tuple(views.keys(self._document.get("view_references", ()))),
             view_primary_keys=views.primary_keys(self._document.get("beneath_keys", ())),
             representations=dict(self._each("representations", build_representation)),
             media_handlers=tuple(
@@ -136,9 +122,8 @@ class _Builder:
         )
 
     def _each(self, part: str, build: Callable[[Any], Item]) -> Iterator[Item]:
-        for number, row in enumerate(self._document.get(part, ())):
-            if number % _PAUSE_EVERY == 0:
-                self._pause()
+        for row in self._document.get(part, ()):
+            pause()
             yield build(row)
 
     def _schema(self, row: Any) -> Schema:

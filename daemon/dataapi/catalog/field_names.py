@@ -17,22 +17,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dataapi.catalog.directives import is_enum_value, is_graphql_name
-from dataapi.catalog.model import (
-    Catalog,
-    Column,
-    Function,
-    Problem,
-    Table,
-    Type,
-)
+from dataapi.catalog.model import Catalog, Column, Function, Problem, Table, Type, place_of
 from dataapi.catalog.names import (
+    field_name,
     first_free,
     has_value,
     inflect,
     inflects,
     lower_first,
     name_entry_points,
-    pascal_case,
 )
 from dataapi.catalog.privileges import executable_by_some
 from dataapi.catalog.relationships import KeyRelationship, Relationships
@@ -63,12 +56,9 @@ def function_field(catalog: Catalog, function: Function) -> str:
 
 def column_fields(catalog: Catalog, table: Table) -> Iterator[tuple[Column, str]]:
     """Name the fields of a table's columns by the rules alone. May be no valid GraphQL names."""
-    directives, inflection = catalog.directives, inflects(catalog, table.schema)
     for column in table.columns:
-        name = directives.column(table.oid, column.name).name
-        if name is None:
-            name = lower_first(pascal_case(column.name)) if inflection else column.name
-        yield column, name
+        override = catalog.directives.column(table.oid, column.name).name
+        yield column, override or field_name(catalog, table.schema, column.name)
 
 
 def relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
@@ -178,7 +168,7 @@ class CatalogNames:
     @cached_property
     def entry_points(self) -> Mapping[int, str]:
         """The names of functions' entry points by their oids."""
-        return name_entry_points(self._catalog).names
+        return name_entry_points(self._catalog)[0]
 
     def fields(self, table: int) -> FieldNames:
         """Return the field names of a table's types."""
@@ -233,23 +223,21 @@ class CatalogNames:
         requested = self._requested(table)
         names = self._named(requested.everything)
         inputs = self._named(requested.columns)
-        columns = [column.name for column, _ in requested.columns]
-        others = names[len(columns) :]
-        by_relationship = {
-            each: name for (each, _), name in zip(requested.relationships, others, strict=False)
-        }
-        functions = others[len(by_relationship) :]
+        unused = iter(names)
+        columns = zip(requested.columns, unused, strict=False)
+        relationships = zip(requested.relationships, unused, strict=False)
+        functions = zip(requested.functions, unused, strict=False)
+        fields = {column.name: name for (column, _), name in columns}
+        by_relationship = {each: name for (each, _), name in relationships}
         return FieldNames(
-            columns=dict(zip(columns, names, strict=False)),
-            inputs=dict(zip(columns, inputs, strict=True)),
+            columns=fields,
+            inputs=dict(zip(fields, inputs, strict=True)),
             relationships=tuple(
                 (each, by_relationship[each])
                 for each in self._relationships.by_key(table)
                 if each in by_relationship
             ),
-            computed=tuple(
-                (each, name) for (each, _), name in zip(requested.functions, functions, strict=True)
-            ),
+            computed=tuple((each, name) for (each, _), name in functions),
             other_inputs=self._beside(inputs, requested, names),
         )
 
@@ -290,14 +278,10 @@ class CatalogNames:
     def _place(self, oid: int, thing: Column | KeyRelationship | Function) -> str:
         """Return what something of a table is, as ``Problem`` names places."""
         match thing:
-            case Column(name=name):
-                table = self._catalog.tables[oid]
-                return f"column {table.schema}.{table.name}.{name}"
             case KeyRelationship(foreign_key=key):
-                table = self._catalog.tables[key.table]
-                return f"foreign key {key.name} of table {table.schema}.{table.name}"
-            case Function(schema=schema, name=name):
-                return f"function {schema}.{name}"
+                return place_of(key, self._catalog.tables[key.table])
+            case _:
+                return place_of(thing, self._catalog.tables[oid])
 
     def _rank(self, relationship: KeyRelationship) -> tuple[bool, bool, str, str, int, str]:
         """Return what relationships are sorted by before names are given to them."""

@@ -108,7 +108,7 @@ class Column:
     :ivar type: the type's oid.
     :ivar typmod: ``atttypmod``, or the one that the column's domain sets; -1 for none.
     :ivar nullable: False for NOT NULL, primary keys and domains with NOT NULL.
-    :ivar default: the default's SQL text, or None; also None for generated columns.
+    :ivar default: the default's SQL text; None without one, and for generated columns.
     :ivar generated: ``generated always as (…)``.
     :ivar identity: "" for none, "a" for ALWAYS, "d" for BY DEFAULT.
     :ivar sql_name: the type with its modifier, such as ``public.geometry(Point,4326)``, where that type is
@@ -309,6 +309,24 @@ class Problem:
     place: str
     message: str
     clash: bool = False
+
+
+def place_of(thing: Table | Type | Function | Column | ForeignKey, table: Table | None = None) -> str:
+    """Return how a ``Problem`` names a thing; a column or a foreign key is named with its table."""
+    match thing:
+        case Column():
+            assert table is not None
+            return f"column {table.schema}.{table.name}.{thing.name}"
+        case ForeignKey():
+            assert table is not None
+            return f"foreign key {thing.name} of {place_of(table)}"
+        case Table():
+            kind = "table"
+        case Type():
+            kind = "enum"
+        case Function():
+            kind = "function"
+    return f"{kind} {thing.schema}.{thing.name}"
 
 
 ANY_MEDIA_TYPE = "*/*"

@@ -8,13 +8,24 @@ where they agree (``graphql.schema.functions``).  What gives way is numbered.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
+from itertools import chain, count
 
 from dataapi.catalog.directives import is_graphql_name
-from dataapi.catalog.model import Argument, Catalog, Function, Problem, Table, Type, TypeKind, Volatility
+from dataapi.catalog.model import (
+    Argument,
+    Catalog,
+    Function,
+    Problem,
+    Table,
+    Type,
+    TypeKind,
+    Volatility,
+    place_of,
+)
 from dataapi.catalog.privileges import executable_by_some
+from dataapi.concurrency.pauses import pause
 
 _VECTORS = frozenset({"int2vector", "oidvector"})
 """Arrays by their elements, but not in how they are written."""
@@ -40,17 +51,19 @@ def inflect(name: str, inflection: bool) -> str:
     return pascal_case(name) if inflection else name
 
 
+def field_name(catalog: Catalog, schema: str, name: str) -> str:
+    """Return the name of a field for an SQL name in a schema. May be no valid GraphQL name."""
+    return lower_first(pascal_case(name)) if inflects(catalog, schema) else name
+
+
 def inflects(catalog: Catalog, schema: str) -> bool:
     """Whether the schema's directive asks for inflection."""
     return catalog.directives.schema(schema).inflect_names
 
 
 def numbered(name: str) -> Iterator[str]:
-    """Yield the name with ``_2``, ``_3`` and so on."""
-    number = 2
-    while True:
-        yield f"{name}_{number}"
-        number += 1
+    """Return the name with ``_2``, ``_3`` and so on."""
+    return (f"{name}_{number}" for number in count(2))
 
 
 def first_free(candidates: Iterable[str], requested: str, taken: Container[str]) -> str:
@@ -108,40 +121,31 @@ TABLE_SUFFIXES = (
 ENUM_SUFFIXES = ("", "Filter", "ListFilter")
 """What is put after an enum's name to name the types that are made for it."""
 
-_PAUSE_EVERY = 50
 
-
-def assign_base_names(
-    catalog: Catalog, pause: Callable[[], None]
-) -> tuple[dict[int, str], tuple[Problem, ...]]:
+def assign_base_names(catalog: Catalog) -> tuple[dict[int, str], tuple[Problem, ...]]:
     """Name the types of tables that have a key and of enums, each by its oid.
 
     Tables are named in search path and name order, those with a directive first, then enums; the first
-    one that wants a name has it.   A base name is taken
-    when one of the types or entry points made from it would clash.
-
-    :param pause: called between small pieces of work.
+    one that asks for a name has it.  A base name is taken when one of the types or entry points made from
+    it would clash.
     """
     order = {name: position for position, name in enumerate(catalog.search_path)}
-    tables = [table for table in catalog.tables.values() if catalog.primary_key(table)]
-    tables.sort(
-        key=lambda table: (catalog.directives.table(table.oid).name is None, order[table.schema], table.name)
-    )
-    enums = [
-        type_ for type_ in catalog.types.values() if type_.kind is TypeKind.ENUM and type_.schema in order
+    tables: list[tuple[str | None, Table | Type]] = [
+        (catalog.directives.table(table.oid).name, table)
+        for table in catalog.tables.values()
+        if catalog.primary_key(table)
     ]
-    enums.sort(
-        key=lambda type_: (catalog.directives.enum(type_.oid).name is None, order[type_.schema], type_.name)
-    )
+    enums: list[tuple[str | None, Table | Type]] = [
+        (catalog.directives.enum(type_.oid).name, type_)
+        for type_ in catalog.types.values()
+        if type_.kind is TypeKind.ENUM and type_.schema in order
+    ]
     naming = _BaseNames(catalog)
-    for number, table in enumerate(tables):
-        if number % _PAUSE_EVERY == 0:
+    for things, suffixes in ((tables, TABLE_SUFFIXES), (enums, ENUM_SUFFIXES)):
+        things.sort(key=lambda each: (each[0] is None, order[each[1].schema], each[1].name))
+        for override, thing in things:
             pause()
-        place = f"table {table.schema}.{table.name}"
-        naming.add(table.oid, place, table, catalog.directives.table(table.oid).name, TABLE_SUFFIXES)
-    for type_ in enums:
-        place = f"enum {type_.schema}.{type_.name}"
-        naming.add(type_.oid, place, type_, catalog.directives.enum(type_.oid).name, ENUM_SUFFIXES)
+            naming.add(thing, override, suffixes)
     return naming.names, tuple(naming.problems)
 
 
@@ -155,29 +159,24 @@ class _BaseNames:
         # Entry points begin with a lower-case letter, so names that differ only there clash too.
         self._entry_points: dict[str, str] = {}
 
-    def add(
-        self, oid: int, place: str, thing: Table | Type, override: str | None, suffixes: tuple[str, ...]
-    ) -> None:
-        """Give the thing its name, a longer one when that is taken, none when it is not a GraphQL name."""
+    def add(self, thing: Table | Type, override: str | None, suffixes: tuple[str, ...]) -> None:
+        """Give the thing its name, a longer one when that is taken, no name when it is not one of GraphQL."""
         inflection = inflects(self._catalog, thing.schema)
         requested = override or inflect(thing.name, inflection)
         if not is_graphql_name(requested):
             return
         longer = inflect(f"{thing.schema}_{thing.name}", inflection)
-        candidates = [requested, longer if is_graphql_name(longer) else requested]
-        chosen = next(name for name in self._candidates(candidates) if not self._taken_by(name, suffixes))
+        longer = longer if is_graphql_name(longer) else requested
+        candidates = chain((requested, longer), numbered(longer))
+        chosen = next(name for name in candidates if not self._taken_by(name, suffixes))
+        place = place_of(thing)
         if chosen != requested:
             owner = self._taken_by(requested, suffixes)
             message = f"the GraphQL name {requested} is taken by {owner}; its type is named {chosen}"
             self.problems.append(Problem(place, message, clash=True))
-        self.names[oid] = chosen
+        self.names[thing.oid] = chosen
         self._types.update((chosen + suffix, place) for suffix in suffixes)
         self._entry_points[lower_first(chosen)] = place
-
-    @staticmethod
-    def _candidates(names: list[str]) -> Iterator[str]:
-        yield from names
-        yield from numbered(names[-1])
 
     def _taken_by(self, name: str, suffixes: tuple[str, ...]) -> str | None:
         """Return what has a name already that would be made of this one."""
@@ -198,7 +197,7 @@ KEY_TYPES = frozenset({"int2", "int4", "int8", "text", "varchar", "bpchar", "cit
 
 def argument_name(catalog: Catalog, function: Function, argument: Argument) -> str:
     """Name an argument of a function by the rules. May be no valid GraphQL name."""
-    return _inflected(catalog, function, argument.name)
+    return field_name(catalog, function.schema, argument.name)
 
 
 def is_looked_up_by_key(catalog: Catalog, table: Table) -> bool:
@@ -208,25 +207,17 @@ def is_looked_up_by_key(catalog: Catalog, table: Table) -> bool:
     return bool(types) and all(type_.name in KEY_TYPES for type_ in types)
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPoints:
-    """The entry points of functions.
+def name_entry_points(catalog: Catalog) -> tuple[dict[int, str], tuple[Problem, ...]]:
+    """Name the entry points of functions by their oids, without those that cannot be called.
 
-    :ivar names: by the functions' oids; those that cannot be called are absent.
-    :ivar clashes: what gave way to what.
+    Returns what gave way to what, too.
     """
-
-    names: Mapping[int, str]
-    clashes: tuple[Problem, ...]
-
-
-def name_entry_points(catalog: Catalog) -> EntryPoints:
-    """Name the entry points of all functions of a catalog."""
     tables = _of_tables(catalog)
     requested: dict[bool, dict[str, list[Function]]] = {True: defaultdict(list), False: defaultdict(list)}
     executable = executable_by_some(catalog)
     for function in sorted(catalog.functions, key=lambda each: (each.schema, each.name)):
-        name = _requested(catalog, function)
+        override = catalog.directives.function(function.oid).name
+        name = override or field_name(catalog, function.schema, function.name)
         if is_graphql_name(name) and executable(function) and _can_be_called(catalog, function):
             requested[function.volatility is Volatility.VOLATILE][name].append(function)
     names: dict[int, str] = {}
@@ -234,17 +225,17 @@ def name_entry_points(catalog: Catalog) -> EntryPoints:
     for volatile, groups in requested.items():
         taken = {*tables[volatile], *groups}
         for name, functions in groups.items():
-            owner = tables[volatile].get(name) or _place(functions[-1])
+            owner = tables[volatile].get(name) or place_of(functions[-1])
             chosen = {owner: name}
             for function in functions:
-                place = _place(function)
+                place = place_of(function)
                 if place not in chosen:
                     chosen[place] = first_free((), name, taken)
                     taken.add(chosen[place])
                     message = f"the GraphQL entry point {name} is {owner}; this one is {chosen[place]}"
                     clashes.append(Problem(place, message, clash=True))
                 names[function.oid] = chosen[place]
-    return EntryPoints(names, tuple(clashes))
+    return names, tuple(clashes)
 
 
 def _of_tables(catalog: Catalog) -> dict[bool, dict[str, str]]:
@@ -255,25 +246,12 @@ def _of_tables(catalog: Catalog) -> dict[bool, dict[str, str]]:
         table = catalog.tables.get(oid)
         if table is None:
             continue
-        place = f"table {table.schema}.{table.name}"
+        place = place_of(table)
         queries[lower_first(base) + COLLECTION] = place
         if is_looked_up_by_key(catalog, table):
             queries[lower_first(base) + BY_KEY] = place
         mutations.update((f"{word}{base}{COLLECTION}", place) for word in (INSERT, UPDATE, DELETE))
     return {True: mutations, False: queries}
-
-
-def _place(function: Function) -> str:
-    return f"function {function.schema}.{function.name}"
-
-
-def _requested(catalog: Catalog, function: Function) -> str:
-    override = catalog.directives.function(function.oid).name
-    return override or _inflected(catalog, function, function.name)
-
-
-def _inflected(catalog: Catalog, function: Function, name: str) -> str:
-    return lower_first(pascal_case(name)) if inflects(catalog, function.schema) else name
 
 
 def _can_be_called(catalog: Catalog, function: Function) -> bool:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
 from twisted.internet.threads import deferToThread
 
-from dataapi.catalog.build import build_catalog, no_pause
+from dataapi.catalog.build import build_catalog
 from dataapi.catalog.model import Catalog
-from dataapi.concurrency.long_work import nap
+from dataapi.concurrency.long_work import Naps
+from dataapi.concurrency.pauses import pause, pausing
 
 Refresh = Callable[[Catalog], Awaitable[Catalog]]
 """Returns the catalog that serves, having made sure that the given one is not outdated."""
@@ -57,9 +59,7 @@ async def reflect(
     content: bytes = await in_thread(_digest, rows)
     if earlier and earlier.content == content:
         return replace(earlier, generation=generation)
-    # Before the first catalog nobody is answered who would wait for a thread that does not nap.
-    pause = nap if earlier else no_pause
-    catalog: Catalog = await in_thread(_build, rows, tuple(search_path), generation, pause)
+    catalog: Catalog = await in_thread(_build, rows, tuple(search_path), generation, earlier is not None)
     return replace(catalog, content=content, timezones=timezones or catalog.timezones)
 
 
@@ -73,14 +73,16 @@ def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:
 
 
 def _build(
-    rows: Iterable[tuple[Any, ...]],
-    search_path: tuple[str, ...],
-    generation: int,
-    pause: Callable[[], None],
+    rows: Iterable[tuple[Any, ...]], search_path: tuple[str, ...], generation: int, naps: bool
 ) -> Catalog:
+    """Build the catalog.
+
+    :param naps: whether to let other threads run; before the first catalog no request is answered in them.
+    """
     document: dict[str, list[Any]] = {}
-    for part, body in rows:
-        if body is not None:
-            document.setdefault(part, []).extend(json.loads(body))
-            pause()
-    return build_catalog(document, generation, search_path, pause)
+    with pausing(Naps()) if naps else nullcontext():
+        for part, body in rows:
+            if body is not None:
+                document.setdefault(part, []).extend(json.loads(body))
+                pause()
+        return build_catalog(document, generation, search_path)

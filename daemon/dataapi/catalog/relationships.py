@@ -7,22 +7,21 @@ whether views have the keys of the tables under them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice, product
 from typing import Any
 
-from dataapi.catalog.model import Catalog, ForeignKey, Function, Table
+from dataapi.catalog.directives import DeclaredForeignKey, TableDirectives
+from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Problem, Table, place_of
+from dataapi.concurrency.pauses import pause
 
 MOST_READINGS = 16
 """How many ways a view may show the columns of one key; more of them are left out."""
 
-_PAUSE_EVERY = 50
-
 Columns = tuple[str, ...]
 Pairs = tuple[tuple[str, str], ...]
-_Shown = Mapping[int, Sequence[str]]
 
 
 class Cardinality(Enum):
@@ -219,23 +218,19 @@ class ViewKeys:
                 shown = self._shown[int(origin)].setdefault(view, {})
                 shown.setdefault(origin_number, []).append(names[number])
 
-    def keys(self, references: Sequence[Any], pause: Callable[[], None]) -> Iterator[ForeignKey]:
+    def keys(self, references: Sequence[Any]) -> Iterator[ForeignKey]:
         """Yield what the foreign keys are between views, and between views and exposed tables.
 
         :param references: ``[name, table, its column numbers, foreign table, its column numbers, comment,
             whether the columns are unique]``.
-        :param pause: called between small pieces of work.
         """
-        made = 0
         for name, table_oid, numbers, foreign_oid, foreign_numbers, comment, unique in references:
             foreign_sides = list(self._sides(int(foreign_oid), foreign_numbers))
             for table, columns in self._sides(int(table_oid), numbers):
                 for foreign, foreign_columns in foreign_sides:
                     if table == int(table_oid) and foreign == int(foreign_oid):
                         continue
-                    if made % _PAUSE_EVERY == 0:
-                        pause()
-                    made += 1
+                    pause()
                     yield ForeignKey(name, table, columns, foreign, foreign_columns, unique, comment)
 
     def primary_keys(self, keys: Sequence[Any]) -> dict[int, Columns]:
@@ -266,12 +261,73 @@ class ViewKeys:
             yield oid, tuple(names[number] for number in numbers)
         for view, shown in self._shown.get(oid, {}).items():
             if all(number in shown for number in numbers):
-                yield from ((view, columns) for columns in _readings(shown, numbers))
-
-
-def _readings(shown: _Shown, numbers: Sequence[int]) -> Iterator[Columns]:
-    return islice(product(*(shown[number] for number in numbers)), MOST_READINGS)
+                readings = product(*(shown[number] for number in numbers))
+                yield from ((view, columns) for columns in islice(readings, MOST_READINGS))
 
 
 def _names(table: Table) -> dict[int, str]:
     return {column.number: column.name for column in table.columns}
+
+
+def declared_keys(
+    catalog: Catalog, directives: Mapping[int, TableDirectives], problems: list[Problem]
+) -> list[tuple[ForeignKey, DeclaredForeignKey]]:
+    """Return the foreign keys that directives of tables declare, each under a name that no constraint has.
+
+    :param directives: by the tables' oids.
+    :param problems: gets those that do not fit the tables.
+    """
+    tables = {(table.schema, table.name): table for table in catalog.tables.values()}
+    keys = []
+    for oid, annotation in directives.items():
+        table = catalog.tables[oid]
+        unique = [*(key.columns for key in table.unique_keys), annotation.primary_key_columns]
+        for index, declared in enumerate(annotation.foreign_keys):
+            foreign = tables.get((declared.foreign_schema, declared.foreign_table))
+            mistake = _mistake(catalog, table, foreign, declared)
+            if foreign is None or mistake:
+                message = f"@graphql: foreign_keys: {mistake}; that foreign key is left out"
+                problems.append(Problem(place_of(table), message))
+                continue
+            key = ForeignKey(
+                name=f"@graphql foreign_keys[{index}]",
+                table=table.oid,
+                columns=declared.local_columns,
+                foreign_table=foreign.oid,
+                foreign_columns=declared.foreign_columns,
+                unique=any(set(columns) <= set(declared.local_columns) for columns in unique if columns),
+                comment=None,
+                declared=True,
+            )
+            keys.append((key, declared))
+    return keys
+
+
+def _mistake(
+    catalog: Catalog, table: Table, foreign: Table | None, declared: DeclaredForeignKey
+) -> str | None:
+    """Return why a declared key does not fit, None for one that does."""
+    if foreign is None:
+        return f"no table {declared.foreign_schema}.{declared.foreign_table} is exposed"
+    mistake = column_mistake(declared.foreign_columns, {column.name for column in foreign.columns})
+    if mistake:
+        return f"foreign_columns {mistake}"
+    for local_name, foreign_name in zip(declared.local_columns, declared.foreign_columns, strict=True):
+        ours, theirs = table.column(local_name), foreign.column(foreign_name)
+        if ours and theirs and _category(catalog, ours) != _category(catalog, theirs):
+            return f"column {local_name!r} can't be compared with {foreign_name!r}"
+    return None
+
+
+def column_mistake(names: Sequence[str], columns: Collection[str]) -> str | None:
+    """Return what is wrong with a list of column names, or None."""
+    unknown = [name for name in names if name not in columns]
+    if unknown:
+        return f"names the unknown column {unknown[0]!r}"
+    if len(set(names)) < len(names):
+        return "names a column twice"
+    return None
+
+
+def _category(catalog: Catalog, column: Column) -> str:
+    return catalog.types[column.type].category

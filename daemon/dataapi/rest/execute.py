@@ -8,9 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from dataapi.auth.caller import Caller
-from dataapi.auth.multi_message import Batches, MultiMessageTransaction, MultiMessageTransactions
-from dataapi.auth.transaction import RETRIES, explained, isolation_of, strictest
+from dataapi.auth.caller import Caller, isolation_of, strictest
+from dataapi.auth.transaction import (
+    RETRIES,
+    Batches,
+    MultiMessageTransaction,
+    MultiMessageTransactions,
+    explained,
+)
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound, Statement
 from dataapi.database.session import FIRST_FETCH

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
 from klein import Klein
@@ -16,55 +20,70 @@ from dataapi.auth.authenticator import split_query
 from dataapi.graphql import transport
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
-from dataapi.web import console
 from dataapi.web.pipeline import Observe, Pipeline
 from dataapi.web.routing import Backend, Backends, Routes, WebhooksApi, route
 from dataapi.web.server.site import ApiSite
 from dataapi.webhooks.management.operations import by_path
 
 
+def _console() -> Reply:
+    """Return the GraphQL console: one page for a person's browser, complete in itself.
+
+    Its own script and style are allowed by their hashes, and it may send requests to its own origin alone.
+    """
+    html = files("dataapi.web").joinpath("console.html").read_text("utf-8")
+    hashes: dict[str, list[str]] = {"script": [], "style": []}
+    for kind, text in re.findall(r"<(script|style)>(.*?)</\1>", html, re.DOTALL):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        hashes[kind].append(f"'sha256-{digest}'")
+    policy = (
+        f"default-src 'none'; script-src {' '.join(hashes['script'])}; "
+        f"style-src {' '.join(hashes['style'])}; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    headers = (
+        ("Content-Type", "text/html; charset=utf-8"),
+        ("Content-Security-Policy", policy),
+        ("Referrer-Policy", "no-referrer"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Cache-Control", "no-cache"),
+        ("Vary", "Accept"),
+    )
+    return Reply(200, headers, html.encode())
+
+
+CONSOLE = _console()
+
+
 def make_app(webhooks: WebhooksApi | None = None) -> Klein:
     """Return an application with the routes of every protocol family."""
     app = Klein()
-    _declare_graphql(app)
-    _declare_rest(app)
-    if webhooks is not None:
-        _declare_management(app, webhooks)
-    return app
-
-
-def _declare_graphql(app: Klein) -> None:
 
     @route(app, "/graphql/v1")
     async def graphql(backend: Backend, request: Request) -> Reply:
         if transport.wants_page(request):
-            return console.PAGE
+            return CONSOLE
         caller = await backend.authenticator.authenticate(request)
         request.mark("jwt")
         answer = await backend.graphql.answer(transport.read(request), caller, request)
         return transport.reply(answer, request)
 
-
-def _declare_rest(app: Klein) -> None:
-
     @route(app, "/rest/v1")
-    async def root(backend: Backend, request: Request) -> Reply:
-        return await _rest_answer(backend, request)
-
     @route(app, "/rest/v1/<path:_resource>")
-    async def resource(backend: Backend, request: Request, _resource: str) -> Reply:
-        return await _rest_answer(backend, request)
+    async def rest(backend: Backend, request: Request, _resource: str = "") -> Reply:
+        try:
+            caller = await backend.authenticator.authenticate(request)
+            request.mark("jwt")
+            return await backend.rest.answer(_without_key(request), caller)
+        except ApiError:
+            if request.timing is not None:
+                request.timing.fail()
+            raise
 
-
-async def _rest_answer(backend: Backend, request: Request) -> Reply:
-    try:
-        caller = await backend.authenticator.authenticate(request)
-        request.mark("jwt")
-        return await backend.rest.answer(_without_key(request), caller)
-    except ApiError:
-        if request.timing is not None:
-            request.timing.fail()
-        raise
+    if webhooks is not None:
+        for path in by_path():
+            _declare_operations(app, path, webhooks)
+    return app
 
 
 def _without_key(request: Request) -> Request:
@@ -74,13 +93,9 @@ def _without_key(request: Request) -> Request:
     return replace(request, query=split_query(request.query)[1])
 
 
-def _declare_management(app: Klein, webhooks: WebhooksApi) -> None:
-    """Declare a route for each path in the table of operations, which has publishing, too."""
-    for path in by_path():
-        _declare_operations(app, path, webhooks)
-
-
 def _declare_operations(app: Klein, path: str, webhooks: WebhooksApi) -> None:
+    """Declare a path of the table of operations, which has publishing, too."""
+
     async def operate(_backend: Backend | None, request: Request, **places: Any) -> Reply:
         return await webhooks.answer(request, path, places)
 

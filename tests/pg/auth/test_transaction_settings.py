@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.auth.caller import Caller
-from dataapi.auth.multi_message import MultiMessageTransactions
-from dataapi.auth.transaction import hoisted
+from dataapi.auth.caller import Caller, hoisted
+from dataapi.auth.transaction import MultiMessageTransactions
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Request

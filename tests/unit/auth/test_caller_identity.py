@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.auth.caller import Caller
-from dataapi.auth.multi_message import identity
+from dataapi.auth.caller import Caller, identity
 from dataapi.http.messages import Request
 
 

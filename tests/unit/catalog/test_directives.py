@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from dataapi.catalog.comments import without_directives
 from dataapi.catalog.directive_reader import (
     enum_directives,
     field_directives,
     foreign_key_directives,
     schema_directives,
     table_directives,
+    without_directives,
 )
 from dataapi.catalog.directives import (
     DeclaredForeignKey,

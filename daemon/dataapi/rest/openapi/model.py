@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dataapi.catalog.comments import without_directives
+from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Table, TableKind
 from dataapi.catalog.privileges import Privileges
 from dataapi.rest.parse.syntax import RESERVED

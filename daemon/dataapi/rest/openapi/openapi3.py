@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from dataapi.catalog.comments import without_directives
+from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.model import Argument, Function, Volatility, media_type_of
 from dataapi.rest.negotiation import OBJECT
 from dataapi.rest.openapi.model import (

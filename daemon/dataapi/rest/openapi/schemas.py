@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-from dataapi.catalog.comments import without_directives
+from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.model import Catalog, Column, Function, Type, TypeKind
 from dataapi.http.strict_json import DECODER, INVALID_JSON
 from dataapi.rest.openapi.model import VisibleSchema, VisibleTable, column_description, without_empty

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from dataapi.auth.transaction import hoisted
+from dataapi.auth.caller import hoisted
 from dataapi.catalog.model import Argument, Catalog, Function, Type, Volatility
 from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError

@@ -37,7 +37,7 @@ _POSITIVE = ConfigurationKey(parsers.whole(1))
 _SECONDS = ConfigurationKey(parsers.seconds)
 _TIME_LIMIT = ConfigurationKey(parsers.time_limit, empty_means_empty=True)
 _SWITCH = ConfigurationKey(parsers.boolean)
-_TEXT = ConfigurationKey(parsers.text)
+_TEXT = ConfigurationKey(str)
 
 SERVICE = {
     "listen": _list(endpoints.parse_some_endpoints),
@@ -56,7 +56,7 @@ PROJECT = {
     "db-uri": ConfigurationKey(parsers.database_uri, secret=True),
     "db-schemas": _list(parsers.schemas),
     "db-extra-search-path": _list(parsers.listed),
-    "db-anon-role": ConfigurationKey(parsers.text, empty_means_empty=True),
+    "db-anon-role": ConfigurationKey(str, empty_means_empty=True),
     "db-pool": _POSITIVE,
     "db-pool-acquisition-timeout": _SECONDS,
     "db-pool-max-idletime": _TIME_LIMIT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dataapi.auth.keys import is_url, parse_keys
 from dataapi.service.configuration.keys import keys_of
@@ -51,10 +51,7 @@ def load(
     """
     reading = _Reading(read_file)
     file = reading.file(path)
-    entries, unknown = from_environment(environ)
-    reading.mistakes += unknown
-    reading.take(entries)
-    reading.take(Entry("command line", *override) for override in overrides)
+    reading.override(environ, overrides)
     if not reading.usable:
         raise ConfigurationError(reading.mistakes)
     if file is None and not any(section.startswith("project") for section in reading.sections):
@@ -70,27 +67,18 @@ def load_service(
     :raises ConfigurationError: with every mistake.
     """
     reading = _Reading(Path.read_bytes)
-    entries, unknown = from_environment(environ)
-    reading.mistakes += unknown
-    reading.take(entry for entry in entries if entry.section == "dataapi")
-    reading.take(Entry("command line", *override) for override in overrides if override[0] == "dataapi")
+    reading.override(environ, overrides)
     values = reading.values("dataapi")
     if reading.mistakes:
         raise ConfigurationError(reading.mistakes)
     return replace(defaults, **values)
 
 
-class _Wrong(Protocol):
-    """Notes a mistake of one section."""
-
-    def __call__(self, key: str, expected: str, lacks: tuple[str, ...] = ()) -> None: ...
-
-
 def _nothing_found() -> Mistake:
     looked = " and ".join(str(candidate) for candidate in DEFAULT_FILES)
     variable = variable_name("project", "db-uri")
     expected = f"no file found, looked for {looked}; name one with --config, or set {variable}"
-    return Mistake("configuration", "", "", None, expected, lacks=MADE)
+    return Mistake("configuration", expected, lacks=MADE)
 
 
 class _Reading:
@@ -111,7 +99,7 @@ class _Reading:
             except ValueError as error:
                 if path is None and isinstance(error.__cause__, FileNotFoundError):
                     continue
-                self.mistakes.append(Mistake(str(candidate), "", "", None, str(error)))
+                self.mistakes.append(Mistake(str(candidate), str(error)))
                 self.usable = False
                 return candidate
             self.place = str(candidate)
@@ -120,12 +108,24 @@ class _Reading:
             self.mistakes += mistakes
             for name in names:
                 self.sections[name] = {}
-            self.take(entries)
+            self._take(entries)
             return candidate
         return None
 
-    def take(self, entries: Iterable[Entry]) -> None:
-        """Let these entries win over earlier ones."""
+    def wrong(
+        self, section: str, key: str, expected: str, *, value: str | None = None, lacks: tuple[str, ...] = ()
+    ) -> None:
+        """Note a mistake of a section, or of one of its keys."""
+        self.mistakes.append(Mistake(self.place, expected, section, key, value, lacks))
+
+    def override(self, environ: Mapping[str, str], overrides: Iterable[tuple[str, str, str]]) -> None:
+        """Let the environment win over the file, and the command line over both."""
+        entries, unknown = from_environment(environ)
+        self.mistakes += unknown
+        self._take(entries)
+        self._take(Entry("command line", *override) for override in overrides)
+
+    def _take(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.sections.setdefault(entry.section, {})[entry.key] = entry
 
@@ -174,21 +174,18 @@ def _invalid(entry: Entry, error: InvalidValue, *, secret: bool) -> Mistake:
 
 def _assemble(reading: _Reading, file: Path | None) -> Settings:
     """Build the values and check what concerns more than one key; raises ``ConfigurationError``."""
-    names = list(reading.sections)
-    for name in names:
+    for name in reading.sections:
         if keys_of(name) is None:
-            expected = f"no such section{suggestion(name, SECTIONS)}"
-            reading.mistakes.append(Mistake(reading.place, name, "", None, expected))
+            reading.wrong(name, "", f"no such section{suggestion(name, SECTIONS)}")
     service = reading.values("dataapi")
-    sections = [name for name in names if name == "project" or name.startswith("project:")]
+    sections = [name for name in reading.sections if name == "project" or name.startswith("project:")]
     if not sections:
-        expected = "expected a section [project], or several [project:REF]"
-        reading.mistakes.append(Mistake(reading.place, "", "", None, expected))
+        reading.wrong("", "", "expected a section [project], or several [project:REF]")
     if len(sections) > 1 and "project" in sections:
-        expected = "expected either one [project] or several [project:REF], not both"
-        reading.mistakes.append(Mistake(reading.place, "project", "", None, expected))
+        reading.wrong("project", "", "expected either one [project] or several [project:REF], not both")
     projects = {section: _project(reading, section) for section in sections}
-    _check_several(reading, projects)
+    if len(projects) > 1:
+        _check_hosts(reading, projects)
     webhooks = reading.values("webhooks")
     if reading.mistakes:
         raise ConfigurationError(reading.mistakes)
@@ -196,37 +193,36 @@ def _assemble(reading: _Reading, file: Path | None) -> Settings:
     settings = Settings(projects=built, webhooks=Webhooks(**webhooks), file=file, **service)
     largest = max(project.max_body for project in built)
     if largest > settings.max_bodies:
-        expected = f"expected at least {largest}, the max-body of a project"
-        raise ConfigurationError([Mistake(reading.place, "dataapi", "max-bodies", None, expected)])
+        reading.wrong("dataapi", "max-bodies", f"expected at least {largest}, the max-body of a project")
+        raise ConfigurationError(reading.mistakes)
     return settings
 
 
 def _project(reading: _Reading, section: str) -> dict[str, Any]:
     values = reading.values(section)
     _, several, name = section.partition(":")
-
-    def wrong(key: str, expected: str, lacks: tuple[str, ...] = ()) -> None:
-        reading.mistakes.append(Mistake(reading.place, section, key, None, expected, lacks))
-
     if several:
         try:
             values.setdefault("ref", parse_ref(name))
         except InvalidValue as error:
-            wrong("", f"{error} after [project:")
+            reading.wrong(section, "", f"{error} after [project:")
         else:
             if values["ref"] not in (name, None):
-                wrong("ref", f"expected {name}, the reference in the section's name, or no such key")
+                expected = f"expected {name}, the reference in the section's name, or no such key"
+                reading.wrong(section, "ref", expected)
     values.setdefault("ref", DEFAULT_REF)
     values.setdefault("organization", DEFAULT_ORGANIZATION)
     if "db_uri" not in values:
-        wrong("db-uri", "expected a connection string such as postgresql://authenticator@127.0.0.1/app")
+        expected = "expected a connection string such as postgresql://authenticator@127.0.0.1/app"
+        reading.wrong(section, "db-uri", expected)
     if values.get("graphql_documents_only") and "graphql_documents" not in values:
-        wrong("graphql-documents-only", "no document could run: expected graphql-documents, or no")
-    _check_keys(values, wrong)
+        expected = "no document could run: expected graphql-documents, or no"
+        reading.wrong(section, "graphql-documents-only", expected)
+    _check_keys(reading, section, values)
     return values
 
 
-def _check_keys(values: Mapping[str, Any], wrong: _Wrong) -> None:
+def _check_keys(reading: _Reading, section: str, values: Mapping[str, Any]) -> None:
     """Check that requests can be authenticated, and that no API key stands for two roles."""
     signing = values.get("jwt_secret")
     if signing and values.get("jwt_secret_is_base64") and not is_url(signing):
@@ -234,13 +230,15 @@ def _check_keys(values: Mapping[str, Any], wrong: _Wrong) -> None:
             parse_keys(signing, is_base64=True)
         except ValueError as error:
             expected = f"jwt-secret {error}; expected the base64 of 32 bytes or more, or no"
-            wrong("jwt-secret-is-base64", expected.replace("jwt-secret the secret", "jwt-secret"))
+            expected = expected.replace("jwt-secret the secret", "jwt-secret")
+            reading.wrong(section, "jwt-secret-is-base64", expected)
     publishable, secret = values.get("publishable_keys", ()), values.get("secret_keys", ())
     if set(publishable or ()) & set(secret or ()):
-        wrong("secret-keys", "expected other keys than in publishable-keys")
+        reading.wrong(section, "secret-keys", "expected other keys than in publishable-keys")
     admits = "jwt_secret" in values or publishable != () or secret != ()
     if values.get("require_api_key", True) and not admits:
-        wrong(
+        reading.wrong(
+            section,
             "require-api-key",
             "no request could be admitted: expected jwt-secret, publishable-keys or secret-keys "
             "(dataapi keys makes them), or require-api-key = no",
@@ -248,18 +246,15 @@ def _check_keys(values: Mapping[str, Any], wrong: _Wrong) -> None:
         )
 
 
-def _check_several(reading: _Reading, projects: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check that every host name selects one project."""
-    if len(projects) < 2:
-        return
+def _check_hosts(reading: _Reading, projects: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check that every host name selects one of several projects."""
     owners: dict[str, str] = {}
     for section, values in projects.items():
         hosts = values.get("hosts", ())
         if hosts == ():
-            expected = "expected host names, because there are several projects"
-            reading.mistakes.append(Mistake(reading.place, section, "hosts", None, expected))
+            reading.wrong(section, "hosts", "expected host names, because there are several projects")
         for host in dict.fromkeys(hosts or ()):
             owner = owners.setdefault(host, section)
             if owner != section:
                 expected = f"expected each host name in one project only; [{owner}] has it too"
-                reading.mistakes.append(Mistake(reading.place, section, "hosts", host, expected))
+                reading.wrong(section, "hosts", expected, value=host)

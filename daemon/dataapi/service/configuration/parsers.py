@@ -1,11 +1,11 @@
-"""Parsers of configuration values: one function per kind, each raising ``InvalidValue``."""
+"""Parsers of configuration values: one for each kind, which raise ``InvalidValue``."""
 
 from __future__ import annotations
 
-import ipaddress
-import math
 import os
 import re
+from configparser import ConfigParser
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -22,21 +22,9 @@ from dataapi.webhooks.secrets import read_key
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WORDS = {
-    "yes": True,
-    "true": True,
-    "on": True,
-    "1": True,
-    "no": False,
-    "false": False,
-    "off": False,
-    "0": False,
-}
 _WHOLE = re.compile("[0-9]{1,15}")
 _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _LONGEST_LIMIT = 2_000_000
-_REF = re.compile("[a-z]{20}")
-_SLUG = re.compile(r"[\w-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 _ORIGIN = re.compile(
     r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-9+.-]*://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?"
@@ -48,38 +36,69 @@ class InvalidValue(ValueError):
     """A value is not acceptable; the text says what is expected in its place."""
 
 
-def text(value: str) -> str:
-    """Take the value as it stands."""
-    return value
+def checked(accepts: Callable[[str], object], expected: str) -> Callable[[str], str]:
+    """Return a parser that takes a value as it stands, if ``accepts`` is true of it."""
+
+    def parse(value: str) -> str:
+        if not accepts(value):
+            raise InvalidValue(expected)
+        return value
+
+    return parse
 
 
-def boolean(value: str) -> bool:
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return a parser that accepts exactly ``names``."""
+    return checked(names.__contains__, f"expected one of {', '.join(names)}")
+
+
+def listed(value: str) -> tuple[str, ...]:
+    """Split at commas and line ends, dropping what is empty."""
+    return tuple(item.strip() for item in re.split(r"[,\n]", value) if item.strip())
+
+
+def each(
+    accepts: Callable[[str], object], expected: str, convert: Callable[[str], str] = str
+) -> Callable[[str], tuple[str, ...]]:
+    """Return a parser of lists all of whose items, once converted, ``accepts`` is true of."""
+
+    def parse(value: str) -> tuple[str, ...]:
+        items = tuple(map(convert, listed(value)))
+        if not all(map(accepts, items)):
+            raise InvalidValue(expected)
+        return items
+
+    return parse
+
+
+def boolean(value: str, expected: str = "expected yes or no") -> bool:
     """Read yes or no, also spelt true, on, 1 and false, off, 0."""
-    try:
-        return _WORDS[value.lower()]
-    except KeyError:
-        raise InvalidValue("expected yes or no") from None
+    found = ConfigParser.BOOLEAN_STATES.get(value.lower())
+    if found is None:
+        raise InvalidValue(expected)
+    return found
 
 
 def automatic(value: str) -> bool | None:
     """Read yes or no, or auto, which is None."""
-    if value.lower() == "auto":
-        return None
-    try:
-        return boolean(value)
-    except InvalidValue:
-        raise InvalidValue("expected yes, no or auto") from None
+    return None if value.lower() == "auto" else boolean(value, "expected yes, no or auto")
 
 
-def whole(minimum: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers of at least ``minimum``."""
+def whole(minimum: int, further: str = "") -> Callable[[str], int]:
+    """Return a parser of whole numbers of at least ``minimum``; ``further`` names what else is accepted."""
+    expected = f"expected a whole number of at least {minimum}{further}"
 
     def parse(value: str) -> int:
         if _WHOLE.fullmatch(value) is None or int(value) < minimum:
-            raise InvalidValue(f"expected a whole number of at least {minimum}")
+            raise InvalidValue(expected)
         return int(value)
 
     return parse
+
+
+def workers(value: str) -> int:
+    """Read a number of processes; ``auto`` is one per core that the process may use."""
+    return len(os.sched_getaffinity(0)) if value.lower() == "auto" else whole(1, ", or auto")(value)
 
 
 def seconds(value: str) -> float:
@@ -100,41 +119,13 @@ def time_limit(value: str) -> float | None:
 
 def waits(value: str) -> tuple[float, ...]:
     """Read a list of waits in seconds; zero is allowed."""
-    items = listed(value)
-    if not all(_DECIMAL.fullmatch(item) and math.isfinite(float(item)) for item in items):
-        raise InvalidValue("expected seconds separated by commas, such as 10, 30, 90, 270")
-    return tuple(float(item) for item in items)
-
-
-def workers(value: str) -> int:
-    """Read a number of processes; ``auto`` is one per core that the process may use."""
-    if value.lower() == "auto":
-        return len(os.sched_getaffinity(0))
-    try:
-        return whole(1)(value)
-    except InvalidValue:
-        raise InvalidValue("expected a whole number of at least 1, or auto") from None
-
-
-def one_of(*names: str) -> Callable[[str], str]:
-    """Return a parser that accepts exactly ``names``."""
-
-    def parse(value: str) -> str:
-        if value not in names:
-            raise InvalidValue(f"expected one of {', '.join(names)}")
-        return value
-
-    return parse
+    items = each(_DECIMAL.fullmatch, "expected seconds separated by commas, such as 10, 30, 90, 270")(value)
+    return tuple(map(float, items))
 
 
 def transaction_end(value: str) -> TransactionEnd:
     """Read ``db-tx-end``."""
     return TransactionEnd(one_of(*(end.value for end in TransactionEnd))(value))
-
-
-def listed(value: str) -> tuple[str, ...]:
-    """Split at commas and line ends, dropping what is empty."""
-    return tuple(item.strip() for item in re.split(r"[,\n]", value) if item.strip())
 
 
 def schemas(value: str) -> tuple[str, ...]:
@@ -152,34 +143,21 @@ def schemas(value: str) -> tuple[str, ...]:
     return names
 
 
-def ref(value: str) -> str:
-    """Read a project reference."""
-    if _REF.fullmatch(value) is None:
-        raise InvalidValue("expected 20 letters a-z")
-    return value
+ref = checked(re.compile("[a-z]{20}").fullmatch, "expected 20 letters a-z")
+"""Reads the reference of a project."""
 
+slug = checked(re.compile(r"[\w-]{1,64}", re.ASCII).fullmatch, "expected up to 64 letters, digits, - and _")
+"""Reads an organization's slug."""
 
-def slug(value: str) -> str:
-    """Read an organization's slug."""
-    if _SLUG.fullmatch(value) is None:
-        raise InvalidValue("expected up to 64 letters, digits, - and _")
-    return value
+hosts = each(
+    _HOST.fullmatch, "expected host names without scheme and port, such as api.example.org", str.lower
+)
+"""Reads host names, in lower case and without a port."""
 
-
-def hosts(value: str) -> tuple[str, ...]:
-    """Read host names, in lower case and without a port."""
-    names = tuple(name.lower() for name in listed(value))
-    for name in names:
-        if _HOST.fullmatch(name) is None:
-            raise InvalidValue("expected host names without scheme and port, such as api.example.org")
-    return names
-
-
-def database_uri(value: str) -> str:
-    """Read a connection string: a URI or libpq's ``keyword=value`` form."""
-    if not is_connection_string(value):
-        raise InvalidValue("expected postgresql://user:password@host:port/database or host=... dbname=...")
-    return value
+database_uri = checked(
+    is_connection_string, "expected postgresql://user:password@host:port/database or host=... dbname=..."
+)
+"""Reads a connection string: a URI or libpq's ``keyword=value`` form."""
 
 
 def jwt_secret(value: str) -> str:
@@ -207,11 +185,7 @@ def claim_path(value: str) -> str:
 
 def features(value: str) -> frozenset[str]:
     """Read the GraphQL features that every table has."""
-    names = listed(value)
-    unknown = [name for name in names if name not in FEATURES]
-    if unknown:
-        raise InvalidValue(f"expected some of {', '.join(FEATURES)}")
-    return frozenset(names)
+    return frozenset(each(FEATURES.__contains__, f"expected some of {', '.join(FEATURES)}")(value))
 
 
 def folder(value: str) -> Path:
@@ -224,29 +198,25 @@ def folder(value: str) -> Path:
 
 def api_keys(value: str) -> tuple[str, ...]:
     """Read opaque keys, each once."""
-    keys = listed(value)
-    if not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
-        raise InvalidValue(
-            "expected keys of ASCII letters, digits and signs, separated by commas or line ends"
-        )
+    keys = each(
+        lambda key: key.isascii() and key.isprintable() and " " not in key,
+        "expected keys of ASCII letters, digits and signs, separated by commas or line ends",
+    )(value)
     if len(set(keys)) < len(keys):
         raise InvalidValue("expected each key only once")
     return keys
 
 
-def setting_names(value: str) -> tuple[str, ...]:
-    """Read names of settings that may be made for a caller, in lower case as PostgreSQL compares them."""
-    names = tuple(name.lower() for name in listed(value))
-    if not all(may_travel(name) for name in names):
-        raise InvalidValue("expected names of PostgreSQL's settings, such as statement_timeout")
-    return names
+setting_names = each(
+    may_travel, "expected names of PostgreSQL's settings, such as statement_timeout", str.lower
+)
+"""Reads names of settings that may be made for a caller, in lower case as PostgreSQL compares them."""
 
+header_name = checked(may_be_chosen, "expected the name of a header, such as X-Request-Id")
+"""Reads the name of a header that has no part in framing an answer."""
 
-def header_name(value: str) -> str:
-    """Read the name of a header that has no part in framing an answer."""
-    if not may_be_chosen(value):
-        raise InvalidValue("expected the name of a header, such as X-Request-Id")
-    return value
+origins = each(_ORIGIN.fullmatch, "expected origins without path, such as https://app.example.org")
+"""Reads origins as browsers name them."""
 
 
 def web_address(value: str) -> str:
@@ -259,14 +229,6 @@ def web_address(value: str) -> str:
     if not found or address.query or address.fragment or "@" in address.netloc:
         raise InvalidValue("expected an http or https address, such as https://api.example.org/rest/v1")
     return value
-
-
-def origins(value: str) -> tuple[str, ...]:
-    """Read origins as browsers name them."""
-    found = listed(value)
-    if not all(_ORIGIN.fullmatch(origin) for origin in found):
-        raise InvalidValue("expected origins without path, such as https://app.example.org")
-    return found
 
 
 def encryption_keys(value: str) -> tuple[str, ...]:
@@ -285,9 +247,9 @@ def encryption_keys(value: str) -> tuple[str, ...]:
 def networks(value: str) -> tuple[str, ...]:
     """Read networks in CIDR form or single addresses."""
     items = listed(value)
-    for item in items:
-        try:
-            ipaddress.ip_network(item)
-        except ValueError:
-            raise InvalidValue("expected addresses or networks such as 10.1.0.0/16, fd00::/8") from None
+    try:
+        for item in items:
+            ip_network(item)
+    except ValueError:
+        raise InvalidValue("expected addresses or networks such as 10.1.0.0/16, fd00::/8") from None
     return items

@@ -25,18 +25,18 @@ class Mistake:
     """One mistake.
 
     :ivar place: the file, ``environment NAME`` or ``command line``.
+    :ivar expected: what is expected instead.
     :ivar section: the section's name without brackets; empty for the file as a whole.
     :ivar key: the key; empty for the section as a whole.
     :ivar value: the bad value as it was written, None if it is absent or secret.
-    :ivar expected: what is expected instead.
     :ivar lacks: the missing keys that ``dataapi keys`` makes; empty for other mistakes.
     """
 
     place: str
-    section: str
-    key: str
-    value: str | None = field(repr=False)
     expected: str
+    section: str = ""
+    key: str = ""
+    value: str | None = field(default=None, repr=False)
     lacks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Entry:
 
     def mistake(self, expected: str, *, secret: bool) -> Mistake:
         """Return the mistake of this value."""
-        return Mistake(self.place, self.section, self.key, None if secret else self.value, expected)
+        return Mistake(self.place, expected, self.section, self.key, None if secret else self.value)
 
 
 class _IniParser(configparser.ConfigParser):
@@ -119,17 +119,14 @@ def from_ini(text: str, place: str) -> tuple[list[str], list[Entry], list[Mistak
         reader.read_string(text)
     except configparser.DuplicateOptionError as error:
         twice = f"the key stands there twice, again on line {error.lineno}"
-        return [], [], [Mistake(place, error.section, error.option, None, twice)]
+        return [], [], [Mistake(place, twice, error.section, error.option)]
     except configparser.DuplicateSectionError as error:
         twice = f"the section stands there twice, again on line {error.lineno}"
-        return [], [], [Mistake(place, error.section, "", None, twice)]
+        return [], [], [Mistake(place, twice, error.section)]
     except configparser.MissingSectionHeaderError as error:
-        missing = f"line {error.lineno}: expected a section such as [project] first"
-        return [], [], [Mistake(place, "", "", None, missing)]
+        return [], [], [Mistake(place, f"line {error.lineno}: expected a section such as [project] first")]
     except configparser.ParsingError as error:
-        mistakes += [
-            Mistake(place, "", "", None, f"line {line}: expected key = value") for line, _ in error.errors
-        ]
+        mistakes += [Mistake(place, f"line {line}: expected key = value") for line, _ in error.errors]
     entries = [
         Entry(place, section, key, value)
         for section in reader.sections()
@@ -152,7 +149,7 @@ def from_environment(environ: Mapping[str, str]) -> tuple[list[Entry], list[Mist
             # Compared without the prefix, which all names share.
             known = [variable.removeprefix(PREFIX) for variable in _variables(section)]
             close = suggestion(name.removeprefix(PREFIX), known, shown_as=f"{PREFIX}{{}}")
-            mistakes.append(Mistake(place, "", "", None, f"no such key{close}"))
+            mistakes.append(Mistake(place, f"no such key{close}"))
     return entries, mistakes
 
 
