@@ -12,17 +12,19 @@ from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, Table
 from dataapi.graphql.schema.type_mapping import aggregate_mapping, builtin_mapping
 from dataapi.graphql.sources import Bounded, CursorPart, InputLeaf, decode_cursor, limit_of
 from dataapi.sql.algebra import (
+    After,
     AggregateFunction,
     AggregateOf,
     ColumnOf,
+    Condition,
     Expression,
     OrderTerm,
     Parameter,
     RelatedAggregateOf,
     RelatedOf,
     Rows,
+    all_of,
 )
-from dataapi.sql.conditions import After, Condition, all_of
 from dataapi.sql.outputs import Null, Output, Value
 
 

@@ -18,25 +18,23 @@ from dataapi.graphql.schema.type_mapping import (
 )
 from dataapi.graphql.sources import Fixed, InputLeaf, NodeIdPart, decode_node_id
 from dataapi.sql.algebra import (
+    And,
     CastOf,
     ColumnOf,
+    Compare,
     ComputedOf,
+    Condition,
+    Exists,
     Expression,
+    IsNull,
     JsonbOf,
     JsonKind,
     JsonMemberOf,
-    Parameter,
-)
-from dataapi.sql.conditions import (
-    And,
-    Compare,
-    Condition,
-    Exists,
-    IsNull,
     Not,
     NotTrue,
     Operator,
     Or,
+    Parameter,
     TextSearch,
     all_of,
 )

@@ -48,7 +48,7 @@ from dataapi.graphql.transport import (
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Request
 from dataapi.settings import Project
-from dataapi.sql.guards import violation_in
+from dataapi.sql.statement import violation_in
 
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 DATA_EXCEPTION = "22000"

@@ -24,7 +24,6 @@ from dataapi.graphql.outputs import ConnectionOutput
 from dataapi.sql.algebra import Rows
 from dataapi.sql.dml import delete_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql, source_sql
-from dataapi.sql.guards import Guard, raise_sql
 from dataapi.sql.mutations import Delete, Mutation
 from dataapi.sql.outputs import (
     InnerOutput,
@@ -39,7 +38,7 @@ from dataapi.sql.outputs import (
     object_json,
 )
 from dataapi.sql.row_output import MemberWriter, One
-from dataapi.sql.statement import Compiled, compiled
+from dataapi.sql.statement import Compiled, Guard, compiled, raise_sql
 from dataapi.sql.writer import Row, Writer, qualified
 
 

@@ -34,9 +34,7 @@ from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encod
 from dataapi.graphql.schema.types import TableType
 from dataapi.graphql.sources import Bounded, InputLeaf, Variables
 from dataapi.graphql.variables import is_uniform
-from dataapi.sql.algebra import Parameter
-from dataapi.sql.conditions import Condition
-from dataapi.sql.guards import Guard
+from dataapi.sql.algebra import Condition, Parameter
 from dataapi.sql.mutations import (
     DEFAULT,
     Delete,
@@ -52,6 +50,7 @@ from dataapi.sql.mutations import (
     ValueRows,
 )
 from dataapi.sql.outputs import Output
+from dataapi.sql.statement import Guard
 
 
 def mutation_step(compiler: Compiler, nodes: list[FieldNode]) -> OperationStep:

@@ -15,8 +15,7 @@ from dataapi.catalog.names import is_looked_up_by_key
 from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.relationships import KeyRelationship
 from dataapi.graphql.schema.type_mapping import TypeMapping, mapping_of
-from dataapi.sql.algebra import ColumnOf, FunctionCall, Join, OrderTerm, Rows
-from dataapi.sql.conditions import Condition
+from dataapi.sql.algebra import ColumnOf, Condition, FunctionCall, Join, OrderTerm, Rows
 from dataapi.sql.writer import qualified
 
 
