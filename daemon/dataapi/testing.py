@@ -53,10 +53,7 @@ def check_catalogues(*catalogues: IEventCatalogue) -> Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class SampleDelivery:
-    """The request that a receiver gets.
-
-    :ivar headers: by lower-case name, without those of the connection.
-    """
+    """The request that a receiver gets; its headers by lower-case name, but for those of the connection."""
 
     headers: Mapping[str, str]
     body: bytes

@@ -39,8 +39,8 @@ INPUT_AND_OUTPUT = {
     "graphql": "document_store engine introspection",
     "rest": "execute handler",
     "service": (
-        "__main__ apis configuration configuration.endpoints configuration.keys configuration.load "
-        "configuration.parsers configuration.sources inspection process project root_service "
+        "__main__ configuration configuration.endpoints configuration.keys configuration.load "
+        "configuration.parsers inspection process project root_service "
         "settings_source sockets webhooks worker worker_pipe workers"
     ),
     "telemetry": "logs",
@@ -48,7 +48,7 @@ INPUT_AND_OUTPUT = {
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "
         "identifiers management.api management.authorization management.handlers management.listing "
-        "management.operations management.publishing plugins store store.directory "
+        "management.openapi management.operations management.publishing plugins store store.directory "
         "store.endpoints store.enqueue store.history store.queue"
     ),
 }

@@ -69,10 +69,7 @@ class Authenticator:
         self._refresh_keys = refresh
 
     async def authenticate(self, request: Request) -> Caller:
-        """Return the caller of a request, having refreshed the published keys if its token needs another.
-
-        :raises ApiError: like ``caller_of``.
-        """
+        """Do as ``caller_of`` does, having refreshed the published keys if the token needs another."""
         if self._refresh_keys is None:
             return self.caller_of(request)
         try:

@@ -37,8 +37,7 @@ class Verified:
     """A token whose signature and claims were good.
 
     :ivar has_role: whether the role came from the token itself and not from ``db-anon-role``.
-    :ivar usable_from: the time before which the token is not usable, Unix seconds.
-    :ivar usable_until: the time after which it is not usable any more, Unix seconds.
+    :ivar usable_from, usable_until: the times, Unix seconds, between which it is usable.
     """
 
     caller: Caller
@@ -202,12 +201,7 @@ def _role(found: object) -> str:
 
 
 class TokenCache:
-    """Verifies tokens and remembers them for as long as their own times allow.
-
-    :param entries: the most tokens that are remembered.
-    :ivar hits: look-ups answered from the cache.
-    :ivar misses: look-ups that verified the token.
-    """
+    """Verifies tokens and remembers at most ``entries`` of them, for as long as their own times allow."""
 
     def __init__(self, verify: Callable[[str, float], Verified], entries: int) -> None:
         self._verify = verify
@@ -225,11 +219,7 @@ class TokenCache:
         self._tokens = BoundedCache(self._entries)
 
     def verified(self, token: str, now: float) -> Verified:
-        """Return what a token says, from the cache or by verifying it.
-
-        :param now: Unix seconds.
-        :raises TokenError: the token is not usable; refusals are not remembered.
-        """
+        """Return what a token says, from the cache or by ``Verifier.verify``; refusals are not remembered."""
         known = self._tokens.get(token)
         if known is not None:
             if known.usable_from <= now <= known.usable_until:

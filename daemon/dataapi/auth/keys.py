@@ -74,10 +74,7 @@ def is_url(secret: str) -> bool:
 
 
 def check_key_url(url: str) -> None:
-    """See that keys may be read from a URL: over https, or from this machine.
-
-    :raises ValueError: they may not.
-    """
+    """Raise ``ValueError`` unless keys may be read from a URL: over https, or from this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -113,10 +110,7 @@ def parse_published(body: bytes) -> tuple[VerifyingKey, ...]:
 
 
 def decode_secret(secret: str) -> bytes:
-    """Return the bytes of a secret in base64, of either alphabet and with or without padding.
-
-    :raises ValueError: it is not base64.
-    """
+    """Return the bytes of a secret in base64 of either alphabet, padded or not; raises ``ValueError``."""
     text = secret.strip().rstrip("=.").translate(_STANDARD)
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)

@@ -43,10 +43,7 @@ _MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?([0-9]{1,9})", re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """An issuer's answer.
-
-    :ivar body: None when the set still is that of the request's ``ETag``.
-    """
+    """An issuer's answer; its body is None when the set still is that of the request's ``ETag``."""
 
     body: bytes | None
     etag: str | None

@@ -74,10 +74,7 @@ _LONGEST_LIST = 100
 
 
 def parse_role_path(text: str) -> RolePath:
-    """Read a path.
-
-    :raises ValueError: the text is not a path; the message says where it goes wrong.
-    """
+    """Read a path; raises ``ValueError`` that says where the text goes wrong."""
     if not text.startswith("$"):
         return StepPath(_steps(text))
     return _query_path(text)

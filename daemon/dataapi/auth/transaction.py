@@ -69,10 +69,7 @@ class Transactions:
             await self._runner.run(Message(role, (), (_NOTHING,)))
 
     async def run_pre_request(self, catalog: Catalog, request: Request, caller: Caller) -> None:
-        """Run the pre-request function, if there is one, for an answer that needs no other statement.
-
-        :raises ApiError: the function refuses the request.
-        """
+        """Run the pre-request function, if any, for an answer without a statement; raises ``ApiError``."""
         if self._before:
             await self.run(catalog, request, caller, (_NOTHING,), read_only=True)
 
@@ -203,10 +200,7 @@ class MultiMessageTransactions(Transactions):
     def stream(
         self, catalog: Catalog, request: Request, caller: Caller, statement: Bound, settings: Settings = ()
     ) -> Batches:
-        """Run a read-only statement as the caller and yield its rows in batches, on demand.
-
-        :raises ApiError: the database refuses the statement, at the first batch or later.
-        """
+        """Run a read-only statement as the caller; yield rows in batches on demand, or raise ``ApiError``."""
         settings = (*settings, _WHOLE_RESULT)
         message = self.message(catalog, request, caller, (statement,), read_only=True, settings=settings)
         return self._pool.stream(replace(message, caller=identity(request, caller)))

@@ -44,6 +44,12 @@ Document = Mapping[str, Sequence[Any]]
 _UPDATE, _INSERT, _DELETE = 4, 8, 16
 _WRITABLE = _UPDATE | _INSERT | _DELETE
 
+ANYELEMENT = 2283
+"""The oid of the pseudo-type that stands for rows of any table."""
+
+_INPUT_MODES = ("i", "b", "v")
+_OUTPUT_MODES = ("o", "b", "t")
+
 Item = TypeVar("Item")
 
 
@@ -92,7 +98,7 @@ class _Builder:
         tables = {table.oid: table for table in self._each("tables", self._table)}
         views = ViewKeys(self._document.get("surfaces", ()), tables)
         names = tuple(self._schemas.values())
-        missing = [name for name in search_path if name not in names]
+        missing = "the database has no schema of that name; it is left out of the APIs"
         return Catalog(
             generation=generation,
             search_path=names,
@@ -100,25 +106,16 @@ class _Builder:
             types={type_.oid: type_ for type_ in self._each("types", self._type)},
             tables=tables,
             foreign_keys=tuple(self._each("foreign_keys", lambda row: _foreign_key(row, tables))),
-            functions=tuple(
-                self._each("functions", lambda row: build_function(row, self._schemas, self._acls))
-            ),
-            roles={role.name: role for role in self._each("roles", build_role)},
+            functions=tuple(self._each("functions", self._function)),
+            roles={role.name: role for role in self._each("roles", _role)},
             view_keys=tuple(views.keys(self._document.get("view_references", ()))),
             view_primary_keys=views.primary_keys(self._document.get("beneath_keys", ())),
-            representations=dict(self._each("representations", build_representation)),
-            media_handlers=tuple(
-                build_handlers(self._document.get("media_handlers", ()), tables.values(), self._acls)
-            ),
+            representations=dict(self._each("representations", _representation)),
+            media_handlers=tuple(self._handlers(tables.values())),
             timezones=frozenset(self._document.get("timezones", ())),
             read_all=int(read_all),
             write_all=int(write_all),
-            problems=tuple(
-                Problem(
-                    f"schema {name}", "the database has no schema of that name; it is left out of the APIs"
-                )
-                for name in missing
-            ),
+            problems=tuple(Problem(f"schema {name}", missing) for name in search_path if name not in names),
         )
 
     def _each(self, part: str, build: Callable[[Any], Item]) -> Iterator[Item]:
@@ -212,6 +209,46 @@ class _Builder:
             sql_name=sql_name,
         )
 
+    def _function(self, row: Any) -> Function:
+        (oid, schema, name, types, modes, names, defaults, variadic, returns, returns_set) = row[:10]
+        rows, volatility, settings, comment, acl = row[10:]
+        modes = modes or ["i"] * len(types)
+        names = names or [""] * len(types)
+        defaults = defaults or [None] * len(types)
+        inputs = [
+            Argument(argument, int(type_), default, mode == "v" and variadic)
+            for argument, type_, mode, default in zip(names, types, modes, defaults, strict=True)
+            if mode in _INPUT_MODES
+        ]
+        outputs = [
+            ResultColumn(column, int(type_))
+            for column, type_, mode in zip(names, types, modes, strict=True)
+            if mode in _OUTPUT_MODES
+        ]
+        return Function(
+            oid=int(oid),
+            schema=self._schemas[int(schema)],
+            name=name,
+            arguments=tuple(inputs),
+            returns=int(returns),
+            returns_set=returns_set,
+            rows=float(rows),
+            columns=tuple(outputs),
+            volatility=Volatility(volatility),
+            settings=tuple(_pairs(settings or ())),
+            comment=comment,
+            acl=self._acls[acl],
+        )
+
+    def _handlers(self, tables: Iterable[Table]) -> Iterator[MediaHandler]:
+        """Yield the aggregates that take rows of any table or of one that is exposed."""
+        by_type = {ANYELEMENT: 0, **{table.type: table.oid for table in tables}}
+        for name, schema, aggregate, type_, argument, acl in self._document.get("media_handlers", ()):
+            table = by_type.get(int(argument))
+            media_type = media_type_named(name)
+            if table is not None and media_type is not None:
+                yield MediaHandler(media_type, schema, aggregate, table, int(type_), self._acls[acl])
+
 
 def _key_columns(key: Any, numbers: Mapping[int, str]) -> tuple[str, ...]:
     # Columns beyond the key's own are INCLUDEd ones.
@@ -245,66 +282,12 @@ def _column_names(table: Table, numbers: Sequence[int]) -> tuple[str, ...]:
     return tuple(names[number] for number in numbers)
 
 
-ANYELEMENT = 2283
-"""The oid of the pseudo-type that stands for rows of any table."""
-
-_INPUT_MODES = ("i", "b", "v")
-_OUTPUT_MODES = ("o", "b", "t")
-
-
-def build_function(row: Any, schemas: Mapping[int, str], acls: Mapping[str | None, Acl]) -> Function:
-    """Build a function from its row."""
-    (oid, schema, name, types, modes, names, defaults, variadic, returns, returns_set) = row[:10]
-    rows, volatility, settings, comment, acl = row[10:]
-    modes = modes or ["i"] * len(types)
-    names = names or [""] * len(types)
-    defaults = defaults or [None] * len(types)
-    inputs = [
-        Argument(argument, int(type_), default, mode == "v" and variadic)
-        for argument, type_, mode, default in zip(names, types, modes, defaults, strict=True)
-        if mode in _INPUT_MODES
-    ]
-    outputs = [
-        ResultColumn(column, int(type_))
-        for column, type_, mode in zip(names, types, modes, strict=True)
-        if mode in _OUTPUT_MODES
-    ]
-    return Function(
-        oid=int(oid),
-        schema=schemas[int(schema)],
-        name=name,
-        arguments=tuple(inputs),
-        returns=int(returns),
-        returns_set=returns_set,
-        rows=float(rows),
-        columns=tuple(outputs),
-        volatility=Volatility(volatility),
-        settings=tuple(_pairs(settings or ())),
-        comment=comment,
-        acl=acls[acl],
-    )
-
-
-def build_handlers(
-    rows: Iterable[Any], tables: Iterable[Table], acls: Mapping[str | None, Acl]
-) -> Iterator[MediaHandler]:
-    """Build the aggregates that take rows of any table or of one that is exposed."""
-    by_type = {ANYELEMENT: 0, **{table.type: table.oid for table in tables}}
-    for name, schema, aggregate, type_, argument, acl in rows:
-        table = by_type.get(int(argument))
-        media_type = media_type_named(name)
-        if table is not None and media_type is not None:
-            yield MediaHandler(media_type, schema, aggregate, table, int(type_), acls[acl])
-
-
-def build_representation(row: Any) -> tuple[tuple[int, int], QualifiedName]:
-    """Build a cast: the oids of its source and target, and its function."""
+def _representation(row: Any) -> tuple[tuple[int, int], QualifiedName]:
     source, target, schema, name = row
     return (int(source), int(target)), QualifiedName(schema, name)
 
 
-def build_role(row: Any) -> Role:
-    """Build a role from its row."""
+def _role(row: Any) -> Role:
     oid, name, superuser, memberships, settings, login = row
     # The same setting for this database alone comes later and wins.
     return Role(

@@ -90,11 +90,7 @@ class FieldDirectives:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeyDirectives:
-    """Of a foreign key constraint.
-
-    :ivar local_name: the field on the referenced table's type.
-    :ivar foreign_name: the field on the referencing table's type.
-    """
+    """Of a foreign key constraint: the fields on the referenced and on the referencing table's type."""
 
     local_name: str | None = None
     foreign_name: str | None = None

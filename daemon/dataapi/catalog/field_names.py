@@ -34,10 +34,7 @@ NODE_ID = "nodeId"
 
 
 def enum_values(catalog: Catalog, enum: Type) -> Mapping[str, str] | None:
-    """Map the enum's labels to GraphQL values; None when some label has no valid one.
-
-    Such an enum can't be a GraphQL enum, since introspection would break every client.
-    """
+    """Map the labels of an enum to GraphQL values; None when some label has no valid one."""
     mappings = catalog.directives.enum(enum.oid).mappings
     values = {label: mappings.get(label, label) for label in enum.labels}
     if not values or not all(map(is_enum_value, values.values())) or len(set(values.values())) < len(values):

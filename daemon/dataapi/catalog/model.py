@@ -221,11 +221,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An input argument of a function.
-
-    :ivar name: "" for a nameless argument.
-    :ivar default: the default's SQL text, or None when the argument is required.
-    """
+    """An input argument of a function: a nameless one is named "", a required one has no default."""
 
     name: str
     type: int

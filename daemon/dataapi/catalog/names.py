@@ -208,10 +208,7 @@ def is_looked_up_by_key(catalog: Catalog, table: Table) -> bool:
 
 
 def name_entry_points(catalog: Catalog) -> tuple[dict[int, str], tuple[Problem, ...]]:
-    """Name the entry points of functions by their oids, without those that cannot be called.
-
-    Returns what gave way to what, too.
-    """
+    """Name the entry points of functions that can be called, by their oids; return clashes, too."""
     tables = _of_tables(catalog)
     requested: dict[bool, dict[str, list[Function]]] = {True: defaultdict(list), False: defaultdict(list)}
     executable = executable_by_some(catalog)

@@ -1,7 +1,6 @@
 """What one role may do with what a catalog holds, decided as PostgreSQL decides it; pure.
 
-Answers are worked out when first asked for and kept, so that a large database costs a role
-only what it uses.
+Answers are worked out when first asked for, so that a large database costs a role only what it uses.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ class Privileges:
         self._writes_all = catalog.write_all in role.grantees if catalog.write_all else False
         self._tables: dict[int, _Grants] = {}
         self._columns: dict[tuple[int, str], frozenset[str]] = {}
-        self._schemas: dict[str, bool] = {}
 
     @property
     def role(self) -> str:
@@ -52,20 +50,13 @@ class Privileges:
 
     def can_use_schema(self, name: str) -> bool:
         """Whether the role may look into the schema; False for one that is not exposed."""
-        known = self._schemas.get(name)
-        if known is None:
-            schema = self._catalog.schemas.get(name)
-            known = schema is not None and (
-                self._reads_all or self._writes_all or self._holds(schema.acl, "USAGE")
-            )
-            self._schemas[name] = known
-        return known
+        schema = self._catalog.schemas.get(name)
+        return schema is not None and (
+            self._reads_all or self._writes_all or self._holds(schema.acl, "USAGE")
+        )
 
     def can(self, table: Table, privilege: str) -> bool:
-        """Whether the role has the privilege on the table or on at least one of its columns.
-
-        :param privilege: an upper-case word such as ``SELECT``.
-        """
+        """Whether the role has a privilege such as ``SELECT`` on the table or at least one of its columns."""
         grants = self._grants(table)
         return privilege in grants.whole or any(privilege in words for _, words in grants.columns)
 
@@ -80,16 +71,13 @@ class Privileges:
         """
         known = self._columns.get((table.oid, privilege))
         if known is None:
-            known = self._columns[table.oid, privilege] = self._find_columns(table, privilege)
+            grants = self._grants(table)
+            if privilege in grants.whole & _COLUMN_PRIVILEGES:
+                known = frozenset(column.name for column in table.columns)
+            else:
+                known = frozenset(name for name, words in grants.columns if privilege in words)
+            self._columns[table.oid, privilege] = known
         return known
-
-    def _find_columns(self, table: Table, privilege: str) -> frozenset[str]:
-        if privilege not in _COLUMN_PRIVILEGES:
-            return frozenset()
-        grants = self._grants(table)
-        if privilege in grants.whole:
-            return frozenset(column.name for column in table.columns)
-        return frozenset(name for name, words in grants.columns if privilege in words)
 
     def can_execute(self, function: Function | MediaHandler) -> bool:
         """Whether the role may call the function or aggregate."""

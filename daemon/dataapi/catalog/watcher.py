@@ -58,29 +58,15 @@ class Listening(Protocol):
         """Disconnect."""
 
 
-class Listen(Protocol):
-    """Makes a listener, as ``partial(Listener, reactor, uri)`` does."""
-
-    def __call__(
-        self,
-        channels: Sequence[str],
-        *,
-        on_notification: Callable[[str, str], None],
-        on_reconnect: Callable[[], None],
-    ) -> Listening:
-        """Make one that calls back with channel and payload, and after a gap in listening."""
-
-
 class CatalogWatcher:
     """Holds the current snapshot of one database's catalog.
 
-    Requests take ``current`` and keep it; a reload replaces it when the new one is complete, and a
+    Requests hold on to the ``current`` one; a reload replaces it when the new one is complete, and a
     failed reload leaves it.
 
     :ivar current: the snapshot that serves, or None before the first load.
     :ivar error: why the last load failed, or None after one that worked.
-    :ivar loads: how many loads worked.
-    :ivar failures: how many loads failed.
+    :ivar loads, failures: how many loads worked, and how many failed.
     """
 
     def __init__(
@@ -88,7 +74,7 @@ class CatalogWatcher:
         reactor: Any,
         fetch: Fetch,
         search_path: Sequence[str],
-        listen: Listen | None = None,
+        listen: Callable[..., Listening] | None = None,
         *,
         renew: Callable[[], object] = lambda: None,
         event_trigger: bool = True,
@@ -97,7 +83,8 @@ class CatalogWatcher:
     ) -> None:
         """Prepare; nothing happens before ``start``.
 
-        :param listen: makes the listener; None when notifications are switched off.
+        :param listen: makes the listener of channels, which calls ``on_notification`` with channel and
+            payload, and ``on_reconnect`` after a gap; None when notifications are switched off.
         :param renew: begins the sessions anew, whose settings are to be read again.
         :param event_trigger: whether to try to install the event trigger, which needs ``listen``.
         :param backoff: how long to wait between attempts to load.
@@ -243,7 +230,14 @@ class CatalogWatcher:
             self._failed(error)
             raise
         self._fingerprint = fingerprint
-        self._loaded(catalog)
+        self.current = catalog
+        self.error = None
+        self.loads += 1
+        self._compared = self._reactor.seconds()
+        self._retry.succeeded()
+        self._retry.cancel()
+        for problem in catalog.problems:
+            _log.warn("{place}: {problem}", place=problem.place, problem=problem.message)
         return catalog
 
     async def _reflect(self) -> Catalog:
@@ -261,16 +255,6 @@ class CatalogWatcher:
             seconds=self._reactor.seconds() - began,
         )
         return catalog
-
-    def _loaded(self, catalog: Catalog) -> None:
-        self.current = catalog
-        self.error = None
-        self.loads += 1
-        self._compared = self._reactor.seconds()
-        self._retry.succeeded()
-        self._retry.cancel()
-        for problem in catalog.problems:
-            _log.warn("{place}: {problem}", place=problem.place, problem=problem.message)
 
     def _failed(self, error: Exception) -> None:
         self.failures += 1

@@ -86,10 +86,7 @@ def add(subcommands: Any) -> argparse.ArgumentParser:
 
 
 class Init:
-    """One run of the subcommand.
-
-    :param answers: where the administrator's answers are read from, None when nobody can be asked.
-    """
+    """One run of the subcommand; ``answers`` is None when nobody can be asked."""
 
     def __init__(
         self, options: argparse.Namespace, output: TextIO, errors: TextIO, answers: TextIO | None

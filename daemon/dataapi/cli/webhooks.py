@@ -60,10 +60,7 @@ def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, e
     except ScriptError as error:
         print(f"webhooks: the database cannot be used: {' '.join(str(error).split())}", file=errors)
         return 1
-    except ApiError as error:
-        print(f"webhooks: {error.message}", file=errors)
-        return 1
-    except (CannotMigrate, CannotPublish, BadPayload, _Failed) as error:
+    except (ApiError, CannotMigrate, CannotPublish, BadPayload, _Failed) as error:
         print(f"webhooks: {error}", file=errors)
         return 1
     for line in lines:
@@ -200,8 +197,7 @@ async def _publish(store: Store, options: argparse.Namespace) -> Lines:
         raise _Failed(f"{options.type} is about a project: name it with --project")
     catalogue.check(options.type, completed(options.payload, options.organization, options.project))
     key = options.idempotency_key
-    if key is None:
-        key = f"dataapi event publish {uuid4()}"
+    key = f"dataapi event publish {uuid4()}" if key is None else key
     event = NewEvent(options.type, scope, options.payload, key)
     return [str(await store.publisher.publish(event))]
 
@@ -212,11 +208,7 @@ async def _organization(store: Store, options: argparse.Namespace) -> None:
 
 
 def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., int]) -> None:
-    """Add the subcommands to the command line's parser.
-
-    :param subcommands: what ``add_subparsers`` returned.
-    :param run: what each of them sets as its ``subcommand``.
-    """
+    """Add the subcommands to the command line's parser, each with ``run`` as its ``subcommand``."""
 
     def leaf(group: Any, name: str, action: Action) -> argparse.ArgumentParser:
         summary = action.__doc__ or ""

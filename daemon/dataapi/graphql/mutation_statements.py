@@ -24,6 +24,7 @@ from dataapi.graphql.outputs import ConnectionOutput
 from dataapi.sql.algebra import Rows
 from dataapi.sql.dml import delete_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql, source_sql
+from dataapi.sql.guards import Guard, raise_sql
 from dataapi.sql.mutations import Delete, Mutation
 from dataapi.sql.outputs import (
     InnerOutput,
@@ -38,7 +39,7 @@ from dataapi.sql.outputs import (
     object_json,
 )
 from dataapi.sql.row_output import MemberWriter, One
-from dataapi.sql.statement import Compiled, Guard, compiled, raise_sql
+from dataapi.sql.statement import Compiled, compiled
 from dataapi.sql.writer import Row, Writer, qualified
 
 
@@ -144,7 +145,8 @@ def _in_one(number: int, step: MutationStep) -> _Pending:
     changed = writer.alias()
     row = Row(writer.alias(), step.mutation.table, derived=True)
     records, count = MemberWriter(writer, row, joining=False), "pg_catalog.count(*)"
-    answer = _answer_json(writer, step.output, lambda inner: array_json(records.json(inner)), count)
+    affected = _Affected(lambda inner: array_json(records.json(inner)), count)
+    answer = _answer_json(writer, step.output, affected)
     if writer.volatile and isinstance(step.mutation, Delete):
         return _read_before(number, step, step.mutation)
     prefix = f"with {mutation_queries(writer, step.mutation, changed, row)} "
@@ -163,20 +165,28 @@ def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, a
     return (f"case when {violated} then {raised} else {json_sql(answer)} end",)
 
 
-def _answer_json(writer: Writer, output: Output, records: Callable[[Output], Json], count: str) -> Json:
-    """Return the answer.
+@dataclass(frozen=True, slots=True)
+class _Affected:
+    """How an answer is made of the affected rows.
 
-    :param records: makes the JSON array of the affected rows.
-    :param count: SQL of how many there are.
+    :ivar records: makes their JSON array.
+    :ivar count: SQL of how many there are.
     """
+
+    records: Callable[[Output], Json]
+    count: str
+
+
+def _answer_json(writer: Writer, output: Output, affected: _Affected) -> Json:
     match output:
         case Object(members):
-            made = [(key, _answer_json(writer, value, records, count)) for key, value in members]
-            return object_json(writer, made)
+            return object_json(
+                writer, [(key, _answer_json(writer, value, affected)) for key, value in members]
+            )
         case AffectedRecords(inner):
-            return records(inner)
+            return affected.records(inner)
         case AffectedCount():
-            return (f"{count}::text",)
+            return (f"{affected.count}::text",)
         case _:
             return output.json(writer, None)
 
@@ -204,7 +214,7 @@ def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
         return (JsonQuery(listed, f'{source} using ("~identity")'),)
 
     count = f"(select pg_catalog.count(*) from {changed})"
-    answer = _answer_json(writer, step.output, records, count)
+    answer = _answer_json(writer, step.output, _Affected(records, count))
     identity = _identity(step, row)
     where = "" if delete.where is None else f" where {condition_sql(writer, delete.where, matching)}"
     source = f'(select {row.selection_from(matching)}, {identity(matching)} as "~identity"'
@@ -285,7 +295,8 @@ def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
         listed = array_json(members.json(inner), f" order by {stored}.place")
         return (JsonQuery(listed, f"{source}{''.join(members.joins)}"),)
 
-    return _Pending(writer, "", _answer_json(writer, step.output, records, counted))
+    affected = _Affected(records, counted)
+    return _Pending(writer, "", _answer_json(writer, step.output, affected))
 
 
 # ---------------------------------------------------------------- volatile calls

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from graphql import (
     GraphQLBoolean,
@@ -33,8 +33,19 @@ from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import CURSOR, abbreviated
 from dataapi.graphql.sources import decode_cursor, decode_node_id
 
+
+class Absent:
+    """The type of ``ABSENT``."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
 MANY = 2
 """The least number of objects in a list that is bound as one value."""
+
+ABSENT: Final = Absent()
+
 
 Coerce = Callable[[Any], Any]
 Steps = tuple[str | int, ...]
@@ -277,7 +288,9 @@ def is_uniform(objects: list[Any]) -> bool:
 
 def holds_objects(type_: GraphQLInputType) -> bool:
     """Whether a list type's items are input objects."""
-    return isinstance(get_named_type(type_), GraphQLInputObjectType)
+    while isinstance(type_, GraphQLNonNull | GraphQLList):
+        type_ = type_.of_type
+    return isinstance(type_, GraphQLInputObjectType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +299,7 @@ class Variable:
 
     :ivar name: what the client calls it.
     :ivar inner_name: what the operation calls it.
-    :ivar default: its default's value, ``Undefined`` for none.
+    :ivar default: its default's value, ``ABSENT`` for none.
     """
 
     name: str

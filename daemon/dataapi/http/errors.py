@@ -16,10 +16,8 @@ Details = str | list[Any] | None
 class ApiError(Exception):
     """A refusal or failure that a client may read.
 
-    :ivar status: HTTP status.
     :ivar code: a stable code, PostgREST's ``PGRST…`` or an SQLSTATE.
     :ivar message: one sentence.
-    :ivar details: more about this error, or None.
     :ivar hint: what to do about it, or None.
     :ivar headers: extra response headers such as ``Retry-After``.
     :ivar index: which request of a batch failed, counted from 0; None outside of batches.
@@ -51,7 +49,6 @@ class ApiError(Exception):
 class DatabaseError(ApiError):
     """PostgreSQL rejected or failed the statement; ``code`` is the SQLSTATE.
 
-    :ivar serializable_retry: whether running the same transaction again may succeed.
     :ivar at_value: whether it arose while PostgreSQL parsed a value that was sent.
     """
 

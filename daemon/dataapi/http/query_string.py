@@ -27,10 +27,7 @@ def lenient_pairs(query: str) -> list[tuple[str, str]]:
 
 
 def raw_text(query: bytes) -> str:
-    """Return a query string as text, its escapes left as they are.
-
-    :raises ApiError: 400, its bytes are not UTF-8.
-    """
+    """Return a query string as text, its escapes left as they are; raises ``ApiError`` if it is not UTF-8."""
     try:
         return query.decode()
     except UnicodeDecodeError as error:

@@ -17,10 +17,7 @@ class InvalidConstant(ValueError):
 
 
 def reject_constant(name: str) -> NoReturn:
-    """Reject ``NaN``, ``Infinity`` and ``-Infinity``; the ``parse_constant`` of a decoder.
-
-    :raises InvalidConstant: always.
-    """
+    """Raise ``InvalidConstant`` for ``NaN`` and infinities; the ``parse_constant`` of a decoder."""
     raise InvalidConstant(f"{name} is not a JSON value")
 
 

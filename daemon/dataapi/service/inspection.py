@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from dataapi.catalog.model import Catalog, Role
@@ -48,21 +50,17 @@ def inspect(project: Project) -> list[Finding]:
     except ScriptError as error:
         reason = " ".join(str(error).split())
         return [*findings, Finding(project.ref, f"the database was not checked: {reason}", wrong=False)]
-    findings += [Finding(project.ref, text) for text in _pooler_faults(project)]
-    findings += [Finding(project.ref, text) for text in _function_faults(project)]
-    findings += [Finding(project.ref, text) for text in _faults(project, catalog)]
-    for problem in catalog.problems:
-        # Clashing names are resolved by a rule, whose outcome may be intended.
-        text = f"{problem.place}: {problem.message}"
-        findings.append(Finding(project.ref, text, wrong=not problem.clash))
-    return findings
+    faults = (_pooler_faults(project), _function_faults(project), _faults(project, catalog))
+    findings += [Finding(project.ref, text) for text in chain(*faults)]
+    # Clashing names are resolved by a rule, whose outcome may be intended.
+    return findings + [
+        Finding(project.ref, f"{problem.place}: {problem.message}", wrong=not problem.clash)
+        for problem in catalog.problems
+    ]
 
 
 def read_catalog(project: Project) -> Catalog:
-    """Read what the project's database holds; blocks.
-
-    :raises ScriptError: the database cannot be reached or asked.
-    """
+    """Read what the project's database holds; blocks, and raises ``ScriptError`` if it cannot be asked."""
     with connected(project.db_uri) as fetch:
 
         async def at_once(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -79,13 +77,10 @@ def _pooler_faults(project: Project) -> Iterator[str]:
     # A database without a free connection is reported elsewhere.
     with suppress(ScriptError), connected(project.db_uri) as one, connected(project.db_uri) as other:
 
-        async def first() -> int:
-            return int(one(PROCESS, ())[0][0])
+        async def process(fetch: Callable[..., list[tuple[Any, ...]]]) -> int:
+            return int(fetch(PROCESS, ())[0][0])
 
-        async def second() -> int:
-            return int(other(PROCESS, ())[0][0])
-
-        if complete(share_processes(first, second)):
+        if complete(share_processes(partial(process, one), partial(process, other))):
             yield advice
 
 
@@ -127,8 +122,8 @@ def _document_faults(project: Project) -> Iterator[str]:
 
 def role_faults(project: Project, catalog: Catalog) -> list[str]:
     """Return what is wrong with the roles that API keys and callers without one get."""
-    names = [project.db_anon_role, *(["service_role"] if project.secret_keys else [])]
-    faults = ((name, _role_fault(catalog.roles.get(name))) for name in dict.fromkeys(filter(None, names)))
+    names = dict.fromkeys((project.db_anon_role, "service_role" if project.secret_keys else ""))
+    faults = ((name, _role_fault(catalog.roles.get(name))) for name in names if name)
     return [f"requests run as {name}, {fault}" for name, fault in faults if fault is not None]
 
 

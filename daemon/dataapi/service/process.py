@@ -32,22 +32,26 @@ GRACE = 30.0
 """Seconds that requests in flight may take once the daemon stops."""
 
 
-class ServedProject(Protocol):
+class Served(Protocol):
+    """A part of the daemon while it runs, which has a database."""
+
+    async def start(self) -> None:
+        """Begin, or find that the database is unavailable."""
+
+    async def stop(self) -> None:
+        """Close every connection."""
+
+    async def check(self) -> None:
+        """Ask the database at once whether it answers; ``state`` has the result."""
+
+
+class ServedProject(Served, Protocol):
     """A project while the daemon runs."""
 
     ref: str
 
-    async def start(self) -> None:
-        """Connect and load the first catalog, or find that the database is unavailable."""
-
-    async def stop(self) -> None:
-        """Let statements end and close every connection."""
-
     async def reload(self) -> int:
         """Read the catalog again and return its generation."""
-
-    async def check(self) -> None:
-        """Ask the database at once whether it answers; ``state`` has the result."""
 
     def state(self) -> ProjectState:
         """Return whether requests can be answered."""
@@ -56,20 +60,11 @@ class ServedProject(Protocol):
         """Take its metrics."""
 
 
-class ServedWebhooks(Protocol):
+class ServedWebhooks(Served, Protocol):
     """Webhooks while the daemon runs; the APIs do not depend on them."""
-
-    async def start(self) -> None:
-        """Begin, or find that the database is unavailable."""
 
     async def drain(self, seconds: float) -> None:
         """Deliver nothing more; returns when no attempt is under way, or after ``seconds``."""
-
-    async def stop(self) -> None:
-        """Close every connection."""
-
-    async def check(self) -> None:
-        """Ask the database at once whether it answers; ``state`` has the result."""
 
     def state(self) -> WebhooksState:
         """Return whether they work."""
@@ -288,7 +283,7 @@ def assemble(
     webhooks = LateWebhooks(reactor, settings)
 
     def site(metrics: RequestMetrics) -> DrainableSite:
-        from dataapi.service.apis import make_site  # noqa: PLC0415 - imported by the projects' start
+        from dataapi.web.app import make_site  # noqa: PLC0415 - imported by the projects' start
 
         observe = request_observer(metrics, settings.log_level, observer.put)
         made = make_site(

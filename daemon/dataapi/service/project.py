@@ -28,7 +28,7 @@ from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import Changes, ProjectState
 
 if TYPE_CHECKING:
-    from dataapi.service.apis import ProjectApis
+    from dataapi.web.app import ProjectApis
 
 _log = Logger(namespace="dataapi.service")
 FIRST_CATALOG_WITHIN = 5.0
@@ -36,10 +36,7 @@ FIRST_CATALOG_WITHIN = 5.0
 
 
 class ProjectPart:
-    """A project while the daemon runs.
-
-    :ivar apis: answer its requests, None until it starts.
-    """
+    """A project while the daemon runs; its ``apis`` are None until it starts."""
 
     def __init__(self, reactor: Any, project: Project) -> None:
         self.ref = project.ref
@@ -89,7 +86,7 @@ class ProjectPart:
             )
 
     def _make_apis(self) -> ProjectApis:
-        from dataapi.service.apis import ProjectApis  # noqa: PLC0415 - see there
+        from dataapi.web.app import ProjectApis  # noqa: PLC0415 - see there
 
         return ProjectApis(self._project, self._pool, self._watcher, self._authenticator)
 
@@ -216,10 +213,7 @@ def session_options(project: Project) -> SessionOptions:
 
 
 def pool_snapshot(ref: str, pool: Pool) -> Snapshot:
-    """Take the metrics of a pool.
-
-    :param ref: the value of the label ``project``.
-    """
+    """Take the metrics of a pool; ``ref`` is the value of their label ``project``."""
     figures = pool.figures()
     return {
         "dataapi_database_available": {(ref,): float(pool.available)},

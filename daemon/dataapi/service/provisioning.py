@@ -81,7 +81,8 @@ def _setup(provision: Provision) -> Iterator[str]:
     yield _ROLES.strip()
     if provision.verifier is not None:
         yield f"alter role {LOGIN_ROLE} password {quote_literal(provision.verifier).strip()};"
-    yield _in_database("grant connect on database %I to " + LOGIN_ROLE)
+    connect = f"grant connect on database %I to {LOGIN_ROLE}"
+    yield f"do $$ begin execute format('{connect}', current_database()); end $$;"
     yield f"\n-- What requests may do in the exposed schemas.\ngrant usage on schema {schemas} to {roles};"
     for kind in ("tables", "sequences", "routines"):
         yield f"grant all on all {kind} in schema {schemas} to service_role;"
@@ -94,14 +95,8 @@ def _setup(provision: Provision) -> Iterator[str]:
     if provision.event_trigger:
         yield _announced_changes()
     if provision.webhooks:
-        yield f"\n-- The daemon keeps events and deliveries here.\n{_WEBHOOKS}"
-
-
-_WEBHOOKS = f"create schema if not exists webhooks authorization {LOGIN_ROLE};"
-
-
-def _in_database(statement: str) -> str:
-    return f"do $$ begin execute format('{statement}', current_database()); end $$;"
+        yield "\n-- The daemon keeps events and deliveries here."
+        yield f"create schema if not exists webhooks authorization {LOGIN_ROLE};"
 
 
 def _qualified(table: str, schema: str) -> str:

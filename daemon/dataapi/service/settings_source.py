@@ -35,10 +35,7 @@ EMBEDDED_URI = "postgresql:///embedded"
 
 
 class SettingsSource(Protocol):
-    """Provides the settings, having started what they need.
-
-    :ivar settings: what is known before the start: where to listen and how to log.
-    """
+    """Provides the settings, having started what they need."""
 
     @property
     def settings(self) -> Settings:
@@ -72,10 +69,9 @@ class Configured:
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(Configured):
     """A configuration whose project lives in the embedded PostgreSQL."""
 
-    settings: Settings
     server: EmbeddedServer
 
     async def prepare(self) -> Settings:
@@ -92,19 +88,13 @@ class Embedded:
             ),
         )
 
-    def announce(self) -> None:
-        """Print nothing; the log suffices."""
-
     async def cleanup(self) -> None:
         """Stop the server."""
         await self.server.stop()
 
 
 class DemoSource:
-    """A sample database with fresh keys, in an embedded PostgreSQL.
-
-    :param write: takes the text that explains how to try it.
-    """
+    """A sample database with fresh keys, in an embedded PostgreSQL; ``write`` takes how to try it."""
 
     def __init__(self, settings: Settings, directory: Path | None, write: Callable[[str], object]) -> None:
         self.settings = settings
@@ -142,12 +132,7 @@ class DemoKeys:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDemo:
-    """A demo whose PostgreSQL runs.
-
-    :ivar settings: the configuration to serve.
-    :ivar banner: what to print once it is served.
-    :ivar server: the running PostgreSQL, to be stopped at the end.
-    """
+    """A demo whose PostgreSQL runs: the settings to serve, and what to print once they are served."""
 
     settings: Settings
     banner: str

@@ -65,10 +65,6 @@ class WebhooksPart:
 
     :ivar settings: the ``[webhooks]`` section.
     :ivar store: usable while ``reason`` is None.
-    :ivar catalogue: the event types of the installed plugins.
-    :ivar address_check: resolves and checks the addresses of receivers.
-    :ivar api: the management API.
-    :ivar reason: why webhooks do not work now, None when they do.
     """
 
     def __init__(self, reactor: Any, settings: Settings) -> None:

@@ -19,11 +19,9 @@ from twisted.internet.defer import Deferred
 
 from dataapi.settings import Settings
 
-ANSWERS, COUNTS, FIRST_SOCKET = 3, 4, 5
-"""The worker's descriptors of its answers, the counts of connections, and the first listening socket.
-
-0 brings asks, 1 and 2 take logs.
-"""
+FIRST_SOCKET = 4
+"""The worker's descriptor of the first listening socket; 0 brings asks, 1 and 2 take logs, 3 answers."""
+ANSWERS = 3
 
 
 class WorkerGone(Exception):
@@ -119,9 +117,4 @@ class Asker:
     def close(self) -> None:
         """Fail everything that still waits: the worker ended."""
         for number in list(self._pending):
-            self._fail(number, "the worker ended")
-
-    def _fail(self, number: int, reason: str) -> None:
-        answer = self._pending.pop(number, None)
-        if answer is not None:
-            answer.errback(WorkerGone(reason))
+            self.received({"id": number, "error": "the worker ended"})

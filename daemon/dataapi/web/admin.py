@@ -27,10 +27,13 @@ def _json(status: int, document: Mapping[str, Any], *headers: tuple[str, str]) -
     return Reply(status, (("Content-Type", "application/json; charset=utf-8"), *headers), body)
 
 
-class AdminApi:
+class AdminApi(Resource):
     """Answers the admin paths for what is operated: this process, or its workers."""
 
+    isLeaf = True  # noqa: N815 - IResource
+
     def __init__(self, operated: Operated) -> None:
+        super().__init__()
         self._operated = operated
         self._routes: dict[str, tuple[str, Callable[[], Awaitable[Reply]]]] = {
             "/live": ("GET", self._live),
@@ -39,8 +42,15 @@ class AdminApi:
             "/reload": ("POST", self._reload),
         }
 
-    async def answer(self, method: str, path: str) -> Reply:
-        """Answer one request; an unknown path is 404 and a wrong method 405 with ``Allow``."""
+    def render(self, request: Request) -> int:
+        """Answer a request; an unknown path is 404 and a wrong method 405 with ``Allow``."""
+        method, path = (part.decode("ascii", "replace") for part in (request.method, request.path))
+        answering = Deferred.fromCoroutine(self._reply(method, path))
+        request.notifyFinish().addErrback(lambda _: answering.cancel())
+        answering.addCallback(lambda reply: _send(request, reply)).addErrback(self._failed, request)
+        return NOT_DONE_YET
+
+    async def _reply(self, method: str, path: str) -> Reply:
         route = self._routes.get(path)
         if route is None:
             return _json(404, {"message": f"there is no {path} here", "paths": sorted(self._routes)})
@@ -66,27 +76,6 @@ class AdminApi:
     async def _reload(self) -> Reply:
         reloaded = await self._operated.reload()
         return _json(503 if reloaded.failures else 200, reloaded.as_json())
-
-
-class _AdminResource(Resource):
-    """Carries requests of twisted.web to ``AdminApi`` and its replies back."""
-
-    isLeaf = True  # noqa: N815 - IResource
-
-    def __init__(self, api: AdminApi) -> None:
-        super().__init__()
-        self._api = api
-
-    def render(self, request: Request) -> int:
-        """Answer any method and path."""
-        answering = Deferred.fromCoroutine(self._answer(request))
-        request.notifyFinish().addErrback(lambda _: answering.cancel())
-        answering.addErrback(self._failed, request)
-        return NOT_DONE_YET
-
-    async def _answer(self, request: Request) -> None:
-        path = request.path.decode("ascii", "replace")
-        _send(request, await self._api.answer(request.method.decode("ascii", "replace"), path))
 
     @staticmethod
     def _failed(failure: Failure, request: Request) -> None:
@@ -116,4 +105,4 @@ class _AdminSite(Site):
 
 def make_admin_site(operated: Operated, reactor: Any) -> Site:
     """Make the factory that the admin endpoints serve."""
-    return _AdminSite(_AdminResource(AdminApi(operated)), parsePOSTFormSubmission=False, reactor=reactor)
+    return _AdminSite(AdminApi(operated), parsePOSTFormSubmission=False, reactor=reactor)

@@ -1,4 +1,8 @@
-"""Assembles the HTTP interface: the routes of every protocol family, and the site that serves them."""
+"""Assembles the HTTP interface: the APIs of a project, the routes of every protocol family, and the site.
+
+Importing this module imports both APIs and the HTTP server, which takes about as long as PostgreSQL takes to
+describe a database of a thousand tables: a start does both at the same time.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,17 @@ from typing import Any
 
 from klein import Klein
 
-from dataapi.auth.authenticator import split_query
+from dataapi.auth.authenticator import Authenticator, split_query
+from dataapi.catalog.model import Catalog
+from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.database.pool import Pool
 from dataapi.graphql import transport
+from dataapi.graphql.document_store import DocumentFolder
+from dataapi.graphql.engine import Engine
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
+from dataapi.rest.handler import RestHandler
+from dataapi.settings import Project
 from dataapi.web.pipeline import Observe, Pipeline
 from dataapi.web.routing import Backend, Backends, Routes, WebhooksApi, route
 from dataapi.web.server.site import ApiSite
@@ -101,6 +112,27 @@ def _declare_operations(app: Klein, path: str, webhooks: WebhooksApi) -> None:
 
     operate.__name__ = path  # Klein knows routes by their handlers' names
     route(app, path.replace("{", "<").replace("}", ">"))(operate)
+
+
+class ProjectApis:
+    """Both APIs of a project, its persisted documents, and the backend that the routes need of it."""
+
+    def __init__(
+        self, project: Project, pool: Pool, watcher: CatalogWatcher, authenticator: Authenticator
+    ) -> None:
+        def catalog() -> Catalog | None:
+            return watcher.current
+
+        self.documents = folder = DocumentFolder(project.graphql_documents)
+        self._engine = Engine(project, pool, catalog, lambda: folder.documents, watcher.refresh)
+        self._rest = RestHandler(project, pool, catalog, watcher.refresh)
+        self.backend = Backend(project, authenticator, self._engine, self._rest)
+
+    @property
+    def plan_lookups(self) -> tuple[int, int]:
+        """How many look-ups of plans were hits and misses."""
+        engine, figures = self._engine, self._rest.figures
+        return engine.hits + figures.hits, engine.misses + figures.misses
 
 
 def make_site(

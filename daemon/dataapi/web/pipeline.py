@@ -34,9 +34,8 @@ _WRONG_METHOD = 405
 
 
 class RoutedRequest(NamedTuple):
-    """A request with its route and its project.
+    """A request with its route and its project, None when its host name has none.
 
-    :ivar backend: the project of its host name, None when there is none.
     :ivar started: when its last byte was read, in seconds.
     """
 
@@ -76,7 +75,6 @@ Observe = Callable[[AnsweredRequest], object]
 class Pipeline:
     """Takes requests from the server to handlers, and answers back.
 
-    :param observe: called for every answered request.
     :param seconds: the clock that durations are measured by.
     :param ids: makes the id of a request without one.
     """
@@ -257,15 +255,11 @@ class Pipeline:
     def _report(self, routed: RoutedRequest, status: int, size: int) -> None:
         seconds, request = self._seconds() - routed.started, routed.request
         family = routed.route.family.name
-        self._observed(
-            AnsweredRequest(family, request.id, request.method, request.path, status, seconds, size)
-        )
-
-    def _observed(self, served: AnsweredRequest) -> None:
+        answered = AnsweredRequest(family, request.id, request.method, request.path, status, seconds, size)
         try:
-            self._observe(served)
+            self._observe(answered)
         except Exception:
-            _log.failure("an answered request could not be observed", request_id=served.request_id)
+            _log.failure("an answered request could not be observed", request_id=request.id)
 
 
 async def _reply(routed: RoutedRequest) -> Reply | None:

@@ -119,10 +119,7 @@ class Routes:
         self._known: dict[bytes, Route] = {}
 
     def find(self, raw: bytes) -> Route:
-        """Return the route of a path as it stands in the request line.
-
-        :raises ApiError: 400, the path cannot be decoded.
-        """
+        """Return the route of a path as it stands in the request line; raises ``ApiError``, 400."""
         known = self._known.get(raw)
         if known is not None:
             return known

@@ -86,10 +86,10 @@ def test_a_service_is_built_and_nothing_started(tmp_path: Path, monkeypatch: pyt
 LOADED_LATER = {
     "before the databases are asked": (
         "dataapi.tap",
-        "graphql klein treq jsonschema prometheus_client dataapi.service.apis dataapi.service.webhooks",
+        "graphql klein treq jsonschema prometheus_client dataapi.web.app dataapi.service.webhooks",
     ),
     "before requests are answered": (
-        "dataapi.service.apis",
+        "dataapi.web.app",
         "treq jsonschema prometheus_client dataapi.service.webhooks",
     ),
 }

@@ -21,7 +21,7 @@ from dataapi.rest.parse.request import ApiRequest, CallArguments
 from dataapi.rest.plan.expressions import ArgumentValue, BodyText, MaxAffected
 from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultShape, choose, unknown
 from dataapi.rest.plan.plan import RestRole, StatementPlan, StreamPlan
-from dataapi.rest.plan.rows import with_column_names
+from dataapi.rest.plan.select_items import with_column_names
 from dataapi.rest.respond import content_range, make_reply, status_of
 from dataapi.rest.statements import (
     SCALAR,
@@ -35,12 +35,16 @@ from dataapi.rest.statements import (
     within,
 )
 from dataapi.sql.algebra import CallArgument, ColumnOf, FunctionCall, JsonArguments, Parameter
+from dataapi.sql.guards import Guard
 from dataapi.sql.outputs import Value
-from dataapi.sql.statement import Compiled, Guard
+from dataapi.sql.statement import Compiled
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _VALUE = Value(ColumnOf(SCALAR))
 _TABULAR = (Form.CSV, Form.GEOJSON)
+_DESCRIPTION = f"{OPENAPI}; charset=utf-8"
+
+
 _UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit", "bit[]": "varbit[]"}
 """What arguments of types are read as whose bare names mean a length of one."""
 
@@ -61,9 +65,29 @@ class _Call:
     described: bool
 
     @property
+    def function(self) -> Function:
+        """The function that is called."""
+        return self.chosen.function
+
+    @property
+    def most(self) -> int | None:
+        """How many rows the function may return (``max-affected``), None without a limit."""
+        return self.request.preferences.most
+
+    @property
+    def counted(self) -> bool:
+        """Whether all rows are counted; the planner's estimate for a function would be meaningless."""
+        return self.request.preferences.counts
+
+    @property
     def lines(self) -> bool:
         """Whether the statement returns a line for each row, which HEAD does not need."""
         return self.media.kind is MediaKind.LINES and self.request.method != "HEAD"
+
+    @property
+    def single(self) -> bool:
+        """Whether exactly one row is required of a function that returns a set."""
+        return self.media.single and not self.result.is_single
 
 
 def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
@@ -131,15 +155,15 @@ def _planned(call: _Call) -> StatementPlan:
 
 
 def _streamed(call: _Call) -> StreamPlan:
-    if call.request.preferences.most is not None:
+    if call.most is not None:
         # One row too many would come when others were sent.
-        raise not_followed(f"max-affected={call.request.preferences.most}")
+        raise not_followed(f"max-affected={call.most}")
     head = make_reply(call.request, Action.STREAM, TO_COME, 200, call.media.content_type, ())
     return StreamPlan(_statement(call), head, settings=_settings(call))
 
 
 def _settings(call: _Call) -> tuple[tuple[str, str], ...]:
-    return hoisted(call.chosen.function, call.role.project.db_hoisted_tx_settings)
+    return hoisted(call.function, call.role.project.db_hoisted_tx_settings)
 
 
 def _statement(call: _Call) -> Bound:
@@ -149,8 +173,8 @@ def _statement(call: _Call) -> Bound:
     values = replace(
         query.values,
         body=arguments.body,
-        arguments=argument_values(call.chosen.function, arguments),
-        most=call.request.preferences.most,
+        arguments=argument_values(call.function, arguments),
+        most=call.most,
     )
     return compiled.bind(values)
 
@@ -159,7 +183,7 @@ def _shape(call: _Call) -> Hashable:
     media, arguments = call.media, call.request.arguments
     return (
         "call",
-        call.chosen.function.oid,
+        call.function.oid,
         call.chosen.whole,
         arguments.names,
         arguments.pairs is None,
@@ -167,7 +191,7 @@ def _shape(call: _Call) -> Hashable:
         call.request.query.selection,
         (media.kind, media.stripped, media.row_handler, media.explain is None),
         call.request.method == "HEAD",
-        call.request.preferences.counts,
+        call.counted,
         _guard(call),
     )
 
@@ -183,8 +207,7 @@ def _compile(call: _Call) -> Compiled:
         lines = compile_lines(rows, _VALUE if scalar else record, Form.ARRAY)
         return lines_within(lines, role.project.longest_line)
     body = _body(call)
-    # The planner's estimate for a function would be meaningless.
-    total = Total.EXACT if call.request.preferences.counts and not result.is_single else Total.NONE
+    total = Total.EXACT if call.counted and not result.is_single else Total.NONE
     output = _VALUE if scalar and body not in _TABULAR else with_column_names(record, body)
     compiled = compile_answer(rows, output, body, total)
     if body is not Form.NONE and call.media.explain is None:
@@ -206,10 +229,9 @@ def _body(call: _Call) -> Body:
 
 def _guard(call: _Call) -> Guard | None:
     """Return the bound that the statement itself checks, so that what the function did is undone."""
-    if call.media.single and not call.result.is_single:
+    if call.single:
         return Guard(respond.NOT_SINGLE)
-    bounded = call.request.preferences.most is not None
-    return Guard(respond.TOO_MANY, Parameter(MaxAffected(), "bigint")) if bounded else None
+    return None if call.most is None else Guard(respond.TOO_MANY, Parameter(MaxAffected(), "bigint"))
 
 
 def call_of(
@@ -219,30 +241,33 @@ def call_of(
 
     :param scalar: whether its results are values.
     """
-    function, types, from_json = chosen.function, catalog.types, None
-    named = [argument for argument in function.arguments if argument.name in arguments.names]
+    function, column = chosen.function, SCALAR if scalar else ""
     if chosen.whole:
         [argument] = function.arguments
-        values = [CallArgument("", Parameter(BodyText(), types[argument.type].sql_name))]
-    elif arguments.pairs is not None or not named:
-        values = [
-            CallArgument(each.name, _slot(each, types[each.type]), variadic=each.variadic) for each in named
-        ]
-    else:
-        members = tuple([(each.name, _member_type(types[each.type])) for each in named])
-        from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, members)
-        values = [CallArgument(each.name, None, variadic=each.variadic) for each in named]
-    column = SCALAR if scalar else ""
-    return FunctionCall(function, tuple(values), value_column=column, from_json=from_json, keeps_null=True)
+        type_ = catalog.types[argument.type].sql_name
+        only = (CallArgument("", Parameter(BodyText(), type_)),)
+        return FunctionCall(function, only, value_column=column, keeps_null=True)
+    named = [argument for argument in function.arguments if argument.name in arguments.names]
+    if arguments.pairs is not None or not named:
+        slots = tuple(_argument(catalog, argument) for argument in named)
+        return FunctionCall(function, slots, value_column=column, keeps_null=True)
+    members = tuple((argument.name, _member_type(catalog.types[argument.type])) for argument in named)
+    from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, members)
+    listed = tuple(CallArgument(each.name, None, variadic=each.variadic) for each in named)
+    return FunctionCall(function, listed, value_column=column, from_json=from_json, keeps_null=True)
 
 
-def _slot(argument: Argument, type_: Type) -> Parameter:
-    """Return the slot of an argument; PostgreSQL finds types that are not its own by the function.
+def _argument(catalog: Catalog, argument: Argument) -> CallArgument:
+    parameter = Parameter(ArgumentValue(argument.name), _slot_type(catalog.types[argument.type]))
+    return CallArgument(argument.name, parameter, variadic=argument.variadic)
+
+
+def _slot_type(type_: Type) -> str:
+    """Return the type of an argument's slot; PostgreSQL finds those that are not its own by the function.
 
     So no privilege on the schema of a type is needed to name it.
     """
-    named = type_.schema == "pg_catalog" and type_.category != "P"
-    return Parameter(ArgumentValue(argument.name), _member_type(type_) if named else "unknown")
+    return _member_type(type_) if type_.schema == "pg_catalog" and type_.category != "P" else "unknown"
 
 
 def _member_type(type_: Type) -> str:
@@ -266,11 +291,11 @@ def _finish(call: _Call, row: ResultRow) -> Reply:
     request, result, content_type = call.request, call.result, call.media.content_type
     count, total = row.count, row.total
     if result.is_single:
-        count, total = 1, 1 if call.request.preferences.counts else None
+        count, total = 1, 1 if call.counted else None
     offset = request.query.values.offset
     status = status_of(offset, count, total)
     if call.described and content_type.startswith(JSON):
-        content_type = f"{OPENAPI}; charset=utf-8"
+        content_type = _DESCRIPTION
     headers = (("Content-Range", content_range(offset, count, total)),)
     if result.shape is ResultShape.VOID:
         return make_reply(request, Action.CALL, row, 204, None, headers)

@@ -1,6 +1,5 @@
 """The configuration file, environment and secret files, read into settings; all mistakes in them at once."""
 
-from dataapi.service.configuration.load import load, load_service
-from dataapi.service.configuration.sources import DEFAULT_FILES, ConfigurationError, Mistake
+from dataapi.service.configuration.load import ConfigurationError, load, load_service
 
-__all__ = ["DEFAULT_FILES", "ConfigurationError", "Mistake", "load", "load_service"]
+__all__ = ["ConfigurationError", "load", "load_service"]

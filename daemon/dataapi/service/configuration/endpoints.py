@@ -7,39 +7,25 @@ separated by ``:``, named ones have a ``=``, and a backslash takes the next char
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from dataapi.service.configuration.parsers import InvalidValue
 
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """The arguments of one type of endpoint, in their positional order; the first is required."""
-
-    arguments: tuple[str, ...]
-    example: str
-
-
+# By type: the arguments in their positional order, of which the first is required, and an example.
 KINDS = {
-    "tcp": _Kind(("port", "interface", "backlog"), "tcp:8000:interface=127.0.0.1"),
-    "tcp6": _Kind(("port", "backlog", "interface"), r"tcp6:8000:interface=\:\:1"),
-    "ssl": _Kind(
+    "tcp": (("port", "interface", "backlog"), "tcp:8000:interface=127.0.0.1"),
+    "tcp6": (("port", "backlog", "interface"), r"tcp6:8000:interface=\:\:1"),
+    "ssl": (
         (
-            "port",
-            "privateKey",
-            "certKey",
-            "sslmethod",
-            "interface",
-            "backlog",
-            "extraCertChain",
-            "dhParameters",
+            *("port", "privateKey", "certKey", "sslmethod"),
+            *("interface", "backlog", "extraCertChain", "dhParameters"),
         ),
         "ssl:8443:privateKey=/etc/dataapi/key.pem:certKey=/etc/dataapi/cert.pem",
     ),
-    "unix": _Kind(("address", "mode", "backlog", "lockfile"), "unix:/run/dataapi/http.sock:mode=660"),
-    "systemd": _Kind(("domain", "index", "name"), "systemd:domain=INET:name=http"),
+    "unix": (("address", "mode", "backlog", "lockfile"), "unix:/run/dataapi/http.sock:mode=660"),
+    "systemd": (("domain", "index", "name"), "systemd:domain=INET:name=http"),
 }
 _SEPARATOR = re.compile(rf"\n|,\s*(?=(?:{'|'.join(KINDS)}):)")
 
@@ -50,26 +36,22 @@ def split_endpoints(text: str) -> tuple[str, ...]:
 
 
 def check_endpoint(text: str) -> str:
-    """Return ``text`` when it is an endpoint that the daemon can listen on.
-
-    :raises InvalidValue: naming what is wrong with it.
-    """
-    kind_name, *rest = _tokens(text)
-    if kind_name[0] is not None or kind_name[1] not in KINDS:
-        raise InvalidValue(f"expected a Twisted endpoint: {', '.join(f'{name}:…' for name in KINDS)}")
-    name = kind_name[1]
-    kind = KINDS[name]
-    arguments = _arguments(name, kind, rest)
-    if kind.arguments[0] not in arguments:
-        raise InvalidValue(f"expected a {kind.arguments[0]}, as in {kind.example}")
+    """Return ``text`` if the daemon can listen on such an endpoint; raises ``InvalidValue``."""
+    (named, name), *rest = _tokens(text)
+    if named is not None or name not in KINDS:
+        raise InvalidValue(f"expected a Twisted endpoint: {', '.join(f'{kind}:…' for kind in KINDS)}")
+    known, example = KINDS[name]
+    arguments = _arguments(name, rest)
+    if known[0] not in arguments:
+        raise InvalidValue(f"expected a {known[0]}, as in {example}")
     if "port" in arguments and not _in_range(arguments["port"], 65535):
-        raise InvalidValue(f"expected a port from 0 to 65535, as in {kind.example}")
+        raise InvalidValue(f"expected a port from 0 to 65535, as in {example}")
     if "backlog" in arguments and not _in_range(arguments["backlog"], 65535):
         raise InvalidValue("expected a whole number for backlog")
     if "mode" in arguments and re.fullmatch("[0-7]{3,4}", arguments["mode"]) is None:
-        raise InvalidValue(f"expected an octal mode, as in {kind.example}")
+        raise InvalidValue(f"expected an octal mode, as in {example}")
     if name == "systemd" and ("index" in arguments) == ("name" in arguments):
-        raise InvalidValue(f"expected either index or name, as in {kind.example}")
+        raise InvalidValue(f"expected either index or name, as in {example}")
     return text
 
 
@@ -91,29 +73,28 @@ def http_address(text: str) -> str | None:
     (_, name), *rest = _tokens(text)
     if name not in ("tcp", "tcp6", "ssl"):
         return None
-    arguments = _arguments(name, KINDS[name], rest)
+    arguments = _arguments(name, rest)
     interface = arguments.get("interface", "")
-    everywhere = {"tcp6": "::1"}.get(name, "127.0.0.1")
-    host = everywhere if interface in ("", "0.0.0.0", "::") else interface
+    local = "::1" if name == "tcp6" else "127.0.0.1"
+    host = local if interface in ("", "0.0.0.0", "::") else interface
     scheme = "https" if name == "ssl" else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{arguments['port']}"
 
 
-def _arguments(name: str, kind: _Kind, tokens: list[tuple[str | None, str]]) -> dict[str, str]:
+def _arguments(name: str, tokens: list[tuple[str | None, str]]) -> dict[str, str]:
+    known, example = KINDS[name]
     found: dict[str, str] = {}
     for position, (argument, value) in enumerate(tokens):
         if argument is None:
-            if position >= len(kind.arguments):
-                raise InvalidValue(f"expected at most {len(kind.arguments)} arguments, as in {kind.example}")
-            argument = kind.arguments[position]  # noqa: PLW2901 - a positional argument gets its name
-        elif argument not in kind.arguments:
-            raise InvalidValue(
-                f"{name} has no argument {argument!r}; expected one of {', '.join(kind.arguments)}"
-            )
+            if position >= len(known):
+                raise InvalidValue(f"expected at most {len(known)} arguments, as in {example}")
+            argument = known[position]  # noqa: PLW2901 - a positional argument gets its name
+        elif argument not in known:
+            raise InvalidValue(f"{name} has no argument {argument!r}; expected one of {', '.join(known)}")
         if argument in found:
             raise InvalidValue(f"expected the argument {argument} only once")
         if not value:
-            raise InvalidValue(f"expected a value for {argument}, as in {kind.example}")
+            raise InvalidValue(f"expected a value for {argument}, as in {example}")
         found[argument] = value
     return found
 

@@ -1,37 +1,87 @@
-"""Loads the configuration: sources in, frozen settings out, or every mistake at once."""
+"""Loads the configuration: file, environment and command line in, frozen settings or every mistake out."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import configparser
+import re
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataapi.auth.keys import is_url, parse_keys
-from dataapi.service.configuration.keys import keys_of
+from dataapi.service.configuration.keys import PROJECT, SERVICE, WEBHOOKS, keys_of
 from dataapi.service.configuration.parsers import InvalidValue
 from dataapi.service.configuration.parsers import ref as parse_ref
-from dataapi.service.configuration.sources import (
-    DEFAULT_FILES,
-    ConfigurationError,
-    Entry,
-    Mistake,
-    from_environment,
-    from_ini,
-    read_text,
-    suggestion,
-    variable_name,
-)
 from dataapi.settings import Project, Settings, Webhooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+DEFAULT_FILES = (Path("etc/dataapi.ini"), Path("/etc/dataapi/dataapi.ini"))
+PREFIX = "DATAAPI_"
+
+_OWN_VARIABLES = re.compile(r"PROJECT_([A-Z]{20})_(.+)", re.ASCII)
 DEFAULT_REF = "abcdefghijklmnopqrst"
 DEFAULT_ORGANIZATION = "default"
 SECTIONS = ("dataapi", "project", "webhooks")
 
 MADE = ("jwt-secret", "publishable-keys", "secret-keys", "encryption-key")
 """The keys whose values ``dataapi keys`` makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One mistake.
+
+    :ivar place: the file, ``environment NAME`` or ``command line``.
+    :ivar expected: what is expected instead.
+    :ivar section: the section's name without brackets; empty for the file as a whole.
+    :ivar key: the key; empty for the section as a whole.
+    :ivar value: the bad value as it was written, None if it is absent or secret.
+    :ivar lacks: the missing keys that ``dataapi keys`` makes; empty for other mistakes.
+    """
+
+    place: str
+    expected: str
+    section: str = ""
+    key: str = ""
+    value: str | None = field(default=None, repr=False)
+    lacks: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the mistake as one line of text."""
+        where = " ".join(part for part in (f"[{self.section}]" if self.section else "", self.key) if part)
+        value = "" if self.value is None else f" = {self.value!r}"
+        return f"{self.place}: {where}{value}: {self.expected}" if where else f"{self.place}: {self.expected}"
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used, for its ``mistakes`` in the order in which it was written."""
+
+    def __init__(self, mistakes: Iterable[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(map(str, self.mistakes)))
+
+
+def suggestion(name: str, known: Iterable[str], *, shown_as: str = "{}") -> str:
+    """Return ``; did you mean …?`` when ``name`` is close to a known name, else nothing."""
+    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {shown_as.format(close[0])}?" if close else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value as it was written, and where."""
+
+    place: str
+    section: str
+    key: str
+    value: str = field(repr=False)
+
+    def mistake(self, expected: str, *, secret: bool) -> Mistake:
+        """Return the mistake of this value."""
+        return Mistake(self.place, expected, self.section, self.key, None if secret else self.value)
 
 
 def load(
@@ -103,13 +153,45 @@ class _Reading:
                 self.usable = False
                 return candidate
             self.place = str(candidate)
-            names, entries, mistakes = from_ini(text, self.place)
-            self.usable = not mistakes or bool(entries)
-            self.mistakes += mistakes
-            for name in names:
-                self.sections[name] = {}
-            self._take(entries)
+            self._read_ini(text)
+            self.usable = not self.mistakes or any(self.sections.values())
             return candidate
+        return None
+
+    def _read_ini(self, text: str) -> None:
+        """Take the entries of an ini file, whose keys keep their case and ``;`` begins a comment.
+
+        A line that cannot be read is named by its number alone, because it may hold a secret.
+        """
+        reader = configparser.ConfigParser(
+            interpolation=None,
+            delimiters=("=",),
+            comment_prefixes=(";", "#"),
+            inline_comment_prefixes=(";",),
+            empty_lines_in_values=False,
+            default_section="",
+        )
+        reader.optionxform = str  # type: ignore[assignment, method-assign]
+        try:
+            reader.read_string(text)
+        except configparser.DuplicateOptionError as error:
+            expected = f"the key stands there twice, again on line {error.lineno}"
+            return self.wrong(error.section, error.option, expected)
+        except configparser.DuplicateSectionError as error:
+            expected = f"the section stands there twice, again on line {error.lineno}"
+            return self.wrong(error.section, "", expected)
+        except configparser.MissingSectionHeaderError as error:
+            expected = f"line {error.lineno}: expected a section such as [project] first"
+            return self.wrong("", "", expected)
+        except configparser.ParsingError as error:
+            for line, _ in error.errors:
+                self.wrong("", "", f"line {line}: expected key = value")
+        for section in reader.sections():
+            self.sections[section] = {
+                name: Entry(self.place, section, name, value)
+                for name, value in reader.items(section)
+                if value is not None
+            }
         return None
 
     def wrong(
@@ -120,14 +202,21 @@ class _Reading:
 
     def override(self, environ: Mapping[str, str], overrides: Iterable[tuple[str, str, str]]) -> None:
         """Let the environment win over the file, and the command line over both."""
-        entries, unknown = from_environment(environ)
-        self.mistakes += unknown
-        self._take(entries)
-        self._take(Entry("command line", *override) for override in overrides)
+        for variable in sorted(name for name in environ if name.startswith(PREFIX)):
+            place, name = f"environment {variable}", variable.removeprefix(PREFIX)
+            section, key = _section_and_key(name)
+            if key in (keys_of(section) or {}):
+                self._take(Entry(place, section, key, environ[variable]))
+            else:
+                # Compared without the prefix, which all names share.
+                known = [each.removeprefix(PREFIX) for each in _variables(section)]
+                close = suggestion(name, known, shown_as=f"{PREFIX}{{}}")
+                self.mistakes.append(Mistake(place, f"no such key{close}"))
+        for override in overrides:
+            self._take(Entry("command line", *override))
 
-    def _take(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            self.sections.setdefault(entry.section, {})[entry.key] = entry
+    def _take(self, entry: Entry) -> None:
+        self.sections.setdefault(entry.section, {})[entry.key] = entry
 
     def values(self, section: str) -> dict[str, Any]:
         """Return the section's values by field name, without defaults and mistakes."""
@@ -258,3 +347,40 @@ def _check_hosts(reading: _Reading, projects: Mapping[str, Mapping[str, Any]]) -
             if owner != section:
                 expected = f"expected each host name in one project only; [{owner}] has it too"
                 reading.wrong(section, "hosts", expected, value=host)
+
+
+def read_text(path: Path, read_file: Callable[[Path], bytes]) -> str:
+    """Return a file's text; raises ``ValueError`` that says why it cannot be read, or is not UTF-8."""
+    try:
+        return read_file(path).decode("utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8: byte {error.start}") from error
+
+
+def _section_and_key(words: str) -> tuple[str, str]:
+    """Take ``PROJECT_DB_URI`` apart; a reference of 20 letters after ``PROJECT_`` names one of several."""
+    own = _OWN_VARIABLES.fullmatch(words)
+    if own is not None:
+        return f"project:{own[1].lower()}", _key(own[2])
+    section, _, rest = words.partition("_")
+    return section.lower(), _key(rest)
+
+
+def _key(words: str) -> str:
+    """Return the key of upper-case words, nothing when they are not all upper case."""
+    return words.lower().replace("_", "-") if words == words.upper() else ""
+
+
+def _variables(section: str) -> list[str]:
+    """Return every variable's name, with those of the own section of one of several projects."""
+    sections = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
+    if section.startswith("project:"):
+        sections[section] = PROJECT
+    return [variable_name(name, key) for name, keys in sections.items() for key in keys]
+
+
+def variable_name(section: str, key: str) -> str:
+    """Return the environment variable of a key."""
+    return PREFIX + f"{section}_{key}".replace(":", "_").replace("-", "_").upper()

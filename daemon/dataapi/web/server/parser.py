@@ -148,10 +148,7 @@ class RequestParser:
         return headers
 
     def read_body(self) -> list[bytes]:
-        """Return what was received of the body since the last call.
-
-        :raises ApiError: 400, it is not valid; then nothing more can be read.
-        """
+        """Return what was received of the body since the last call; raises ``ApiError`` if it is invalid."""
         buffer, message = self.buffer, self._message
         cut = self._possible_end(buffer) if self.unread is None else self.unread
         received, self.buffer = buffer[:cut], buffer[cut:]

@@ -51,10 +51,7 @@ class ServerRequest:
         self._budgeted = 0
 
     def add(self, pieces: list[bytes]) -> None:
-        """Add to the body.
-
-        :raises ApiError: 413 or 503, it is too large, or all bodies together are.
-        """
+        """Add to the body; raises ``ApiError``, 413 or 503, if it or all bodies together are too large."""
         self.received += sum(map(len, pieces))
         if self.received > self.limit:
             raise body_too_large(self.limit)
