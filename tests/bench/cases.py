@@ -118,6 +118,7 @@ def _row(template: str) -> str:
 
 LOOKUP = "query ($id: Int!) { trackByPk(trackId: $id) { name album { title } } }"
 COLD = "{ trackByPk(trackId: 5) { name_<N>: name album { title } } }"
+NAMED = "query q<N> { trackByPk(trackId: 5) { name album { title } } }"
 LITERALS = "{ trackByPk(trackId: <N>) { name album { title } } }"
 NESTED = """{ albumCollection(first: 10) { edges { node { title
     trackCollection(first: 10) { edges { node { name milliseconds } } } } } } }"""
@@ -137,6 +138,7 @@ NESTED_INSERT = """mutation ($name: String) { insertIntoBenchRowCollection(objec
 
 PEER_LOOKUP = "query ($id: Int!) { trackByTrackId(trackId: $id) { name albumByAlbumId { title } } }"
 PEER_COLD = "{ trackByTrackId(trackId: 5) { name_<N>: name albumByAlbumId { title } } }"
+PEER_NAMED = "query q<N> { trackByTrackId(trackId: 5) { name albumByAlbumId { title } } }"
 PEER_LITERALS = "{ trackByTrackId(trackId: <N>) { name albumByAlbumId { title } } }"
 PEER_NESTED = """{ allAlbums(first: 10) { edges { node { title
     tracksByAlbumId(first: 10) { edges { node { name milliseconds } } } } } } }"""
@@ -167,9 +169,9 @@ FLOOR_NESTED = """select '{"data":{"albumCollection":{"edges":[' || string_agg(
         ) track
     ) part"""
 FLOOR_OBJECTS = rows(
-    '"name":<<track.name>>,"album":{"title":<<album.title>>,"artist":{"name":<<artist.name>>}}',
-    "(select name, album_id from track order by track_id limit <N>) track"
-    " join album using (album_id) join artist using (artist_id)",
+    '"name":<<track>>,"album":{"title":<<title>>,"artist":{"name":<<artist>>}}',
+    "(select track.name as track, title, artist.name as artist from track"
+    " join album using (album_id) join artist using (artist_id) order by track_id limit <N>) found",
     '{"data":{"trackCollection":{"edges":', "}}}", '{"node":{%s}}',
 )  # fmt: skip
 FLOOR_PAGE = rows(
@@ -189,8 +191,7 @@ FLOOR_DELETE = """with done as (delete from bench_row where id = <N> returning 1
 FLOOR_REST_LOOKUP = rows('"track_id":<track_id>,"name":<<name>>', "track where track_id = <N>")
 FLOOR_REST_OBJECTS = rows(
     '"track_id":<track_id>,"name":<<name>>,"album":{"title":<<title>>}',
-    "(select track_id, name, album_id from track order by track_id limit 100) track"
-    " join album using (album_id)",
+    "(select track_id, name, title from track join album using (album_id) order by track_id limit 100) found",
 )
 FLOOR_REST_PAGE = rows(
     '"track_id":<track_id>,"name":<<name>>,"milliseconds":<milliseconds>,"unit_price":<unit_price>',
@@ -236,6 +237,7 @@ CASES = (
     objects(100),
     objects(1000),
     graphql("GraphQL document never seen before", COLD, most=ENDLESS, peer=PEER_COLD),
+    graphql("GraphQL operation name never seen before", NAMED, most=ENDLESS, peer=PEER_NAMED),
     graphql(
         "GraphQL other literals each time", LITERALS, most=TRACK_COUNT, floor=FLOOR_LOOKUP, peer=PEER_LITERALS
     ),

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections import Counter
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.daemon import PATIENCE, QUICK, SLOW, TWISTD, Answer, Daemon, environment, wait_for
@@ -45,6 +47,27 @@ def test_workers_answer_and_their_figures_are_added_up(daemon: Daemon) -> None:
     assert daemon.metric(READY_WORKERS) == 2
     assert daemon.metric('dataapi_pool_size{project="abcdefghijklmnopqrst"}') == 20
     assert daemon.admin("GET", "/ready").json["workers"] == 2
+
+
+def test_connections_opened_together_are_spread_over_the_workers(daemon: Daemon) -> None:
+    """Each worker serves its part of them, if not half of them on a busy machine."""
+    before = len(daemon.lines)
+    opened = [HTTPConnection("127.0.0.1", daemon.port, PATIENCE) for _ in range(32)]
+    for connection in opened:
+        connection.connect()
+    for number, connection in enumerate(opened):
+        connection.request("GET", f"/rest/v1/spread_{number}")
+        connection.getresponse().read()
+    wait_for(lambda: len(requests_of(daemon, before)) == 32, "the log lines")
+    for connection in opened:
+        connection.close()
+    counts = Counter(line["worker"] for line in requests_of(daemon, before))
+    assert min(counts[1], counts[2]) >= 8
+
+
+def requests_of(daemon: Daemon, first: int) -> list[dict[str, Any]]:
+    """Return the log lines of the requests of that test."""
+    return [line for line in daemon.lines[first:] if "/rest/v1/spread_" in str(line.get("path"))]
 
 
 def test_all_workers_reload(daemon: Daemon) -> None:

@@ -48,7 +48,7 @@ INPUT_AND_OUTPUT = {
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "
         "identifiers management.api management.authorization management.handlers management.listing "
-        "management.openapi management.operations management.publishing plugins store store.directory "
+        "management.operations management.publishing plugins store store.directory "
         "store.endpoints store.enqueue store.history store.queue"
     ),
 }

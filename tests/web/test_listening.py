@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import socket
 import ssl
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from dataapi.http.messages import Reply, Request
-from dataapi.service.sockets import Acceptor, StartFailed, accept, bind
+from dataapi.service.sockets import Acceptor, ConnectionShare, StartFailed, accept, bind, make_counts
 from dataapi.web.app import make_site
 from support.daemon import PATIENCE
 from support.memory_http import Web, raw
@@ -124,6 +127,68 @@ class Watcher(Clock):
         self.readers: set[object] = set()
         self.addReader = self.readers.add
         self.removeReader = self.readers.discard
+
+
+class Site:
+    """Reports its connections, and counts them."""
+
+    report: Callable[[int], object]
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def doStart(self) -> None:  # noqa: N802 - IFactory
+        """Begin."""
+
+    doStop = doStart  # noqa: N815
+
+    def opened(self) -> None:
+        """Count a connection."""
+        self.made += 1
+        self.report(self.made)
+
+
+class WorkerReactor(Watcher):
+    """That of a worker on paper."""
+
+    def adoptStreamConnection(self, _descriptor: int, _family: object, site: Site) -> None:  # noqa: N802
+        """Open a connection."""
+        site.opened()
+
+
+async def test_a_connection_is_left_to_the_worker_that_serves_the_fewest(reactor: Any) -> None:
+    """For a moment: then another one accepts it, as that worker may be busy, or on its way to the end."""
+    port = free_port()
+    [bound] = bind(reactor, [f"tcp:{port}:interface=127.0.0.1"])
+    opened = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(7)]
+    counts = make_counts(2)
+    machines, sites = (WorkerReactor(), WorkerReactor()), (Site(), Site())
+    first, second = (
+        accept(machine, replace(bound.handed, share=ConnectionShare(counts, 2, worker)), site)
+        for worker, (machine, site) in enumerate(zip(machines, sites, strict=True))
+    )
+    for expected in ([1, 0], [1, 0]):
+        first.doRead()
+        assert [site.made for site in sites] == expected
+    assert machines[0].readers == set()
+    for expected in ([1, 1], [1, 2], [1, 2]):
+        second.doRead()
+        assert [site.made for site in sites] == expected
+    machines[1].advance(1)
+    assert [site.made for site in sites] == [1, 3]
+    assert machines[1].readers == {second}
+    machines[0].advance(1)
+    assert [site.made for site in sites] == [2, 3]
+    second.stop()
+    sites[1].report(0)
+    first.doRead()
+    first.doRead()
+    assert [site.made for site in sites] == [4, 3]
+    first.stop()
+    for stream in opened:
+        stream.close()
+    await bound.close()
+    os.close(counts)
 
 
 async def test_accepting_pauses_while_the_system_is_exhausted(reactor: Any) -> None:

@@ -1,7 +1,7 @@
 """Selections and arguments: a selection set's fields, and their arguments as trees.
 
 A tree is null (None), an ``InputLeaf``, a list of trees or a dict of trees by input field: structure that
-shapes a statement, and leaves that become slots.  An absent value is ``ABSENT``.  Only lists of input
+shapes a statement, and leaves that become slots.  An absent value is ``Undefined``.  Only lists of input
 objects are lists: a list of scalars or enums is one leaf, because it is bound as one array.
 """
 
@@ -31,6 +31,7 @@ from graphql import (
     SelectionNode,
     SelectionSetNode,
     Undefined,
+    UndefinedType,
     ValueNode,
     VariableNode,
     coerce_input_literal,
@@ -50,7 +51,7 @@ from dataapi.graphql.sources import (
     VariableOrigin,
     Variables,
 )
-from dataapi.graphql.variables import ABSENT, Absent, holds_objects
+from dataapi.graphql.variables import holds_objects
 from dataapi.sql.algebra import Parameter
 
 SelectedFields = dict[str, list[FieldNode]]
@@ -174,26 +175,24 @@ def argument_trees(
     trees: dict[str, InputTree] = {}
     for name, argument in arguments.items():
         node = provided.get(name)
-        if node is None and argument.default is None:
-            continue
-        tree: InputTree | Absent = ABSENT if node is None else reader.literal(node, argument.type)
-        if tree is ABSENT and argument.default is not None:
+        tree: InputTree | UndefinedType = Undefined if node is None else reader.literal(node, argument.type)
+        if tree is Undefined and argument.default is not None:
             tree = reader.leaf(LiteralOrigin(argument.default.value), argument.default.value, owner)
         if node is not None:
-            check_present(tree, argument.type, node)
-        if not isinstance(tree, Absent):
+            _check_present(tree, argument.type, node)
+        if not isinstance(tree, UndefinedType):
             trees[name] = tree
     return trees
 
 
-def check_present(tree: object, type_: GraphQLInputType, node: ValueNode) -> None:
+def _check_present(tree: object, type_: GraphQLInputType, node: ValueNode) -> None:
     """Check that a variable has a value where one is needed.
 
     Validation does not look at the values of variables, and sees to it that no literal is null there.
 
     :raises GraphQLError: naming the variable and what is expected.
     """
-    if not isinstance(type_, GraphQLNonNull) or not (tree is None or tree is ABSENT):
+    if not isinstance(type_, GraphQLNonNull) or not (tree is None or tree is Undefined):
         return
     assert isinstance(node, VariableNode), "validation lets no null pass where a value is needed"
     name, what = client_name(node.name.value), "null" if tree is None else "absent"
@@ -225,22 +224,22 @@ class _ArgumentReader:
     def leaf(self, origin: Origin, sample: Any, node: Node) -> InputLeaf:
         return InputLeaf(origin, sample, place_of(node), self._path)
 
-    def literal(self, node: ValueNode, type_: GraphQLInputType) -> InputTree | Absent:
+    def literal(self, node: ValueNode, type_: GraphQLInputType) -> InputTree | UndefinedType:
         """Return the tree of a literal, which may hold variables."""
         pause()
         type_ = nullable(type_)
         if isinstance(node, VariableNode):
             name = node.name.value
-            return (
-                self.value(self._variables[name], type_, (name,), node) if name in self._variables else ABSENT
-            )
+            if name not in self._variables:
+                return Undefined
+            return self.value(self._variables[name], type_, (name,), node)
         if isinstance(node, NullValueNode):
             return None
         if isinstance(type_, GraphQLList):
             items = node.values if isinstance(node, ListValueNode) else (node,)
             trees = [self._inner(item, type_.of_type) for item in items]
             if holds_objects(type_):
-                return [None if isinstance(tree, Absent) else tree for tree in trees]
+                return [None if isinstance(tree, UndefinedType) else tree for tree in trees]
             return self._leaf_of_items(
                 [tree if isinstance(tree, InputLeaf) else None for tree in trees], node
             )
@@ -251,10 +250,10 @@ class _ArgumentReader:
             raise GraphQLError(f"Invalid input for {type_} type", node)
         return self.leaf(LiteralOrigin(value), value, node)
 
-    def _inner(self, node: ValueNode, type_: GraphQLInputType) -> InputTree | Absent:
+    def _inner(self, node: ValueNode, type_: GraphQLInputType) -> InputTree | UndefinedType:
         """Return the tree of an item or a member."""
         tree = self.literal(node, type_)
-        check_present(tree, type_, node)
+        _check_present(tree, type_, node)
         return tree
 
     def _leaf_of_items(self, items: list[InputLeaf | None], node: Node) -> InputLeaf:
@@ -271,7 +270,7 @@ class _ArgumentReader:
         for member in node.fields:
             name = member.name.value
             tree = self._inner(member.value, type_.fields[name].type)
-            if not isinstance(tree, Absent):
+            if not isinstance(tree, UndefinedType):
                 trees[name] = tree
         return trees
 

@@ -8,35 +8,36 @@ from graphql import GraphQLError
 
 from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object
 from dataapi.graphql.conditions import filter_condition, operand, operator_conditions
-from dataapi.graphql.schema.table_view import ColumnField, RelatedField, TableView
+from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, TableView
 from dataapi.graphql.schema.type_mapping import aggregate_mapping, builtin_mapping
-from dataapi.graphql.sources import Bounded, CursorPart, InputLeaf, decode_cursor
+from dataapi.graphql.sources import Bounded, CursorPart, InputLeaf, decode_cursor, limit_of
 from dataapi.sql.algebra import (
+    After,
     AggregateFunction,
     AggregateOf,
     ColumnOf,
+    Condition,
     Expression,
     OrderTerm,
     Parameter,
     RelatedAggregateOf,
     RelatedOf,
+    Rows,
+    all_of,
 )
-from dataapi.sql.conditions import After, Condition, all_of
 from dataapi.sql.outputs import Null, Output, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Paging:
-    """The page, order and position that the arguments of a collection describe.
+class Page:
+    """The page of rows that the arguments of a collection describe.
 
-    :ivar page: the page's size in rows.
-    :ivar position: in the direction of paging.
+    :ivar rows: those of the page but for its position.
+    :ivar position: where the page begins, in the direction of paging.
     """
 
-    where: Condition | None
-    order: tuple[OrderTerm, ...]
-    page: Bounded | int
-    offset: Parameter | None
+    rows: Rows
+    size: Bounded | int
     position: After | None
     backward: bool
 
@@ -45,8 +46,8 @@ Ordering = tuple[OrderTerm, str]
 """What rows are ordered by, with the slot type of its values, which a cursor holds."""
 
 
-def read_paging(view: TableView, arguments: InputObject) -> Paging:
-    """Return the page, order and position that the arguments of a collection describe.
+def read_page(view: TableView, rows: Rows, arguments: InputObject) -> Page:
+    """Return the page of rows that the arguments of a collection describe.
 
     :raises GraphQLError: arguments that exclude each other, or a cursor of another order
         (docs/reference/graphql.md, Pagination).
@@ -58,14 +59,17 @@ def read_paging(view: TableView, arguments: InputObject) -> Paging:
     backward = "last" in provided or "before" in provided
     order = _read_order(view, as_items(provided.get("orderBy") or []))
     cursor, offset = provided.get("before") or provided.get("after"), provided.get("offset")
-    return Paging(
-        where=filter_condition(view, provided.get("filter")),
+    where = filter_condition(view, provided.get("filter"))
+    size = _page_size(view, "last" if "last" in provided else "first", provided)
+    rows = replace(
+        rows,
+        where=where,
         order=tuple(term for term, _ in order),
-        page=_page_size(view, "last" if "last" in provided else "first", provided),
+        limit=limit_of(size),
         offset=None if offset is None else Parameter(Bounded("offset", as_leaf(offset)), "bigint"),
-        position=None if cursor is None else _position(order, as_leaf(cursor), backward=backward),
-        backward=backward,
     )
+    position = None if cursor is None else _position(order, as_leaf(cursor), backward=backward)
+    return Page(rows, size, position, backward)
 
 
 def _page_size(view: TableView, name: str, arguments: InputObject) -> Bounded | int:
@@ -162,24 +166,17 @@ def _by_rows(view: TableView, related: RelatedField, element: InputObject) -> Or
     return _term(expression, column[1], nullable=True), field.mapping.parameter
 
 
-_FUNCTIONS = {
-    "sum": AggregateFunction.SUM,
-    "avg": AggregateFunction.AVG,
-    "min": AggregateFunction.MIN,
-    "max": AggregateFunction.MAX,
-    "countDistinct": AggregateFunction.COUNT,
-}
 # PostgreSQL has no min(boolean); false is less than true.
 _BOOLEAN_FUNCTIONS = {"min": AggregateFunction.EVERY, "max": AggregateFunction.SOME}
 
 
 def aggregate_of(name: str, field: ColumnField) -> AggregateOf:
     """Return the aggregate of a column by the name of its field, such as ``sum``."""
-    function = _FUNCTIONS[name]
+    distinct = name == "countDistinct"
+    function = AggregateFunction.COUNT if distinct else AggregateFunction(name)
     if field.mapping.kind == "Boolean":
         function = _BOOLEAN_FUNCTIONS.get(name, function)
-    builtin = name == "countDistinct" or field.mapping.builtin
-    return AggregateOf(function, ColumnOf(field.column.name), name == "countDistinct", builtin)
+    return AggregateOf(function, ColumnOf(field.column.name), distinct, distinct or field.mapping.builtin)
 
 
 def aggregate_value(name: str, field: ColumnField) -> Output:

@@ -33,6 +33,7 @@ from graphql import (
     GraphQLCompositeType,
     GraphQLEnumType,
     GraphQLError,
+    GraphQLInputField,
     GraphQLInputObjectType,
     GraphQLInputType,
     GraphQLList,
@@ -65,6 +66,7 @@ _VARIABLE = re.compile(rf"(\$\w+){_SEPARATOR}[0-9]+")
 
 _Node = TypeVar("_Node")
 _Definition = TypeVar("_Definition", bound=ExecutableDefinitionNode)
+_Member = TypeVar("_Member", ArgumentNode, ObjectFieldNode)
 
 
 def client_name(name: str) -> str:
@@ -252,9 +254,8 @@ class _Adapter:
 
     def _selection_set(self, node: SelectionSetNode, parent: object) -> SelectionSetNode:
         composite = parent if is_composite_type(parent) else None
-        return _changed(
-            node, selections=_each(node.selections, lambda inner: self._selection(inner, composite))
-        )
+        selections = _each(node.selections, lambda inner: self._selection(inner, composite))
+        return _changed(node, selections=selections)
 
     def _selection(self, node: SelectionNode, parent: GraphQLCompositeType | None) -> SelectionNode:
         pause()
@@ -267,7 +268,7 @@ class _Adapter:
                 self._merges |= key in self._keys
                 self._keys.add(key)
                 if definition is not None:
-                    arguments = self._arguments(arguments, definition.args)
+                    arguments = _members(arguments, definition.args, self._leaf)
             if inner is not None:
                 inner = self._selection_set(inner, definition and get_named_type(definition.type))
             return _changed(
@@ -276,9 +277,8 @@ class _Adapter:
         if isinstance(node, InlineFragmentNode):
             condition = node.type_condition
             target = parent if condition is None else self._schema.get_type(condition.name.value)
-            return _changed(
-                node, directives=directives, selection_set=self._selection_set(node.selection_set, target)
-            )
+            inner = self._selection_set(node.selection_set, target)
+            return _changed(node, directives=directives, selection_set=inner)
         if isinstance(node, FragmentSpreadNode):
             self._uses.fragments[node.name.value] = None
         return _changed(node, directives=directives)
@@ -297,20 +297,7 @@ class _Adapter:
         definition = self._schema.get_directive(node.name.value)
         if definition is None or not node.arguments:
             return node
-        return _changed(node, arguments=self._arguments(node.arguments, definition.args))
-
-    def _arguments(
-        self, nodes: tuple[ArgumentNode, ...], arguments: Mapping[str, GraphQLArgument]
-    ) -> tuple[ArgumentNode, ...]:
-        def adapted(node: ArgumentNode) -> ArgumentNode:
-            argument = arguments.get(node.name.value)
-            return (
-                node
-                if argument is None
-                else _changed(node, value=_value(node.value, argument.type, self._leaf))
-            )
-
-        return _each(nodes, adapted)
+        return _changed(node, arguments=_members(node.arguments, definition.args, self._leaf))
 
     # ------------------------------------------------------------ values
 
@@ -334,13 +321,12 @@ class _Adapter:
         return node
 
 
-def _value(
-    node: ValueNode, type_: GraphQLInputType, leaf: Callable[[ValueNode, GraphQLInputType], ValueNode]
-) -> ValueNode:
-    """Return a literal as it is at a place of that type.
+_Leaf = Callable[[ValueNode, GraphQLInputType], ValueNode]
+"""Adapts what is neither a list nor an object, at a place of a nullable type."""
 
-    :param leaf: makes what is neither a list nor an object, at a place of a nullable type.
-    """
+
+def _value(node: ValueNode, type_: GraphQLInputType, leaf: _Leaf) -> ValueNode:
+    """Return a literal as it is at a place of that type."""
     pause()
     type_ = nullable(type_)
     if isinstance(node, ListValueNode) and isinstance(type_, GraphQLList):
@@ -352,15 +338,21 @@ def _value(
         return _value(node, type_.of_type, leaf)  # a lone object is a list of one
     if not isinstance(type_, GraphQLInputObjectType):
         return node
-    fields = type_.fields
+    return _changed(node, fields=_members(node.fields, type_.fields, leaf))
 
-    def member(inner: ObjectFieldNode) -> ObjectFieldNode:
-        definition = fields.get(inner.name.value)
-        return (
-            inner if definition is None else _changed(inner, value=_value(inner.value, definition.type, leaf))
-        )
 
-    return _changed(node, fields=_each(node.fields, member))
+def _members(
+    nodes: tuple[_Member, ...], definitions: Mapping[str, GraphQLArgument | GraphQLInputField], leaf: _Leaf
+) -> tuple[_Member, ...]:
+    """Return arguments, or members of an object, with their values as they are at their places."""
+
+    def adapted(node: _Member) -> _Member:
+        definition = definitions.get(node.name.value)
+        if definition is None:
+            return node
+        return _changed(node, value=_value(node.value, definition.type, leaf))
+
+    return _each(nodes, adapted)
 
 
 def _check_names(nodes: Iterable[VariableDefinitionNode]) -> None:

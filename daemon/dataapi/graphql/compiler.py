@@ -19,7 +19,7 @@ from dataapi.graphql.arguments import (
     as_leaf,
     stored_value,
 )
-from dataapi.graphql.collection_arguments import Grouping, aggregate_value, read_grouping, read_paging
+from dataapi.graphql.collection_arguments import Grouping, aggregate_value, read_grouping, read_page
 from dataapi.graphql.conditions import comparison, key_condition, operand
 from dataapi.graphql.limits import Cost, PageSize, capacity
 from dataapi.graphql.outputs import (
@@ -27,7 +27,6 @@ from dataapi.graphql.outputs import (
     Edges,
     Fact,
     FunctionValue,
-    FunctionValues,
     FunctionVoid,
     Groups,
     NodeId,
@@ -35,24 +34,26 @@ from dataapi.graphql.outputs import (
     RowCursor,
     Summary,
 )
+from dataapi.graphql.schema.catalog_view import ColumnField, ComputedField, RelatedField, TableView
 from dataapi.graphql.schema.functions import FunctionField, arguments_error
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.shared_types import NODE, PAGE_INFO
-from dataapi.graphql.schema.table_view import ColumnField, ComputedField, RelatedField, TableType, TableView
+from dataapi.graphql.schema.types import TableType
 from dataapi.graphql.sources import InputLeaf, Variables, decode_node_id, limit_of, response_key
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
+    And,
     CallArgument,
     ColumnOf,
     ComputedOf,
     FunctionCall,
+    Operator,
     OrderTerm,
     Parameter,
     Rows,
 )
-from dataapi.sql.conditions import And, Operator
 from dataapi.sql.outputs import Key, Null, Object, Output, Text, Value
 from dataapi.sql.row_output import One
 
@@ -83,8 +84,7 @@ def function_output(
         return compiler.connection(field.view, rows, nodes, paging)
     if field.mapping is None:
         return FunctionVoid(call)
-    output = FunctionValues if field.is_list else FunctionValue
-    return output(call, field.mapping.form, field.mapping.labels)
+    return FunctionValue(call, field.mapping.form, field.mapping.labels, field.is_list)
 
 
 COUNT = AggregateOf(AggregateFunction.COUNT)
@@ -103,7 +103,10 @@ T = TypeVar("T")
 
 
 class Compiler:
-    """Compiles the fields of one operation, keeping track of the response path and the costs."""
+    """Compiles the fields of one operation, keeping track of the response path.
+
+    :ivar costs: the costs of what was compiled.
+    """
 
     def __init__(
         self, schema: RoleSchema, fragments: Mapping[str, FragmentDefinitionNode], variables: Variables
@@ -112,7 +115,7 @@ class Compiler:
         self.variables = variables
         self._selector = Selector(fragments, variables)
         self._path: list[str | int] = []
-        self._costs: list[Cost] = []
+        self.costs: list[Cost] = []
         self._objects = 0
 
     def at(self, key: str, nodes: list[FieldNode], compiled: Callable[[list[FieldNode]], T]) -> T:
@@ -141,18 +144,13 @@ class Compiler:
         :param table: the table that holds the rows, each at most once in a page; None for others.
         :param disjoint: whether the pages of different parents have no row in common.
         """
-        outer, self._costs = self._costs, []
+        outer, self.costs = self.costs, []
         most = None if table is None else capacity(table)
         try:
             yield
-            outer.append(Cost(page, tuple(self._costs), most, disjoint))
+            outer.append(Cost(page, tuple(self.costs), most, disjoint))
         finally:
-            self._costs = outer
-
-    @property
-    def costs(self) -> tuple[Cost, ...]:
-        """The costs of what was compiled."""
-        return tuple(self._costs)
+            self.costs = outer
 
     def key(self, key: str, node: FieldNode) -> Key:
         """Return a member's name: the field's own, or the client's alias as a value."""
@@ -183,7 +181,7 @@ class Compiler:
                 f"The operation selects more than the {MOST_OBJECTS} objects allowed, counting each "
                 "fragment wherever it is spread."
             )
-            raise RequestRejected(Stage.VALIDATION, GraphQLError(message))
+            raise RequestRejected(Stage.VALIDATION, message)
         selected = self._selector.fields(
             (node.selection_set for node in nodes), frozenset((type_name, *interfaces))
         )
@@ -266,20 +264,11 @@ class Compiler:
 
         :param disjoint: whether the pages of different parents have no row in common.
         """
-        paging = read_paging(view, arguments)
-        with self.costing(paging.page, None if rows.call else rows.table, disjoint=disjoint):
-            output = partial(self._connection_field, view, paging.order)
+        page = read_page(view, rows, arguments)
+        with self.costing(page.size, None if rows.call else rows.table, disjoint=disjoint):
+            output = partial(self._connection_field, view, page.rows.order)
             members = self.members(TableType.CONNECTION.of(view), nodes, output)
-        page = Rows(
-            rows.table,
-            call=rows.call,
-            join=rows.join,
-            where=paging.where,
-            order=paging.order,
-            limit=limit_of(paging.page),
-            offset=paging.offset,
-        )
-        return ConnectionOutput(page, members, paging.position, paging.backward)
+        return ConnectionOutput(page.rows, members, page.position, page.backward)
 
     def _connection_field(
         self, view: TableView, order: tuple[OrderTerm, ...], nodes: list[FieldNode]

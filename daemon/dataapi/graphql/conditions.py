@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from graphql import GraphQLError
 
 from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object
+from dataapi.graphql.schema.catalog_view import ColumnField, ComputedField, RelatedField, TableView
 from dataapi.graphql.schema.shared_types import OPERATORS
-from dataapi.graphql.schema.table_view import ColumnField, ComputedField, RelatedField, TableView
 from dataapi.graphql.schema.type_mapping import (
     Encode,
     TypeMapping,
@@ -18,25 +18,23 @@ from dataapi.graphql.schema.type_mapping import (
 )
 from dataapi.graphql.sources import Fixed, InputLeaf, NodeIdPart, decode_node_id
 from dataapi.sql.algebra import (
+    And,
     CastOf,
     ColumnOf,
+    Compare,
     ComputedOf,
+    Condition,
+    Exists,
     Expression,
+    IsNull,
     JsonbOf,
     JsonKind,
     JsonMemberOf,
-    Parameter,
-)
-from dataapi.sql.conditions import (
-    And,
-    Compare,
-    Condition,
-    Exists,
-    IsNull,
     Not,
     NotTrue,
     Operator,
     Or,
+    Parameter,
     TextSearch,
     all_of,
 )
@@ -49,12 +47,8 @@ def filter_condition(view: TableView, tree: InputTree) -> Condition | None:
     """Return the condition of a filter, None when it demands nothing."""
     if not tree:
         return None
-    conditions: list[Condition] = []
-    for name, member in as_object(tree).items():
-        condition = _member_condition(view, name, member)
-        if condition is not None:
-            conditions.append(condition)
-    return all_of(conditions)
+    members = (_member_condition(view, name, member) for name, member in as_object(tree).items())
+    return all_of([condition for condition in members if condition is not None])
 
 
 def _member_condition(view: TableView, name: str, member: InputTree) -> Condition | None:
@@ -114,8 +108,10 @@ def operator_conditions(left: Expression, mapping: TypeMapping, operators: Input
     conditions: list[Condition] = []
     for name, tree in operators.items():
         leaf = tree if isinstance(tree, InputLeaf) else None
-        if name in SPECIAL and tree is not None:
-            conditions += SPECIAL[name](left, tree)
+        if name == "at" and tree is not None:
+            conditions += _at_paths(left, as_items(tree))
+        elif name == "search" and tree is not None:
+            conditions.append(_text_search(left, as_object(tree)))
         elif mapping.kind == "JSON" and name in _JSON_OPERATORS and leaf is not None:
             conditions.append(_json_comparison(left, _JSON_OPERATORS[name], leaf))
         elif name == "is":
@@ -161,10 +157,10 @@ def _json_comparison(left: Expression, operator: Operator, leaf: InputLeaf) -> C
     return Compare(JsonbOf(left), operator, Parameter(leaf.source(encode_value), type_), builtin=True)
 
 
-def _at_paths(left: Expression, filters: InputTree) -> list[Condition]:
+def _at_paths(left: Expression, filters: list[InputTree]) -> list[Condition]:
     """Return the conditions on members of a JSON value, each by its path."""
     conditions: list[Condition] = []
-    for item in map(as_object, as_items(filters)):
+    for item in map(as_object, filters):
         path = Parameter(as_leaf(item["path"]).source(encode_list), "text[]")
         for name, (kind, mapping) in _MEMBER_KINDS.items():
             operators = item.get(name)
@@ -181,17 +177,12 @@ _MEMBER_KINDS = {
 }
 
 
-def _search(left: Expression, search: InputTree) -> list[Condition]:
-    members = as_object(search)
-    query, language = as_leaf(members["query"]), members.get("language")
-    configuration = (
-        None if language is None else Parameter(as_leaf(language).source(encode_value), "regconfig")
-    )
-    return [TextSearch(left, Parameter(query.source(encode_value), "text"), configuration)]
-
-
-SPECIAL: dict[str, Callable[[Expression, InputTree], list[Condition]]] = {"at": _at_paths, "search": _search}
-"""Operators that take an input object."""
+def _text_search(left: Expression, search: InputObject) -> Condition:
+    query = Parameter(as_leaf(search["query"]).source(encode_value), "text")
+    language = search.get("language")
+    if language is None:
+        return TextSearch(left, query)
+    return TextSearch(left, query, Parameter(as_leaf(language).source(encode_value), "regconfig"))
 
 
 def _node_id_condition(view: TableView, operators: InputObject) -> Condition | None:

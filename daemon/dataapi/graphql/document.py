@@ -39,7 +39,7 @@ from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.type_mapping import abbreviated
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.graphql.validation import MOST_ERRORS, client_error, is_surely_valid, validate_document
-from dataapi.graphql.variables import ABSENT, Variable, coercer, faults, shaper
+from dataapi.graphql.variables import Variable, coercer, faults, shaper
 
 DOCUMENTS_PER_ROLE = 1_000
 """Parsed and validated documents cached for one role."""
@@ -120,20 +120,18 @@ class GraphQLOperation:
                 raise self._refusal(raw)
         try:
             for variable in variables:
-                value = raw.get(variable.name, ABSENT)
-                if value is not ABSENT:
+                value = raw.get(variable.name, Undefined)
+                if value is not Undefined:
                     value = variable.coerce(value)
                     if value is Undefined:
                         raise self._refusal(raw)
-                elif variable.default is not ABSENT:
+                elif variable.default is not Undefined:
                     value = variable.default
                 else:
                     continue
                 coerced[variable.inner_name] = value
         except RecursionError:
-            raise RequestRejected(
-                Stage.VARIABLES, GraphQLError("Variable values are nested too deeply.")
-            ) from None
+            raise RequestRejected(Stage.VARIABLES, "Variable values are nested too deeply.") from None
         return coerced
 
     def _refusal(self, raw: Mapping[str, Any]) -> RequestRejected:
@@ -159,7 +157,7 @@ class GraphQLOperation:
     def shape(self, coerced: Mapping[str, Any]) -> Hashable:
         """Return what of the variables, extracted literals among them, decides how the operation compiles."""
         variables = [
-            variable.shape(coerced[variable.inner_name]) if variable.inner_name in coerced else ABSENT
+            variable.shape(coerced[variable.inner_name]) if variable.inner_name in coerced else Undefined
             for variable in self.variables
         ]
         return (*variables, *[shape(coerced[name]) for name, shape in self._literals])
@@ -190,9 +188,7 @@ class Document:
         except GraphQLError as error:
             raise RequestRejected(Stage.VALIDATION, error) from None
         except RecursionError:
-            raise RequestRejected(
-                Stage.VALIDATION, GraphQLError("The document is nested too deeply.")
-            ) from None
+            raise RequestRejected(Stage.VALIDATION, "The document is nested too deeply.") from None
         self.text = text
         self.literal_types = adapted.literal_types
         self.key = text if extracted is None or self.is_exact else extracted.shape
@@ -227,15 +223,11 @@ class Document:
             if len(self.operations) == 1:
                 return next(iter(self.operations.values()))
             message = "Must provide operation name if query contains multiple operations."
-            raise RequestRejected(
-                Stage.VALIDATION, GraphQLError(message if self.operations else "No operation found")
-            )
+            raise RequestRejected(Stage.VALIDATION, message if self.operations else "No operation found")
         operation = self.operations.get(name)
         if operation is None:
-            raise RequestRejected(
-                Stage.VALIDATION,
-                GraphQLError(f"Operation not found: no operation is named {abbreviated(name)}."),
-            )
+            message = f"Operation not found: no operation is named {abbreviated(name)}."
+            raise RequestRejected(Stage.VALIDATION, message)
         return operation
 
 
@@ -276,7 +268,7 @@ def _name(operation: OperationDefinitionNode) -> str | None:
 def _variable(declared: DeclaredVariable) -> Variable:
     pause()
     type_ = declared.type
-    default = ABSENT if declared.default is None else _default(declared.default, type_)
+    default = Undefined if declared.default is None else _default(declared.default, type_)
     name = client_name(declared.name)
     return Variable(name, declared.name, type_, default, shaper(type_), coercer(type_), declared.node)
 
@@ -301,7 +293,7 @@ def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
     except GraphQLError as error:
         raise RequestRejected(Stage.PARSE, error) from None
     except RecursionError:
-        raise RequestRejected(Stage.PARSE, GraphQLError("The document is nested too deeply.")) from None
+        raise RequestRejected(Stage.PARSE, "The document is nested too deeply.") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from graphql import GraphQLError, OperationDefinitionNode, parse
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
+from dataapi.concurrency.long_work import nap
 from dataapi.graphql.transport import GraphQLRequest, RequestRejected, Stage
 from dataapi.http.strict_json import INVALID_JSON
 
@@ -50,7 +50,7 @@ class Documents:
         return text if text is not None else self.by_hash.get(document_id.removeprefix(HASH_PREFIX))
 
 
-NO_DOCUMENTS = Documents()
+_NO_DOCUMENTS = Documents()
 
 
 def document_text(request: GraphQLRequest, documents: Documents | None, *, only: bool) -> str:
@@ -60,7 +60,7 @@ def document_text(request: GraphQLRequest, documents: Documents | None, *, only:
     :param only: whether nothing but those documents may run (``graphql-documents-only``).
     :raises RequestRejected: at the document stage, with a code.
     """
-    persisted = documents or NO_DOCUMENTS
+    persisted = documents or _NO_DOCUMENTS
     if request.query is not None:
         if only and request.query not in persisted.texts:
             raise _rejected(
@@ -182,9 +182,6 @@ def _check(text: str) -> None:
 
 _log = Logger(namespace="dataapi.graphql")
 
-_NAP = 0.0002
-"""Seconds that the reading thread lets others run after each document (see ``catalog.reflect``)."""
-
 
 class DocumentFolder:
     """The persisted documents of one project.
@@ -220,13 +217,12 @@ def read_folder(path: Path) -> Documents:
 
     :raises OSError: the folder cannot be listed.
     """
-    names = sorted(entry.name for entry in path.iterdir() if entry.name.endswith((DOCUMENT, MANIFEST)))
-    return read_documents(_contents(path, names), lambda: time.sleep(_NAP))
+    files = sorted(file for file in path.iterdir() if file.name.endswith((DOCUMENT, MANIFEST)))
+    return read_documents(((file.name, _content(file)) for file in files), nap)
 
 
-def _contents(path: Path, names: list[str]) -> Iterator[tuple[str, bytes | OSError]]:
-    for name in names:
-        try:
-            yield name, (path / name).read_bytes()
-        except OSError as error:
-            yield name, error
+def _content(file: Path) -> bytes | OSError:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        return error

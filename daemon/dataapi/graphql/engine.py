@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from threading import Thread
-from types import MappingProxyType
 from typing import Any
 
 from graphql import GraphQLError, GraphQLSchema
@@ -43,14 +42,13 @@ from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view
 from dataapi.graphql.transport import (
     GraphQLRequest,
     GraphQLResponse,
-    RequestExtensions,
     RequestRejected,
     Stage,
 )
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Request
 from dataapi.settings import Project
-from dataapi.sql.guards import violation_in
+from dataapi.sql.statement import violation_in
 
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 DATA_EXCEPTION = "22000"
@@ -171,14 +169,23 @@ class Engine:
         self, request: GraphQLRequest, caller: Caller, http: Request, catalog: Catalog
     ) -> GraphQLResponse:
         role = self._role(catalog, caller.role)
-        requested = RequestExtensions.of(request.extensions)
+        extensions = request.extensions or {}
+        explain, cost = extensions.get("explain") is True, extensions.get("cost") is True
         reported: dict[str, Any] = {}
         execution: _Execution | None = None
         try:
             text = document_text(request, self._documents(), only=self._project.graphql_documents_only)
-            _check_extensions(requested, caller)
-            execution = await self._execution(role, request, text, reported if requested.cost else None)
-            if requested.explain:
+            if explain and caller.role != SERVICE_ROLE:  # plans show what is in tables
+                code = {"code": "EXPLAIN_NOT_ALLOWED"}
+                error = GraphQLError(f"extensions.explain is for {SERVICE_ROLE}.", extensions=code)
+                raise RequestRejected(Stage.VALIDATION, error)
+            introspected: Mapping[str, str] = {}
+            if INTROSPECTING.search(text):
+                introspected = await self._introspect(role, request, text)
+            execution = await in_turn(
+                lambda: self._compile(role, request, text, introspected, reported if cost else None)
+            )
+            if explain:
                 reported["explain"] = await self._transactions.explain(
                     catalog, http, caller, execution.statements
                 )
@@ -223,15 +230,6 @@ class Engine:
             state = self._roles[role] = _RoleState(catalog, self._names, role, self._project, self._limits)
         return state
 
-    async def _execution(
-        self, role: _RoleState, request: GraphQLRequest, text: str, reported: dict[str, Any] | None
-    ) -> _Execution:
-        """Return what the request runs, and report its cost where that is requested."""
-        introspected: Mapping[str, str] = {}
-        if INTROSPECTING.search(text):
-            introspected = await self._introspect(role, request, text)
-        return await in_turn(lambda: self._compile(role, request, text, introspected, reported))
-
     async def _introspect(self, role: _RoleState, request: GraphQLRequest, text: str) -> Mapping[str, str]:
         """Return the answers of the operation's introspection fields by response key, as JSON text."""
         prepared = await in_turn(lambda: role.prepare(text))
@@ -274,7 +272,7 @@ class Engine:
         """Return the operation of a request with its coerced variables and parameters."""
         operation = prepared.document.operation(request.operation_name)
         if request.read_only and operation.is_mutation:
-            raise RequestRejected(Stage.METHOD, GraphQLError("A mutation must be sent by POST, not by GET."))
+            raise RequestRejected(Stage.METHOD, "A mutation must be sent by POST, not by GET.")
         return operation, {**operation.coerce(request.variables or {}), **prepared.parameters}
 
     def _bind(
@@ -284,30 +282,24 @@ class Engine:
         prepared: PreparedDocument,
         introspected: Mapping[str, str],
         reported: dict[str, Any] | None,
+        failed: Mapping[str, GraphQLError] | None = None,
     ) -> _Execution:
-        operation, variables = self._coerce(prepared, request)
-        plan = self._plan(role, prepared.document, operation, variables, introspected)
-        try:
-            return self._checked(plan, operation, variables, reported)
-        except GraphQLError:
-            if operation.is_mutation:
-                raise
-        failed = plan.failures(variables)
-        plan = self._plan(role, prepared.document, operation, variables, introspected, failed)
-        return self._checked(plan, operation, variables, reported)
+        """Return what a document runs for a request, after a check of what it costs.
 
-    def _checked(
-        self,
-        plan: OperationPlan,
-        operation: GraphQLOperation,
-        variables: Mapping[str, Any],
-        reported: dict[str, Any] | None,
-    ) -> _Execution:
-        """Return what a plan runs for a request's variables, after a check of what it costs."""
-        if reported is not None:
-            reported["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
-        check_cost(plan, variables, self._limits.cost)
-        return _Execution(plan, plan.bind(variables), not operation.is_mutation, variables)
+        :param failed: the errors of a query's fields whose values cannot be bound, by response key; None
+            before any was tried.
+        """
+        operation, variables = self._coerce(prepared, request)
+        plan = self._plan(role, prepared.document, operation, variables, introspected, failed)
+        try:
+            if reported is not None:
+                reported["cost"] = {"rows": plan.cost(variables), "limit": self._limits.cost}
+            check_cost(plan, variables, self._limits.cost)
+            return _Execution(plan, plan.bind(variables), not operation.is_mutation, variables)
+        except GraphQLError:
+            if operation.is_mutation or failed is not None:
+                raise
+        return self._bind(role, request, prepared, introspected, reported, plan.failures(variables))
 
     def _plan(
         self,
@@ -316,13 +308,9 @@ class Engine:
         operation: GraphQLOperation,
         variables: Mapping[str, Any],
         introspected: Mapping[str, str],
-        failed: Mapping[str, GraphQLError] = MappingProxyType({}),
+        failed: Mapping[str, GraphQLError] | None,
     ) -> OperationPlan:
-        """Return the operation's plan.
-
-        :param introspected: the answers of introspection fields by response key.
-        :param failed: the errors of a query's fields whose values cannot be bound, by response key.
-        """
+        """Return the operation's plan, from the cache if it is there."""
         key = operation.key, operation.shape(variables)
         plan = None if failed else role.plans.get(key)
         if plan is not None:
@@ -332,7 +320,7 @@ class Engine:
         if operation.is_mutation:
             plan = plan_mutation(operation, role.schema, variables, fields)
         else:
-            plan = plan_query(operation, role.schema, variables, fields, introspected, failed)
+            plan = plan_query(operation, role.schema, variables, fields, introspected, failed or {})
         self.misses += 1
         # An introspection answer and an error may depend on a variable's value, a constant names aliases; an
         # operation of a document that is not cached never comes again.
@@ -346,17 +334,6 @@ class Engine:
             return plan.unprepared()
         role.plans.put(key, plan, plan.weight)
         return plan
-
-
-def _check_extensions(requested: RequestExtensions, caller: Caller) -> None:
-    """Refuse what may not be reported to the caller.
-
-    :raises RequestRejected: plans show what is in tables, so they are for ``service_role``.
-    """
-    if requested.explain and caller.role != SERVICE_ROLE:
-        code = {"code": "EXPLAIN_NOT_ALLOWED"}
-        error = GraphQLError(f"extensions.explain is for {SERVICE_ROLE}.", extensions=code)
-        raise RequestRejected(Stage.VALIDATION, error)
 
 
 def _may_be_outdated(answer: GraphQLResponse) -> bool:

@@ -8,9 +8,9 @@ thousand tables has some fifteen thousand types and a role's documents use a few
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from graphql import (
     DocumentNode,
@@ -218,8 +218,8 @@ class _Lexer(Lexer):
 T = TypeVar("T")
 
 
-class LazyMap(dict[str, T], Generic[T]):
-    """A dict whose values are made when first looked up.
+class LazyMap(Mapping[str, T]):
+    """A mapping whose values are made when first looked up.
 
     graphql-core looks types and fields up one by one, and walks all of them only for introspection.
 
@@ -234,71 +234,41 @@ class LazyMap(dict[str, T], Generic[T]):
         names: Callable[[], Iterable[str]],
         unlisted: frozenset[str] = frozenset(),
     ) -> None:
-        super().__init__()
         self._make = make
         self._names = names
         self._unlisted = unlisted
+        self._made: dict[str, T] = {}
         self._whole = False
 
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and self._made(name) is not None)
-
-    def _made(self, name: str) -> T | None:
-        """Make the entry that is not there yet, and store it if it is listed."""
-        if name in self._unlisted:
-            return self._make(name)
-        value = None if self._whole else self._make(name)
-        if value is not None:
-            super().__setitem__(name, value)
-        return value
-
-    def __missing__(self, name: str) -> T:
-        value = self._made(name)
+    def __getitem__(self, name: str) -> T:
+        value = self._made.get(name)
+        if value is None and (not self._whole or name in self._unlisted):
+            value = self._make(name)
+            if value is not None and name not in self._unlisted:
+                self._made[name] = value
         if value is None:
             raise KeyError(name)
         return value
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the entry, made now if need be."""
-        try:
-            return self[name]
-        except KeyError:
-            return default
-
     def made(self) -> list[T]:
-        """Return the entries that were made until now."""
-        return list(super().values())
+        """Return the values that were made until now."""
+        return list(self._made.values())
 
-    def _make_all(self) -> None:
-        if self._whole:
-            return
-        made = {name: self[name] for name in self._names() if name in self}
-        self._whole = True
-        super().clear()
-        super().update(made)
+    def _all(self) -> dict[str, T]:
+        if not self._whole:
+            self._made = {name: self[name] for name in self._names() if name in self}
+            self._whole = True
+        return self._made
+
+    def copy(self) -> dict[str, T]:
+        """Return all values in a new dict."""
+        return dict(self._all())
 
     def __iter__(self) -> Iterator[str]:
-        self._make_all()
-        return super().__iter__()
+        return iter(self._all())
 
     def __len__(self) -> int:
-        self._make_all()
-        return super().__len__()
-
-    def keys(self) -> Any:
-        """Return all names."""
-        self._make_all()
-        return super().keys()
-
-    def values(self) -> Any:
-        """Return all entries."""
-        self._make_all()
-        return super().values()
-
-    def items(self) -> Any:
-        """Return all names and entries."""
-        self._make_all()
-        return super().items()
+        return len(self._all())
 
 
 class LazyObjectType(GraphQLObjectType):
@@ -336,7 +306,7 @@ class LazySchema(GraphQLSchema):
         self.query_type = query
         self.subscription_type = None
         self.directives = specified_directives
-        self.type_map = types
+        self.type_map = types  # type: ignore[assignment]  # graphql-core changes it only when it builds it
         self._implementations_map = {}
         self._sub_type_map = {}
         self._validation_errors = []

@@ -20,7 +20,6 @@ from graphql import (
     GraphQLError,
     InlineFragmentNode,
     OperationDefinitionNode,
-    SelectionNode,
     SelectionSetNode,
     get_named_type,
 )
@@ -52,52 +51,40 @@ class Limits:
     cost: int = 5_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """How much a selection set holds, fragments resolved."""
-
-    depth: int
-    aliases: int
-
-
 class _Measure:
-    """Measures selection sets; each fragment once, however often it is spread."""
+    """Measures the depth and aliases of selection sets; each fragment once, however often it is spread."""
 
     def __init__(self, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
         self._fragments = fragments
-        self._extents: dict[str, Extent] = {}
-        self._open: set[str] = set()
+        self._measured: dict[str, tuple[int, int]] = {}
 
-    def of(self, selection_set: SelectionSetNode) -> Extent:
+    def of(self, selection_set: SelectionSetNode | None) -> tuple[int, int]:
+        if selection_set is None:
+            return 0, 0
         if len(selection_set.selections) > MOST_SELECTIONS:
             raise GraphQLError(
                 f"A selection set names more than the {MOST_SELECTIONS} fields allowed.", selection_set
             )
         depth = aliases = 0
         for selection in selection_set.selections:
-            if isinstance(selection, FieldNode):
-                inner = self.of(selection.selection_set) if selection.selection_set else Extent(0, 0)
-                depth = max(depth, 1 + inner.depth)
-                aliases += inner.aliases + (selection.alias is not None)
+            if isinstance(selection, FragmentSpreadNode):
+                inner, more = self._fragment(selection.name.value)
             else:
-                inner = self._fragment(selection)
-                depth = max(depth, inner.depth)
-                aliases += inner.aliases
-        return Extent(depth, aliases)
+                assert isinstance(selection, FieldNode | InlineFragmentNode), "there is nothing else"
+                inner, more = self.of(selection.selection_set)
+            if isinstance(selection, FieldNode):
+                inner += 1
+                more += selection.alias is not None
+            depth = max(depth, inner)
+            aliases += more
+        return depth, aliases
 
-    def _fragment(self, selection: SelectionNode) -> Extent:
-        if isinstance(selection, InlineFragmentNode):
-            return self.of(selection.selection_set)
-        assert isinstance(selection, FragmentSpreadNode), "a selection is a field or a fragment"
-        name = selection.name.value
-        fragment = self._fragments.get(name)
-        if fragment is None or name in self._open:
-            return Extent(0, 0)  # validation reports unknown fragments and cycles
-        if name not in self._extents:
-            self._open.add(name)
-            self._extents[name] = self.of(fragment.selection_set)
-            self._open.discard(name)
-        return self._extents[name]
+    def _fragment(self, name: str) -> tuple[int, int]:
+        if name not in self._measured:
+            self._measured[name] = 0, 0  # validation reports unknown fragments and cycles
+            if name in self._fragments:
+                self._measured[name] = self.of(self._fragments[name].selection_set)
+        return self._measured[name]
 
 
 def check_limits(document: DocumentNode, limits: Limits) -> None:
@@ -112,18 +99,14 @@ def check_limits(document: DocumentNode, limits: Limits) -> None:
     for definition in document.definitions:
         if not isinstance(definition, OperationDefinitionNode | FragmentDefinitionNode):
             continue
-        extent = measure.of(definition.selection_set)
+        depth, aliases = measure.of(definition.selection_set)
         what = "operation" if isinstance(definition, OperationDefinitionNode) else "fragment"
-        if extent.depth > limits.depth:
-            raise GraphQLError(
-                f"The {what} is {extent.depth} fields deep, more than the {limits.depth} allowed.",
-                definition,
-            )
-        if extent.aliases > limits.aliases:
-            raise GraphQLError(
-                f"The {what} has {extent.aliases} aliases, more than the {limits.aliases} allowed.",
-                definition,
-            )
+        if depth > limits.depth:
+            message = f"The {what} is {depth} fields deep, more than the {limits.depth} allowed."
+            raise GraphQLError(message, definition)
+        if aliases > limits.aliases:
+            message = f"The {what} has {aliases} aliases, more than the {limits.aliases} allowed."
+            raise GraphQLError(message, definition)
 
 
 def check_length(text: str) -> None:

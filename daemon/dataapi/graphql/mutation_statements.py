@@ -24,7 +24,6 @@ from dataapi.graphql.outputs import ConnectionOutput
 from dataapi.sql.algebra import Rows
 from dataapi.sql.dml import delete_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql, source_sql
-from dataapi.sql.guards import Guard, raise_sql
 from dataapi.sql.mutations import Delete, Mutation
 from dataapi.sql.outputs import (
     InnerOutput,
@@ -39,7 +38,7 @@ from dataapi.sql.outputs import (
     object_json,
 )
 from dataapi.sql.row_output import MemberWriter, One
-from dataapi.sql.statement import Compiled, compiled
+from dataapi.sql.statement import Compiled, Guard, compiled, raise_sql
 from dataapi.sql.writer import Row, Writer, qualified
 
 
@@ -145,8 +144,7 @@ def _in_one(number: int, step: MutationStep) -> _Pending:
     changed = writer.alias()
     row = Row(writer.alias(), step.mutation.table, derived=True)
     records, count = MemberWriter(writer, row, joining=False), "pg_catalog.count(*)"
-    affected = _Affected(lambda inner: array_json(records.json(inner)), count)
-    answer = _answer_json(writer, step.output, affected)
+    answer = _answer_json(writer, step.output, lambda inner: array_json(records.json(inner)), count)
     if writer.volatile and isinstance(step.mutation, Delete):
         return _read_before(number, step, step.mutation)
     prefix = f"with {mutation_queries(writer, step.mutation, changed, row)} "
@@ -165,28 +163,20 @@ def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, a
     return (f"case when {violated} then {raised} else {json_sql(answer)} end",)
 
 
-@dataclass(frozen=True, slots=True)
-class _Affected:
-    """How an answer is made of the affected rows.
+def _answer_json(writer: Writer, output: Output, records: Callable[[Output], Json], count: str) -> Json:
+    """Return the answer.
 
-    :ivar records: makes their JSON array.
-    :ivar count: SQL of how many there are.
+    :param records: makes the JSON array of the affected rows.
+    :param count: SQL of how many there are.
     """
-
-    records: Callable[[Output], Json]
-    count: str
-
-
-def _answer_json(writer: Writer, output: Output, affected: _Affected) -> Json:
     match output:
         case Object(members):
-            return object_json(
-                writer, [(key, _answer_json(writer, value, affected)) for key, value in members]
-            )
+            made = [(key, _answer_json(writer, value, records, count)) for key, value in members]
+            return object_json(writer, made)
         case AffectedRecords(inner):
-            return affected.records(inner)
+            return records(inner)
         case AffectedCount():
-            return (f"{affected.count}::text",)
+            return (f"{count}::text",)
         case _:
             return output.json(writer, None)
 
@@ -214,7 +204,7 @@ def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
         return (JsonQuery(listed, f'{source} using ("~identity")'),)
 
     count = f"(select pg_catalog.count(*) from {changed})"
-    answer = _answer_json(writer, step.output, _Affected(records, count))
+    answer = _answer_json(writer, step.output, records, count)
     identity = _identity(step, row)
     where = "" if delete.where is None else f" where {condition_sql(writer, delete.where, matching)}"
     source = f'(select {row.selection_from(matching)}, {identity(matching)} as "~identity"'
@@ -295,8 +285,7 @@ def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
         listed = array_json(members.json(inner), f" order by {stored}.place")
         return (JsonQuery(listed, f"{source}{''.join(members.joins)}"),)
 
-    affected = _Affected(records, counted)
-    return _Pending(writer, "", _answer_json(writer, step.output, affected))
+    return _Pending(writer, "", _answer_json(writer, step.output, records, counted))
 
 
 # ---------------------------------------------------------------- volatile calls

@@ -27,15 +27,14 @@ from dataapi.graphql.mutation_statements import (
     MutationStep,
     OperationStep,
 )
+from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, TableView
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, TableField, TableFieldKind
-from dataapi.graphql.schema.table_view import ColumnField, RelatedField, TableType, TableView
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder
+from dataapi.graphql.schema.types import TableType
 from dataapi.graphql.sources import Bounded, InputLeaf, Variables
 from dataapi.graphql.variables import is_uniform
-from dataapi.sql.algebra import Parameter
-from dataapi.sql.conditions import Condition
-from dataapi.sql.guards import Guard
+from dataapi.sql.algebra import Condition, Parameter
 from dataapi.sql.mutations import (
     DEFAULT,
     Delete,
@@ -51,6 +50,7 @@ from dataapi.sql.mutations import (
     ValueRows,
 )
 from dataapi.sql.outputs import Output
+from dataapi.sql.statement import Guard
 
 
 def mutation_step(compiler: Compiler, nodes: list[FieldNode]) -> OperationStep:
@@ -97,13 +97,6 @@ def _where(compiler: Compiler, view: TableView, node: FieldNode, arguments: Inpu
     return None
 
 
-_RESPONSES = {
-    TableFieldKind.INSERT: TableType.INSERT_RESPONSE,
-    TableFieldKind.UPDATE: TableType.UPDATE_RESPONSE,
-    TableFieldKind.DELETE: TableType.DELETE_RESPONSE,
-}
-
-
 def _step(
     compiler: Compiler,
     field: TableField,
@@ -115,7 +108,7 @@ def _step(
 
     :param limit: the most rows that it may affect.
     """
-    view = field.view
+    view, response_type = field.view, TableType[f"{field.kind.name}_RESPONSE"]
 
     def response_field(fields: list[FieldNode]) -> Output:
         if fields[0].name.value == "affectedCount":
@@ -126,7 +119,7 @@ def _step(
     # An insert may add more rows than the table is estimated to hold.
     table = None if limit is None else view.table
     with compiler.costing(limit or rows, table, disjoint=True):
-        response = compiler.members(_RESPONSES[field.kind].of(view), nodes, response_field)
+        response = compiler.members(response_type.of(view), nodes, response_field)
     key = tuple(zip(view.key, view.key_types, strict=True)) if view.has_node_id else ()
     if limit is None:
         return MutationStep(mutation, key, response)

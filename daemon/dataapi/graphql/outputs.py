@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dataapi.database.sql_text import quote_identifier, quote_literal
-from dataapi.sql.algebra import Expression, FunctionCall, OrderTerm, Parameter, Rows
-from dataapi.sql.conditions import After, Condition
+from dataapi.sql.algebra import After, Condition, Expression, FunctionCall, OrderTerm, Parameter, Rows
 from dataapi.sql.expressions import (
     call_sql,
     condition_sql,
@@ -41,36 +40,24 @@ from dataapi.sql.writer import Row, Writer
 
 @dataclass(frozen=True, slots=True)
 class FunctionValue(Output):
-    """The scalar or array result of a function call."""
+    """The scalar or array result of a function call, or the list of those of a set.
+
+    :ivar many: whether the function returns a set.
+    """
 
     call: FunctionCall
     form: WireForm = WireForm.JSON
     labels: Labels = ()
+    many: bool = False
 
     def json(self, writer: Writer, row: Row | None) -> Json:
         """Return the call; a form that names its value twice calls the function once all the same."""
         call, type_ = call_sql(writer, self.call, row), self.call.function.returns
-        if self.form not in (WireForm.ENUM, WireForm.ENUM_ARRAY):
+        if not self.many and self.form not in (WireForm.ENUM, WireForm.ENUM_ARRAY):
             return form_json(call, self.form, self.labels, type_)
         alias = writer.alias()
-        value = json_sql(form_json(f"{alias}.value", self.form, self.labels, type_))
-        return (f"(select {value} from {call} as {alias}(value))",)
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionValues(Output):
-    """The results of a function that returns a set of scalars, as a list."""
-
-    call: FunctionCall
-    form: WireForm = WireForm.JSON
-    labels: Labels = ()
-
-    def json(self, writer: Writer, row: Row | None) -> Json:
-        """Return a query of the list."""
-        alias = writer.alias()
-        value = form_json(f"{alias}.value", self.form, self.labels, self.call.function.returns)
-        source = f"{call_sql(writer, self.call, row)} as {alias}(value)"
-        return (JsonQuery(array_json(value), source),)
+        value = form_json(f"{alias}.value", self.form, self.labels, type_)
+        return (JsonQuery(array_json(value) if self.many else value, f"{call} as {alias}(value)"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,27 +211,17 @@ class _ConnectionWriter:
         self._rows = connection.rows
         self._page = Row(writer.alias(), self._rows.table, derived=True)
         self._members = MemberWriter(writer, self._page, joining=not at_most_one(self._rows))
-        self._lookahead = False
-        self._numbered = connection.backward
-        self._counted = False
-        self._reads_page = False
-        self._find_needs(connection.output)
+        self._lookahead = self._looks_ahead(connection.output)
+        self._numbered = self._counted = self._reads_page = False
 
-    def _find_needs(self, output: Output) -> None:
-        ahead = Fact.HAS_PREVIOUS_PAGE if self._connection.backward else Fact.HAS_NEXT_PAGE
-        last = Fact.START_CURSOR if self._connection.backward else Fact.END_CURSOR
+    def _looks_ahead(self, output: Output) -> bool:
         match output:
             case Object(members):
-                for _, value in members:
-                    self._find_needs(value)
-            case Edges():
-                self._reads_page = True
+                return any(self._looks_ahead(value) for _, value in members)
             case PageFact(fact):
-                self._lookahead |= fact is ahead
-                self._counted |= fact is last
-                cursor = fact in (Fact.START_CURSOR, Fact.END_CURSOR)
-                self._numbered |= fact is ahead or cursor
-                self._reads_page |= fact is ahead or cursor
+                return fact is (Fact.HAS_PREVIOUS_PAGE if self._connection.backward else Fact.HAS_NEXT_PAGE)
+            case _:
+                return False
 
     def json(self) -> Json:
         """Return the connection as an expression."""
@@ -257,7 +234,7 @@ class _ConnectionWriter:
     def _page_sql(self) -> str:
         inner = Row(self._writer.alias())
         source = source_sql(self._writer, self._rows, inner, self._parent, self._connection.position)
-        order = order_sql(self._writer, self._traversal(), inner)
+        order = order_sql(self._writer, self._order(), inner)
         limit = limit_sql(self._writer, self._rows, extra=1 if self._lookahead else 0)
         page = f"(select {self._page.selection_from(inner)} from {source}{order}{limit})"
         if not self._numbered:
@@ -268,7 +245,8 @@ class _ConnectionWriter:
             numbers += f", pg_catalog.count(*) over () as {self._COUNT}"
         return f"(select {alias}.*, {numbers} from {page} as {alias})"
 
-    def _traversal(self) -> tuple[OrderTerm, ...]:
+    def _order(self) -> tuple[OrderTerm, ...]:
+        """Return the order in the direction of paging."""
         order = self._rows.order
         return tuple(term.reversed() for term in order) if self._connection.backward else order
 
@@ -288,51 +266,41 @@ class _ConnectionWriter:
                 return output.json(self._writer, None)
 
     def _edges_json(self, edge: Output) -> Json:
+        self._reads_page = True
         json = self._members.json(edge)
-        order = self._edges_order()
-        within = f" filter (where {self._number()} <= {self._limit()})" if self._lookahead else ""
+        order = within = ""
+        if self._connection.backward or self._members.joins:  # joins may lose the order
+            order = f" order by {self._number()}{' desc' if self._connection.backward else ''}"
+        if self._lookahead:
+            within = f" filter (where {self._number()} <= {self._limit()})"
         return array_json(json, order, within)
-
-    def _edges_order(self) -> str:
-        if self._connection.backward:
-            return f" order by {self._number()} desc"
-        if not self._members.joins:
-            return ""
-        self._numbered = True
-        return f" order by {self._number()}"
 
     def _fact_json(self, fact: Fact) -> Json:
         backward = self._connection.backward
-        match fact:
-            case Fact.START_CURSOR | Fact.END_CURSOR:
-                cursor = cursor_sql(self._writer, self._rows.order, self._page)
-                last = (fact is Fact.START_CURSOR) == backward
-                number = self._last_number() if last else self._first_number()
-                return quoted_json(f"pg_catalog.max({cursor}) filter (where {self._number()} = {number})")
-            case Fact.HAS_NEXT_PAGE | Fact.HAS_PREVIOUS_PAGE:
-                ahead = (fact is Fact.HAS_NEXT_PAGE) != backward
-                return value_json(self._ahead_sql() if ahead else self._behind_sql(), BOOL)
-
-    def _ahead_sql(self) -> str:
-        return "false" if self._rows.limit is None else f"(pg_catalog.count(*) > {self._limit()})"
+        if fact in (Fact.START_CURSOR, Fact.END_CURSOR):
+            self._reads_page = True
+            cursor = cursor_sql(self._writer, self._rows.order, self._page)
+            last = (fact is Fact.START_CURSOR) == backward
+            number = self._last_number() if last else self._first_number()
+            return quoted_json(f"pg_catalog.max({cursor}) filter (where {self._number()} = {number})")
+        if (fact is Fact.HAS_NEXT_PAGE) == backward:
+            return value_json(self._behind_sql(), BOOL)
+        self._reads_page = True
+        return value_json(f"(pg_catalog.count(*) > {self._limit()})", BOOL)
 
     def _behind_sql(self) -> str:
         """Return whether rows exist on the side that the page came from."""
+        position, offset = self._connection.position, self._rows.offset
         alternatives = []
-        if self._connection.position is not None:
-            alternatives.append(self._exists_sql(behind_position=True))
-        if self._rows.offset is not None:
-            alternatives.append(
-                f"({self._writer.slot(self._rows.offset)} > 0 and {self._exists_sql(behind_position=False)})"
-            )
+        if position is not None:
+            alternatives.append(self._exists_sql(position.complement()))
+        if offset is not None:
+            alternatives.append(f"({self._writer.slot(offset)} > 0 and {self._exists_sql()})")
         return "(" + " or ".join(alternatives) + ")" if alternatives else "false"
 
-    def _exists_sql(self, *, behind_position: bool) -> str:
+    def _exists_sql(self, *extra: Condition) -> str:
         row = Row(self._writer.alias())
-        position = self._connection.position
-        behind = position.complement() if behind_position and position is not None else None
-        source = source_sql(self._writer, self._rows, row, self._parent, behind)
-        return f"exists (select 1 from {source})"
+        return f"exists (select 1 from {source_sql(self._writer, self._rows, row, self._parent, *extra)})"
 
     def _summary_json(self, output: Output) -> Json:
         row = Row(self._writer.alias(), self._rows.table)
@@ -346,17 +314,15 @@ class _ConnectionWriter:
         keys = [expression_sql(self._writer, key, row) for key in groups.keys]
         inner = json_sql(groups.output.json(self._writer, row))
         source = source_sql(self._writer, self._rows, row, self._parent)
-        listed = ", ".join(keys)
-        having = ""
+        listed, having = ", ".join(keys), ""
         if groups.having is not None:
             having = f" having {condition_sql(self._writer, groups.having, row)}"
-        limit = count_sql(self._writer, groups.limit)
-        grouped = (
-            f"select {inner} as value from {source} group by {listed}{having} order by {listed} limit {limit}"
-        )
+        page = f" order by {listed} limit {count_sql(self._writer, groups.limit)}"
+        grouped = f"select {inner} as value from {source} group by {listed}{having}{page}"
         return (JsonQuery(array_json((f"{alias}.value",)), f"({grouped}) as {alias}"),)
 
     def _number(self) -> str:
+        self._numbered = True
         return f"{self._page.alias}.{self._NUMBER}"
 
     def _first_number(self) -> str:
@@ -364,9 +330,9 @@ class _ConnectionWriter:
         return f"least(1, {self._limit()})" if self._lookahead else "1"
 
     def _last_number(self) -> str:
-        count = f"{self._page.alias}.{self._COUNT}"
-        return count if self._rows.limit is None else f"least({count}, {self._limit()})"
+        self._counted = True
+        return f"least({self._page.alias}.{self._COUNT}, {self._limit()})"
 
     def _limit(self) -> str:
-        assert self._rows.limit is not None, "a page without a limit has nothing beyond it"
+        assert self._rows.limit is not None, "every page has a size"
         return count_sql(self._writer, self._rows.limit)

@@ -158,7 +158,7 @@ def plan_query(
             else:
                 output = compiler.at(key, nodes, partial(_field_output, compiler))
         except GraphQLError as error:
-            if not _is_nullable(schema, name):
+            if isinstance(schema.object_type(QUERY).fields[name].type, GraphQLNonNull):
                 raise
             errors.append(error)
             constants[key] = "null"
@@ -179,11 +179,6 @@ def _name(key: Key, variables: Variables) -> str:
     return key.text if isinstance(key, Text) else str(key.source.bind(variables))
 
 
-def _is_nullable(schema: RoleSchema, name: str) -> bool:
-    """Whether a field of ``Query`` may be null."""
-    return not isinstance(schema.object_type(QUERY).fields[name].type, GraphQLNonNull)
-
-
 def _plan(
     compiler: Compiler,
     statements: tuple[Compiled, ...],
@@ -191,7 +186,7 @@ def _plan(
     errors: Iterable[GraphQLError] = (),
 ) -> OperationPlan:
     most = sum(cost.most() for cost in compiler.costs)
-    return OperationPlan(statements, "", compiler.costs, most, tuple(errors), tuple(keys))
+    return OperationPlan(statements, "", tuple(compiler.costs), most, tuple(errors), tuple(keys))
 
 
 def plan_mutation(
@@ -242,4 +237,4 @@ def check_cost(plan: OperationPlan, variables: Variables, limit: int) -> None:
             f"The operation may touch {cost} rows, more than the {limit} allowed: "
             "ask for smaller pages with `first`, or nest fewer collections."
         )
-        raise RequestRejected(Stage.VALIDATION, GraphQLError(message))
+        raise RequestRejected(Stage.VALIDATION, message)

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from graphql import GraphQLError, SourceLocation
 
@@ -37,62 +37,50 @@ class NodeKey:
     values: tuple[str, ...]
 
 
-class _Undecodable(Exception):
-    def __init__(self, step: int) -> None:
-        super().__init__()
-        self.step = step
+_INVALID_NODE_ID = "Invalid value passed to nodeId argument. Error"
 
 
-def _decode(text: str) -> list[str | None]:
-    """Return the array's values in text form; raise _Undecodable with the step that failed."""
+def _decode(text: str, message: str) -> tuple[str | None, ...]:
+    """Return the array's values in text form.
+
+    :raises GraphQLError: the message, with the number of what failed: base64 (1), JSON (2) or the array (3).
+    """
     try:
         raw = base64.b64decode(text, validate=True)
     except ValueError:
-        raise _Undecodable(1) from None
+        raise GraphQLError(f"{message} 1") from None
     try:
         values = json.loads(raw.decode("utf-8"), parse_int=str, parse_float=str)
     except INVALID_JSON:
-        raise _Undecodable(2) from None
+        raise GraphQLError(f"{message} 2") from None
     if not isinstance(values, list):
-        raise _Undecodable(3)
-    return [_text(value) for value in values]
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value)
+        raise GraphQLError(f"{message} 3")
+    return tuple(value if value is None or isinstance(value, str) else json.dumps(value) for value in values)
 
 
 def decode_cursor(text: str) -> tuple[str | None, ...]:
     """Return the ordering values of a cursor.
 
-    :raises GraphQLError: it is not a cursor; the number says whether base64 (1), JSON (2) or the
-        array (3) failed.
+    :raises GraphQLError: it is not a cursor.
     """
-    try:
-        return tuple(_decode(text))
-    except _Undecodable as error:
-        raise GraphQLError(f"Failed to decode cursor, error {error.step}") from None
+    return _decode(text, "Failed to decode cursor, error")
 
 
 def decode_node_id(text: str) -> NodeKey:
     """Return what a node id names.
 
-    :raises GraphQLError: it is not a node id; the number names the step that failed, as for cursors,
-        4 when the array is not a schema, a table and a key.
+    :raises GraphQLError: it is not a node id; its number is 4 when the array is not a schema, a table and a
+        key.
     """
-    try:
-        values = _decode(text)
-        if len(values) < 3 or None in values:
-            raise _Undecodable(4)
-    except _Undecodable as error:
-        raise GraphQLError(f"Invalid value passed to nodeId argument. Error {error.step}") from None
-    schema, table, *key = (value or "" for value in values)
+    values = _decode(text, _INVALID_NODE_ID)
+    texts = [value for value in values if value is not None]
+    if len(texts) < max(3, len(values)):
+        raise GraphQLError(f"{_INVALID_NODE_ID} 4")
+    schema, table, *key = texts
     return NodeKey(schema, table, tuple(key))
 
 
-def is_key_value(text: str, type_: str) -> bool:
+def _is_key_value(text: str, type_: str) -> bool:
     """Whether a key's column may have the value; PostgreSQL has the last word on types other than these.
 
     A value that it refuses fails the whole statement, with everything else that the operation selects.
@@ -145,20 +133,13 @@ def response_key(key: str) -> SlotSource:
     return Alias(key) if key.startswith(PARAMETER) else Fixed(key)
 
 
-class Origin(Protocol):
-    """Where a leaf's coerced value comes from."""
-
-    def value(self, variables: Variables) -> Any:
-        """Return the coerced value."""
-
-
 @dataclass(frozen=True, slots=True)
 class LiteralOrigin:
     """A literal of the document."""
 
     constant: Any
 
-    def value(self, variables: Variables) -> Any:  # noqa: ARG002 - the interface's
+    def value(self, variables: Variables) -> Any:  # noqa: ARG002 - as the other origins
         """Return the literal's value."""
         return self.constant
 
@@ -188,6 +169,10 @@ class ListOrigin:
     def value(self, variables: Variables) -> Any:
         """Return the list."""
         return [None if item is None else item.value(variables) for item in self.items]
+
+
+Origin: TypeAlias = LiteralOrigin | VariableOrigin | ListOrigin
+"""Where a leaf's coerced value comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +251,8 @@ class NodeIdPart:
     def bind(self, variables: Variables) -> str | None:
         """Return the value's text; raise GraphQLError for one that the column cannot have."""
         value = decode_node_id(self.leaf.origin.value(variables)).values[self.index]
-        if not is_key_value(value, self.type):
-            raise self.leaf.error("Invalid value passed to nodeId argument. Error 6")
+        if not _is_key_value(value, self.type):
+            raise self.leaf.error(f"{_INVALID_NODE_ID} 6")
         return value
 
 

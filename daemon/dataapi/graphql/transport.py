@@ -26,6 +26,8 @@ class GraphQLRequest:
     """The members of a GraphQL-over-HTTP request, their JSON types already checked.
 
     :ivar query: the text of the document, None when it is named by one of the last two members.
+    :ivar extensions: ``explain`` asks for PostgreSQL's plans of the statements, ``cost`` for how many rows
+        the operation may touch; unknown ones are ignored.
     :ivar read_only: the request came by GET, so that only queries may run.
     :ivar document_id: the id of a persisted document.
     :ivar persisted_hash: the hash of one, as Apollo sends it in ``extensions.persistedQuery``.
@@ -38,28 +40,6 @@ class GraphQLRequest:
     read_only: bool = False
     document_id: str | None = None
     persisted_hash: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RequestExtensions:
-    """The members of a request's ``extensions`` that are true; unknown ones are ignored.
-
-    :ivar explain: report PostgreSQL's plans of the operation's statements.
-    :ivar cost: report how many rows the operation may touch, and how many are allowed.
-    """
-
-    explain: bool = False
-    cost: bool = False
-
-    @classmethod
-    def of(cls, extensions: Mapping[str, Any] | None) -> RequestExtensions:
-        """Read a request's ``extensions``."""
-        if not extensions:
-            return NO_EXTENSIONS
-        return cls(extensions.get("explain") is True, extensions.get("cost") is True)
-
-
-NO_EXTENSIONS = RequestExtensions()
 
 
 class Stage(Enum):
@@ -79,10 +59,10 @@ class RequestRejected(Exception):
     :ivar stage: how far it came.
     """
 
-    def __init__(self, stage: Stage, *errors: GraphQLError) -> None:
+    def __init__(self, stage: Stage, *errors: GraphQLError | str) -> None:
         super().__init__(errors)
         self.stage = stage
-        self.errors = errors
+        self.errors = tuple(GraphQLError(each) if isinstance(each, str) else each for each in errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,11 +224,13 @@ def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
     query, document_id, extensions = (members.get(name) for name in _DOCUMENT_MEMBERS)
     if query is not None and document_id is not None:
         _refuse("query and documentId are both there; expected one of them")
-    persisted_hash = None
+    persisted_hash: str | None = None
     if query is None and document_id is None:
-        persisted_hash = _persisted_hash(extensions)
-        if persisted_hash is None:
-            _refuse("query is missing; expected the text of a GraphQL document, or the documentId of one")
+        match extensions:
+            case {"persistedQuery": {"sha256Hash": str(persisted_hash)}}:  # as Apollo's clients send it
+                pass
+            case _:
+                _refuse("query is missing; expected the text of a GraphQL document, or the documentId of one")
     return GraphQLRequest(
         query,
         members.get("operationName"),
@@ -258,15 +240,6 @@ def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
         document_id,
         persisted_hash,
     )
-
-
-def _persisted_hash(extensions: Any) -> str | None:
-    """Return the hash by which Apollo's clients name a document, if there is one."""
-    match extensions:
-        case {"persistedQuery": {"sha256Hash": str(found)}}:
-            return found
-        case _:
-            return None
 
 
 def _json(text: str, name: str) -> Any:

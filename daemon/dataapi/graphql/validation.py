@@ -77,17 +77,6 @@ MOST_ERRORS = 20
 
 _PYTHON_ERROR = re.compile(", but encountered error '.*'; found: ", re.DOTALL)
 
-_DECLARATIONS = (NoUndefinedVariablesRule, NoUnusedVariablesRule, VariablesInAllowedPositionRule)
-"""Rules on how variables are declared, which only ``graphql-validation = strict`` applies."""
-
-
-def validate_document(document: DocumentNode, schema: RoleSchema) -> list[GraphQLError]:
-    """Return a document's errors, after ``MOST_ERRORS`` of them one that says so."""
-    errors = validate(
-        schema.schema, document, rules_of(schema), MOST_ERRORS, hide_suggestions=not schema.suggests_names
-    )
-    return [client_error(error) for error in errors]
-
 
 def client_error(error: GraphQLError) -> GraphQLError:
     """Return a validation error in words that say what to do about it."""
@@ -105,16 +94,8 @@ def without_python(message: str) -> str:
 
 # ---------------------------------------------------------------- the rules
 
-Rule = Callable[[ValidationContext], ASTValidationRule]
-
-
-def rules_of(schema: RoleSchema) -> list[Rule]:
-    """Return the rules that documents of a role are validated by."""
-    own: dict[type[ASTValidationRule], Rule] = {
-        ProvidedRequiredArgumentsRule: partial(_RequiredArguments, fields=schema.query_fields),
-        OverlappingFieldsCanBeMergedRule: _OverlappingFields,
-    }
-    return [own.get(rule, rule) for rule in specified_rules if schema.strict or rule not in _DECLARATIONS]
+_DECLARATIONS = (NoUndefinedVariablesRule, NoUnusedVariablesRule, VariablesInAllowedPositionRule)
+"""Rules on how variables are declared, which only ``graphql-validation = strict`` applies."""
 
 
 class _RequiredArguments(ProvidedRequiredArgumentsRule):
@@ -138,27 +119,29 @@ class _OverlappingFields(OverlappingFieldsCanBeMergedRule):
         self.rule_context.remaining_complexity_budget = COMPARISONS
 
 
-def validate(
-    schema: GraphQLSchema,
-    document: DocumentNode,
-    rules: Sequence[Rule],
-    max_errors: int,
-    *,
-    hide_suggestions: bool = False,
-) -> list[GraphQLError]:
-    """Return a document's errors as graphql-core's ``validate`` does, with pauses and without cycles."""
+def validate_document(document: DocumentNode, schema: RoleSchema) -> list[GraphQLError]:
+    """Return a document's errors as graphql-core's ``validate`` does, with pauses and without cycles.
+
+    After ``MOST_ERRORS`` of them comes one that says so.
+    """
     errors: list[GraphQLError] = []
 
     def on_error(error: GraphQLError) -> None:
-        if len(errors) >= max_errors:
+        if len(errors) >= MOST_ERRORS:
             raise ValidationAbortedError(
                 "Too many validation errors, error limit reached. Validation aborted."
             )
         errors.append(error)
 
-    types = PausingTypeInfo(schema)
-    context = _Context(schema, document, types, on_error, hide_suggestions)
-    visitors: list[Visitor] = [rule(context) for rule in rules]
+    types = PausingTypeInfo(schema.schema)
+    context = _Context(schema.schema, document, types, on_error, not schema.suggests_names)
+    own: dict[type[ASTValidationRule], Callable[[ValidationContext], ASTValidationRule]] = {
+        ProvidedRequiredArgumentsRule: partial(_RequiredArguments, fields=schema.query_fields),
+        OverlappingFieldsCanBeMergedRule: _OverlappingFields,
+    }
+    visitors: list[Visitor] = [
+        own.get(rule, rule)(context) for rule in specified_rules if schema.strict or rule not in _DECLARATIONS
+    ]
     fragments = {
         node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)
     }
@@ -171,7 +154,7 @@ def validate(
         errors.append(error.with_traceback(None))
     except RecursionError:
         errors.append(ValidationAbortedError("Validation aborted."))
-    return errors
+    return [client_error(error) for error in errors]
 
 
 class _Context(ValidationContext):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from graphql import (
     GraphQLBoolean,
@@ -33,19 +33,8 @@ from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import CURSOR, abbreviated
 from dataapi.graphql.sources import decode_cursor, decode_node_id
 
-
-class Absent:
-    """The type of ``ABSENT``."""
-
-    def __bool__(self) -> bool:
-        return False
-
-
 MANY = 2
 """The least number of objects in a list that is bound as one value."""
-
-ABSENT: Final = Absent()
-
 
 Coerce = Callable[[Any], Any]
 Steps = tuple[str | int, ...]
@@ -288,9 +277,7 @@ def is_uniform(objects: list[Any]) -> bool:
 
 def holds_objects(type_: GraphQLInputType) -> bool:
     """Whether a list type's items are input objects."""
-    while isinstance(type_, GraphQLNonNull | GraphQLList):
-        type_ = type_.of_type
-    return isinstance(type_, GraphQLInputObjectType)
+    return isinstance(get_named_type(type_), GraphQLInputObjectType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +286,7 @@ class Variable:
 
     :ivar name: what the client calls it.
     :ivar inner_name: what the operation calls it.
-    :ivar default: its default's value, ``ABSENT`` for none.
+    :ivar default: its default's value, ``Undefined`` for none.
     """
 
     name: str

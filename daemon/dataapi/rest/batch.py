@@ -59,7 +59,7 @@ def read(request: Request) -> tuple[Request, ...]:
         for name, value in request.headers.items()
         if name not in _OWN and not name.startswith("content-")
     }
-    return tuple(_each(request, inherited, index, text) for index, text in enumerate(listed))
+    return tuple([_each(request, inherited, index, text) for index, text in enumerate(listed)])
 
 
 def _each(batch: Request, inherited: dict[str, str], index: int, text: str) -> Request:
@@ -168,48 +168,41 @@ def members(text: str) -> dict[str, str] | None:
 
     :raises ValueError: the text is not JSON; one that is nested too deeply raises ``RecursionError``.
     """
-    parts = _parts(text, "{", "}", "a member's name")
+    parts = _parts(text, "{", "}")
     return None if parts is None else dict(parts)
 
 
 def elements(text: str) -> list[str] | None:
-    """Return the elements of an array as JSON texts; None for what is not an array.
-
-    :raises ValueError: the text is not JSON; one that is nested too deeply raises ``RecursionError``.
-    """
-    parts = _parts(text, "[", "]", "a value")
+    """Return the elements of an array as JSON texts, as ``members`` does; None for what is not an array."""
+    parts = _parts(text, "[", "]")
     return None if parts is None else [value for _, value in parts]
 
 
-def _parts(text: str, opening: str, closing: str, expected: str) -> list[tuple[str, str]] | None:
+def _parts(text: str, opening: str, closing: str) -> list[tuple[str, str]] | None:
     """Return the names, which are "" in an array, and the values between two brackets."""
     at = _blanks(text, 0)
-    if text[at : at + 1] != opening:
+    if not text.startswith(opening, at):
         EXACT_DECODER.decode(text)
         return None
-    parts, name = list[tuple[str, str]](), ""
-    at = _blanks(text, at + 1)
-    while text[at : at + 1] != closing:
+    at, parts, name = _past(text, at, opening), list[tuple[str, str]](), ""
+    while not text.startswith(closing, at):
+        if parts:
+            at = _past(text, at, ",")
         if opening == "{":
-            if text[at : at + 1] != '"':
-                raise ValueError(f"expected {expected} at character {at + 1}")
+            _past(text, at, '"')
             name, at = scanstring(text, at + 1)
             at = _past(text, _blanks(text, at), ":")
         _, end = EXACT_DECODER.raw_decode(text, at)
         parts.append((name, text[at:end]))
         at = _blanks(text, end)
-        if text[at : at + 1] != closing:
-            at = _past(text, at, ",")
-            if text[at : at + 1] == closing:
-                raise ValueError(f"expected {expected} at character {at + 1}")
-    if _blanks(text, at + 1) != len(text):
-        raise ValueError(f"expected the end at character {at + 2}")
+    if _past(text, at, closing) != len(text):
+        raise ValueError(f"expected the end behind {closing}")
     return parts
 
 
 def _past(text: str, at: int, sign: str) -> int:
     """Return where the token behind a sign begins."""
-    if text[at : at + 1] != sign:
+    if not text.startswith(sign, at):
         raise ValueError(f"expected {sign} at character {at + 1}")
     return _blanks(text, at + 1)
 

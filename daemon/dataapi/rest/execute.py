@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,8 +28,6 @@ from dataapi.rest.respond import VARY, content_range
 from dataapi.rest.statements import ResultRow
 
 Rows = list[tuple[Any, ...]]
-
-
 Run = Callable[[tuple[Bound, ...]], Awaitable[Rows]]
 """Runs statements and returns the last one's rows."""
 Estimate = Callable[[Bound], Awaitable[int]]
@@ -57,12 +55,8 @@ def run_plan(
     return _reply(http, plan, run, estimate)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPart:
-    """One request of a batch; a ``Reply`` needs nothing of the database."""
-
-    http: Request
-    plan: StatementPlan | StreamPlan | Reply
+BatchPart = tuple[Request, StatementPlan | StreamPlan | Reply]
+"""One request of a batch; a ``Reply`` needs nothing of the database."""
 
 
 async def run_batch(
@@ -80,7 +74,7 @@ async def run_batch(
     :param most_bytes: the most that the bodies of all replies may have together.
     :raises ApiError: the batch was undone; ``index`` names the request that failed, where one did.
     """
-    plans = [part.plan for part in parts if not isinstance(part.plan, Reply)]
+    plans = [plan for _, plan in parts if not isinstance(plan, Reply)]
     read_only = all(isinstance(plan, StreamPlan) or plan.read_only for plan in plans)
     settings = strictest(isolation_of(plan.settings) for plan in plans)
     for attempt in range(RETRIES + 1):
@@ -99,10 +93,10 @@ async def _replies(
     transaction: MultiMessageTransaction, parts: Sequence[BatchPart], most_bytes: int
 ) -> list[Reply]:
     replies, size = list[Reply](), 0
-    for index, part in enumerate(parts):
+    for index, (http, plan) in enumerate(parts):
         try:
-            reply = await _part(transaction, part)
-            if part.http.method == "HEAD":
+            reply = await _part(transaction, http, plan)
+            if http.method == "HEAD":
                 reply = replace(reply, body=b"")
             size += len(reply.body)
             if size > most_bytes:
@@ -114,8 +108,9 @@ async def _replies(
     return replies
 
 
-async def _part(transaction: MultiMessageTransaction, part: BatchPart) -> Reply:
-    http, plan = part.http, part.plan
+async def _part(
+    transaction: MultiMessageTransaction, http: Request, plan: StatementPlan | StreamPlan | Reply
+) -> Reply:
     if isinstance(plan, Reply):
         return plan
 
@@ -126,21 +121,21 @@ async def _part(transaction: MultiMessageTransaction, part: BatchPart) -> Reply:
     read_only = isinstance(plan, StreamPlan) or plan.read_only
     run = partial(transaction.run, http, read_only=read_only, settings=plan.settings)
     if isinstance(plan, StreamPlan):
-        return await complete_reply(plan, await run((plan.statement,)))
+        return await _complete(plan, await run((plan.statement,)))
     return await _reply(http, plan, run, estimate)
 
 
 async def _reply(http: Request, plan: StatementPlan, run: Run, estimate: Estimate) -> Reply:
-    explain, statement = plan.media.explain, plan.statement
-    if explain is not None:
-        statement = explain_with(statement, explain)
+    explain = plan.media.explain
     try:
-        rows = await run((statement,))
+        rows = await run((plan.statement if explain is None else _explaining(plan.statement, explain),))
     except DatabaseError as error:
         raise respond.client_error(error) from None
     http.mark("transaction")
     if explain is not None:
-        return explanation(plan, rows)
+        # Text arrives as a row per line, JSON as a single row.
+        headers = (("Content-Type", plan.media.content_type), *plan.request.profile, VARY)
+        return Reply(200, headers, b"\n".join([_bytes(line) for (line,) in rows]))
     [row] = rows
     result = ResultRow.of(row)
     if plan.estimated is not None:
@@ -157,7 +152,7 @@ def _expected(plan: Any) -> int:
     return int(plan[0]["Plan"]["Plan Rows"])
 
 
-def explain_with(bound: Bound, explain: Explain) -> Bound:
+def _explaining(bound: Bound, explain: Explain) -> Bound:
     """Return the statement that explains another one, which runs only if it is analyzed.
 
     An analyzed change is made, as everything in a transaction is that is not undone at its end.
@@ -165,13 +160,6 @@ def explain_with(bound: Bound, explain: Explain) -> Bound:
     options = ", ".join([f"format {'json' if explain.as_json else 'text'}", *explain.options])
     text = f"explain ({options}) {bound.statement.text}"
     return Bound(Statement(text, bound.statement.types, prepared=False), bound.values)
-
-
-def explanation(plan: StatementPlan, rows: Rows) -> Reply:
-    """Return the reply of ``EXPLAIN``: text arrives as a row per line, JSON as a single row."""
-    lines = [line if isinstance(line, bytes) else str(line).encode() for (line,) in rows]
-    headers = (("Content-Type", plan.media.content_type), *plan.request.profile, VARY)
-    return Reply(200, headers, b"\n".join(lines))
 
 
 async def stream(
@@ -185,17 +173,17 @@ async def stream(
     """
     batches = transactions.stream(catalog, http, caller, plan.statement, plan.settings)
     try:
-        first: list[tuple[Any, ...]] = await anext(batches, [])
+        first: Rows = await anext(batches, [])
     except DatabaseError as error:
         raise respond.client_error(error) from None
     http.mark("transaction")
     if len(first) < FIRST_FETCH:
         await batches.aclose()
-        return await complete_reply(plan, first)
+        return await _complete(plan, first)
     return replace(plan.head, stream=_pieces(plan, _with_first(first, batches)))
 
 
-async def _with_first(first: list[tuple[Any, ...]], others: Batches) -> Batches:
+async def _with_first(first: Rows, others: Batches) -> Batches:
     try:
         yield first
         async for rows in others:
@@ -204,7 +192,7 @@ async def _with_first(first: list[tuple[Any, ...]], others: Batches) -> Batches:
         await others.aclose()
 
 
-async def complete_reply(plan: StreamPlan, rows: list[tuple[Any, ...]]) -> Reply:
+async def _complete(plan: StreamPlan, rows: Rows) -> Reply:
     """Return the reply of a read whose rows are all there."""
 
     async def at_once() -> Batches:

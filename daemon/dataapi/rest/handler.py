@@ -22,7 +22,7 @@ from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER
 from dataapi.http.messages import Reply, Request
 from dataapi.rest import batch, respond
-from dataapi.rest.execute import BatchPart, run_batch, run_plan, stream
+from dataapi.rest.execute import run_batch, run_plan, stream
 from dataapi.rest.openapi.description import Version, describe, negotiate_description, with_address
 from dataapi.rest.parse.preferences import not_followed
 from dataapi.rest.parse.request import ApiRequest, parse_request
@@ -138,7 +138,12 @@ class RestHandler:
         role = self._role(catalog, caller.role)
         try:
             if not request.target:
-                return await self._describe(http, caller, request, catalog)
+                if request.reads:
+                    await self._transactions.run_pre_request(catalog, http, caller)
+                    http.mark("transaction")
+                reply = await self._descriptions.answer(http, request, catalog, caller.role)
+                http.mark("plan")
+                return reply
             work = partial(plan, role, request)
             planned = await self._in_thread(work) if len(http.body) > LONG else work()
             http.mark("plan")
@@ -152,15 +157,6 @@ class RestHandler:
             raise
         return planned
 
-    async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
-        """Answer at the root."""
-        if request.reads:
-            await self._transactions.run_pre_request(catalog, http, caller)
-            http.mark("transaction")
-        reply = await self._descriptions.answer(http, request, catalog, caller.role)
-        http.mark("plan")
-        return reply
-
     # ------------------------------------------------------------ batches
 
     def _parse_batch(self, http: Request, catalog: Catalog) -> list[tuple[Request, ApiRequest]]:
@@ -171,7 +167,7 @@ class RestHandler:
     ) -> Reply:
         """Answer a batch: all of its requests are planned before the first one runs."""
         role = self._role(catalog, caller.role)
-        work = partial(_each, requests, lambda each: BatchPart(each[0], plan(role, each[1])))
+        work = partial(_each, requests, lambda each: (each[0], plan(role, each[1])))
         parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
         http.mark("plan")
         most_bytes = self._project.max_answer

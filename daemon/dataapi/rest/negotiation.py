@@ -202,14 +202,11 @@ def _found(name: str, offers: Offers) -> Media | None:
         return Media(MediaKind.RAW, BINARY)
     if name in offers.raw:
         return Media(MediaKind.RAW, _content_type(name))
-    if offers.table:
-        for requested in (ANY_MEDIA_TYPE, name):
-            handled = _handled(requested, offers.table, offers)
-            if handled is not None:
-                return handled
-    handled = _handled(name, 0, offers)
-    if handled is not None:
-        return handled
+    of_table = ((ANY_MEDIA_TYPE, offers.table), (name, offers.table)) if offers.table else ()
+    for requested in (*of_table, (name, 0)):
+        for row_handler in offers.row_handlers:
+            if (row_handler.media_type, row_handler.table) == requested:
+                return Media(MediaKind.HANDLER, _content_type(requested[0]), row_handler=row_handler)
     if name == LINES and offers.lines:
         return Media(MediaKind.LINES, LINES)
     return _BUILT_IN.get(name)
@@ -217,19 +214,8 @@ def _found(name: str, offers: Offers) -> Media | None:
 
 def _in_range(beginning: str, offers: Offers) -> Media | None:
     names = (*offers.raw, *(row_handler.media_type for row_handler in offers.row_handlers), *_BUILT_IN)
-    for name in names:
-        if name.startswith(beginning):
-            found = _found(name, offers)
-            if found is not None:
-                return found
-    return None
-
-
-def _handled(name: str, table: int, offers: Offers) -> Media | None:
-    for row_handler in offers.row_handlers:
-        if row_handler.media_type == name and row_handler.table == table:
-            return Media(MediaKind.HANDLER, _content_type(name), row_handler=row_handler)
-    return None
+    found = (_found(name, offers) for name in names if name.startswith(beginning))
+    return next((media for media in found if media is not None), None)
 
 
 def _content_type(name: str) -> str:

@@ -1,6 +1,6 @@
 """Makes replies of result rows, and the errors that a client reads of those that statements raise; pure.
 
-What the guards of a statement (``sql.guards``) raise is the code of the error and the number of rows that
+What the guards of a statement (``sql.statement``) raise is the code of the error and the number of rows that
 it is about.
 """
 
@@ -14,11 +14,10 @@ from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER, is_name, may_be_chosen
 from dataapi.http.messages import Reply
 from dataapi.rest.parse.preferences import Action, applied
-from dataapi.rest.parse.query import unsatisfiable
+from dataapi.rest.parse.query import Pairs, too_much, unsatisfiable
 from dataapi.rest.parse.request import ApiRequest
-from dataapi.rest.parse.syntax import Pairs, too_much
 from dataapi.rest.statements import TOO_LARGE, ResultRow
-from dataapi.sql.guards import violation_in
+from dataapi.sql.statement import violation_in
 
 VARY = ("Vary", f"Accept, Prefer, Range, {CALLER}")
 

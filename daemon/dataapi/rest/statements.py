@@ -15,16 +15,14 @@ from typing import Any
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import quote_identifier
 from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql
-from dataapi.sql.algebra import OrderTerm, Parameter, Rows
-from dataapi.sql.conditions import Condition
+from dataapi.sql.algebra import Condition, OrderTerm, Parameter, Rows
 from dataapi.sql.dml import inserted_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, source_sql
-from dataapi.sql.guards import Guard, raise_sql
 from dataapi.sql.mutations import Mutation
 from dataapi.sql.outputs import Output, json_sql
 from dataapi.sql.page_source import RowSource, row_source
 from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
-from dataapi.sql.statement import Compiled, compiled
+from dataapi.sql.statement import Compiled, Guard, compiled, raise_sql
 from dataapi.sql.writer import Row, Writer
 
 TOO_LARGE = "PGRST100"
@@ -97,11 +95,11 @@ def compile_answer(
     :param bound: a ``bigint`` parameter, for ``Total.BOUNDED``.
     """
     writer = Writer()
-    source = _CalledOnce(writer, rows) if _is_called_apart(rows) else _PlainRows(writer, rows)
+    source = _Source(writer, rows)
     counted = _total_sql(writer, source, output, total, bound)
     text, item = body_parts(writer, output, source.page(), body)
     columns = (text, "pg_catalog.count(*)", counted, *SETTINGS)
-    return compiled(f"{source.prefix()}select {', '.join(columns)} from {item}", writer)
+    return compiled(f"{source.with_call()}select {', '.join(columns)} from {item}", writer)
 
 
 def compile_lines(rows: Rows, output: Output, form: Form) -> Compiled:
@@ -121,9 +119,7 @@ def compile_lines(rows: Rows, output: Output, form: Form) -> Compiled:
     return compiled(f"select {line} from {item}", writer)
 
 
-def _total_sql(
-    writer: Writer, source: _PlainRows, output: Output, total: Total, bound: Parameter | None
-) -> str:
+def _total_sql(writer: Writer, source: _Source, output: Output, total: Total, bound: Parameter | None) -> str:
     if total is Total.NONE:
         return "null::bigint"
     if total is Total.BOUNDED:
@@ -136,69 +132,51 @@ def _total_sql(
     return f"(select pg_catalog.count(*) from {source.all_rows()})"
 
 
-class _PlainRows:
-    """The rows of a table, or of a function that may as well be called again."""
+class _Source:
+    """The rows of a table or of a function; one that may change something is called in a ``with`` query.
+
+    What is not volatile is called where it stands, as often as it is read: PostgreSQL can look into it, and
+    apply conditions there.
+    """
 
     def __init__(self, writer: Writer, rows: Rows) -> None:
         self.rows = rows
         self._writer = writer
-
-    def prefix(self) -> str:
-        """Return what the statement begins with."""
-        return ""
-
-    def page(self) -> RowSource:
-        """Return the source of the answer's rows."""
-        row = self._row()
-        return RowSource(row, self._source_sql(row), self.rows)
-
-    def all_rows(self) -> str:
-        """Return the ``from`` item of all rows, to count them."""
-        return self._source_sql(self._row())
-
-    def _row(self) -> Row:
-        return Row(self._writer.alias())
-
-    def _source_sql(self, row: Row) -> str:
-        return source_sql(self._writer, self.rows, row, None)
-
-
-def _is_called_apart(rows: Rows) -> bool:
-    # What is not volatile is called where it stands: PostgreSQL can look into it, and apply conditions there.
-    call = rows.call
-    if call is None:
-        return False
-    return call.value_column != "" or call.function.volatility is Volatility.VOLATILE
-
-
-class _CalledOnce(_PlainRows):
-    """The rows of a function that is called once, in a ``with`` query of its own."""
-
-    def __init__(self, writer: Writer, rows: Rows) -> None:
-        super().__init__(writer, rows)
-        self._called = writer.alias()
+        call = rows.call
+        volatile = call is not None and call.function.volatility is Volatility.VOLATILE
+        self._called = writer.alias() if call is not None and (volatile or call.value_column) else ""
         self._used: list[Row] = []
 
-    def prefix(self) -> str:
+    def with_call(self) -> str:
+        """Return what the statement begins with; what is read of the call is known only at the end."""
+        if not self._called:
+            return ""
+        call = self.rows.call
+        assert call is not None, "only a call is called apart"
         inner, needed = Row(self._writer.alias()), Row("", derived=True)
         for row in self._used:
             needed.also(row)
-        assert self.rows.call is not None
-        if self.rows.call.value_column:
+        if call.value_column:
             # A value that nothing names would not be computed.
-            needed.column(self.rows.call.value_column)
-        call = Rows(self.rows.table, call=self.rows.call)
-        source = source_sql(self._writer, call, inner, None)
+            needed.column(call.value_column)
+        source = source_sql(self._writer, Rows(self.rows.table, call=call), inner, None)
         return f"with {self._called} as materialized (select {needed.selection_from(inner)} from {source}) "
 
-    def _row(self) -> Row:
-        row = Row(self._writer.alias(), derived=True)
-        self._used.append(row)
-        return row
+    def page(self) -> RowSource:
+        """Return the source of the answer's rows."""
+        row = Row(self._writer.alias(), derived=bool(self._called))
+        return RowSource(row, self._sql(row), self.rows)
 
-    def _source_sql(self, row: Row) -> str:
-        rows = replace(self.rows, call=None)
-        return source_sql(self._writer, rows, row, None, relation=f"{self._called} as {row.alias}")
+    def all_rows(self) -> str:
+        """Return the ``from`` item of all rows, to count them."""
+        return self._sql(Row(self._writer.alias(), derived=bool(self._called)))
+
+    def _sql(self, row: Row) -> str:
+        if not self._called:
+            return source_sql(self._writer, self.rows, row, None)
+        self._used.append(row)
+        rows, relation = replace(self.rows, call=None), f"{self._called} as {row.alias}"
+        return source_sql(self._writer, rows, row, None, relation=relation)
 
 
 # ---------------------------------------------------------------- bounds of reads and calls

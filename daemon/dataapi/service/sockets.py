@@ -10,8 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from mmap import mmap
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -31,16 +34,68 @@ _BACKLOG = 1024
 """Connections that may wait to be accepted, unless the endpoint has ``backlog=``; Twisted's 50 are few."""
 
 
+_DEFER = 0.002
+"""Seconds for which a worker leaves a connection to those that serve fewer."""
+_ABSENT = 2**31 - 1
+"""The count of connections of a worker that accepts none."""
+
+
 class StartFailed(Exception):
     """A part of the daemon cannot start; the text is for the operator."""
 
 
+def make_counts(workers: int) -> int:
+    """Return the descriptor of an unnamed file, by which workers share their counts of connections."""
+    with tempfile.TemporaryFile() as file:
+        file.write(_ABSENT.to_bytes(4, sys.byteorder) * workers)
+        file.flush()
+        return os.dup(file.fileno())
+
+
+class ConnectionShare:
+    """A worker's share of the connections: new ones go to the worker that serves the fewest.
+
+    Whoever wakes first would otherwise accept all the connections that a client opens together.
+
+    :param descriptor: what ``make_counts`` returned.
+    :param workers: how many workers there are.
+    :param worker: which of them this one is, from 0.
+    """
+
+    def __init__(self, descriptor: int, workers: int, worker: int) -> None:
+        self._counts = memoryview(mmap(descriptor, 4 * workers)).cast("i")
+        self._worker = worker
+        self._left = False
+
+    def report(self, count: int) -> None:
+        """Publish how many connections the worker serves."""
+        if not self._left:
+            self._counts[self._worker] = count
+
+    def leave(self) -> None:
+        """Leave all further connections to the other workers."""
+        self.report(_ABSENT)
+        self._left = True
+
+    @property
+    def is_due(self) -> bool:
+        """Whether no other worker serves clearly fewer connections."""
+        least = min(self._counts)
+        return self._counts[self._worker] <= least + least // 8
+
+
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A bound socket as it is handed to a process: its endpoint string and file descriptor."""
+    """A bound socket as it is handed to a process.
+
+    :ivar description: its endpoint string.
+    :ivar descriptor: its file descriptor.
+    :ivar share: the process's share of the connections, None for all of them.
+    """
 
     description: str
     descriptor: int
+    share: ConnectionShare | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +149,15 @@ def bind(reactor: Any, descriptions: Sequence[str]) -> tuple[BoundSocket, ...]:
 
 
 def accept(reactor: Any, bound: Descriptor, factory: Any) -> Acceptor:
-    """Begin to serve ``factory`` on a bound socket."""
+    """Begin to serve ``factory`` on a bound socket; with a share it reports its connections."""
+    if bound.share is not None:
+        factory.report = bound.share.report
+        factory.report(0)
     if bound.description.startswith("ssl:"):
         recorder = _ContextRecorder()
         serverFromString(recorder, bound.description).listen(factory)
         factory = TLSMemoryBIOFactory(recorder.context, False, factory)
-    return Acceptor(reactor, bound.descriptor, factory)
+    return Acceptor(reactor, bound.descriptor, factory, bound.share)
 
 
 class _ContextRecorder:
@@ -126,16 +184,19 @@ def _deferred(result: Any) -> Deferred[Any]:
 class Acceptor:
     """Accepts one connection per turn of the reactor.
 
-    Twisted's own port accepts up to a hundred at once: the first worker to wake would serve all
-    the connections that a client opens together, and the others none.
+    Twisted's own port accepts up to a hundred at once, whatever other workers do.
 
     :param descriptor: the bound socket; a duplicate is used.
     :param factory: makes the protocols; started here and stopped by ``stop``.
+    :param share: the process's share of the connections, None for all of them.
     """
 
-    def __init__(self, reactor: Any, descriptor: int, factory: Any) -> None:
+    def __init__(
+        self, reactor: Any, descriptor: int, factory: Any, share: ConnectionShare | None = None
+    ) -> None:
         self._reactor = reactor
         self._factory = factory
+        self._share = share
         self._socket = socket.socket(fileno=os.dup(descriptor))
         self._socket.setblocking(False)
         self._resume: Any = None
@@ -151,6 +212,13 @@ class Acceptor:
         return "dataapi"
 
     def doRead(self) -> None:  # noqa: N802 - IReadDescriptor
+        """Accept one connection, unless another worker should rather do so."""
+        if self._share is None or self._share.is_due:
+            self._accept()
+        else:
+            self._pause(_DEFER, self._accept_anyway)
+
+    def _accept(self) -> None:
         """Accept one connection, if another process did not take it first."""
         try:
             connection, _ = self._socket.accept()
@@ -159,14 +227,14 @@ class Acceptor:
         except OSError as error:
             if error.errno not in _EXHAUSTED:
                 raise
-            self._pause(error)
+            self._report(error)
             return
         with connection:
             try:
                 self._reactor.adoptStreamConnection(connection.fileno(), connection.family, self._factory)
             except OSError as error:
                 if error.errno in _EXHAUSTED:
-                    self._pause(error)
+                    self._report(error)
                 # Otherwise the peer has closed it in the meantime.
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: ARG002, N802 - IReadDescriptor
@@ -182,12 +250,22 @@ class Acceptor:
             self._reactor.removeReader(self)
             self._socket.close()
             self._factory.doStop()
+            if self._share is not None:
+                self._share.leave()
 
-    def _pause(self, error: OSError) -> None:
+    def _report(self, error: OSError) -> None:
         _log.error("no connection can be accepted: {error}", error=os.strerror(error.errno or 0))
+        self._pause(_PAUSE, self._again)
+
+    def _pause(self, seconds: float, resume: Callable[[], None]) -> None:
         self._reactor.removeReader(self)
-        self._resume = self._reactor.callLater(_PAUSE, self._again)
+        self._resume = self._reactor.callLater(seconds, resume)
 
     def _again(self) -> None:
         self._resume = None
         self._reactor.addReader(self)
+
+    def _accept_anyway(self) -> None:
+        """Accept what nobody else has accepted: a worker with fewer connections may be busy."""
+        self._again()
+        self._accept()

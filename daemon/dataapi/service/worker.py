@@ -20,8 +20,8 @@ from twisted.python.failure import Failure
 
 from dataapi.service.process import Serving, assemble
 from dataapi.service.root_service import use_monotonic_clock
-from dataapi.service.sockets import Descriptor, StartFailed
-from dataapi.service.worker_pipe import ANSWERS, FIRST_SOCKET, Assignment, encode
+from dataapi.service.sockets import ConnectionShare, Descriptor, StartFailed
+from dataapi.service.worker_pipe import ANSWERS, COUNTS, FIRST_SOCKET, Assignment, encode
 from dataapi.telemetry.logs import line_observer, to_descriptor
 from dataapi.telemetry.metrics import to_json
 
@@ -67,7 +67,10 @@ class Worker(LineOnlyReceiver):
         settings = assignment.settings
         observer = line_observer(settings, to_descriptor(1), worker=assignment.number)
         globalLogBeginner.beginLoggingTo([observer])
-        sockets = [Descriptor(text, FIRST_SOCKET + index) for index, text in enumerate(assignment.listen)]
+        share = ConnectionShare(COUNTS, settings.workers, assignment.number - 1)
+        sockets = [
+            Descriptor(text, FIRST_SOCKET + index, share) for index, text in enumerate(assignment.listen)
+        ]
         self._serving = serving = assemble(self._reactor, settings, sockets, observer)
         self._reactor.addSystemEventTrigger(
             "before", "shutdown", lambda: Deferred.fromCoroutine(serving.stop())

@@ -19,9 +19,11 @@ from twisted.internet.defer import Deferred
 
 from dataapi.settings import Settings
 
-FIRST_SOCKET = 4
-"""The worker's descriptor of the first listening socket; 0 brings asks, 1 and 2 take logs, 3 answers."""
-ANSWERS = 3
+ANSWERS, COUNTS, FIRST_SOCKET = 3, 4, 5
+"""The worker's descriptors of its answers, the counts of connections, and the first listening socket.
+
+0 brings asks, 1 and 2 take logs.
+"""
 
 
 class WorkerGone(Exception):

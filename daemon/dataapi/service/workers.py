@@ -19,8 +19,8 @@ from twisted.python.failure import Failure
 
 from dataapi.concurrency.timers import Backoff
 from dataapi.service.process import GRACE
-from dataapi.service.sockets import Descriptor, StartFailed
-from dataapi.service.worker_pipe import ANSWERS, FIRST_SOCKET, Asker, Assignment, Lines, WorkerGone
+from dataapi.service.sockets import ConnectionShare, Descriptor, StartFailed, make_counts
+from dataapi.service.worker_pipe import ANSWERS, COUNTS, FIRST_SOCKET, Asker, Assignment, Lines, WorkerGone
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot, counted, from_json, merge
 from dataapi.telemetry.readiness import Reloaded, State, combined, state_from_json
@@ -199,6 +199,7 @@ class Workers:
         self._reactor = reactor
         self._settings = settings
         self._sockets = sockets
+        self._counts = make_counts(settings.workers)
         self._write = write
         self._environ = {name: value for name, value in environ.items() if name not in _PARENT_ONLY}
         self._running: dict[int, WorkerProcess] = {}
@@ -323,6 +324,7 @@ class Workers:
             worker.started.addCallbacks(partial(self._served, number), partial(_cannot_start, number))
             how = await worker.ended
             del self._running[number]
+            ConnectionShare(self._counts, self._settings.workers, number - 1).leave()
             self._departed = merge([self._departed, counted(worker.last)])
             if self._stopping:
                 return
@@ -351,7 +353,7 @@ class Workers:
             sys.executable,
             [sys.executable, "-m", "dataapi.service"],
             env=self._environ,
-            childFDs={0: "w", 1: "r", 2: "r", ANSWERS: "r", **inherited},
+            childFDs={0: "w", 1: "r", 2: "r", ANSWERS: "r", COUNTS: self._counts, **inherited},
         )
         return worker
 

@@ -6,43 +6,40 @@ from collections.abc import Sequence
 
 from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.sql.algebra import (
-    AggregateFunction,
+    After,
     AggregateOf,
+    And,
     CallArgument,
     CastOf,
     ColumnOf,
+    Compare,
     ComputedOf,
+    Condition,
+    Converted,
+    Distinct,
+    Exists,
     Expression,
     FunctionCall,
     FunctionOf,
+    Is,
+    IsNull,
     JsonArguments,
     JsonbOf,
     JsonKind,
     JsonMemberOf,
     JsonPathOf,
-    OrderTerm,
-    Parameter,
-    RelatedAggregateOf,
-    RelatedOf,
-    Rows,
-    Through,
-)
-from dataapi.sql.conditions import (
-    After,
-    And,
-    Compare,
-    Condition,
-    Converted,
-    Distinct,
-    Exists,
-    Is,
-    IsNull,
     Not,
     NotTrue,
     Operator,
     Or,
+    OrderTerm,
+    Parameter,
     Quantifier,
+    RelatedAggregateOf,
+    RelatedOf,
+    Rows,
     TextSearch,
+    Through,
 )
 from dataapi.sql.writer import Row, Writer, qualified
 
@@ -63,12 +60,15 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
         case JsonPathOf(inner, json, steps, as_text):
             value = expression_sql(writer, inner, row)
             document = value if json else f"pg_catalog.to_jsonb({value})"
-            return json_path_sql(document, [writer.slot(step) for step in steps], as_text=as_text)
+            arrows = [*["->"] * (len(steps) - 1), "->>" if as_text else "->"]
+            for arrow, step in zip(arrows, steps, strict=True):
+                document += f" {operator_sql(arrow, True)} {writer.slot(step)}"
+            return f"({document})"
         case JsonMemberOf(inner, path, kind):
-            return json_member_sql(expression_sql(writer, inner, row), writer.slot(path), kind)
+            return _json_member_sql(expression_sql(writer, inner, row), writer.slot(path), kind)
         case AggregateOf(function, operand, distinct, builtin):
             argument = "*" if operand is None else expression_sql(writer, operand, row)
-            name = aggregate_sql(function, builtin)
+            name = f"pg_catalog.{function.value}" if builtin else function.value
             return f"{name}({'distinct ' if distinct else ''}{argument})"
         case RelatedOf(rows, inner):
             related = Row(writer.alias())
@@ -77,28 +77,29 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
         case RelatedAggregateOf(rows, function, operand, builtin):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
-            argument = "*" if operand is None else expression_sql(writer, operand, related)
-            return f"(select {aggregate_sql(function, builtin)}({argument}) from {source})"
+            aggregate = AggregateOf(function, operand, builtin=builtin)
+            return f"(select {expression_sql(writer, aggregate, related)} from {source})"
 
 
 def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
     """Return the SQL of a condition over a row, safe to stand beside ``and`` and ``or``."""
     match condition:
-        case Compare(left, operator, right, builtin, quantifier):
-            value = expression_sql(writer, left, row)
-            return compare_sql(writer, value, operator, right, builtin=builtin, quantifier=quantifier)
+        case Compare():
+            return _compare_sql(writer, condition, row)
         case Distinct(left, right):
-            return f"{expression_sql(writer, left, row)} is distinct from {value_sql(writer, right)}"
+            return f"{expression_sql(writer, left, row)} is distinct from {_value_sql(writer, right)}"
         case Is(left, truth):
             return f"{expression_sql(writer, left, row)} is {truth.value}"
         case TextSearch():
-            return search_sql(writer, expression_sql(writer, condition.left, row), condition)
+            return _search_sql(writer, condition, row)
         case IsNull(left, negated):
             return f"{expression_sql(writer, left, row)} is {'not ' if negated else ''}null"
-        case And(conditions):
-            return _joined(writer, conditions, row, " and ", "true")
-        case Or(conditions):
-            return _joined(writer, conditions, row, " or ", "false")
+        case And(conditions) | Or(conditions):
+            parts = [condition_sql(writer, each, row) for each in conditions]
+            word, empty = ("and", "true") if isinstance(condition, And) else ("or", "false")
+            if len(parts) < 2:
+                return parts[0] if parts else empty
+            return f"({f' {word} '.join(parts)})"
         case Not(inner):
             return f"not ({condition_sql(writer, inner, row)})"
         case NotTrue(inner):
@@ -115,13 +116,6 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
             terms = [expression_sql(writer, term.expression, row) for term in order]
             after = after_sql(writer, order, terms, values)
             return f"({after}) is not true" if inclusive_before else after
-
-
-def _joined(writer: Writer, conditions: Sequence[Condition], row: Row, word: str, empty: str) -> str:
-    if not conditions:
-        return empty
-    parts = [condition_sql(writer, condition, row) for condition in conditions]
-    return parts[0] if len(parts) == 1 else "(" + word.join(parts) + ")"
 
 
 def order_sql(writer: Writer, order: Sequence[OrderTerm], row: Row) -> str:
@@ -148,9 +142,7 @@ def limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:
     sql = ""
     if rows.limit is not None:
         sql += f" limit {count_sql(writer, rows.limit)}" + (f" + {extra}" if extra else "")
-    if rows.offset is not None:
-        sql += f" offset {writer.slot(rows.offset)}"
-    return sql
+    return sql if rows.offset is None else f"{sql} offset {writer.slot(rows.offset)}"
 
 
 def one_sql(writer: Writer, rows: Rows) -> str:
@@ -188,7 +180,7 @@ def source_parts(
     relation: str | None = None,
 ) -> tuple[str, str]:
     """Return the ``from`` item of the rows and their conditions, empty for none; as of ``source_sql``."""
-    source = relation_sql(writer, rows, row, parent) if relation is None else relation
+    source = _relation_sql(writer, rows, row, parent) if relation is None else relation
     conditions = []
     if rows.join is not None:
         assert parent is not None, "a join needs the row it joins to"
@@ -215,35 +207,23 @@ def operator_sql(operator: str, builtin: bool) -> str:
     return f"operator(pg_catalog.{operator})" if builtin else operator
 
 
-def aggregate_sql(function: AggregateFunction, builtin: bool) -> str:
-    """Return an aggregate's name; see ``operator_sql``."""
-    return f"pg_catalog.{function.value}" if builtin else function.value
-
-
 def is_builtin(type_: str) -> bool:
     """Whether a slot's type is PostgreSQL's own."""
     return type_.startswith("pg_catalog.")
 
 
-def compare_sql(
-    writer: Writer,
-    left: str,
-    operator: Operator,
-    right: Parameter | Converted,
-    *,
-    builtin: bool,
-    quantifier: Quantifier | None,
-) -> str:
+def _compare_sql(writer: Writer, compare: Compare, row: Row) -> str:
     """Return the comparison of an expression with a value, or with the values of an array."""
+    operator, quantifier = compare.operator, compare.quantifier
     if operator is Operator.IN:
         operator, quantifier = Operator.EQ, Quantifier.ANY
-    word = operator_sql(operator.value, builtin)
+    left = f"{expression_sql(writer, compare.left, row)} {operator_sql(operator.value, compare.builtin)}"
     if quantifier is None:
-        return f"{left} {word} {value_sql(writer, right)}"
-    return f"{left} {word} {quantifier.value}({_values_sql(writer, right)})"
+        return f"{left} {_value_sql(writer, compare.right)}"
+    return f"{left} {quantifier.value}({_values_sql(writer, compare.right)})"
 
 
-def value_sql(writer: Writer, value: Parameter | Converted) -> str:
+def _value_sql(writer: Writer, value: Parameter | Converted) -> str:
     """Return the SQL of one value."""
     if isinstance(value, Converted):
         return f"{value.function}({writer.slot(value.parameter)})"
@@ -259,15 +239,15 @@ def _values_sql(writer: Writer, values: Parameter | Converted) -> str:
     return f"array(select {values.function}({alias}.value) from {texts})"
 
 
-def search_sql(writer: Writer, left: str, search: TextSearch) -> str:
-    """Return the full-text search of an expression."""
+def _search_sql(writer: Writer, search: TextSearch, row: Row) -> str:
+    left = expression_sql(writer, search.left, row)
     configuration = "" if search.language is None else f"{writer.slot(search.language)}, "
     words = f"pg_catalog.{search.syntax.value}({configuration}{writer.slot(search.query)})"
     vector = left if search.vector else f"pg_catalog.to_tsvector({configuration}{left})"
     return f"{vector} {operator_sql('@@', True)} {words}"
 
 
-def json_member_sql(value: str, path: str, kind: JsonKind) -> str:
+def _json_member_sql(value: str, path: str, kind: JsonKind) -> str:
     """Return the member of a ``jsonb`` value as another type, NULL where it is of another kind."""
     member = f"({value} #>> {path})"
     if kind is JsonKind.TEXT:
@@ -275,15 +255,6 @@ def json_member_sql(value: str, path: str, kind: JsonKind) -> str:
     word = "number" if kind is JsonKind.NUMBER else "boolean"
     type_ = f"pg_catalog.jsonb_typeof({value} #> {path})"
     return f"(case when {type_} = '{word}' then {member}::{kind.value} end)"
-
-
-def json_path_sql(value: str, steps: Sequence[str], *, as_text: bool) -> str:
-    """Return the member of a JSON value that steps lead to."""
-    arrows = [operator_sql("->", True)] * len(steps)
-    if as_text:
-        arrows[-1:] = [operator_sql("->>", True)]
-    path = "".join(f" {arrow} {step}" for arrow, step in zip(arrows, steps, strict=True))
-    return f"({value}{path})"
 
 
 def after_sql(
@@ -350,23 +321,20 @@ def _argument_sql(writer: Writer, argument: CallArgument, json: Row | None) -> s
     return f"{'variadic ' if argument.variadic else ''}{name}{value}"
 
 
-def relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> str:
+def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> str:
     """Return the ``from`` item of the rows, aliased as the row, with the junction table if there is one."""
-    relation = _own_relation_sql(writer, rows, row, parent)
+    if rows.call is not None:
+        relation = _called_sql(writer, rows.call, row, parent)
+    else:
+        assert rows.table is not None, "rows are of a table or of a call"
+        relation = f"{qualified(rows.table)} as {row.alias}"
+        if rows.stored_in is not None:
+            stored = f"pg_catalog.current_setting({quote_literal(rows.stored_in)})"
+            relation = f"pg_catalog.unnest({stored}::{qualified(rows.table)}[]) as {row.alias}"
     if rows.through is None:
         return relation
     assert parent is not None, "a junction table needs the row on its other side"
     return relation + _through_sql(writer, rows.through, row, parent)
-
-
-def _own_relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> str:
-    if rows.call is not None:
-        return _called_sql(writer, rows.call, row, parent)
-    assert rows.table is not None, "rows are of a table or of a call"
-    if rows.stored_in is not None:
-        stored = f"pg_catalog.current_setting({quote_literal(rows.stored_in)})"
-        return f"pg_catalog.unnest({stored}::{qualified(rows.table)}[]) as {row.alias}"
-    return f"{qualified(rows.table)} as {row.alias}"
 
 
 def _called_sql(writer: Writer, call: FunctionCall, row: Row, parent: Row | None) -> str:

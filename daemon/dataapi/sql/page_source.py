@@ -1,15 +1,44 @@
-"""SQL of the rows of a page: the inner query that selects them in their order, and what is joined to them."""
+"""SQL of the rows of a page: the inner query that selects them in their order, and what is joined to them.
+
+Grouped rows have the aggregates in their expressions, and values that PostgreSQL cannot group by as they are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dataapi.database.sql_text import quote_identifier
-from dataapi.sql.algebra import ColumnOf, OrderTerm, RelatedOf, Rows
-from dataapi.sql.conditions import And, Compare, Condition, Operator
+from dataapi.sql.algebra import (
+    AggregateOf,
+    And,
+    CastOf,
+    ColumnOf,
+    Compare,
+    ComputedOf,
+    Condition,
+    Expression,
+    FunctionOf,
+    JsonbOf,
+    JsonPathOf,
+    Operator,
+    OrderTerm,
+    RelatedOf,
+    Rows,
+)
 from dataapi.sql.expressions import expression_sql, limit_sql, one_sql, order_sql, source_sql, term_sql
+from dataapi.sql.outputs import Output, Value, type_of
 from dataapi.sql.writer import Row, Writer
+
+OPERAND = "~operand"
+"""The column that stands for the operand of an aggregate until it is known."""
+
+_JSON = frozenset({114, 199})
+"""Oids of ``json`` and its array."""
+_WITHOUT_EQUALITY = frozenset(
+    {142, 143, 600, 601, 602, 603, 604, 628, 718, 1017, 1018, 1019, 1020, 1027, 629, 719, 4072, 4073}
+)
+"""Oids of ``xml``, the geometric types and ``jsonpath``, and of their arrays: they cannot be grouped by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +136,51 @@ def _order_and_limit(writer: Writer, source: RowSource) -> str:
     if source.one:
         return "" if rows.unique else order_sql(writer, rows.order, row) + one_sql(writer, rows)
     return order_sql(writer, rows.order, row) + limit_sql(writer, rows)
+
+
+# ---------------------------------------------------------------- grouped rows
+
+
+def aggregate_in(expression: Expression) -> AggregateOf | None:
+    """Return the aggregate within an expression, inside casts and functions."""
+    match expression:
+        case AggregateOf():
+            return expression
+        case CastOf(inner) | FunctionOf(_, inner) | JsonbOf(inner) | JsonPathOf(inner):
+            return aggregate_in(inner)
+        case _:
+            return None
+
+
+def with_operand(expression: Expression, column: str) -> Expression:
+    """Return the expression with the operand of its aggregate being a column."""
+    match expression:
+        case AggregateOf():
+            return replace(expression, expression=ColumnOf(column))
+        case CastOf(inner) | FunctionOf(_, inner) | JsonbOf(inner) | JsonPathOf(inner):
+            return replace(expression, expression=with_operand(inner, column))
+        case _:
+            return expression
+
+
+def groupable(sql: str, output: Output, row: Row) -> str:
+    """Return the SQL of a value of a row, by which rows can be grouped.
+
+    Values of ``json`` and some other types have no equality; those are taken as ``jsonb`` or text.
+    """
+    if not isinstance(output, Value):
+        return f"({sql})::jsonb"
+    match output.expression:
+        case ColumnOf() | ComputedOf():
+            type_ = type_of(output.expression, row)
+            if type_ in _JSON:
+                return f"pg_catalog.to_jsonb({sql})"
+            return f"({sql})::text" if type_ in _WITHOUT_EQUALITY else sql
+        case JsonPathOf(as_text=False):
+            return f"({sql})::jsonb"
+        case FunctionOf():
+            return f"pg_catalog.to_jsonb({sql})"
+        case CastOf(_, type_name) if type_name.removeprefix("pg_catalog.").strip('"') == "json":
+            return f"({sql})::jsonb"
+        case _:
+            return sql

@@ -8,12 +8,11 @@ Where rows are grouped it is the outer one that has order and page, being those 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from dataapi.database.sql_text import LONGEST_IDENTIFIER, quote_identifier
 from dataapi.sql.algebra import Expression, Rows
 from dataapi.sql.expressions import expression_sql, source_parts
-from dataapi.sql.grouping import OPERAND, aggregate_in, groupable, operand_sql, with_operand
 from dataapi.sql.outputs import (
     InnerOutput,
     Json,
@@ -31,7 +30,16 @@ from dataapi.sql.outputs import (
     split_json,
     value_json,
 )
-from dataapi.sql.page_source import RowSource, at_most_one, page_parts, row_source
+from dataapi.sql.page_source import (
+    OPERAND,
+    RowSource,
+    aggregate_in,
+    at_most_one,
+    groupable,
+    page_parts,
+    row_source,
+    with_operand,
+)
 from dataapi.sql.writer import Row, Writer
 
 MOST_JOINS = 5
@@ -237,45 +245,36 @@ def _groups_sql(members: list[MemberColumn]) -> str:
     return f" group by {', '.join(places)}" if places else ""
 
 
+@dataclass(slots=True)
 class MemberWriter:
     """Writes the outputs of a page's rows, gathering what is joined to the rows for that.
 
-    :param joins: those of the rows that this one is joined to; None for the page's own rows.
-    :param joining: whether related rows may be joined.  Those of a single row are found faster by queries
+    :ivar joining: whether related rows may be joined.  Those of a single row are found faster by queries
         of their own.
-    :param columns: whether members become columns and not JSON.
-    :param grouped: whether these are keys that rows are grouped by.
-    :param spread: whether the rows are themselves spread into others, where the groups are.
-    :ivar joins: each with its leading blank, to stand after the page's rows once everything is written.
+    :ivar columns: whether members become columns and not JSON.
+    :ivar grouped: whether these are keys that rows are grouped by.
+    :ivar spread: whether the rows are themselves spread into others, where the groups are.
+    :ivar joins: each with its leading blank, to stand after the page's rows once everything is written; of
+        a joined row those of the rows that it is joined to.
     """
 
-    def __init__(
-        self,
-        writer: Writer,
-        row: Row,
-        *,
-        joins: list[str] | None = None,
-        joining: bool = True,
-        columns: bool = False,
-        grouped: bool = False,
-        spread: bool = False,
-    ) -> None:
-        self.joins = [] if joins is None else joins
-        self._writer = writer
-        self._row = row
-        self._joining = joining
-        self._columns = columns
-        self._grouped = grouped
-        self._spread = spread
+    writer: Writer
+    row: Row
+    _: KW_ONLY
+    joining: bool = True
+    columns: bool = False
+    grouped: bool = False
+    spread: bool = False
+    joins: list[str] = field(default_factory=list)
 
     def json(self, output: Output) -> Json:
         """Return the JSON of an output of a row."""
         record = _record(output)
         if record is not None:
-            return object_json(self._writer, [(each.key, each.value) for each in self.members(record)])
+            return object_json(self.writer, [(each.key, each.value) for each in self.members(record)])
         if isinstance(output, One) and self._may_join(output):
             return self._joined(output)
-        return output.json(self._writer, self._row)
+        return output.json(self.writer, self.row)
 
     def members(self, record: Record) -> list[MemberColumn]:
         """Return the members of a record of the rows."""
@@ -290,18 +289,19 @@ class MemberWriter:
         return found
 
     def _own(self, key: Key, output: Output) -> MemberColumn:
-        if not self._columns:
+        if not self.columns:
             return MemberColumn(key, self.json(output))
         aggregate = aggregate_in(output.expression) if isinstance(output, Value) else None
-        if aggregate is not None and self._spread and isinstance(output, Value):
-            operand = operand_sql(self._writer, aggregate, self._row)
-            return MemberColumn(key, (operand,), hoisted=with_operand(output.expression, OPERAND))
+        if aggregate is not None and self.spread and isinstance(output, Value):
+            operand = aggregate.expression  # without one, a value that is never NULL is counted
+            sql = "true" if operand is None else expression_sql(self.writer, operand, self.row)
+            return MemberColumn(key, (sql,), hoisted=with_operand(output.expression, OPERAND))
         if isinstance(output, One) and self._may_join(output):
             sql = nullable_sql(self._joined(output))
         else:
-            sql = output.sql(self._writer, self._row)
-        if self._grouped and aggregate is None:
-            sql = groupable(sql, output, self._row)
+            sql = output.sql(self.writer, self.row)
+        if self.grouped and aggregate is None:
+            sql = groupable(sql, output, self.row)
         return MemberColumn(key, (sql,), aggregated=aggregate is not None)
 
     def _may_join(self, one: One) -> bool:
@@ -315,16 +315,16 @@ class MemberWriter:
         record = _record(one.output)
         single = _is_guaranteed_single(one.rows) and record is not None and not is_grouped(record)
         large = one.rows.table is not None and one.rows.table.large
-        return single and not large and self._joining and len(self.joins) < MOST_JOINS
+        return single and not large and self.joining and len(self.joins) < MOST_JOINS
 
     def _joined(self, one: One) -> Json:
         """Return the object of the one related row, which is joined; null where there is none."""
-        rows, related = one.rows, Row(self._writer.alias(), one.rows.table)
-        relation, condition = source_parts(self._writer, rows, related, self._row)
+        rows, related = one.rows, Row(self.writer.alias(), one.rows.table)
+        relation, condition = source_parts(self.writer, rows, related, self.row)
         # Joins stand side by side: within one another PostgreSQL would take them for queries to be finished
         # first, where they are more than its join_collapse_limit.
         self.joins.append(f" left join {relation} on {condition}")
-        inner = MemberWriter(self._writer, related, joins=self.joins)
+        inner = MemberWriter(self.writer, related, joins=self.joins)
         assert rows.join is not None, "only what equals columns of the row is joined"
         key = related.column(rows.join.pairs[0][0])
         # For composite types ``is not null`` means something else.
@@ -333,17 +333,17 @@ class MemberWriter:
 
     def _spread_one(self, spread: Spread) -> Iterator[MemberColumn]:
         """Give the members of the one related row; NULL stands for each where there is none."""
-        writer, alias = self._writer, self._writer.alias()
+        writer, alias = self.writer, self.writer.alias()
         rows = spread.rows if _is_guaranteed_single(spread.rows) else replace(spread.rows, unique=False)
-        source = row_source(writer, rows, self._row, one=True)
+        source = row_source(writer, rows, self.row, one=True)
         page = Row(writer.alias(), rows.table, derived=True)
         inner = MemberWriter(
             writer,
             page,
-            joining=self._joining,
-            columns=self._columns,
-            grouped=self._grouped,
-            spread=self._grouped,
+            joining=self.joining,
+            columns=self.columns,
+            grouped=self.grouped,
+            spread=self.grouped,
         )
         members = inner.members(spread.record)
         if not members:
@@ -356,17 +356,17 @@ class MemberWriter:
 
     def _hoisted(self, member: MemberColumn, alias: str, column: str) -> MemberColumn:
         sql = f"{alias}.{quote_identifier(column)}"
-        if not self._columns:
+        if not self.columns:
             return MemberColumn(member.key, (f"coalesce({sql}, 'null')",))
-        if member.hoisted is None or self._spread:
+        if member.hoisted is None or self.spread:
             return MemberColumn(member.key, (sql,), hoisted=member.hoisted)
-        applied = expression_sql(self._writer, with_operand(member.hoisted, column), Row(alias))
+        applied = expression_sql(self.writer, with_operand(member.hoisted, column), Row(alias))
         return MemberColumn(member.key, (applied,), aggregated=True)
 
     def _spread_many(self, spread: Spread) -> Iterator[MemberColumn]:
         """Give an array for each member of the related rows, empty where there are none."""
-        writer, alias = self._writer, self._writer.alias()
-        related = output_rows(writer, spread.record, row_source(writer, spread.rows, self._row))
+        writer, alias = self.writer, self.writer.alias()
+        related = output_rows(writer, spread.record, row_source(writer, spread.rows, self.row))
         if not related.columns:
             return
         arrays = [
@@ -377,6 +377,6 @@ class MemberWriter:
         self.joins.append(f" cross join lateral (select {columns} from {related.item}) as {alias}")
         for place, array in enumerate(arrays):
             sql = f"{alias}.{quote_identifier(_place(place))}"
-            if self._columns:
-                sql = f"({sql})::{'jsonb' if self._grouped else 'json'}"
+            if self.columns:
+                sql = f"({sql})::{'jsonb' if self.grouped else 'json'}"
             yield MemberColumn(array.key, (sql,))

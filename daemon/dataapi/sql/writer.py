@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from dataapi.catalog.model import Function, Table, Volatility
+from dataapi.catalog.model import Function, MediaHandler, QualifiedName, Table, Type, Volatility
 from dataapi.concurrency.pauses import pause
 from dataapi.database.sql_text import ALIAS, quote_identifier
 from dataapi.sql.algebra import Parameter, SlotSource
@@ -17,19 +15,7 @@ wait.  Conditions beyond that number are looked up for each row.
 """
 
 
-class InSchema(Protocol):
-    """A thing with a name in a schema: a table, a function or a type."""
-
-    @property
-    def schema(self) -> str:
-        """The schema's name."""
-
-    @property
-    def name(self) -> str:
-        """Its own name."""
-
-
-def qualified(item: InSchema) -> str:
+def qualified(item: Table | Function | Type | MediaHandler | QualifiedName) -> str:
     """Return the quoted, schema-qualified name of a thing."""
     return f"{quote_identifier(item.schema)}.{quote_identifier(item.name)}"
 

@@ -13,16 +13,10 @@ from dataapi.http.errors import ApiError
 from dataapi.http.messages import Request
 from dataapi.rest import batch
 from dataapi.rest.handler import LONG_BATCH, RestHandler
-from dataapi.rest.parse.syntax import (
-    MOST_CONDITIONS,
-    MOST_ITEMS,
-    MOST_MEMBERS_IN_ALL,
-    MOST_NAMES,
-    MOST_RESOURCES,
-    MOST_STEPS,
-    MOST_TERMS,
-)
+from dataapi.rest.parse.filters import MOST_CONDITIONS
+from dataapi.rest.parse.select import MOST_ITEMS, MOST_NAMES, MOST_RESOURCES, MOST_STEPS, MOST_TERMS
 from dataapi.rest.plan import plan as plans
+from dataapi.rest.plan.embed_tree import MOST_MEMBERS_IN_ALL
 from dataapi.settings import Project
 from support.catalog import load_catalog
 from support.clocks import FOR_EVER

@@ -13,8 +13,7 @@ import pytest
 from dataapi.web.app import make_app
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.management.errors import OTHER, ErrorCode, IssueCode
-from dataapi.webhooks.management.openapi import description
-from dataapi.webhooks.management.operations import OPERATIONS, by_path
+from dataapi.webhooks.management.operations import OPERATIONS, by_path, description
 from dataapi.webhooks.model import AttemptError
 from dataapi.webhooks.plugins import installed_catalogue
 from openapi_spec_validator import validate

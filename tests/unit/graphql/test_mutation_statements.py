@@ -12,9 +12,7 @@ from dataapi.graphql.mutation_statements import (
     compile_mutations,
 )
 from dataapi.graphql.outputs import NodeId
-from dataapi.sql.algebra import ColumnOf, ComputedOf, Parameter
-from dataapi.sql.conditions import Compare, Condition, Operator
-from dataapi.sql.guards import Guard
+from dataapi.sql.algebra import ColumnOf, Compare, ComputedOf, Condition, Operator, Parameter
 from dataapi.sql.mutations import (
     DEFAULT,
     Delete,
@@ -27,6 +25,7 @@ from dataapi.sql.mutations import (
     ValueRows,
 )
 from dataapi.sql.outputs import Object, Output, Text, Value
+from dataapi.sql.statement import Guard
 from hypothesis import given
 from hypothesis import strategies as st
 from support.catalog import MadeUp, table_named

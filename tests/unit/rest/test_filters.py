@@ -13,11 +13,15 @@ from dataapi.rest.parse.filters import (
     SEARCHES,
     SIMPLE,
     WORDS,
+    FilterOperation,
+    LogicFilter,
+    LogicGroup,
+    LogicTree,
     array_literal,
     read_filter,
     read_logic,
 )
-from dataapi.rest.parse.syntax import FilterOperation, LogicFilter, LogicGroup, LogicTree, Step
+from dataapi.rest.parse.select import Step
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,12 +7,18 @@ from dataapi.http.errors import ApiError
 from dataapi.rest.parse.select import (
     AGGREGATES,
     DEEPEST,
+    Embed,
+    Field,
+    FieldName,
+    Item,
+    Star,
+    Step,
+    Term,
     parse_names,
     parse_order,
     parse_select,
     parse_target,
 )
-from dataapi.rest.parse.syntax import Embed, Field, FieldName, Item, Star, Step, Term
 from hypothesis import given
 from hypothesis import strategies as st
 

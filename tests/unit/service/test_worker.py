@@ -88,6 +88,7 @@ class Process:
             return self.server
 
         monkeypatch.setattr(module, "assemble", assemble)
+        monkeypatch.setattr(module, "ConnectionShare", lambda *_: None)
         monkeypatch.setattr(globalLogBeginner, "beginLoggingTo", lambda _observers: None)
         self.machine = Machine()
         self.worker = Worker(self.machine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.sql.guards import Guard, Violation, raise_sql, violation_in
+from dataapi.sql.statement import Guard, Violation, raise_sql, violation_in
 from dataapi.sql.writer import Writer
 from support.slots import parameter
 

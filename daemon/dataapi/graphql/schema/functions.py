@@ -16,10 +16,8 @@ from graphql import GraphQLDefaultInput
 
 from dataapi.catalog.model import Argument, Function, Type, TypeKind, Volatility
 from dataapi.catalog.names import argument_name, first_free
-from dataapi.graphql.schema.catalog_view import CatalogView
-from dataapi.graphql.schema.table_view import TableView
-from dataapi.graphql.schema.type_mapping import OPAQUE, TypeMapping, mapping_of
-from dataapi.sql.outputs import WireForm
+from dataapi.graphql.schema.catalog_view import CatalogView, TableView
+from dataapi.graphql.schema.type_mapping import OPAQUE, TypeMapping
 from dataapi.sql.writer import qualified
 
 _QUOTED = re.compile(r"'((?:[^']|'')*)'(::[\w\" .]+)?")
@@ -124,10 +122,9 @@ def function_fields(view: CatalogView, *, volatile: bool) -> dict[str, FunctionF
         name = view.names.entry_points.get(function.oid)
         if name is None or (function.volatility is Volatility.VOLATILE) is not volatile:
             continue
-        if function.schema in view.usable_schemas and view.privileges.can_execute(function):
-            field = _field(view, function, name)
-            if field is not None:
-                groups[name].append(field)
+        field = _field(view, function, name) if view.can_call(function) else None
+        if field is not None:
+            groups[name].append(field)
     found: dict[str, FunctionField] = {}
     for fields in groups.values():
         for field in _merged(fields):
@@ -154,12 +151,10 @@ def _argument(view: CatalogView, function: Function, argument: Argument) -> Func
     """Return an argument, None when the role cannot use its type."""
     found = view.catalog.types[argument.type]
     nameable = found.schema in view.usable_schemas
-    name, mapping = argument_name(view.catalog, function, argument), mapping_of(view.catalog, argument.type)
+    name, mapping = argument_name(view.catalog, function, argument), view.mapping(argument.type)
     if mapping is None:
         composite = found.kind is TypeKind.COMPOSITE and nameable and view.privileges.can_use_type(found.oid)
         return FunctionArgument(name, argument, _OPAQUE, found) if composite else None
-    if not view.shows(mapping):
-        return None
     if mapping.parameter == "unknown" and nameable:
         # PostgreSQL chooses overloads by the types of arguments; one of type unknown is a text to it.
         mapping = replace(mapping, parameter=qualified(found))
@@ -175,13 +170,13 @@ def _result(
     rows = view.table_of_type(function.returns)
     if rows is not None:
         return None, rows, not function.gives_one_row
-    mapping = mapping_of(view.catalog, function.returns)
-    if mapping is None or not view.shows(mapping) or (mapping.is_list and function.returns_set):
+    mapping = view.mapping(function.returns)
+    if mapping is None or (mapping.is_list and function.returns_set):
         return None
     return mapping, None, function.returns_set
 
 
-_OPAQUE = TypeMapping(OPAQUE, 0, False, WireForm.JSON, (), "json", "unknown")
+_OPAQUE = TypeMapping(OPAQUE, parameter="json")
 
 
 def _merged(entries: list[FunctionField]) -> Iterator[FunctionField]:

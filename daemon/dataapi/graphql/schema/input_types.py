@@ -12,6 +12,7 @@ from typing import Any
 from graphql import GraphQLEnumType, GraphQLInputField, GraphQLInputObjectType, GraphQLList
 
 from dataapi.catalog.directives import is_enum_value
+from dataapi.graphql.schema.catalog_view import ColumnField, TableView
 from dataapi.graphql.schema.shared_types import (
     COMMON_TYPES,
     FEATURE_TYPES,
@@ -19,9 +20,8 @@ from dataapi.graphql.schema.shared_types import (
     ORDER_BY_DIRECTION,
     required,
 )
-from dataapi.graphql.schema.table_view import ColumnField, TableType, TableView
 from dataapi.graphql.schema.type_mapping import AGGREGATES, TypeMapping, aggregate_mapping, builtin_mapping
-from dataapi.graphql.schema.types import TableTypes, TypeRecipe, column_recipe
+from dataapi.graphql.schema.types import TableType, TableTypes, TypeRecipe, column_recipe
 
 InputFields = dict[str, GraphQLInputField]
 
@@ -201,7 +201,7 @@ INPUT_TYPES = {
     TableType.COLLECTION_FILTER: TypeRecipe(
         GraphQLInputObjectType,
         _collection_filter_fields,
-        lambda view: "relationFilters" in view.schema_features,
+        lambda view: "relationFilters" in view.catalog_view.used_features,
     ),
     TableType.ORDER_BY: TypeRecipe(
         GraphQLInputObjectType,
@@ -212,13 +212,13 @@ INPUT_TYPES = {
     TableType.COLLECTION_ORDER_BY: TypeRecipe(
         GraphQLInputObjectType,
         _collection_order_fields,
-        lambda view: "relationOrder" in view.schema_features,
+        lambda view: "relationOrder" in view.catalog_view.used_features,
     ),
     TableType.MIN_MAX_ORDER_BY: column_recipe(
         GraphQLInputObjectType,
         "min",
         lambda _types, _mapping: GraphQLInputField(ORDER_BY_DIRECTION),
-        lambda view: "relationOrder" in view.schema_features,
+        lambda view: "relationOrder" in view.catalog_view.used_features,
     ),
     TableType.INSERT_INPUT: TypeRecipe(
         GraphQLInputObjectType,

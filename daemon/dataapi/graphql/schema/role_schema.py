@@ -26,13 +26,12 @@ from dataapi.catalog import names
 from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import Catalog
 from dataapi.graphql.graphql_core import LazyObjectType, LazySchema
-from dataapi.graphql.schema.catalog_view import CatalogView
+from dataapi.graphql.schema.catalog_view import CatalogView, TableView
 from dataapi.graphql.schema.functions import FunctionField, constant_default, function_fields
 from dataapi.graphql.schema.input_types import INPUT_TYPES
 from dataapi.graphql.schema.shared_types import NODE, list_of, required
-from dataapi.graphql.schema.table_view import TableType, TableView
 from dataapi.graphql.schema.type_mapping import DATETIME, OPAQUE
-from dataapi.graphql.schema.types import OBJECT_TYPES, TableTypes, collection_field
+from dataapi.graphql.schema.types import OBJECT_TYPES, TableType, TableTypes, collection_field
 from dataapi.settings import Project
 
 QUERY, MUTATION = "Query", "Mutation"

@@ -48,7 +48,6 @@ _DECIMAL = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|[+-]?Infinity", re.IGNORECASE
 )
 UUID_TEXT = re.compile(r"\{?[0-9a-fA-F]{4}(-?[0-9a-fA-F]{4}){7}\}?")
-_ANYTHING = re.compile(r".*", re.DOTALL)
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -129,13 +128,19 @@ def _opaque(value: Any) -> str:
     return json.dumps(value)
 
 
-def _text(name: str, pattern: re.Pattern[str] = _ANYTHING, expected: str = "A string is") -> Any:
+def _text(name: str) -> Any:
     def coerce(value: Any) -> str:
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise GraphQLError(f"Invalid input for {name} type. {expected} expected.")
+        if not isinstance(value, str):
+            raise GraphQLError(f"Invalid input for {name} type. A string is expected.")
         return value
 
     return coerce
+
+
+def _uuid(value: Any) -> str:
+    if not isinstance(value, str) or not UUID_TEXT.fullmatch(value):
+        raise GraphQLError("Invalid input for UUID type. 32 hexadecimal digits in a string are expected.")
+    return value
 
 
 class _Scalar(GraphQLScalarType):
@@ -166,11 +171,7 @@ def _scalar(name: str, description: str, coerce: Any = None) -> GraphQLScalarTyp
 
 BIG_INT = _scalar("BigInt", "A 64-bit integer, as a string.", _big_int)
 BIG_FLOAT = _scalar("BigFloat", "A decimal number of any precision, as a string.", _big_float)
-UUID = _scalar(
-    "UUID",
-    "A universally unique identifier.",
-    _text("UUID", UUID_TEXT, "32 hexadecimal digits in a string are"),
-)
+UUID = _scalar("UUID", "A universally unique identifier.", _uuid)
 DATE = _scalar("Date", "A date, in ISO 8601 form.")
 TIME = _scalar("Time", "A time of day, in ISO 8601 form.")
 DATETIME = _scalar("Datetime", "A date and time, in ISO 8601 form.")
@@ -204,12 +205,12 @@ class TypeMapping:
     """
 
     scalar: GraphQLScalarType | None
-    enum: int
-    is_list: bool
-    form: WireForm
-    labels: Labels
-    parameter: str
-    list_parameter: str
+    enum: int = 0
+    is_list: bool = False
+    form: WireForm = WireForm.JSON
+    labels: Labels = ()
+    parameter: str = "unknown"
+    list_parameter: str = "unknown"
     max_length: int | None = None
     comparable: bool = True
     orderable: bool = True
@@ -292,14 +293,12 @@ def _mapping_of(catalog: Catalog, oid: int, typmod: int) -> TypeMapping:
     if not is_list(found):
         return _single(catalog, found, typmod)
     element = _mapping_of(catalog, found.element, typmod)
-    form = {WireForm.TEXT: WireForm.TEXT_ARRAY, WireForm.ENUM: WireForm.ENUM_ARRAY}.get(
-        element.form, WireForm.JSON
-    )
+    forms = {WireForm.TEXT: WireForm.TEXT_ARRAY, WireForm.ENUM: WireForm.ENUM_ARRAY}
     parameter = _parameter(found)
     return replace(
         element,
         is_list=True,
-        form=form,
+        form=forms.get(element.form, WireForm.JSON),
         parameter=parameter,
         list_parameter=parameter,
         orderable=False,
@@ -311,31 +310,38 @@ def _single(catalog: Catalog, found: Type, typmod: int) -> TypeMapping:
     values = enum_values(catalog, found) if found.oid in catalog.base_names else None
     if values is not None:
         labels = tuple((label, value) for label, value in values.items() if label != value)
-        return TypeMapping(None, found.oid, False, WireForm.ENUM, labels, "unknown", "unknown")
-    scalar, form = OPAQUE, WireForm.JSON
+        return TypeMapping(None, found.oid, form=WireForm.ENUM, labels=labels)
+    scalar, form = GraphQLString if found.name == "citext" else OPAQUE, WireForm.JSON
     if found.schema == "pg_catalog":
-        scalar, form = _SCALARS.get(found.name, (scalar, form))
-    elif found.name == "citext":
-        scalar = GraphQLString
-    native = found.schema == "pg_catalog"
+        scalar, form = _SCALARS.get(found.name, (OPAQUE, form))
     return TypeMapping(
         scalar,
-        0,
-        False,
-        form,
-        (),
-        _parameter(found),
-        f"pg_catalog.{quote_identifier('_' + found.name)}" if native else "unknown",
+        form=form,
+        parameter=_parameter(found),
+        list_parameter=_parameter(found, "_"),
         max_length=typmod - _LENGTH_OFFSET if found.name in ("varchar", "bpchar") and typmod >= 0 else None,
         comparable=found.name not in _NOT_COMPARABLE,
         orderable=found.name not in _NOT_ORDERABLE and scalar is not JSON,
     )
 
 
+def _parameter(found: Type, prefix: str = "") -> str:
+    """Return the slot type: PostgreSQL's own types by name, others as inferred.
+
+    The name of another type could be in a schema that the role may not use.
+
+    :param prefix: of the name.
+    """
+    native = found.schema == "pg_catalog"
+    return f"pg_catalog.{quote_identifier(prefix + found.name)}" if native else "unknown"
+
+
 def builtin_mapping(name: str) -> TypeMapping:
     """Return how one of PostgreSQL's own scalar types appears, such as ``int8``."""
     scalar, form = _SCALARS[name]
-    return TypeMapping(scalar, 0, False, form, (), f'pg_catalog."{name}"', f'pg_catalog."_{name}"')
+    return TypeMapping(
+        scalar, form=form, parameter=f'pg_catalog."{name}"', list_parameter=f'pg_catalog."_{name}"'
+    )
 
 
 def aggregate_mapping(aggregate: str, mapping: TypeMapping) -> TypeMapping:
@@ -343,14 +349,6 @@ def aggregate_mapping(aggregate: str, mapping: TypeMapping) -> TypeMapping:
     if aggregate == "countDistinct":
         return builtin_mapping("int8")
     return builtin_mapping("numeric") if aggregate in ("sum", "avg") else mapping
-
-
-def _parameter(found: Type) -> str:
-    """Return the slot type: PostgreSQL's own types by name, others as inferred.
-
-    The name of another type could be in a schema that the role may not use.
-    """
-    return f"pg_catalog.{quote_identifier(found.name)}" if found.schema == "pg_catalog" else "unknown"
 
 
 def encode_value(value: Any) -> str:

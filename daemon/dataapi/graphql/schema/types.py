@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,7 @@ from graphql import (
 from dataapi.catalog.field_names import enum_values
 from dataapi.catalog.names import ENUM_SUFFIXES
 from dataapi.graphql.graphql_core import LazyMap
-from dataapi.graphql.schema.catalog_view import CatalogView
+from dataapi.graphql.schema.catalog_view import CatalogView, RelatedField, TableView
 from dataapi.graphql.schema.shared_types import (
     COMMON_TYPES,
     FEATURE_TYPES,
@@ -40,10 +41,60 @@ from dataapi.graphql.schema.shared_types import (
     list_of,
     required,
 )
-from dataapi.graphql.schema.table_view import RelatedField, TableType, TableView
 from dataapi.graphql.schema.type_mapping import AGGREGATES, BIG_FLOAT, BIG_INT, TypeMapping
 
 _CONSTANT_TYPES = {**COMMON_TYPES, **introspection_types}
+
+
+class TableType(StrEnum):
+    """The types of a table: the name of each is that of the table with this ending."""
+
+    COLLECTION_FILTER = "CollectionFilter"
+    COLLECTION_ORDER_BY = "CollectionOrderBy"
+    MIN_MAX_ORDER_BY = "MinMaxOrderBy"
+    ON_CONFLICT_INPUT = "OnConflictInput"
+    CONFLICT_CONSTRAINT = "ConflictConstraint"
+    INSERT_COLUMN = "InsertColumn"
+    UPDATE_COLUMN = "UpdateColumn"
+    GROUP_COLUMN = "GroupColumn"
+    GROUP = "Group"
+    GROUP_KEYS = "GroupKeys"
+    COUNT_DISTINCT_AGGREGATE_RESULT = "CountDistinctAggregateResult"
+    HAVING = "Having"
+    SUM_HAVING = "SumHaving"
+    AVG_HAVING = "AvgHaving"
+    MIN_HAVING = "MinHaving"
+    MAX_HAVING = "MaxHaving"
+    COUNT_DISTINCT_HAVING = "CountDistinctHaving"
+    FILTER = "Filter"
+    ORDER_BY = "OrderBy"
+    INSERT_INPUT = "InsertInput"
+    UPDATE_INPUT = "UpdateInput"
+    OBJECT = ""
+    CONNECTION = "Connection"
+    EDGE = "Edge"
+    INSERT_RESPONSE = "InsertResponse"
+    UPDATE_RESPONSE = "UpdateResponse"
+    DELETE_RESPONSE = "DeleteResponse"
+    AGGREGATE = "Aggregate"
+    SUM_AGGREGATE_RESULT = "SumAggregateResult"
+    AVG_AGGREGATE_RESULT = "AvgAggregateResult"
+    MIN_AGGREGATE_RESULT = "MinAggregateResult"
+    MAX_AGGREGATE_RESULT = "MaxAggregateResult"
+
+    def of(self, view: TableView) -> str:
+        """Return the name of a table's type."""
+        return view.name + self
+
+    @classmethod
+    def aggregate_result(cls, aggregate: str) -> TableType:
+        """Return the type of an aggregate's field such as ``sum`` or ``countDistinct``."""
+        return cls(f"{aggregate[0].upper()}{aggregate[1:]}AggregateResult")
+
+    @classmethod
+    def having(cls, aggregate: str) -> TableType:
+        """Return the type of the conditions on an aggregate such as ``sum`` or ``countDistinct``."""
+        return cls(f"{aggregate[0].upper()}{aggregate[1:]}Having")
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,41 +55,39 @@ def with_address(project: Project, request: Request, version: Version, descripti
 
     The address is ``openapi-server-proxy-uri`` where that is set, else the one that the request was sent to.
     """
-    first = _openapi_address(project) if version is Version.OPENAPI else _swagger_address(project, request)
-    return _prepend(first, description)
+    if version is Version.OPENAPI:
+        return _with_server(project, description)
+    address: dict[str, Any] = {"swagger": "2.0"}
+    proxy = project.openapi_server_proxy_uri
+    if proxy:
+        place = urlsplit(proxy)
+        address |= {
+            "host": place.netloc,
+            "basePath": place.path.rstrip("/") or "/",
+            "schemes": [place.scheme],
+        }
+    else:
+        host, forwarded = request.headers.get("host", ""), request.headers.get("x-forwarded-proto")
+        if _HOST.fullmatch(host):
+            address["host"] = host
+        address |= {"basePath": REST_PREFIX, "schemes": ["https" if forwarded == "https" else "http"]}
+    return _prepend(address, description)
 
 
 def description_text(project: Project, catalog: Catalog, role: str) -> str:
     """Return the OpenAPI 3.1 description of the first exposed schema for people to read and to compare."""
     description = describe(project, catalog, role, project.db_schemas[0], Version.OPENAPI, lambda: None)
-    whole = json.loads(_prepend(_openapi_address(project), description))
-    return json.dumps(whole, indent=2, ensure_ascii=False)
+    return json.dumps(json.loads(_with_server(project, description)), indent=2, ensure_ascii=False)
 
 
 def _prepend(first: dict[str, Any], description: bytes) -> bytes:
     return json.dumps(first).encode()[:-1] + b"," + description[1:]
 
 
-def _openapi_address(project: Project) -> dict[str, Any]:
+def _with_server(project: Project, description: bytes) -> bytes:
     proxy = project.openapi_server_proxy_uri
-    return {"openapi": "3.1.0", "servers": [{"url": proxy.rstrip("/") if proxy else REST_PREFIX}]}
-
-
-def _swagger_address(project: Project, request: Request) -> dict[str, Any]:
-    proxy = project.openapi_server_proxy_uri
-    return {"swagger": "2.0", **(_of_proxy(proxy) if proxy else _of_request(request))}
-
-
-def _of_proxy(address: str) -> dict[str, Any]:
-    place = urlsplit(address)
-    return {"host": place.netloc, "basePath": place.path.rstrip("/") or "/", "schemes": [place.scheme]}
-
-
-def _of_request(request: Request) -> dict[str, Any]:
-    host = request.headers.get("host", "")
-    scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else "http"
-    named = {"host": host} if _HOST.fullmatch(host) else {}
-    return {**named, "basePath": REST_PREFIX, "schemes": [scheme]}
+    server = {"url": proxy.rstrip("/") if proxy else REST_PREFIX}
+    return _prepend({"openapi": "3.1.0", "servers": [server]}, description)
 
 
 # ---------------------------------------------------------------- negotiation

@@ -11,7 +11,7 @@ from typing import Any
 from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Table, TableKind
 from dataapi.catalog.privileges import Privileges
-from dataapi.rest.parse.syntax import RESERVED
+from dataapi.rest.parse.query import RESERVED
 from dataapi.rest.plan.functions import is_callable
 
 _VIEWS = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW})
@@ -65,17 +65,14 @@ class VisibleSchema:
     @cached_property
     def tables(self) -> tuple[VisibleTable, ...]:
         """The tables by name, partitions left out."""
-        if not self._open:
-            return ()
-        return tuple(self._tables())
-
-    def _tables(self) -> Iterator[VisibleTable]:
-        for table in self.catalog.tables.values():
+        found = []
+        for table in self.catalog.tables.values() if self._open else ():
             if table.schema == self.schema and not table.partition_of:
                 visible = self._table(table)
                 if visible.columns or visible.delete:
                     self.pause()
-                    yield visible
+                    found.append(visible)
+        return tuple(found)
 
     def _table(self, table: Table) -> VisibleTable:
         read = self._columns(table, "SELECT")
@@ -112,12 +109,11 @@ class VisibleSchema:
     @cached_property
     def functions(self) -> tuple[Function, ...]:
         """The functions by name that can be called, overloads next to each other."""
-        if not self._open:
-            return ()
         return tuple(
             function
             for function in self.catalog.functions
-            if function.schema == self.schema
+            if self._open
+            and function.schema == self.schema
             and (self._privileges is None or self._privileges.can_execute(function))
             and is_callable(self.catalog, function)
         )
@@ -177,6 +173,10 @@ def summary(comment: str | None) -> tuple[str | None, str | None]:
         return None, None
     first, _, rest = words.partition("\n")
     return first, rest.lstrip("\n") or None
+
+
+DESCRIPTION = {"tags": ["Introspection"], "summary": "OpenAPI description (this document)"}
+"""What is said of the operation that answers with the description."""
 
 
 _TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

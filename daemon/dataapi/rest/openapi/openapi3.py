@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.model import Argument, Function, Volatility, media_type_of
-from dataapi.rest.negotiation import OBJECT
+from dataapi.rest.negotiation import OBJECT, OPENAPI
 from dataapi.rest.openapi.model import (
+    DESCRIPTION,
     ObjectMembers,
     VisibleSchema,
     VisibleTable,
@@ -32,7 +33,7 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
     name = components.names[table.table.oid]
     title, description = summary(table.table.comment)
     rows = _rows_content(name)
-    filters = [filter_name(name, column.number) for column in table.filterable]
+    filters = [f"{name}.{column.number}" for column in table.filterable]
     found: dict[str, Any] = {}
 
     def add(
@@ -64,7 +65,7 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
         row = reference("schemas", f"{name}.put")
         answers = {"204": _NO_CONTENT, "200": _answer("Replaced", rows), "201": _answer("Created", rows)}
         add("put", "put", ["select", "preferPut"], answers, _written_content(row, row))
-        found["put"]["parameters"] = [*_key_parameters(table), *found["put"]["parameters"]]
+        found["put"]["parameters"][:0] = _key_parameters(table)
     changed = {"204": _NO_CONTENT, "200": _answer("OK", rows)}
     if table.update:
         body = {JSON: {"schema": reference("schemas", f"{name}.update")}}
@@ -72,11 +73,6 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
     if table.delete:
         add("delete", "delete", [*filters, "select", "preferWrite"], changed)
     return found
-
-
-def filter_name(table: str, number: int) -> str:
-    """Return the name of the parameter that is a condition on the column of that number."""
-    return f"{table}.{number}"
 
 
 def _rows_content(name: str) -> dict[str, Any]:
@@ -113,15 +109,13 @@ def function_operations(
     title, description = summary(next((one.comment for one in overloads if one.comment), None))
     common = without_empty(tags=[f"(rpc) {first.name}"], summary=title, description=description)
     answers = _function_answers(visible, components, overloads)
-    post = {
+    post = without_empty(
         **common,
-        "operationId": f"call.{first.name}",
-        "parameters": [reference("parameters", name) for name in ("select", "order", "limit", "offset")],
-        **without_empty(requestBody=_body(visible, components, overloads)),
-        "responses": answers,
-    }
-    if not _paged(overloads):
-        del post["parameters"]
+        operationId=f"call.{first.name}",
+        parameters=[reference("parameters", name) for name in _paging(overloads)],
+        requestBody=_body(visible, components, overloads),
+        responses=answers,
+    )
     readable = [
         one
         for one in overloads
@@ -138,8 +132,9 @@ def function_operations(
     return {"get": get, "post": post}
 
 
-def _paged(overloads: Sequence[Function]) -> bool:
-    return any(one.returns_set for one in overloads)
+def _paging(overloads: Sequence[Function]) -> tuple[str, ...]:
+    """Return the names of the parameters that concern the rows of functions."""
+    return ("select", "order", "limit", "offset") if any(one.returns_set for one in overloads) else ()
 
 
 def _function_answers(
@@ -157,15 +152,16 @@ def _function_answers(
         elif schema not in content.setdefault(JSON, []):
             content[JSON].append(schema)
     if content:
-        answers["200"] = {
-            "description": "OK",
-            "content": {media_type: {"schema": _any_of(schemas)} for media_type, schemas in content.items()},
-        }
+        answers["200"] = _answer("OK", _content(content))
     return {**answers, "default": reference("responses", "Error")}
 
 
-def _any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
-    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+def _content(schemas: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the content whose schema is any of those of a media type."""
+    return {
+        media_type: {"schema": some[0] if len(some) == 1 else {"anyOf": some}}
+        for media_type, some in schemas.items()
+    }
 
 
 def _body(
@@ -181,8 +177,7 @@ def _body(
     if not schemas:
         return None
     required = all(any(part.default is None for part in one.arguments) for one in overloads)
-    content = {media_type: {"schema": _any_of(parts)} for media_type, parts in schemas.items()}
-    return {"required": required, "content": content}
+    return {"required": required, "content": _content(schemas)}
 
 
 def _argument_parameters(components: Components, overloads: Sequence[Function]) -> Iterator[dict[str, Any]]:
@@ -193,9 +188,7 @@ def _argument_parameters(components: Components, overloads: Sequence[Function]) 
     for name, parts in arguments.items():
         required = len(parts) == len(overloads) and all(part.default is None for part in parts)
         yield {"name": name, "in": "query", "required": required, "schema": _in_query(components, parts)}
-    if _paged(overloads):
-        names = ("select", "order", "limit", "offset")
-        yield from (reference("parameters", name) for name in names if name not in arguments)
+    yield from (reference("parameters", name) for name in _paging(overloads) if name not in arguments)
 
 
 def _in_query(components: Components, parts: Sequence[Argument]) -> dict[str, Any]:
@@ -213,11 +206,7 @@ _PARAMETERS = (
     ("select", "select", "Columns and related tables, such as id,name,orders(total)"),
     ("order", "order", "Columns to order by, such as name.asc,id.desc.nullslast"),
     ("limit", "limit", "How many rows at most"),
-    (
-        "offset",
-        "offset",
-        "How many rows to leave out first; one below 0 begins that far before the first row",
-    ),
+    ("offset", "offset", _OFFSET),
     ("on_conflict", "on_conflict", "Columns of the unique key that rows may collide on"),
     ("columns", "columns", "Columns to take from the body"),
     ("range", "Range", "First and last row, such as 0-24"),
@@ -256,12 +245,7 @@ def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMe
             schemas=ObjectMembers(components.schemas()),
             parameters=ObjectMembers(_parameters(visible, components)),
             headers={"Content-Range": _text("Which rows these are, and of how many when they were counted")},
-            responses={
-                "Error": {
-                    "description": "What went wrong",
-                    "content": {"application/json": {"schema": reference("schemas", ERROR)}},
-                }
-            },
+            responses={"Error": _answer("What went wrong", {JSON: {"schema": reference("schemas", ERROR)}})},
             securitySchemes={
                 **({"apikey": {"type": "apiKey", "in": "header", "name": "apikey"}} if api_key else {}),
                 "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
@@ -271,7 +255,8 @@ def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMe
 
 
 def _paths(visible: VisibleSchema, components: Components) -> Iterator[tuple[str, Any]]:
-    yield "/", {"get": _description_operation()}
+    answers = {"200": _answer("OK", {OPENAPI: {"schema": {"type": "object"}}})}
+    yield "/", {"get": {**DESCRIPTION, "operationId": "describe", "responses": answers}}
     for table in visible.tables:
         yield f"/{quote(table.table.name, safe='')}", table_operations(table, components)
     overloads: dict[str, list[Function]] = {}
@@ -281,23 +266,13 @@ def _paths(visible: VisibleSchema, components: Components) -> Iterator[tuple[str
         yield f"/rpc/{quote(name, safe='')}", function_operations(visible, components, functions)
 
 
-def _description_operation() -> dict[str, Any]:
-    content = {"application/openapi+json": {"schema": {"type": "object"}}}
-    return {
-        "tags": ["Introspection"],
-        "summary": "OpenAPI description (this document)",
-        "operationId": "describe",
-        "responses": {"200": {"description": "OK", "content": content}},
-    }
-
-
 def _parameters(visible: VisibleSchema, components: Components) -> Iterator[tuple[str, Any]]:
     for component, name, description in _PARAMETERS:
         parameter = _parameter(name, description, "header" if name[0].isupper() else "query")
         yield component, {**parameter, "schema": _SCHEMAS.get(name, parameter["schema"])}
     for table in visible.tables:
         for column in table.filterable:
-            name = filter_name(components.names[table.table.oid], column.number)
+            name = f"{components.names[table.table.oid]}.{column.number}"
             yield name, _parameter(column.name, without_directives(column.comment))
 
 

@@ -35,8 +35,9 @@ _CHECKED = {
     "date": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
 }
-"""Formats of JSON Schema that are types of PostgreSQL too: another default would not be valid."""
+"""Formats of JSON Schema that are types of PostgreSQL too."""
 
+_CLASSES: dict[str | None, tuple[type, ...]] = {BOOLEAN: (bool,), INTEGER: (int,), NUMBER: (int, float)}
 _LITERAL = re.compile(r"'((?:[^']|'')*)'(?:::[^']+)?")
 
 
@@ -87,41 +88,25 @@ def default_text(catalog: Catalog, column: Column) -> str | None:
     return column.default or catalog.types[column.type].default
 
 
-def literal(catalog: Catalog, column: Column) -> Any:
-    """Return a default that is a literal as JSON has it; None for an expression, and without a default."""
-    text = default_text(catalog, column)
+def default(catalog: Catalog, column: Column, *, expressions: bool = False) -> Any:
+    """Return a default that is a literal as JSON has it; None for an expression, and without a default.
+
+    :param expressions: return the text of an expression that gives a string.
+    """
+    text, name = default_text(catalog, column), column_type_name(catalog, column)
     if text is None:
         return None
-    kind = json_type(column_type_name(catalog, column))
+    kind = json_type(name)
     if kind == STRING:
-        found = _LITERAL.fullmatch(text)
-        return _checked(catalog, column, found[1].replace("''", "'") if found else None)
+        literal, form = _LITERAL.fullmatch(text), _CHECKED.get(name)
+        string = literal[1].replace("''", "'") if literal else text if expressions else None
+        # Where JSON Schema has a format for the type, others are not valid.
+        return None if string is not None and form is not None and not form.fullmatch(string) else string
     try:
         value = DECODER.decode(text)
     except INVALID_JSON:
         return None
-    return value if _fits(value, kind) else None
-
-
-def default(catalog: Catalog, column: Column) -> Any:
-    """Return a column's default as ``literal`` does, or the text of an expression that gives a string."""
-    value = literal(catalog, column)
-    if value is None and json_type(column_type_name(catalog, column)) == STRING:
-        return _checked(catalog, column, default_text(catalog, column))
-    return value
-
-
-def _checked(catalog: Catalog, column: Column, text: str | None) -> str | None:
-    """Return a default, unless JSON Schema has a format for the type that the text does not match."""
-    form = _CHECKED.get(column_type_name(catalog, column))
-    return None if text is not None and form is not None and not form.fullmatch(text) else text
-
-
-def _fits(value: Any, kind: str | None) -> bool:
-    if isinstance(value, bool) or kind == BOOLEAN:
-        return isinstance(value, bool) and kind == BOOLEAN
-    whole = isinstance(value, int) and kind in (INTEGER, NUMBER)
-    return whole or (isinstance(value, float) and kind == NUMBER)
+    return value if type(value) in _CLASSES.get(kind, ()) else None
 
 
 ERROR = "Error"
@@ -201,7 +186,7 @@ class Components:
             **schema,
             **without_empty(
                 maxLength=max_length(self._catalog, column),
-                default=None if timed else literal(self._catalog, column),
+                default=None if timed else default(self._catalog, column),
                 description=column_description(self._visible, table, column),
                 readOnly=True if column.generated or column.identity == "a" else None,
             ),

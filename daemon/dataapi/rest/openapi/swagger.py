@@ -13,8 +13,9 @@ from urllib.parse import quote
 
 from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.model import Argument, Column, Function, Volatility
-from dataapi.rest.negotiation import OBJECT
+from dataapi.rest.negotiation import OBJECT, OPENAPI
 from dataapi.rest.openapi.model import (
+    DESCRIPTION,
     ObjectMembers,
     VisibleSchema,
     VisibleTable,
@@ -89,7 +90,7 @@ def _parameter(name: str, description: str | None, *, place: str = "query") -> d
 
 
 MEDIA_TYPES = (JSON, f"{OBJECT};nulls=stripped", OBJECT, CSV)
-DESCRIPTION_TYPES = ("application/openapi+json", JSON)
+_OK = {"200": {"description": "OK"}}
 
 _READING = ("select", "order", "range", "rangeUnit", "offset", "limit", "preferCount")
 _BEARER = 'Add the token prepending "Bearer " (without quotes) to it'
@@ -121,7 +122,7 @@ def _header(name: str, description: str) -> dict[str, str]:
 
 
 def _paths(visible: VisibleSchema) -> Iterator[tuple[str, Any]]:
-    yield "/", {"get": _description_operation()}
+    yield "/", {"get": {**DESCRIPTION, "produces": [OPENAPI, JSON], "responses": _OK}}
     for table in visible.tables:
         yield _path(table.table.name), _table_operations(table)
     # Overloads share a path: the last one is described.
@@ -132,15 +133,6 @@ def _paths(visible: VisibleSchema) -> Iterator[tuple[str, Any]]:
 def _path(name: str) -> str:
     """Return a path; what a path or its template may not hold as it is, is written in hexadecimal."""
     return "/" + re.sub(r"[{}%?#/]", lambda found: quote(found[0], safe=""), name)
-
-
-def _description_operation() -> dict[str, Any]:
-    return {
-        "tags": ["Introspection"],
-        "summary": "OpenAPI description (this document)",
-        "produces": list(DESCRIPTION_TYPES),
-        "responses": {"200": {"description": "OK"}},
-    }
 
 
 def _table_operations(table: VisibleTable) -> dict[str, Any]:
@@ -195,7 +187,7 @@ def _property(visible: VisibleSchema, table: VisibleTable, column: Column) -> di
     return {
         **_typed(name),
         **without_empty(
-            default=default(catalog, column),
+            default=default(catalog, column, expressions=True),
             description=column_description(visible, table, column),
             enum=list(labels(catalog, catalog.types[column.type])),
             maxLength=max_length(catalog, column),
@@ -219,7 +211,7 @@ def _function_operations(visible: VisibleSchema, function: Function) -> dict[str
     common = {
         **without_empty(tags=[f"(rpc) {function.name}"], summary=title, description=description),
         "produces": list(MEDIA_TYPES[:3]),
-        "responses": {"200": {"description": "OK"}},
+        "responses": _OK,
     }
     post = {**common, "parameters": [_arguments(visible, function), reference("parameters", "preferParams")]}
     if function.volatility is Volatility.VOLATILE or whole_body(visible.catalog, function):

@@ -7,12 +7,15 @@ A filter is split into a ``FilterOperation``, which decides the SQL, and the val
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from dataapi.rest.parse.reader import BLANKS, DELIMITER, Mismatch, Reader, read_with
-from dataapi.rest.parse.select import json_path, parse_embeds
-from dataapi.rest.parse.syntax import MOST_CONDITIONS, FilterOperation, LogicFilter, LogicGroup, LogicTree
+from dataapi.rest.parse.reader import BLANKS, DELIMITER, Failure, Mismatch, Reader, read_with
+from dataapi.rest.parse.select import Path, json_path, parse_embeds
 
+MOST_CONDITIONS = 1000
+"""Filters of one request, those in logic trees included; a list of ``in`` counts as one."""
 QUANTIFIABLE = frozenset({"eq", "gt", "gte", "lt", "lte", "like", "ilike", "match", "imatch"})
 SEARCHES = frozenset({"fts", "plfts", "phfts", "wfts"})
 SIMPLE = frozenset({"neq", "cs", "cd", "ov", "sl", "sr", "nxr", "nxl", "adj", "isdistinct"})
@@ -21,6 +24,62 @@ PATTERNS = frozenset({"like", "ilike"})
 WORDS = ("null", "not_null", "true", "false", "unknown")
 DEEPEST = 50
 """How deep ``and`` and ``or`` may be nested."""
+
+
+class FilterOperation(NamedTuple):
+    """``not.operator(quantifier)``, without the value.
+
+    :ivar operator: as it is written, such as ``eq`` or ``plfts``.
+    :ivar modifier: ``any`` or ``all`` for comparisons; ``language`` where a text search has one, which is
+        a value before the words.
+    :ivar word: what ``is`` compares with; it has no value.
+    """
+
+    operator: str
+    negated: bool = False
+    modifier: str | None = None
+    word: str | None = None
+
+    @property
+    def value_count(self) -> int:
+        """The number of values that are bound to it."""
+        return 0 if self.word is not None else 2 if self.modifier == "language" else 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogicFilter:
+    """A filter within ``and`` and ``or``."""
+
+    name: str
+    path: Path
+    operation: FilterOperation
+
+
+@dataclass(frozen=True, slots=True)
+class LogicGroup:
+    """``and(…)`` or ``or(…)``.
+
+    :ivar every: whether all must hold, and not just any.
+    """
+
+    every: bool
+    negated: bool
+    parts: tuple[LogicFilter | LogicGroup, ...]
+
+
+LogicTree = LogicFilter | LogicGroup
+
+
+def leaves(tree: LogicTree) -> Iterator[LogicFilter]:
+    """Yield the filters of a tree in the order of their values."""
+    if isinstance(tree, LogicFilter):
+        yield tree
+    else:
+        for part in tree.parts:
+            yield from leaves(part)
+
+
+# ---------------------------------------------------------------- parameters
 
 _WORDS_EXPECTED = f"isVal: ({', '.join(WORDS)})"
 _OPERATOR_EXPECTED = "operator (eq, gt, ...)"
@@ -125,7 +184,7 @@ def _operation(reader: Reader, values: list[str], read_value: _ReadValue) -> Fil
 
 def _operator(reader: Reader) -> tuple[str, str | None]:
     """Read an operator with its modifier, or a search's language, and the dot behind it."""
-    start, record = reader.at, reader.record
+    start, failure = reader.at, reader.failure
     found = _LONGEST_FIRST.match(reader.text, start)
     if found is None:
         raise reader.fail(_OPERATOR_EXPECTED)
@@ -133,24 +192,17 @@ def _operator(reader: Reader) -> tuple[str, str | None]:
     word, modifier = found[0], None
     try:
         if (word in QUANTIFIABLE or word in SEARCHES) and reader.token("("):
-            modifier = reader.word() if word in SEARCHES else _quantifier(reader)
+            modifier = reader.word() if word in SEARCHES else reader.one_of(("any", "all"))
             reader.need(")")
         reader.need(".", DELIMITER)
     except Mismatch:
         # Whatever is wrong within an operator, an operator was expected; a longer word is wrong as a whole.
-        farthest = reader.farthest
+        farthest = reader.failure.at
         longer = _LETTERS.match(reader.text, found.end())
-        reader.record = record
+        reader.failure = failure
         reader.missed(_OPERATOR_EXPECTED, longer.end() if longer else farthest, farthest)
         raise
     return word, modifier
-
-
-def _quantifier(reader: Reader) -> str:
-    for word in ("any", "all"):
-        if reader.token(word):
-            return word
-    raise Mismatch
 
 
 def _is_word(reader: Reader) -> str:
@@ -186,12 +238,12 @@ def _elements(reader: Reader) -> list[str]:
 
 def _element(reader: Reader) -> str:
     """Read a value that ends with a comma or a parenthesis unless it is quoted."""
-    start, record = reader.at, reader.record
+    start, failure = reader.at, reader.failure
     if reader.text.startswith('"', start):
         try:
             quoted = reader.quoted()
         except Mismatch:
-            reader.record = record
+            reader.failure = failure
         else:
             if reader.at == len(reader.text) or reader.text[reader.at] in ",)":
                 return quoted
@@ -215,14 +267,14 @@ def _tree(reader: Reader, values: list[str], depth: int) -> LogicTree:
     plain = _plain_leaf(reader, values)
     if plain is not None:
         return plain
-    start, record, count = reader.at, reader.record, len(values)
+    start, failure, count = reader.at, reader.failure, len(values)
     try:
         return _leaf(reader, values)
     except Mismatch:
         reader.at = start
         del values[count:]
-    missed = reader.record
-    reader.record = record
+    missed = reader.failure
+    reader.failure = failure
     negated = reader.token("not.", "negation operator (not)")
     label = "logic operator (and, or)"
     every = reader.token("and", label)
@@ -256,14 +308,13 @@ def _plain_leaf(reader: Reader, values: list[str]) -> LogicFilter | None:
     return LogicFilter(name, (), operation)
 
 
-def _merge(reader: Reader, missed: tuple[int, tuple[str, ...], str | None, bool]) -> None:
+def _merge(reader: Reader, missed: Failure) -> None:
     """Merge what a filter and what an operator expected; only the farther failure is reported."""
-    other = reader.record
-    if missed[0] >= other[0]:
-        reader.record = missed
-        if missed[0] == other[0]:
-            for expected in other[1]:
-                reader.missed(expected, missed[0])
+    other = reader.failure
+    if missed.at >= other.at:
+        reader.failure = missed
+        for expected in other.expected if missed.at == other.at else ():
+            reader.missed(expected, missed.at)
 
 
 def _leaf(reader: Reader, values: list[str]) -> LogicFilter:

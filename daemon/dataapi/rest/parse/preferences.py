@@ -115,19 +115,17 @@ def applied(preferences: Preferences, action: Action) -> str:
     if preferences is NO_PREFERENCES:
         return ""
     values = {
-        "resolution": preferences.resolution and preferences.resolution.value,
-        "missing": preferences.missing and preferences.missing.value,
-        "return": preferences.returned and preferences.returned.value,
-        "count": preferences.count and preferences.count.value,
-        "tx": preferences.end and preferences.end.value,
+        "resolution": preferences.resolution,
+        "missing": preferences.missing,
+        "return": preferences.returned,
+        "count": preferences.count,
+        "tx": preferences.end,
         "handling": None if preferences.strict is None else _HANDLING[preferences.strict],
         "timezone": preferences.timezone,
         "max-affected": preferences.most,
     }
-    followed = action.value
-    return ", ".join(
-        [f"{kind}={value}" for kind, value in values.items() if value is not None and kind in followed]
-    )
+    followed = [(kind, value) for kind, value in values.items() if value is not None and kind in action.value]
+    return ", ".join([f"{kind}={getattr(value, 'value', value)}" for kind, value in followed])
 
 
 def read_preferences(
@@ -150,21 +148,12 @@ def _read(header: str, timezones: frozenset[str], overrides_end: bool) -> Prefer
         name, _, text = preference.partition("=")
         value = _value(name, text, timezones)
         if value is not None:
-            found.setdefault(name, value)
+            found.setdefault(_FIELDS.get(name, name), value)
         elif preference and name != "max-affected":
             unknown.append(preference)
-    strict = found.get("handling")
-    return Preferences(
-        found.get("count"),
-        found.get("return"),
-        found.get("resolution"),
-        found.get("missing"),
-        found.get("tx") if overrides_end else None,
-        strict,
-        found.get("max-affected"),
-        found.get("timezone"),
-        tuple(unknown) if strict else (),
-    )
+    if not overrides_end:
+        found.pop("end", None)
+    return Preferences(**found, unknown=tuple(unknown) if found.get("strict") else ())
 
 
 def not_followed(*preferences: str) -> ApiError:
@@ -178,13 +167,12 @@ def not_followed(*preferences: str) -> ApiError:
 
 
 _HANDLING = {True: "strict", False: "lenient"}
+_FIELDS = {"return": "returned", "tx": "end", "handling": "strict", "max-affected": "max_affected"}
+"""Fields of ``Preferences`` that are not called as in the header."""
+_CHOICES = {"count": Count, "return": Return, "resolution": Resolution, "missing": Missing, "tx": End}
 _VALUES: dict[str, dict[str, Any]] = {
-    "count": {each.value: each for each in Count},
-    "return": {each.value: each for each in Return},
-    "resolution": {each.value: each for each in Resolution},
-    "missing": {each.value: each for each in Missing},
-    "tx": {each.value: each for each in End},
     "handling": {name: strict for strict, name in _HANDLING.items()},
+    **{name: {each.value: each for each in choices} for name, choices in _CHOICES.items()},
 }
 _OFFSET = re.compile(r"([+-]?)(0?[0-9]|1[0-5])(?::([0-5][0-9]))?", re.ASCII)
 

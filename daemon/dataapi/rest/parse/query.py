@@ -6,32 +6,41 @@ Statuses and messages are PostgREST's (``docs/reference/rest.md``).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
+from typing import NamedTuple
 from urllib.parse import quote
 
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.filters import has_operator, read_filter, read_logic
-from dataapi.rest.parse.select import parse_embeds, parse_names, parse_order, parse_select, parse_target
-from dataapi.rest.parse.syntax import (
-    EMBEDDABLE,
+from dataapi.rest.parse.filters import (
     MOST_CONDITIONS,
-    RESERVED,
+    FilterOperation,
+    LogicTree,
+    has_operator,
+    leaves,
+    read_filter,
+    read_logic,
+)
+from dataapi.rest.parse.select import (
     Embed,
     EmbedPath,
-    FilterOperation,
+    FieldName,
     Item,
-    LogicTree,
-    Pairs,
-    Selection,
-    SelectionShape,
-    Values,
-    leaves,
-    too_much,
+    Term,
+    parse_embeds,
+    parse_names,
+    parse_order,
+    parse_select,
+    parse_target,
 )
+
+EMBEDDABLE = frozenset({"order", "limit", "offset", "and", "or"})
+"""Parameters that may follow the path of an embedded resource, as in ``directors.order``."""
+RESERVED = EMBEDDABLE | {"select", "columns", "on_conflict"}
+"""Parameters that are not filters, so that columns of these names cannot be filtered by."""
 
 MOST = 2**63 - 1
 """The largest number that PostgreSQL takes for a limit or an offset."""
@@ -47,6 +56,12 @@ _NEGATIVE = "Limit should be greater than or equal to zero."
 _NUMBER = re.compile(r"(-?)([0-9]+)", re.ASCII)
 _RANGE = re.compile(r"(?:items=)?([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII)
+
+
+def too_much(details: str) -> ApiError:
+    """Return the error of a request that goes beyond a bound which no single parameter does."""
+    return ApiError(400, "PGRST100", "The request asks for too much at once", details=details)
+
 
 # ---------------------------------------------------------------- limits, offsets and ranges
 
@@ -130,6 +145,97 @@ def unsatisfiable(details: str, *headers: tuple[str, str]) -> ApiError:
 
 
 # ---------------------------------------------------------------- selections
+
+_EQUAL = FilterOperation("eq")
+
+Pairs = tuple[tuple[str, str], ...]
+"""Names and values."""
+
+
+class SelectionShape(NamedTuple):
+    """What of a query string decides the statement; selections of the same shape are equal.
+
+    :ivar select: the value of ``select``, None without it.
+    :ivar filters: names of parameters, with the operation of each.
+    :ivar logic: paths of embedded resources, with the logic tree on each.
+    :ivar orders: names of ``order`` parameters, with their values.
+    :ivar limits, offsets: paths of the resources that have one, joined by periods.
+    """
+
+    select: str | None
+    filters: tuple[tuple[str, FilterOperation], ...]
+    logic: tuple[tuple[EmbedPath, LogicTree], ...]
+    orders: Pairs
+    limits: tuple[str, ...]
+    offsets: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many characters it has; values are no part of it."""
+        names = [self.select or "", *self.limits, *self.offsets]
+        names += [text for order in self.orders for text in order]
+        names += [name for name, _ in self.filters]
+        trees = [leaf for _, tree in self.logic for leaf in leaves(tree)]
+        names += [text for leaf in trees for text in (leaf.name, *(step.operand for step in leaf.path))]
+        return sum(map(len, names)) + 10 * (len(self.filters) + len(trees))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows and members that a query string selects, apart from values; hashable by its shape.
+
+    :ivar items: the items of ``select``; None without it.
+    :ivar limits, offsets: paths of the resources that have one.
+    :ivar relation_names: names of relations that parameters use although these have an alias, with the alias.
+    :ivar size: characters of the shape, for ``RestRole.plan``.
+    """
+
+    shape: SelectionShape
+    items: tuple[Item, ...] | None = field(compare=False)
+    filters: tuple[tuple[FieldName, FilterOperation], ...] = field(compare=False)
+    orders: tuple[tuple[EmbedPath, tuple[Term, ...]], ...] = field(compare=False)
+    limits: tuple[EmbedPath, ...] = field(compare=False)
+    offsets: tuple[EmbedPath, ...] = field(compare=False)
+    relation_names: Pairs = field(compare=False)
+    size: int = field(compare=False)
+
+    @property
+    def logic(self) -> tuple[tuple[EmbedPath, LogicTree], ...]:
+        """Paths of embedded resources, with the logic tree on each."""
+        return self.shape.logic
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether whole rows are selected."""
+        return self.shape.select in (None, "*")
+
+    def equalities(self, values: Values) -> Mapping[str, str] | None:
+        """Return the value of each column when all filters are plain ``column=eq.value``, else None."""
+        if self.logic or any(operation != _EQUAL for _, operation in self.filters):
+            return None
+        targets = [target for target, _ in self.filters]
+        names = [target.name for target in targets]
+        if len(set(names)) < len(names) or any(target.embeds or target.path for target in targets):
+            return None
+        return dict(zip(names, values.literals, strict=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of a request, as the sources of a statement's slots look them up.
+
+    :ivar literals: of the filters, the logic trees, the limits and the offsets, in this order.
+    :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
+    :ivar body: the text of the body.
+    :ivar arguments: those of a call that have a slot each, by name.
+    :ivar most: how many rows may be affected or returned, None without a limit.
+    """
+
+    literals: tuple[str, ...] = ()
+    offset: int = 0
+    body: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    most: int | None = None
 
 
 def _selection(shape: SelectionShape) -> Selection:

@@ -6,8 +6,8 @@ Errors name the farthest position that any attempt came to, as PostgREST's do.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from dataapi.http.errors import ApiError
 
@@ -21,8 +21,6 @@ _WORD = re.compile(r"[\w $]+")
 _BLANKS = re.compile(f"[{BLANKS}]*")
 
 T = TypeVar("T")
-
-_Record = tuple[int, tuple[str, ...], str | None, bool]
 
 
 class Mismatch(Exception):
@@ -42,16 +40,29 @@ def read_with(read: Callable[[Reader], T], text: str, what: str) -> T:
         raise reader.error(what) from None
 
 
+class Failure(NamedTuple):
+    """What was expected at the farthest position that an attempt came to.
+
+    :ivar unexpected: the character that was found, None for the end.
+    :ivar bare: whether an end was expected, where PostgREST shows that character in single quotes.
+    """
+
+    at: int = -1
+    expected: tuple[str, ...] = ()
+    unexpected: str | None = None
+    bare: bool = False
+
+
 class Reader:
-    """A text and the current position in it."""
+    """A text and the current position in it.
+
+    :ivar failure: to be restored when an alternative is tried.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self._far = -1
-        self._expected: tuple[str, ...] = ()
-        self._unexpected: str | None = None
-        self._bare = False
+        self.failure = Failure()
         self._counts: dict[str, int] = {}
 
     # ------------------------------------------------------------ what was expected
@@ -61,58 +72,38 @@ class Reader:
 
         :param found: position of the unexpected character, if it is another one.
         """
-        at = self.at if at is None else at
-        if at > self._far:
-            self._far, self._expected, self._bare = at, (), False
-            self._unexpected = self._character(at if found is None else found)
-        if at == self._far and expected not in self._expected:
-            self._expected += (expected,)
+        at, failure = self.at if at is None else at, self.failure
+        if at > failure.at:
+            found = at if found is None else found
+            self.failure = Failure(at, (expected,), self.text[found : found + 1] or None)
+        elif at == failure.at and expected not in failure.expected:
+            self.failure = Failure(at, (*failure.expected, expected), failure.unexpected, failure.bare)
 
     def fail(self, expected: str, at: int | None = None) -> Mismatch:
         """Record what was expected, and return the exception to raise."""
         self.missed(expected, at)
         return Mismatch()
 
-    @property
-    def record(self) -> _Record:
-        """The recorded failure, to be restored when an alternative is tried."""
-        return self._far, self._expected, self._unexpected, self._bare
-
-    @record.setter
-    def record(self, record: _Record) -> None:
-        self._far, self._expected, self._unexpected, self._bare = record
-
-    @property
-    def farthest(self) -> int:
-        """The farthest position of a failure."""
-        return self._far
-
     def error(self, what: str) -> ApiError:
         """Return the error of the farthest failure.
 
         :param what: what could not be understood, such as ``filter (eqq.5)``.
         """
-        line = self.text.count("\n", 0, self._far) + 1
-        column = self._far - self.text.rfind("\n", 0, max(self._far, 0))
-        listed = ", ".join(self._expected[:-1])
-        expected = f"{listed} or {self._expected[-1]}" if listed else "".join(self._expected)
+        far, every, unexpected, bare = self.failure
+        line = self.text.count("\n", 0, far) + 1
+        column = far - self.text.rfind("\n", 0, max(far, 0))
+        listed = ", ".join(every[:-1])
+        expected = f"{listed} or {every[-1]}" if listed else "".join(every)
+        shown = END
+        if unexpected is not None:
+            escaped = unexpected.replace("\\", "\\\\")
+            shown = f"'{escaped}'" if bare else _quoted(unexpected)
         return ApiError(
             400,
             "PGRST100",
             f'"failed to parse {what}" (line {line}, column {column})',
-            details=f"unexpected {self._shown()} expecting {expected}",
+            details=f"unexpected {shown} expecting {expected}",
         )
-
-    def _character(self, at: int) -> str | None:
-        return self.text[at] if at < len(self.text) else None
-
-    def _shown(self) -> str:
-        if self._unexpected is None:
-            return END
-        escaped = self._unexpected.replace("\\", "\\\\")
-        if self._bare:
-            return f"'{escaped}'"
-        return '"' + escaped.replace('"', '\\"') + '"'
 
     def count(self, what: str, most: int) -> None:
         """Count an occurrence of something, and fail at the first one beyond the limit."""
@@ -140,6 +131,13 @@ class Reader:
         if not self.token(token, label):
             raise Mismatch
 
+    def one_of(self, words: Iterable[str]) -> str:
+        """Step over the first of the words that is next, and return it."""
+        for word in words:
+            if self.token(word):
+                return word
+        raise Mismatch
+
     def lexeme(self, token: str) -> bool:
         """Step over the token and the blanks around it when it is next."""
         start = self.at
@@ -164,7 +162,8 @@ class Reader:
         if self.at == len(self.text):
             return True
         self.missed(END)
-        self._bare = self._bare or self._far == self.at
+        if self.failure.at == self.at:
+            self.failure = self.failure._replace(bare=True)
         return False
 
     def need_end(self, *tokens: str) -> None:

@@ -23,8 +23,7 @@ from dataapi.rest.parse.body import (
     read_rows,
 )
 from dataapi.rest.parse.preferences import NO_PREFERENCES, Preferences, Resolution, read_preferences
-from dataapi.rest.parse.query import QueryParameters, parse_query
-from dataapi.rest.parse.syntax import Pairs
+from dataapi.rest.parse.query import Pairs, QueryParameters, parse_query
 from dataapi.settings import Project
 
 FUNCTIONS = "rpc/"

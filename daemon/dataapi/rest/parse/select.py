@@ -6,24 +6,20 @@ Every mistake raises ``ApiError`` with its position (PGRST100, 400).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from dataapi.rest.parse.reader import DELIMITER, Mismatch, Reader, read_with
-from dataapi.rest.parse.syntax import (
-    MOST_ITEMS,
-    MOST_NAMES,
-    MOST_RESOURCES,
-    MOST_STEPS,
-    MOST_TERMS,
-    Embed,
-    Field,
-    FieldName,
-    Item,
-    Path,
-    Star,
-    Step,
-    Term,
-)
 
+MOST_ITEMS = 1600
+"""Items of ``select``: as many as a table may have columns."""
+MOST_RESOURCES = 100
+"""Resources embedded by one request."""
+MOST_STEPS = 100
+"""Steps of one path into a JSON value."""
+MOST_TERMS = 100
+"""Terms of one ``order``."""
+MOST_NAMES = 1600
+"""Names in ``columns`` and ``on_conflict``."""
 DEEPEST = 20
 """The maximum depth of embedded resources."""
 LONGEST_EMBED_PATH = DEEPEST + 5
@@ -38,6 +34,103 @@ _DIGITS = re.compile(r"[0-9]+")
 _KEY_EXPECTED = "any non reserved character different from: .,>()"
 _DIRECTIONS = {"asc": False, "desc": True}
 _NULLS = {"nullsfirst": True, "nullslast": False}
+
+
+# ---------------------------------------------------------------- what is parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step into a JSON value: ``->name`` or, with the value as text, ``->>name``.
+
+    :ivar is_index: whether the operand is an index of an array.
+    """
+
+    operand: str
+    as_text: bool
+    is_index: bool = False
+
+
+Path = tuple[Step, ...]
+
+EmbedPath = tuple[str, ...]
+"""The names of embedded resources, each within the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """``*``: every column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """``alias:name->path::cast.aggregate()::cast``; the name is empty for a bare ``count()``."""
+
+    name: str
+    alias: str | None = None
+    path: Path = ()
+    cast: str | None = None
+    aggregate: str | None = None
+    aggregate_cast: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """``alias:name!hint!join(items)``, or with ``spread`` the items among the parent's own.
+
+    :ivar inner: whether rows without a related one are left out.
+    """
+
+    name: str
+    items: tuple[Item, ...]
+    alias: str | None = None
+    hint: str | None = None
+    inner: bool = False
+    spread: bool = False
+
+    @property
+    def key(self) -> str:
+        """The name in the answer."""
+        return self.alias or self.name
+
+    @property
+    def silent(self) -> bool:
+        """Whether the answer has nothing of the resource: it is only filtered by."""
+        return all(isinstance(item, Embed) and item.silent for item in self.items)
+
+    @property
+    def member(self) -> str | None:
+        """The resource's name in the answer; None if it is silent or spread."""
+        return None if self.spread or self.silent else self.key
+
+
+Item = Star | Field | Embed
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``name.direction.nulls`` of ``order``; None for what is omitted.
+
+    :ivar relation: for ``relation(name)``, the embedded resource that is ordered by.
+    """
+
+    name: str
+    path: Path = ()
+    relation: str | None = None
+    descending: bool | None = None
+    nulls_first: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldName:
+    """The field that a parameter names, in the resource at the end of a path of embedded ones."""
+
+    embeds: EmbedPath
+    name: str
+    path: Path = ()
+
+
+# ---------------------------------------------------------------- parameters
 
 
 def parse_select(text: str) -> tuple[Item, ...]:
@@ -133,16 +226,14 @@ def _item(reader: Reader, depth: int) -> Item:
         reader.need_end(")", ",")
         return Star()
     alias, name = None, reader.name()
-    if _takes_colon(reader):
+    if not reader.text.startswith("::", reader.at) and _takes(reader, ":"):
         alias, name = name, reader.name()
     if name == "count" and reader.token("()"):
-        return _counted(reader, alias)
-    embed = _embed(reader, alias, name, depth)
-    return embed or _field(reader, alias, name)
-
-
-def _takes_colon(reader: Reader) -> bool:
-    return not reader.text.startswith("::", reader.at) and _takes(reader, ":")
+        field = Field("", alias, aggregate="count", aggregate_cast=_cast(reader))
+        reader.blanks()
+        reader.need_end(")", ",")
+        return field
+    return _embed(reader, alias, name, depth) or _field(reader, alias, name)
 
 
 def _takes(reader: Reader, token: str) -> bool:
@@ -155,7 +246,7 @@ def _takes(reader: Reader, token: str) -> bool:
 
 def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: bool = False) -> Embed | None:
     """Read the rest of an embedded resource; None if it is not one."""
-    start, record = reader.at, reader.record
+    start, failure = reader.at, reader.failure
     hint, inner = None, False
     for _ in range(2):
         if not _takes(reader, "!"):
@@ -165,7 +256,7 @@ def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: 
         hint = hint if word in ("inner", "left") else hint or word
     if not reader.token("("):
         if not spread:
-            reader.at, reader.record = start, record
+            reader.at, reader.failure = start, failure
         return None
     if depth >= DEEPEST:
         raise reader.fail(f"at most {DEEPEST} resources within each other")
@@ -176,32 +267,21 @@ def _embed(reader: Reader, alias: str | None, name: str, depth: int, *, spread: 
     return Embed(name, items, alias, hint, inner, spread)
 
 
-def _counted(reader: Reader, alias: str | None) -> Field:
-    cast = reader.word() if reader.token("::") else None
-    reader.blanks()
-    reader.need_end(")", ",")
-    return Field("", alias, aggregate="count", aggregate_cast=cast)
-
-
 def _field(reader: Reader, alias: str | None, name: str) -> Field:
     path = json_path(reader)
     reader.blanks()
-    cast = reader.word() if reader.token("::") else None
-    aggregate = aggregate_cast = None
+    cast, aggregate = _cast(reader), None
     if reader.token("."):
-        aggregate = _one_of(reader, AGGREGATES)
+        aggregate = reader.one_of(AGGREGATES)
         reader.need("()")
-        aggregate_cast = reader.word() if reader.token("::") else None
+    aggregate_cast = _cast(reader) if aggregate is not None else None
     reader.blanks()
     reader.need_end(")", ",")
     return Field(name, alias, path, cast, aggregate, aggregate_cast)
 
 
-def _one_of(reader: Reader, words: tuple[str, ...]) -> str:
-    for word in words:
-        if reader.token(word):
-            return word
-    raise Mismatch
+def _cast(reader: Reader) -> str | None:
+    return reader.word() if reader.token("::") else None
 
 
 def json_path(reader: Reader) -> Path:
@@ -258,21 +338,21 @@ def _term(reader: Reader) -> Term:
     reader.count("terms", MOST_TERMS)
     reader.blanks()
     name, relation = reader.name(), None
-    start, record = reader.at, reader.record
+    start, failure = reader.at, reader.failure
     if _takes(reader, "("):
         relation, name = name, reader.name()
     path = json_path(reader)
     if relation is not None and not reader.token(")"):
         # Not an order by a relation: then the parenthesis is unexpected.
-        reader.at, reader.record = start, record
+        reader.at, reader.failure = start, failure
         relation, path = None, json_path(reader)
     reader.blanks()
     descending = nulls_first = None
     if reader.token(".", DELIMITER):
-        word = _one_of(reader, (*_DIRECTIONS, *_NULLS))
+        word = reader.one_of((*_DIRECTIONS, *_NULLS))
         if word in _DIRECTIONS:
             descending = _DIRECTIONS[word]
-            word = _one_of(reader, tuple(_NULLS)) if reader.token(".", DELIMITER) else ""
+            word = reader.one_of(_NULLS) if reader.token(".", DELIMITER) else ""
         nulls_first = _NULLS.get(word)
     reader.blanks()
     reader.need_end(",")

@@ -21,7 +21,7 @@ from dataapi.rest.parse.request import ApiRequest, CallArguments
 from dataapi.rest.plan.expressions import ArgumentValue, BodyText, MaxAffected
 from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultShape, choose, unknown
 from dataapi.rest.plan.plan import RestRole, StatementPlan, StreamPlan
-from dataapi.rest.plan.select_items import with_column_names
+from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.respond import content_range, make_reply, status_of
 from dataapi.rest.statements import (
     SCALAR,
@@ -35,16 +35,12 @@ from dataapi.rest.statements import (
     within,
 )
 from dataapi.sql.algebra import CallArgument, ColumnOf, FunctionCall, JsonArguments, Parameter
-from dataapi.sql.guards import Guard
 from dataapi.sql.outputs import Value
-from dataapi.sql.statement import Compiled
+from dataapi.sql.statement import Compiled, Guard
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _VALUE = Value(ColumnOf(SCALAR))
 _TABULAR = (Form.CSV, Form.GEOJSON)
-_DESCRIPTION = f"{OPENAPI}; charset=utf-8"
-
-
 _UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit", "bit[]": "varbit[]"}
 """What arguments of types are read as whose bare names mean a length of one."""
 
@@ -65,29 +61,9 @@ class _Call:
     described: bool
 
     @property
-    def function(self) -> Function:
-        """The function that is called."""
-        return self.chosen.function
-
-    @property
-    def most(self) -> int | None:
-        """How many rows the function may return (``max-affected``), None without a limit."""
-        return self.request.preferences.most
-
-    @property
-    def counted(self) -> bool:
-        """Whether all rows are counted; the planner's estimate for a function would be meaningless."""
-        return self.request.preferences.counts
-
-    @property
     def lines(self) -> bool:
         """Whether the statement returns a line for each row, which HEAD does not need."""
         return self.media.kind is MediaKind.LINES and self.request.method != "HEAD"
-
-    @property
-    def single(self) -> bool:
-        """Whether exactly one row is required of a function that returns a set."""
-        return self.media.single and not self.result.is_single
 
 
 def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
@@ -155,15 +131,15 @@ def _planned(call: _Call) -> StatementPlan:
 
 
 def _streamed(call: _Call) -> StreamPlan:
-    if call.most is not None:
+    if call.request.preferences.most is not None:
         # One row too many would come when others were sent.
-        raise not_followed(f"max-affected={call.most}")
+        raise not_followed(f"max-affected={call.request.preferences.most}")
     head = make_reply(call.request, Action.STREAM, TO_COME, 200, call.media.content_type, ())
     return StreamPlan(_statement(call), head, settings=_settings(call))
 
 
 def _settings(call: _Call) -> tuple[tuple[str, str], ...]:
-    return hoisted(call.function, call.role.project.db_hoisted_tx_settings)
+    return hoisted(call.chosen.function, call.role.project.db_hoisted_tx_settings)
 
 
 def _statement(call: _Call) -> Bound:
@@ -173,8 +149,8 @@ def _statement(call: _Call) -> Bound:
     values = replace(
         query.values,
         body=arguments.body,
-        arguments=argument_values(call.function, arguments),
-        most=call.most,
+        arguments=argument_values(call.chosen.function, arguments),
+        most=call.request.preferences.most,
     )
     return compiled.bind(values)
 
@@ -183,7 +159,7 @@ def _shape(call: _Call) -> Hashable:
     media, arguments = call.media, call.request.arguments
     return (
         "call",
-        call.function.oid,
+        call.chosen.function.oid,
         call.chosen.whole,
         arguments.names,
         arguments.pairs is None,
@@ -191,7 +167,7 @@ def _shape(call: _Call) -> Hashable:
         call.request.query.selection,
         (media.kind, media.stripped, media.row_handler, media.explain is None),
         call.request.method == "HEAD",
-        call.counted,
+        call.request.preferences.counts,
         _guard(call),
     )
 
@@ -207,7 +183,8 @@ def _compile(call: _Call) -> Compiled:
         lines = compile_lines(rows, _VALUE if scalar else record, Form.ARRAY)
         return lines_within(lines, role.project.longest_line)
     body = _body(call)
-    total = Total.EXACT if call.counted and not result.is_single else Total.NONE
+    # The planner's estimate for a function would be meaningless.
+    total = Total.EXACT if call.request.preferences.counts and not result.is_single else Total.NONE
     output = _VALUE if scalar and body not in _TABULAR else with_column_names(record, body)
     compiled = compile_answer(rows, output, body, total)
     if body is not Form.NONE and call.media.explain is None:
@@ -229,9 +206,10 @@ def _body(call: _Call) -> Body:
 
 def _guard(call: _Call) -> Guard | None:
     """Return the bound that the statement itself checks, so that what the function did is undone."""
-    if call.single:
+    if call.media.single and not call.result.is_single:
         return Guard(respond.NOT_SINGLE)
-    return None if call.most is None else Guard(respond.TOO_MANY, Parameter(MaxAffected(), "bigint"))
+    bounded = call.request.preferences.most is not None
+    return Guard(respond.TOO_MANY, Parameter(MaxAffected(), "bigint")) if bounded else None
 
 
 def call_of(
@@ -241,33 +219,30 @@ def call_of(
 
     :param scalar: whether its results are values.
     """
-    function, column = chosen.function, SCALAR if scalar else ""
+    function, types, from_json = chosen.function, catalog.types, None
+    named = [argument for argument in function.arguments if argument.name in arguments.names]
     if chosen.whole:
         [argument] = function.arguments
-        type_ = catalog.types[argument.type].sql_name
-        only = (CallArgument("", Parameter(BodyText(), type_)),)
-        return FunctionCall(function, only, value_column=column, keeps_null=True)
-    named = [argument for argument in function.arguments if argument.name in arguments.names]
-    if arguments.pairs is not None or not named:
-        slots = tuple(_argument(catalog, argument) for argument in named)
-        return FunctionCall(function, slots, value_column=column, keeps_null=True)
-    members = tuple((argument.name, _member_type(catalog.types[argument.type])) for argument in named)
-    from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, members)
-    listed = tuple(CallArgument(each.name, None, variadic=each.variadic) for each in named)
-    return FunctionCall(function, listed, value_column=column, from_json=from_json, keeps_null=True)
+        values = [CallArgument("", Parameter(BodyText(), types[argument.type].sql_name))]
+    elif arguments.pairs is not None or not named:
+        values = [
+            CallArgument(each.name, _slot(each, types[each.type]), variadic=each.variadic) for each in named
+        ]
+    else:
+        members = tuple([(each.name, _member_type(types[each.type])) for each in named])
+        from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, members)
+        values = [CallArgument(each.name, None, variadic=each.variadic) for each in named]
+    column = SCALAR if scalar else ""
+    return FunctionCall(function, tuple(values), value_column=column, from_json=from_json, keeps_null=True)
 
 
-def _argument(catalog: Catalog, argument: Argument) -> CallArgument:
-    parameter = Parameter(ArgumentValue(argument.name), _slot_type(catalog.types[argument.type]))
-    return CallArgument(argument.name, parameter, variadic=argument.variadic)
-
-
-def _slot_type(type_: Type) -> str:
-    """Return the type of an argument's slot; PostgreSQL finds those that are not its own by the function.
+def _slot(argument: Argument, type_: Type) -> Parameter:
+    """Return the slot of an argument; PostgreSQL finds types that are not its own by the function.
 
     So no privilege on the schema of a type is needed to name it.
     """
-    return _member_type(type_) if type_.schema == "pg_catalog" and type_.category != "P" else "unknown"
+    named = type_.schema == "pg_catalog" and type_.category != "P"
+    return Parameter(ArgumentValue(argument.name), _member_type(type_) if named else "unknown")
 
 
 def _member_type(type_: Type) -> str:
@@ -291,11 +266,11 @@ def _finish(call: _Call, row: ResultRow) -> Reply:
     request, result, content_type = call.request, call.result, call.media.content_type
     count, total = row.count, row.total
     if result.is_single:
-        count, total = 1, 1 if call.counted else None
+        count, total = 1, 1 if call.request.preferences.counts else None
     offset = request.query.values.offset
     status = status_of(offset, count, total)
     if call.described and content_type.startswith(JSON):
-        content_type = _DESCRIPTION
+        content_type = f"{OPENAPI}; charset=utf-8"
     headers = (("Content-Range", content_range(offset, count, total)),)
     if result.shape is ResultShape.VOID:
         return make_reply(request, Action.CALL, row, 204, None, headers)

@@ -20,27 +20,16 @@ from dataapi.catalog.relationships import (
     Relationship,
 )
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.syntax import (
-    Embed,
-    EmbedPath,
-    Item,
-    LogicFilter,
-    LogicTree,
-    Selection,
-    Star,
-    Term,
-    leaves,
-)
+from dataapi.rest.parse.filters import LogicFilter, LogicTree, leaves
+from dataapi.rest.parse.query import Selection, too_much
+from dataapi.rest.parse.select import Embed, EmbedPath, Field, Item, Star, Term
 from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
 from dataapi.rest.plan.tables import Relation, RoleTables
 
-
-@dataclass(frozen=True, slots=True)
-class ResourceFilter:
-    """A filter or logic tree on a resource, with the position of its first value."""
-
-    tree: LogicTree
-    position: int
+MOST_MEMBERS = 1600
+"""Members of one object: PostgreSQL makes rows of little more."""
+MOST_MEMBERS_IN_ALL = 5000
+"""Members of the objects of all resources, those that stars stand for included."""
 
 
 @dataclass(slots=True)
@@ -49,6 +38,7 @@ class Resource:
 
     :ivar embed, relationship: None for the outermost one.
     :ivar children: one for each embedded resource among the items, in their order.
+    :ivar filters: filters and logic trees, with the position of the first value of each.
     :ivar limit, offset: the positions of the numbers, None without them.
     """
 
@@ -57,7 +47,7 @@ class Resource:
     embed: Embed | None = None
     relationship: Relationship | None = None
     children: list[Resource] = field(default_factory=list)
-    filters: list[ResourceFilter] = field(default_factory=list)
+    filters: list[tuple[LogicTree, int]] = field(default_factory=list)
     order: tuple[Term, ...] = ()
     limit: int | None = None
     offset: int | None = None
@@ -76,32 +66,37 @@ class Resource:
         """Return the embedded resource of a name in the answer: its alias if it has one."""
         return next((child for child in self.children if child.embed and child.embed.key == name), None)
 
-    def of_table(self, name: str) -> Resource | None:
-        """Return the embedded resource of a relation's name, whatever its alias."""
-        return next((child for child in self.children if child.embed and child.embed.name == name), None)
-
     def at(self, embeds: EmbedPath) -> Resource:
-        """Return the resource at the end of a path of embedded ones.
+        """Return the resource at the end of a path of embedded ones, by their aliases or relations' names.
 
         :raises ApiError: PGRST108 (400), one of them is not embedded.
         """
         resource = self
         for name in embeds:
-            found = resource.child(name) or resource.of_table(name)
+            of_relation = (each for each in resource.children if each.embed and each.embed.name == name)
+            found = resource.child(name) or next(of_relation, None)
             if found is None:
                 raise not_embedded(name)
             resource = found
         return resource
 
 
-def build_embed_tree(tables: RoleTables, relation: Relation, selection: Selection) -> Resource:
+def build_embed_tree(
+    tables: RoleTables, relation: Relation, selection: Selection, *, aggregates: bool
+) -> Resource:
     """Return the tree of a selection's resources, each with its parameters.
 
-    :raises ApiError: names that do not exist, and ambiguous relationships.
+    :param aggregates: whether aggregate functions may be used (``db-aggregates-enabled``).
+    :raises ApiError: names that do not exist, ambiguous relationships, too many members, aggregates that
+        are not allowed.
     """
     root = Resource(relation, selection.items or (Star(),))
     _embed_all(tables, root)
     _assign_parameters(root, selection)
+    _check_members(root)
+    if not aggregates and _has_aggregates(root):
+        raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
+    _check_spreads(root)
     return root
 
 
@@ -113,16 +108,12 @@ def _embed_all(tables: RoleTables, resource: Resource, depth: int = 1) -> None:
                 raise _embedded_twice(resource.relation, item.member, depth)
             members.add(item.member)
             relationship = find_relationship(tables, resource.relation, item)
-            alias = _alias(relationship, depth)
+            is_direct = not isinstance(relationship, JunctionRelationship)
+            # Errors of its columns call it so, as in PostgREST.
+            alias = f"{relationship.target.name}_{depth}" if is_direct else None
             child = Resource(Relation.of(relationship.target, alias), item.items, item, relationship)
             resource.children.append(child)
             _embed_all(tables, child, depth + 1)
-
-
-def _alias(relationship: Relationship, depth: int) -> str | None:
-    """Return the name by which errors of its columns call an embedded resource, as in PostgREST."""
-    is_direct = not isinstance(relationship, JunctionRelationship)
-    return f"{relationship.target.name}_{depth}" if is_direct else None
 
 
 def _embedded_twice(relation: Relation, key: str, depth: int) -> ApiError:
@@ -140,10 +131,10 @@ def _assign_parameters(root: Resource, selection: Selection) -> None:
     position = 0
     for target, operation in selection.filters:
         leaf = LogicFilter(target.name, target.path, operation)
-        root.at(target.embeds).filters.append(ResourceFilter(leaf, position))
+        root.at(target.embeds).filters.append((leaf, position))
         position += operation.value_count
     for embeds, tree in selection.logic:
-        root.at(embeds).filters.append(ResourceFilter(tree, position))
+        root.at(embeds).filters.append((tree, position))
         position += sum(leaf.operation.value_count for leaf in leaves(tree))
     for embeds in selection.limits:
         root.at(embeds).limit = position
@@ -163,6 +154,55 @@ def not_embedded(name: str) -> ApiError:
         f"'{name}' is not an embedded resource in this request",
         hint=f"Verify that '{name}' is included in the 'select' query parameter.",
     )
+
+
+def _check_members(root: Resource) -> None:
+    most, in_all = _members(root)
+    if most > MOST_MEMBERS or in_all > MOST_MEMBERS_IN_ALL:
+        raise too_much(
+            f"At most {MOST_MEMBERS} members are allowed in one object, and {MOST_MEMBERS_IN_ALL} in all"
+        )
+
+
+def _members(resource: Resource) -> tuple[int, int]:
+    """Return how many members the largest object below a resource has, and all of them together."""
+    children = iter(resource.children)
+    own = most = in_all = 0
+    for item in resource.items:
+        if isinstance(item, Embed):
+            most_below, below = _members(next(children))
+            most, in_all = max(most, most_below), in_all + below
+            own += below if item.spread else 1
+        else:
+            own += len(resource.relation.columns or ()) if isinstance(item, Star) else 1
+    return max(most, own), in_all + own
+
+
+def _check_spreads(resource: Resource) -> None:
+    """Refuse aggregates in a to-many spread, where they could belong to either side."""
+    for child in resource.children:
+        _check_spreads(child)
+        if child.is_spread and not child.to_one and _is_grouped(child):
+            raise ApiError(
+                400,
+                "PGRST127",
+                "Feature not implemented",
+                details="Aggregates are not implemented for one-to-many or many-to-many spreads.",
+            )
+
+
+def _is_grouped(resource: Resource) -> bool:
+    """Whether a resource has an aggregate, its own or that of a spread resource."""
+    spread = (child for child in resource.children if child.is_spread and child.to_one)
+    return any(map(_is_aggregate, resource.items)) or any(map(_is_grouped, spread))
+
+
+def _has_aggregates(resource: Resource) -> bool:
+    return any(map(_is_aggregate, resource.items)) or any(map(_has_aggregates, resource.children))
+
+
+def _is_aggregate(item: Item) -> bool:
+    return isinstance(item, Field) and item.aggregate is not None
 
 
 StoredRelationship = KeyRelationship | JunctionRelationship
@@ -229,11 +269,8 @@ def matching(relationships: Iterable[Relationship], name: str, hint: str | None)
     named = [each for each in stored if _is_meant(each, name, hint)]
     found = [each for each in named if isinstance(each, KeyRelationship) or each.in_primary_key]
     # A unique key in place of a primary key relates tables that PostgREST does not.
-    return list(found or [each for each in named if _is_in_unique_key(each)])
-
-
-def _is_in_unique_key(relationship: StoredRelationship) -> bool:
-    return isinstance(relationship, JunctionRelationship) and relationship.in_unique_key
+    unique = [each for each in named if isinstance(each, JunctionRelationship) and each.in_unique_key]
+    return list(found or unique)
 
 
 def _is_meant(relationship: StoredRelationship, name: str, hint: str | None) -> bool:
@@ -319,14 +356,14 @@ def _description(relationship: StoredRelationship) -> dict[str, str]:
     if isinstance(relationship, JunctionRelationship):
         near, far = relationship.near, relationship.far
         between = (
-            f"{relationship.junction.name} using {near.foreign_key.name}({_seconds(near.pairs)})"
-            f" and {far.foreign_key.name}({_firsts(far.pairs)})"
+            f"{relationship.junction.name} using {near.foreign_key.name}({_columns(near.pairs, 1)})"
+            f" and {far.foreign_key.name}({_columns(far.pairs, 0)})"
         )
     else:
         table, target, pairs = relationship.table, relationship.target, relationship.pairs
         between = (
-            f"{relationship.foreign_key.name} using {table.name}({_firsts(pairs)})"
-            f" and {target.name}({_seconds(pairs)})"
+            f"{relationship.foreign_key.name} using {table.name}({_columns(pairs, 0)})"
+            f" and {target.name}({_columns(pairs, 1)})"
         )
     return {
         "cardinality": relationship.cardinality.value,
@@ -335,9 +372,5 @@ def _description(relationship: StoredRelationship) -> dict[str, str]:
     }
 
 
-def _firsts(pairs: Iterable[tuple[str, str]]) -> str:
-    return ", ".join([first for first, _ in pairs])
-
-
-def _seconds(pairs: Iterable[tuple[str, str]]) -> str:
-    return ", ".join([second for _, second in pairs])
+def _columns(pairs: Iterable[tuple[str, str]], side: int) -> str:
+    return ", ".join([pair[side] for pair in pairs])

@@ -7,25 +7,31 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.filters import PATTERNS, SEARCHES
-from dataapi.rest.parse.syntax import FilterOperation, LogicFilter, LogicTree, Path, Step, Values
+from dataapi.rest.parse.filters import PATTERNS, SEARCHES, FilterOperation, LogicFilter, LogicTree
+from dataapi.rest.parse.query import Values
+from dataapi.rest.parse.select import Path
 from dataapi.rest.plan.embed_tree import Resource
 from dataapi.rest.plan.similar_names import hint_for
-from dataapi.rest.plan.tables import JSONB, TEXT, Relation, RoleTables, Types
-from dataapi.sql.algebra import ColumnOf, ComputedOf, Expression, JsonPathOf, Parameter, Rows
-from dataapi.sql.conditions import (
+from dataapi.rest.plan.tables import JSON, JSONB, TEXT, TSVECTOR, Relation, RoleTables, Types
+from dataapi.sql.algebra import (
     And,
+    ColumnOf,
     Compare,
+    ComputedOf,
     Condition,
     Converted,
     Distinct,
     Exists,
+    Expression,
     Is,
     IsNull,
+    JsonPathOf,
     Not,
     Operator,
     Or,
+    Parameter,
     Quantifier,
+    Rows,
     SearchSyntax,
     TextSearch,
     Truth,
@@ -134,8 +140,9 @@ def field_of(tables: RoleTables, relation: Relation, name: str, path: Path = ())
     if not path:
         return found
     _check(path)
-    json = found.type is not None and tables.types.is_json(found.type)
-    member = JsonPathOf(found.expression, json, tuple(_parameter(step) for step in path), path[-1].as_text)
+    json = tables.types.is_one_of(found.type, JSON, JSONB)
+    steps = [Parameter(FixedText(step.operand), "integer" if step.is_index else "text") for step in path]
+    member = JsonPathOf(found.expression, json, tuple(steps), path[-1].as_text)
     if path[-1].as_text:
         return TypedExpression(member, TEXT)
     return TypedExpression(member, found.type if json else JSONB)
@@ -180,10 +187,6 @@ def _check(path: Path) -> None:
             )
 
 
-def _parameter(step: Step) -> Parameter:
-    return Parameter(FixedText(step.operand), "integer" if step.is_index else "text")
-
-
 _OPERATORS = {
     "eq": Operator.EQ,
     "neq": Operator.NEQ,
@@ -211,8 +214,6 @@ _PARSERS = {
     "phfts": SearchSyntax.PHRASE,
     "wfts": SearchSyntax.WEB,
 }
-_QUANTIFIERS = {"any": Quantifier.ANY, "all": Quantifier.ALL}
-_TRUTHS = {"true": Truth.TRUE, "false": Truth.FALSE, "unknown": Truth.UNKNOWN}
 _NULLS = frozenset({"null", "not_null"})
 
 RowsOf = Callable[[Resource], Rows]
@@ -237,7 +238,7 @@ def conditions_of(tables: RoleTables, resource: Resource, rows_of: RowsOf) -> li
         joined: Condition = And(tuple(parts)) if tree.every else Or(tuple(parts))
         return Not(joined) if tree.negated else joined, position
 
-    return [condition(filters.tree, filters.position)[0] for filters in resource.filters]
+    return [condition(tree, position)[0] for tree, position in resource.filters]
 
 
 def _leaf(
@@ -258,30 +259,25 @@ def _leaf(
                 details="Only is null or not is null filters are allowed on embedded resources",
             )
     typed = field_of(tables, resource.relation, leaf.name, leaf.path)
-    return _condition(tables.types, typed, operation, position)
-
-
-def _condition(types: Types, left: TypedExpression, operation: FilterOperation, position: int) -> Condition:
     if operation.word in _NULLS:
-        return IsNull(left.expression, (operation.word == "not_null") is not operation.negated)
-    positive = _positive(types, left, operation, position)
+        return IsNull(typed.expression, (operation.word == "not_null") is not operation.negated)
+    positive = _positive(tables.types, typed, operation, position)
     return Not(positive) if operation.negated else positive
 
 
 def _positive(types: Types, left: TypedExpression, operation: FilterOperation, position: int) -> Condition:
     if operation.word is not None:
-        return Is(left.expression, _TRUTHS[operation.word])
+        return Is(left.expression, Truth(operation.word))
     if operation.operator in SEARCHES:
         return _search(types, left, operation, position)
     if operation.operator == "isdistinct":
         return Distinct(left.expression, _value(types, left, position))
     operator = _OPERATORS[operation.operator]
-    builtin = left.type is not None and types.is_own(left.type)
-    if operation.modifier is not None:
-        quantifier = _QUANTIFIERS[operation.modifier]
+    builtin = types.is_own(left.type)
+    if operation.modifier is not None or operation.operator in PATTERNS:
+        # Patterns are texts, whatever is read as the column's values.
+        quantifier = None if operation.modifier is None else Quantifier(operation.modifier)
         return Compare(left.expression, operator, Parameter(Literal(position)), builtin, quantifier)
-    if operation.operator in PATTERNS:  # texts, whatever is read as the column's values
-        return Compare(left.expression, operator, Parameter(Literal(position)), builtin)
     many = operator is Operator.IN
     return Compare(left.expression, operator, _value(types, left, position, many=many), builtin)
 
@@ -290,7 +286,7 @@ def _value(
     types: Types, left: TypedExpression, position: int, *, many: bool = False
 ) -> Parameter | Converted:
     """Return a value to compare with; PostgreSQL infers its type, unless a domain reads texts itself."""
-    function = types.text_function(left.type) if left.type is not None else None
+    function = types.representation(TEXT, left.type)
     if function is None:
         return Parameter(Literal(position))
     return Converted(function, Parameter(Literal(position), "text[]" if many else "text"))
@@ -302,5 +298,5 @@ def _search(types: Types, left: TypedExpression, operation: FilterOperation, pos
         language = Parameter(SearchLanguage(position), "regconfig")
         position += 1
     words = Parameter(Literal(position), "text")
-    vector = left.type is not None and types.is_vector(left.type)
+    vector = types.is_one_of(left.type, TSVECTOR)
     return TextSearch(left.expression, words, language, _PARSERS[operation.operator], vector=vector)

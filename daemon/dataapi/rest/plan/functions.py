@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from dataapi.catalog.model import Catalog, Function, Type, TypeKind, media_type_of
 from dataapi.catalog.privileges import Privileges
-from dataapi.database.errors import Diagnostics, to_error
 from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Content
 from dataapi.rest.parse.body import BINARY
 from dataapi.rest.parse.request import WHOLE_BODY, ApiRequest, CallArguments
 from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
-from dataapi.rest.plan.tables import Relation, RelationColumn
+from dataapi.rest.plan.tables import Relation, RelationColumn, denied
 from dataapi.rest.statements import SCALAR
 
 _CONTENTS = {"bytea": Content.BYTES, "xml": Content.XML}
@@ -243,9 +243,8 @@ class RoleFunctions:
 
     def __init__(self, catalog: Catalog, role: str, *, anonymous: bool) -> None:
         self._catalog = catalog
-        self._role = role
+        self._privileges = Privileges(catalog, role)
         self._anonymous = anonymous
-        self._named: Mapping[tuple[str, str], Sequence[Function]] | None = None
         self._names: dict[str, NameIndex] = {}
         self._results: dict[int, FunctionResult] = {}
 
@@ -254,35 +253,26 @@ class RoleFunctions:
 
         :raises ApiError: 42501 (401, 403), there are some, but the role may not call any.
         """
-        found = self._by_name().get((schema, name), ())
-        if not found and any(
-            function.schema == schema and function.name == name and is_callable(self._catalog, function)
-            for function in self._catalog.functions
-        ):
-            closed = not Privileges(self._catalog, self._role).can_use_schema(schema)
-            what = f"schema {schema}" if closed else f"function {name}"
-            denied = Diagnostics("42501", f"permission denied for {what}")
-            raise to_error(denied, anonymous=self._anonymous)
+        found = self._by_name.get((schema, name), ())
+        for function in () if found else self._catalog.functions:
+            if (function.schema, function.name) == (schema, name) and is_callable(self._catalog, function):
+                raise denied(self._privileges, "function", function, anonymous=self._anonymous)
         return found
 
     def names(self, schema: str) -> NameIndex:
         """Return the names of a schema's functions, to search for similar ones."""
         if schema not in self._names:
-            self._names[schema] = NameIndex(
-                name for in_schema, name in self._by_name() if in_schema == schema
-            )
+            self._names[schema] = NameIndex(name for in_schema, name in self._by_name if in_schema == schema)
         return self._names[schema]
 
+    @cached_property
     def _by_name(self) -> Mapping[tuple[str, str], Sequence[Function]]:
-        if self._named is None:
-            privileges = Privileges(self._catalog, self._role)
-            found: dict[tuple[str, str], list[Function]] = {}
-            for function in self._catalog.functions:
-                usable = privileges.can_use_schema(function.schema) and privileges.can_execute(function)
-                if usable and is_callable(self._catalog, function):
-                    found.setdefault((function.schema, function.name), []).append(function)
-            self._named = found
-        return self._named
+        privileges, found = self._privileges, dict[tuple[str, str], list[Function]]()
+        for function in self._catalog.functions:
+            usable = privileges.can_use_schema(function.schema) and privileges.can_execute(function)
+            if usable and is_callable(self._catalog, function):
+                found.setdefault((function.schema, function.name), []).append(function)
+        return found
 
     def result(self, function: Function) -> FunctionResult:
         """Return what a function returns."""

@@ -12,8 +12,8 @@ from dataapi.concurrency.cache import BoundedCache
 from dataapi.database.message import Bound
 from dataapi.http.messages import Reply
 from dataapi.rest.negotiation import Media, Offers, RowHandler, negotiate
+from dataapi.rest.parse.query import Selection
 from dataapi.rest.parse.request import ApiRequest
-from dataapi.rest.parse.syntax import Selection
 from dataapi.rest.plan.functions import RoleFunctions, content_of
 from dataapi.rest.plan.rows import RowPlanner
 from dataapi.rest.plan.tables import CatalogTables, Relation, RoleTables

@@ -12,11 +12,11 @@ from dataapi.rest import respond
 from dataapi.rest.media_output import Form, csv_header
 from dataapi.rest.negotiation import Media, MediaKind, as_bytes
 from dataapi.rest.parse.preferences import Action, Count
+from dataapi.rest.parse.query import Selection
 from dataapi.rest.parse.request import ApiRequest
-from dataapi.rest.parse.syntax import Selection
 from dataapi.rest.plan.expressions import FixedText
 from dataapi.rest.plan.plan import RestRole, StatementPlan, StreamPlan
-from dataapi.rest.plan.select_items import with_column_names
+from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import Relation
 from dataapi.rest.respond import content_range, make_reply, status_of
 from dataapi.rest.statements import (

@@ -1,8 +1,9 @@
-"""Turns a selection into rows of the SQL algebra, for one role; pure."""
+"""Turns a selection into rows of the SQL algebra with the members of each, for one role; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from dataapi.catalog.relationships import (
     ComputedRelationship,
@@ -10,36 +11,45 @@ from dataapi.catalog.relationships import (
     KeyRelationship,
     Relationship,
 )
+from dataapi.database.sql_text import ALIAS, LONGEST_IDENTIFIER
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.syntax import (
-    MOST_MEMBERS,
-    MOST_MEMBERS_IN_ALL,
-    MOST_RESOURCES_AND_CONDITIONS,
-    Embed,
-    Field,
-    Item,
-    Selection,
-    Star,
-    Term,
-    leaves,
-    too_much,
-)
+from dataapi.rest.media_output import Body, HandlerBody
+from dataapi.rest.parse.filters import leaves
+from dataapi.rest.parse.query import Selection, too_much
+from dataapi.rest.parse.select import Embed, Field, Star, Step, Term
 from dataapi.rest.plan.embed_tree import Resource, build_embed_tree, not_embedded
-from dataapi.rest.plan.expressions import CappedLimit, Literal, TypedExpression, conditions_of, field_of
-from dataapi.rest.plan.select_items import record_of, value_named
-from dataapi.rest.plan.tables import Relation, RoleTables
+from dataapi.rest.plan.expressions import (
+    CappedLimit,
+    FixedText,
+    Literal,
+    TypedExpression,
+    conditions_of,
+    field_of,
+    has_field,
+)
+from dataapi.rest.plan.tables import JSON, Relation, RoleTables
 from dataapi.sql.algebra import (
+    AggregateFunction,
+    AggregateOf,
+    CastOf,
+    Condition,
+    Exists,
     Expression,
     FunctionCall,
+    FunctionOf,
     Join,
     OrderTerm,
     Parameter,
     RelatedOf,
     Rows,
     Through,
+    all_of,
 )
-from dataapi.sql.conditions import Condition, Exists, all_of
-from dataapi.sql.row_output import Record
+from dataapi.sql.outputs import Key, Output, Text, Value
+from dataapi.sql.row_output import Many, One, Record, Spread
+
+MOST_RESOURCES_AND_CONDITIONS = 2500
+"""Resources and conditions where they stand in a statement: some are there more than once."""
 
 
 class RowPlanner:
@@ -66,11 +76,7 @@ class RowPlanner:
         self._tables = tables
         self._most = most
         self._places = 0
-        self._root = root = build_embed_tree(tables, relation, selection)
-        _check_members(root)
-        if not aggregates and any(map(_aggregates, _items(root))):
-            raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
-        _check_spreads(root)
+        self._root = build_embed_tree(tables, relation, selection, aggregates=aggregates)
 
     def record(self) -> Record:
         """Return the record of a row."""
@@ -96,30 +102,29 @@ class RowPlanner:
 
     def _rows(self, resource: Resource, call: FunctionCall | None = None) -> Rows:
         self._count(resource)
-        relationship = resource.relationship
         conditions = conditions_of(self._tables, resource, self._rows)
         where = all_of([*conditions, *self._required(resource)])
-        table = resource.relation.table
         most = 1 if resource.to_one else self._cap(resource)
         limit: Parameter | int | None = most
         if resource.limit is not None:
             limit = Parameter(CappedLimit(resource.limit, most), "bigint")
+        related_call, join, through = _related_by(resource.relationship)
         return Rows(
-            table,
-            _call_of(relationship) or call,
-            _join_of(relationship),
+            resource.relation.table,
+            related_call or call,
+            join,
             where,
             self._order(resource),
             limit,
             Parameter(Literal(resource.offset), "bigint") if resource.offset is not None else None,
             unique=_is_unique(resource),
-            through=_through_of(relationship),
+            through=through,
         )
 
     def _count(self, resource: Resource) -> None:
         """Count each occurrence of a resource in the statement: filters on embedded ones repeat it."""
         self._places += 1 + len(resource.order)
-        self._places += sum(1 for filters in resource.filters for _ in leaves(filters.tree))
+        self._places += sum(1 for tree, _ in resource.filters for _ in leaves(tree))
         if self._places > MOST_RESOURCES_AND_CONDITIONS:
             raise too_much(
                 "Filters and orders by embedded resources repeat these with all of their own filters: "
@@ -188,57 +193,6 @@ def _is_unique(resource: Resource) -> bool:
     return unwindowed and relationship.target.is_unique(theirs for _, theirs in relationship.pairs)
 
 
-def _check_members(root: Resource) -> None:
-    most, in_all = _members(root)
-    if most > MOST_MEMBERS or in_all > MOST_MEMBERS_IN_ALL:
-        raise too_much(
-            f"At most {MOST_MEMBERS} members are allowed in one object, and {MOST_MEMBERS_IN_ALL} in all"
-        )
-
-
-def _members(resource: Resource) -> tuple[int, int]:
-    """Return how many members the largest object below a resource has, and all of them together."""
-    children = iter(resource.children)
-    own = most = in_all = 0
-    for item in resource.items:
-        if isinstance(item, Embed):
-            most_below, below = _members(next(children))
-            most, in_all = max(most, most_below), in_all + below
-            own += below if item.spread else 1
-        else:
-            own += len(resource.relation.columns or ()) if isinstance(item, Star) else 1
-    return max(most, own), in_all + own
-
-
-def _check_spreads(resource: Resource) -> None:
-    """Refuse aggregates in a to-many spread, where they could belong to either side."""
-    for child in resource.children:
-        _check_spreads(child)
-        if child.is_spread and not child.to_one and _is_grouped(child):
-            raise ApiError(
-                400,
-                "PGRST127",
-                "Feature not implemented",
-                details="Aggregates are not implemented for one-to-many or many-to-many spreads.",
-            )
-
-
-def _is_grouped(resource: Resource) -> bool:
-    """Whether a resource has an aggregate, its own or that of a spread resource."""
-    spread = (child for child in resource.children if child.is_spread and child.to_one)
-    return any(map(_aggregates, resource.items)) or any(map(_is_grouped, spread))
-
-
-def _items(resource: Resource) -> Iterator[Item]:
-    yield from resource.items
-    for child in resource.children:
-        yield from _items(child)
-
-
-def _aggregates(item: Item) -> bool:
-    return isinstance(item, Field) and item.aggregate is not None
-
-
 def _not_to_one(relation: Relation, name: str) -> ApiError:
     return ApiError(
         400,
@@ -248,29 +202,167 @@ def _not_to_one(relation: Relation, name: str) -> ApiError:
     )
 
 
-# ---------------------------------------------------------------- relationships
+def _related_by(
+    relationship: Relationship | None,
+) -> tuple[FunctionCall | None, Join | None, Through | None]:
+    """Return the call, the equality or the junction that gives the related rows of a row."""
+    match relationship:
+        case KeyRelationship(pairs=pairs):
+            return None, Join(tuple([(theirs, own) for own, theirs in pairs])), None
+        case JunctionRelationship(near=near, far=far):
+            pairs = tuple([(theirs, own) for own, theirs in near.pairs])
+            return None, None, Through(relationship.junction, pairs, far.pairs)
+        case ComputedRelationship(function=function):
+            # A single NULL is a row of NULLs, as in PostgREST.
+            return FunctionCall(function, of_row=True, keeps_null=True), None, None
+    return None, None, None
 
 
-def _join_of(relationship: Relationship | None) -> Join | None:
-    """Return the equality that relates rows directly; None for others, and without a relationship."""
-    if not isinstance(relationship, KeyRelationship):
-        return None
-    return Join(tuple((theirs, own) for own, theirs in relationship.pairs))
+# ---------------------------------------------------------------- members of a record
+
+Member = tuple[Key, Output]
 
 
-def _through_of(relationship: Relationship | None) -> Through | None:
-    """Return the junction that relates rows; None for others, and without a relationship."""
-    if not isinstance(relationship, JunctionRelationship):
-        return None
-    near = tuple((theirs, own) for own, theirs in relationship.near.pairs)
-    return Through(relationship.junction, near, relationship.far.pairs)
+def record_of(tables: RoleTables, resource: Resource, rows_of: Callable[[Resource], Rows]) -> Record:
+    """Return the record of a resource's rows, with those of the resources embedded in it.
 
-
-def _call_of(relationship: Relationship | None) -> FunctionCall | None:
-    """Return the call that returns the related rows of a row; None for others, and without a relationship.
-
-    A single NULL is a row of NULLs, as in PostgREST.
+    :param rows_of: makes the rows of an embedded resource.
+    :raises ApiError: 42703 and 42704 (400) for columns and types that are not there.
     """
-    if not isinstance(relationship, ComputedRelationship):
+    members: list[Member | Spread] = []
+    grouped = False
+    children = iter(resource.children)
+    for item in resource.items:
+        match item:
+            case Star():
+                members += _all(tables, resource.relation)
+            case Field():
+                field = _counting(tables, resource.relation, item)
+                members.append(_field(tables, resource.relation, field))
+                grouped = grouped or field.aggregate is not None
+            case Embed():
+                member = _embedded(tables, next(children), rows_of)
+                if member is not None:
+                    members.append(member)
+                if isinstance(member, Spread) and not member.many:
+                    grouped = grouped or member.record.grouped
+    return Record(tuple(members), grouped)
+
+
+def value_named(tables: RoleTables, resource: Resource, term: Term) -> TypedExpression | None:
+    """Return the value of the member that a term names; None without such a member.
+
+    :raises ApiError: 42703 and 42704 (400) for columns and types that are not there.
+    """
+    for item in resource.items:
+        if isinstance(item, Star) and term.name in (resource.relation.columns or ()):
+            return field_of(tables, resource.relation, term.name, term.path)
+        if isinstance(item, Field) and item.aggregate is None and _text_key(item) == term.name:
+            if item.cast is None:
+                return field_of(tables, resource.relation, item.name, (*item.path, *term.path))
+            typed = field_of(tables, resource.relation, item.name, item.path)
+            return TypedExpression(_cast(tables, typed.expression, item.cast), None)
+    return None
+
+
+def _embedded(
+    tables: RoleTables, child: Resource, rows_of: Callable[[Resource], Rows]
+) -> Member | Spread | None:
+    """Return the member of an embedded resource; None if the resource is only filtered by."""
+    embed, relationship = child.embed, child.relationship
+    assert embed is not None, "only the outermost resource is not embedded"
+    assert relationship is not None, "an embedded resource is related"
+    record, rows = record_of(tables, child, rows_of), rows_of(child)
+    if embed.silent:
         return None
-    return FunctionCall(relationship.function, of_row=True, keeps_null=True)
+    if embed.spread:
+        return Spread(rows, record, many=not relationship.to_one)
+    is_table = embed.key == relationship.target.name
+    key: Key = Text(embed.key) if is_table else Parameter(FixedText(embed.key), "text")
+    return key, One(rows, record) if relationship.to_one else Many(rows, record)
+
+
+def _all(tables: RoleTables, relation: Relation) -> Iterator[Member]:
+    for name in relation.columns or ():
+        typed = field_of(tables, relation, name)
+        yield Text(name), Value(_json_value(tables, typed))
+
+
+def _counting(tables: RoleTables, relation: Relation, field: Field) -> Field:
+    """Return the field with ``count`` as an aggregate, unless there is a column of that name.
+
+    In PostgREST this is PostgreSQL's ``table.function`` at work, so that it needs no setting to allow it.
+    """
+    if field.name != "count" or field.path or field.aggregate or has_field(tables, relation, "count"):
+        return field
+    return replace(field, name="", cast=None, aggregate="count", aggregate_cast=field.cast)
+
+
+def _field(tables: RoleTables, relation: Relation, field: Field) -> Member:
+    key = _key(field)
+    if not field.name:
+        return key, Value(_cast(tables, AggregateOf(AggregateFunction.COUNT), field.aggregate_cast))
+    typed = field_of(tables, relation, field.name, field.path)
+    value = typed.expression if field.path or field.aggregate else _json_value(tables, typed)
+    expression = _cast(tables, value, field.cast)
+    if field.aggregate is not None:
+        builtin = field.cast is not None or tables.types.is_own(typed.type)
+        expression = AggregateOf(AggregateFunction(field.aggregate), expression, builtin=builtin)
+        expression = _cast(tables, expression, field.aggregate_cast)
+    return key, Value(expression)
+
+
+def _key(field: Field) -> Key:
+    """Return a member's name: one of the schema or the dialect, or the client's as a value."""
+    if field.alias is not None:
+        return Parameter(FixedText(field.alias), "text")
+    if field.aggregate is not None:
+        return Text(field.aggregate)
+    if field.path:
+        return Parameter(FixedText(_last_name(field.path) or field.name), "text")
+    return Text(field.name)
+
+
+def _text_key(field: Field) -> str:
+    """Return the name of a member that is not an aggregate."""
+    return field.alias or _last_name(field.path) or field.name
+
+
+def _last_name(path: tuple[Step, ...]) -> str | None:
+    """Return the last member that a path names, indexes of arrays left out."""
+    return next((step.operand for step in reversed(path) if not step.is_index), None)
+
+
+def _json_value(tables: RoleTables, typed: TypedExpression) -> Expression:
+    """Return a value as it becomes JSON: by a domain's own function where it has one."""
+    function = tables.types.representation(typed.type, JSON)
+    return typed.expression if function is None else FunctionOf(function, typed.expression)
+
+
+def _cast(tables: RoleTables, expression: Expression, name: str | None) -> Expression:
+    return expression if name is None else CastOf(expression, tables.types.cast(name))
+
+
+def with_column_names(record: Record, body: Body) -> Record:
+    """Return the record with names of columns for members, if the body is made by an aggregate over any rows.
+
+    Such an aggregate finds the names in the type of the row, so an alias, elsewhere a value, becomes part of
+    the statement, quoted.  One that PostgreSQL would cut, or take for an alias of ours, remains a value.
+    """
+    if not isinstance(body, HandlerBody) or body.table is not None:
+        return record
+    members: list[Member | Spread] = []
+    for member in record.members:
+        if isinstance(member, Spread):
+            members.append(replace(member, record=with_column_names(member.record, body)))
+        else:
+            members.append((_column_key(member[0]), member[1]))
+    return Record(tuple(members), record.grouped)
+
+
+def _column_key(key: Key) -> Key:
+    if not isinstance(key, Parameter) or not isinstance(key.source, FixedText):
+        return key
+    name = key.source.text
+    fits = 0 < len(name.encode("utf-8", "replace")) <= LONGEST_IDENTIFIER and not name.startswith(ALIAS)
+    return Text(name) if fits and name.isprintable() else key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dataapi.catalog.model import Catalog, Column, Function, QualifiedName, Table, TableKind, Type, TypeKind
+from dataapi.catalog.model import Catalog, Column, Function, Table, TableKind, Type, TypeKind
 from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.relationships import Relationships
 from dataapi.database.errors import Diagnostics, to_error
@@ -144,9 +144,7 @@ class RoleTables:
 
     def denied(self, table: Table) -> ApiError:
         """Return PostgreSQL's error for a table on which the role has no privilege."""
-        schema = None if self._privileges.can_use_schema(table.schema) else table.schema
-        what = f"schema {schema}" if schema else f"{_KINDS[table.kind]} {table.name}"
-        return to_error(Diagnostics("42501", f"permission denied for {what}"), anonymous=self._anonymous)
+        return denied(self._privileges, _KINDS[table.kind], table, anonymous=self._anonymous)
 
     def readable(self, relation: Relation) -> list[str]:
         """Return the columns of a relation that the role may read, which hints may name."""
@@ -164,6 +162,16 @@ class RoleTables:
             if function.name == name and not function.returns_set:
                 return function
         return None
+
+
+def denied(privileges: Privileges, kind: str, item: Table | Function, *, anonymous: bool) -> ApiError:
+    """Return PostgreSQL's error for a thing on which a role has no privilege, or none on its schema.
+
+    :param anonymous: whether it is the role of anonymous callers.
+    """
+    usable = privileges.can_use_schema(item.schema)
+    what = f"{kind} {item.name}" if usable else f"schema {item.schema}"
+    return to_error(Diagnostics("42501", f"permission denied for {what}"), anonymous=anonymous)
 
 
 # ---------------------------------------------------------------- types
@@ -244,36 +252,22 @@ class Types:
         found = (self._named.get((schema, name)) for schema in self._schemas)
         return next((type_ for type_ in found if type_ is not None), None)
 
-    def is_own(self, oid: int) -> bool:
+    def is_own(self, oid: int | None) -> bool:
         """Whether a type has PostgreSQL's own operators, and not an extension's."""
-        type_ = self._types.get(oid)
+        type_ = self._types.get(oid or 0)
         while type_ is not None and (type_.element or type_.base):
             type_ = self._types.get(type_.element or type_.base)
         return type_ is not None and (type_.kind is not TypeKind.BASE or type_.schema == OWN_SCHEMA)
 
-    def is_json(self, oid: int) -> bool:
-        """Whether a type is ``json`` or ``jsonb``, or a domain over one."""
-        return self._is_one_of(oid, (JSON, JSONB))
-
-    def is_vector(self, oid: int) -> bool:
-        """Whether a type is ``tsvector``, or a domain over it."""
-        return self._is_one_of(oid, (TSVECTOR,))
-
-    def _is_one_of(self, oid: int, own: tuple[int, ...]) -> bool:
-        type_ = self._types.get(oid)
+    def is_one_of(self, oid: int | None, *own: int) -> bool:
+        """Whether a type is one of these of PostgreSQL's, or a domain over one."""
+        type_ = self._types.get(oid or 0)
         return oid in own or (type_ is not None and type_.base in own)
 
-    def json_function(self, oid: int) -> str | None:
-        """Return the SQL name of the function that turns a domain's values into JSON, if it has one."""
-        return _sql_name(self._representations.get((oid, JSON)))
-
-    def text_function(self, oid: int) -> str | None:
-        """Return the SQL name of the function that makes a domain's values of texts, if it has one."""
-        return _sql_name(self._representations.get((TEXT, oid)))
-
-
-def _sql_name(name: QualifiedName | None) -> str | None:
-    return None if name is None else qualified(name)
+    def representation(self, source: int | None, target: int | None) -> str | None:
+        """Return the SQL name of the function by which a domain is made of text, or written as JSON."""
+        name = self._representations.get((source or 0, target or 0))
+        return None if name is None else qualified(name)
 
 
 _JSON = f'{OWN_SCHEMA}."json"'

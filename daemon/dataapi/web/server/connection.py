@@ -76,7 +76,7 @@ class ClientConnection(Protocol):
         self.sender = Sender(self.transport, self._progressed, self._sent)
         self.peer = str(getattr(self.transport.getPeer(), "host", ""))
         self.crowded = not self.site.has_room()
-        self.site.connections[self] = None
+        self.site.opened(self)
         self._start_timer(_REFUSED_WITHIN if self.crowded else self.site.timeout)
 
     @property
@@ -295,5 +295,4 @@ class ClientConnection(Protocol):
         if request is not None:
             request.lost()
         self.sender.drop()
-        self.site.connections.pop(self, None)
-        self.site.settle()
+        self.site.closed(self)

@@ -65,6 +65,7 @@ class ApiSite(Factory):
     :ivar connections: in order of their age, the oldest first.
     :ivar in_flight: requests that are being answered.
     :ivar draining: no connection is kept open beyond its answer.
+    :ivar report: called with the number of connections whenever it changes.
     """
 
     noisy = False
@@ -90,6 +91,7 @@ class ApiSite(Factory):
         self._reported_full = -_REPORT_EVERY
         self.in_flight = 0
         self.draining = False
+        self.report: Callable[[int], object] = lambda count: None  # noqa: ARG005
         self._now = now
         self._second = 0
         self._date = ""
@@ -111,6 +113,17 @@ class ApiSite(Factory):
         if len(self.connections) >= self._max_connections + _REFUSED:
             return _Closing()
         return ClientConnection(self)
+
+    def opened(self, connection: ClientConnection) -> None:
+        """Register a new connection."""
+        self.connections[connection] = None
+        self.report(len(self.connections))
+
+    def closed(self, connection: ClientConnection) -> None:
+        """Forget a connection that was lost."""
+        self.connections.pop(connection, None)
+        self.report(len(self.connections))
+        self.settle()
 
     def has_room(self) -> bool:
         """Whether one more connection can be served; the oldest idle one is closed for it.

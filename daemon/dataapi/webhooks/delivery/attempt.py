@@ -27,12 +27,7 @@ from dataapi.telemetry.metrics import DURATIONS, Histogram, Snapshot
 from dataapi.webhooks.catalogue import read_payload
 from dataapi.webhooks.delivery import destinations
 from dataapi.webhooks.delivery.headers import constant_head, header_lines, signed_headers
-from dataapi.webhooks.delivery.http_client import (
-    ReceiverConnection,
-    ReceiverConnections,
-    attempt_error,
-    is_cancelled,
-)
+from dataapi.webhooks.delivery.http_client import ReceiverConnection, ReceiverConnections, attempt_error
 from dataapi.webhooks.delivery.resolver import AddressCheck
 from dataapi.webhooks.delivery.response import Response, body_text, header_texts
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, DueWork, QueueStatistics
@@ -121,9 +116,9 @@ class DeliveryRunner:
     _log = Logger(namespace="dataapi.webhooks")
 
     def __init__(
-        self, bodies: StoresRendered, sender: SendsAttempts, render: Render, counters: DeliveryCounters
+        self, queue: StoresRendered, sender: SendsAttempts, render: Render, counters: DeliveryCounters
     ) -> None:
-        self._bodies = bodies
+        self._queue = queue
         self._sender = sender
         self._render = render
         self._counters = counters
@@ -161,7 +156,7 @@ class DeliveryRunner:
         published = read_payload(work.payload or "{}")
         payload = self._render(work.rendered_from or work.event_type, work.event_type, published)
         try:
-            return await self._bodies.rendered(work.event_id, payload)
+            return await self._queue.rendered(work.event_id, payload)
         except LookupError as error:
             raise _EventDeleted("its event was deleted") from error
         except DatabaseError as error:
@@ -267,11 +262,21 @@ class Sender:
         except _TooLate:
             error = AttemptError.TIMEOUT
         except Exception as problem:
-            error = _error_of(problem)
+            error = attempt_error(problem)
         finally:
             if exchange.connection is not None:
                 exchange.connection.finish()
-        return _outcome(exchange, error, self._clock.seconds() - started)
+        response = exchange.response
+        return AttemptOutcome(
+            success=error is None and 200 <= response.code < 300,
+            signed_at=datetime.fromtimestamp(exchange.signed_at, UTC),
+            # A clock may have been set back.
+            duration_ms=max(0, round((self._clock.seconds() - started) * 1000)),
+            response_code=response.code,
+            response_headers=header_texts(response.headers.items()),
+            response_body=body_text(response.body) if response.code else None,
+            error=error,
+        )
 
     async def _exchange(self, attempt: Attempt, exchange: _Exchange, deadline: float) -> None:
         """Do all that the deadline covers; ``exchange`` has what has arrived of the response at any time."""
@@ -313,27 +318,3 @@ class _Exchange:
 def _too_late(outcome: Failure | None, _limit: float) -> None:
     if isinstance(outcome, Failure):
         raise _TooLate
-
-
-def _error_of(problem: Exception) -> AttemptError:
-    """Return the error that a receiver caused; raise any other."""
-    if is_cancelled(problem):
-        raise CancelledError from problem
-    error = attempt_error(problem)
-    if error is None:
-        raise problem
-    return error
-
-
-def _outcome(exchange: _Exchange, error: AttemptError | None, seconds: float) -> AttemptOutcome:
-    """Return the outcome of an exchange; its duration is never negative, even if a clock was set back."""
-    response = exchange.response
-    return AttemptOutcome(
-        success=error is None and 200 <= response.code < 300,
-        signed_at=datetime.fromtimestamp(exchange.signed_at, UTC),
-        duration_ms=max(0, round(seconds * 1000)),
-        response_code=response.code,
-        response_headers=header_texts(response.headers.items()),
-        response_body=body_text(response.body) if response.code else None,
-        error=error,
-    )

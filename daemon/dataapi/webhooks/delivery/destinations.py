@@ -22,9 +22,14 @@ import idna
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-REFUSED_IPV4 = tuple(
-    ipaddress.IPv4Network(network)
-    for network in (
+
+def networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    """Parse the networks of ``allow-addresses``; ``ValueError`` for an invalid one."""
+    return tuple(map(ipaddress.ip_network, texts))
+
+
+REFUSED_IPV4 = networks(
+    (
         "0.0.0.0/8",  # this network
         "10.0.0.0/8",  # private
         "100.64.0.0/10",  # carriers' NAT
@@ -50,9 +55,8 @@ REFUSED_IPV4 = tuple(
 GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
 """Outside of it nothing is a public unicast address: mapped, NAT64, unique local, link-local, multicast."""
 
-REFUSED_IPV6 = tuple(
-    ipaddress.IPv6Network(network)
-    for network in (
+REFUSED_IPV6 = networks(
+    (
         "2001::/23",  # protocol assignments, Teredo among them
         "2001:db8::/32",  # documentation
         "2002::/16",  # 6to4
@@ -78,11 +82,6 @@ _QUERY_CHARACTERS = _PATH_CHARACTERS + "?[]"
 _ALLOWED_NAME = 253
 
 
-def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Parse the networks of ``allow-addresses``; ``ValueError`` for an invalid one."""
-    return tuple(ipaddress.ip_network(text) for text in texts)
-
-
 def is_allowed(address: Address, allowed: Iterable[Network]) -> bool:
     """Whether the operator exempts the address.
 
@@ -104,40 +103,24 @@ def is_refused(address: Address, allowed: Iterable[Network] = ()) -> bool:
 
 
 class UrlRule(StrEnum):
-    """The rules that an endpoint's URL may break."""
+    """The rules that an endpoint's URL may break, with their messages."""
 
-    LENGTH = "length"
-    CHARACTERS = "characters"
-    FRAGMENT = "fragment"
-    SYNTAX = "syntax"
-    SCHEME = "scheme"
-    USERINFO = "userinfo"
-    HOST = "host"
-    ADDRESS = "address"
-    PORT = "port"
-
-
-_MESSAGES = {
-    UrlRule.LENGTH: f"The URL is longer than {MAX_URL_LENGTH} characters",
-    UrlRule.CHARACTERS: "The URL has a blank, a backslash, or a control or invisible character",
-    UrlRule.FRAGMENT: "The URL has a fragment",
-    UrlRule.SYNTAX: "The URL is not of the form scheme://host:port/path?query",
-    UrlRule.SCHEME: "The URL's scheme is not accepted",
-    UrlRule.USERINFO: "The URL has a user name or password",
-    UrlRule.HOST: "The URL's host is not the name of a public host",
-    UrlRule.ADDRESS: "The URL's host is an address, not a name",
-    UrlRule.PORT: "The URL's port is not a number from 1 to 65535",
-}
+    LENGTH = f"The URL is longer than {MAX_URL_LENGTH} characters"
+    CHARACTERS = "The URL has a blank, a backslash, or a control or invisible character"
+    FRAGMENT = "The URL has a fragment"
+    SYNTAX = "The URL is not of the form scheme://host:port/path?query"
+    SCHEME = "The URL's scheme is not accepted"
+    USERINFO = "The URL has a user name or password"
+    HOST = "The URL's host is not the name of a public host"
+    ADDRESS = "The URL's host is an address, not a name"
+    PORT = "The URL's port is not a number from 1 to 65535"
 
 
 class UrlRefused(ValueError):
-    """An endpoint's URL breaks a rule.
-
-    :ivar rule: which one.
-    """
+    """An endpoint's URL breaks a rule."""
 
     def __init__(self, rule: UrlRule) -> None:
-        super().__init__(_MESSAGES[rule])
+        super().__init__(rule)
         self.rule = rule
 
 
@@ -251,10 +234,7 @@ def _checked_host(host: str, allowed: Sequence[Network]) -> str:
 
 
 def _ascii_label(label: str) -> str:
-    """Return the label in ASCII and lower case; refuses compatibility characters such as full-width digits.
-
-    Raises ``UnicodeError``, which ``idna.IDNAError`` is.
-    """
+    """Return the label in ASCII and lower case; ``UnicodeError`` for what IDNA refuses or NFKC changes."""
     if unicodedata.normalize("NFKC", label) != label:
         raise UnicodeError
     lowered = label.lower()

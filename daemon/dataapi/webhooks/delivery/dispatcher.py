@@ -65,13 +65,7 @@ class DeliveryQueue(StoresOutcomes, StoresRendered, Protocol):
     """The queue of attempts; see ``store.queue.Queue``."""
 
     async def claim(
-        self,
-        most: int,
-        lease: float,
-        *,
-        per_endpoint: int,
-        limits: Mapping[UUID, int],
-        full: Collection[str],
+        self, most: int, lease: float, *, per_endpoint: int, limits: Mapping[UUID, int], full: Collection[str]
     ) -> ClaimResult:
         """Claim due work."""
 

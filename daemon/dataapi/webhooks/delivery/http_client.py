@@ -10,16 +10,16 @@ from typing import Any, TypeAlias
 from OpenSSL import SSL
 from service_identity import VerificationError
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, wrapClientTLS
+from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, connectProtocol, wrapClientTLS
 from twisted.internet.error import CertificateError, ConnectError, ConnectingCancelledError
 from twisted.internet.interfaces import IDelayedCall, ISSLTransport, IStreamClientEndpoint
-from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.iweb import IPolicyForHTTPS
 
 from dataapi.webhooks.delivery.destinations import Address, Destination, UrlRefused
 from dataapi.webhooks.delivery.resolver import AddressRefused, Unresolvable
-from dataapi.webhooks.delivery.response import NotHttp, Response
+from dataapi.webhooks.delivery.response import NoResponse, NotHttp, Response
 from dataapi.webhooks.model import AttemptError
 
 MAX_ADDRESSES = 4
@@ -38,12 +38,8 @@ Key: TypeAlias = "tuple[str, str, int, Address]"
 """What interchangeable connections have in common: scheme, host, port, and the address."""
 
 
-class NoResponse(Exception):
-    """The connection was lost before a response began."""
-
-
-def attempt_error(error: BaseException) -> AttemptError | None:
-    """Classify what made an attempt fail; None for an error that no receiver can cause."""
+def attempt_error(error: Exception) -> AttemptError:
+    """Classify what made an attempt fail; raise an error that no receiver can cause."""
     of_tls = (SSL.Error, VerificationError, CertificateError)
     if isinstance(error, of_tls) or isinstance(error.__cause__, of_tls):
         return AttemptError.TLS
@@ -56,16 +52,15 @@ def attempt_error(error: BaseException) -> AttemptError | None:
             return AttemptError.CONNECT
         case NotHttp():
             return AttemptError.PROTOCOL
-    return None
-
-
-def is_cancelled(error: BaseException) -> bool:
-    """Whether an error is due to cancellation."""
-    return isinstance(error, (CancelledError, ConnectingCancelledError))
+        case ConnectingCancelledError():
+            raise CancelledError from error
+    raise error
 
 
 class ReceiverConnection(Protocol):
     """A connection to a checked address of a receiver: one request at a time, each with its response."""
+
+    transport: Any  # of TCP or TLS
 
     def __init__(self, pool: ReceiverConnections, key: Key) -> None:
         self.key = key
@@ -83,7 +78,7 @@ class ReceiverConnection(Protocol):
         """
         self._response = response
         self._over = over = Deferred[None]()
-        self._tcp.write(request)
+        self.transport.write(request)
         return over
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
@@ -105,12 +100,9 @@ class ReceiverConnection(Protocol):
         self._lost = True
         self.drop_after(None)
         self._pool.forget(self)
-        response = self._response
-        if response is not None:
+        if self._response is not None:
             try:
-                if not response.began:
-                    raise NoResponse("The connection was lost before a response began")
-                response.end()
+                self._response.end()
             except (NoResponse, NotHttp) as error:
                 error.__cause__ = reason.value
                 self._end(error)
@@ -129,7 +121,7 @@ class ReceiverConnection(Protocol):
         """
         # TLS is a protocol over the transport that has the socket.
         secure = ISSLTransport.providedBy(self.transport)
-        carrier = self._tcp.transport if secure else self._tcp
+        carrier = self.transport.transport if secure else self.transport
         arrived = select.poll()
         arrived.register(carrier.fileno(), select.POLLIN)
         return not arrived.poll(0)
@@ -145,7 +137,7 @@ class ReceiverConnection(Protocol):
             self._pool.keep(self)
         else:
             # Closing waits for the receiver with TLS.
-            self._tcp.loseConnection()
+            self.transport.loseConnection()
             self.drop_after(CLOSE_SECONDS)
 
     def drop_after(self, seconds: float | None) -> None:
@@ -158,24 +150,7 @@ class ReceiverConnection(Protocol):
 
     def drop(self) -> None:
         """Close at once, whatever is still to be sent or received."""
-        self._tcp.abortConnection()
-
-    @property
-    def _tcp(self) -> Any:
-        """The transport, which may be one of TLS."""
-        return self.transport
-
-
-class _Factory(Factory):
-    """Makes the protocol of one connection."""
-
-    noisy = False
-
-    def __init__(self, connection: ReceiverConnection) -> None:
-        self._connection = connection
-
-    def buildProtocol(self, addr: object) -> ReceiverConnection:  # noqa: ARG002, N802 - twisted's names
-        return self._connection
+        self.transport.abortConnection()
 
 
 class ReceiverConnections:
@@ -228,10 +203,9 @@ class ReceiverConnections:
     ) -> ReceiverConnection:
         key = (destination.scheme, destination.host, destination.port, address)
         connection = ReceiverConnection(self, key)
-        await self._endpoint(destination, address, seconds).connect(_Factory(connection))
+        await connectProtocol(self._endpoint(destination, address, seconds), connection)
         self._open.add(connection)
-        transport: Any = connection.transport
-        peer = ipaddress.ip_address(transport.getPeer().host)
+        peer = ipaddress.ip_address(connection.transport.getPeer().host)
         if peer != address:
             connection.drop()
             raise AddressRefused(f"The connection to {address} leads to {peer}")

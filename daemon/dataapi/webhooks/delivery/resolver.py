@@ -31,27 +31,6 @@ SLOW = 2.0
 """Seconds from which a look-up is slow."""
 
 
-class SlowNames:
-    """Names whose last look-up was slow, so that they get threads of their own; safe to use from threads.
-
-    :param seconds: from which a look-up is slow.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._names: dict[str, None] = {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._names
-
-    def took(self, name: str, seconds: float) -> None:
-        """Record how long the last look-up of a name took."""
-        if seconds < self._seconds:
-            self._names.pop(name, None)
-        elif len(self._names) < MAX_REMEMBERED:
-            self._names[name] = None
-
-
 class Unresolvable(Exception):
     """The receiver's host name has no address."""
 
@@ -65,7 +44,6 @@ class Resolver(Protocol):
 
     async def addresses(self, name: str) -> Sequence[Address]:
         """Return the IPv4 and IPv6 addresses of a name, best first; ``OSError`` when it has none."""
-        ...
 
 
 def look_up(name: str) -> tuple[Address, ...]:
@@ -98,7 +76,8 @@ class SystemResolver:
         self._function = function
         self._seconds = seconds
         self._flights: SingleFlights[str, Sequence[Address]] = SingleFlights()
-        self._slow = SlowNames(SLOW)
+        # Names whose last look-up was slow; threads change it.
+        self._slow: set[str] = set()
         self._pool = _threads(threads)
         self._slow_pool = _threads(max(1, threads // 4))
 
@@ -127,7 +106,10 @@ class SystemResolver:
         try:
             return self._function(name)
         finally:
-            self._slow.took(name, self._seconds() - began)
+            if self._seconds() - began < SLOW:
+                self._slow.discard(name)
+            elif len(self._slow) < MAX_REMEMBERED:
+                self._slow.add(name)
 
 
 def _threads(most: int) -> ThreadPool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 MAX_HEAD = 65_536
 """Bytes of status line and headers that a receiver may send for a request, 1xx responses included."""
@@ -26,6 +27,16 @@ _OF_CONNECTION = frozenset(
 """Headers about the connection and the message, which are not recorded."""
 
 
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+
+CHUNKED = -1
+
+
+class NoResponse(Exception):
+    """The connection was lost before a response began."""
+
+
 class NotHttp(Exception):
     """The receiver's response is not HTTP, or breaks off."""
 
@@ -36,7 +47,6 @@ class Response:
     :ivar code: the status code, 0 before the head is complete.
     :ivar headers: raw names in lower case with their values.
     :ivar body: what is recorded, and one more byte if there is more.
-    :ivar began: whether anything arrived.
     :ivar complete: whether all of it arrived.
     :ivar reusable: whether another request may follow on the connection.
     """
@@ -45,14 +55,12 @@ class Response:
         self.code = 0
         self.headers: dict[bytes, list[bytes]] = {}
         self.body = b""
-        self.began = self.complete = self.reusable = False
-        self._step = self._read_status
+        self.complete = self.reusable = False
+        self._began = False
         self._buffer = b""
         self._line_bytes = 0
-        self._status = b"", 0
-        self._fields: list[tuple[bytes, bytes]] = []
-        # Bytes of the body or chunk that are still to come; None until the connection ends.
-        self._left: int | None = 0
+        self._ends_with_connection = False
+        self._parser = self._parse()
 
     @property
     def over(self) -> bool:
@@ -61,133 +69,116 @@ class Response:
 
     def feed(self, data: bytes) -> None:
         """Take what arrived; raises ``NotHttp``."""
-        self.began = True
+        self._began = True
         self._buffer += data
-        while not self.over and self._step():
-            pass
+        if not self.over:
+            next(self._parser, None)
         if self.over and self._buffer:
             # Nobody requested what follows a response.
             self.reusable = False
 
     def end(self) -> None:
-        """Take the end of the connection; raises ``NotHttp`` unless it is that of a body without a length."""
-        if self.code == 0 or self._left is not None:
+        """Take the end of the connection; raises ``NoResponse`` or ``NotHttp`` unless it ends the body."""
+        if not self._began:
+            raise NoResponse("The connection was lost before a response began")
+        if not self._ends_with_connection:
             raise NotHttp("The response breaks off")
         self.complete = True
 
-    def _read_line(self) -> bytes | None:
-        """Return the next line, None if it is incomplete."""
-        line, end, rest = self._buffer.partition(b"\n")
-        if self._line_bytes + len(line) > MAX_HEAD:
-            raise NotHttp("The response has too many or too long headers")
-        if not end:
-            return None
-        self._line_bytes += len(line) + 1
-        self._buffer = rest
-        return line.removesuffix(b"\r")
-
-    def _read_status(self) -> bool:
-        line = self._read_line()
-        if line is None:
-            return False
-        found = _STATUS_LINE.fullmatch(line)
-        if found is None:
-            raise NotHttp("The response does not begin with a status line of HTTP")
-        self._status = found[1], int(found[2])
-        self._step = self._read_field
-        return True
-
-    def _read_field(self) -> bool:
-        line = self._read_line()
-        if line is None:
-            return False
-        name, colon, value = line.partition(b":")
-        if not line:
-            self._end_head()
-        elif line[:1] in b" \t" and self._fields:
-            folded, value = self._fields.pop()
-            self._fields.append((folded, value + b" " + line.strip()))
-        elif colon:
-            self._fields.append((name.strip().lower(), value.strip()))
-        else:
-            raise NotHttp("The response has a header without a colon")
-        return True
-
-    def _end_head(self) -> None:
-        """Find out where the body ends (RFC 9112 6.3)."""
-        version, code = self._status
-        headers: dict[bytes, list[bytes]] = {}
-        for name, value in self._fields:
-            headers.setdefault(name, []).append(value)
-        self._fields = []
-        if code < 200:
-            self._step = self._read_status
-            return
-        coding = [one.lower() for one in headers.get(b"transfer-encoding", ())]
-        lengths = set(headers.get(b"content-length", ()))
-        self._step = self._read_body
-        if code in _NO_BODY:
-            self.complete = True
-        elif coding == [b"chunked"]:
-            self._step = self._read_chunk_size
-        elif coding:
-            raise NotHttp("The response has an unknown transfer encoding")
-        elif lengths:
-            length = lengths.pop()
-            if lengths or not _LENGTH.fullmatch(length):
-                raise NotHttp("The response has no valid length")
-            self._left = int(length)
-            self.complete = self._left == 0
-        else:
-            self._left = None
+    def _parse(self) -> Steps[None]:
+        """Parse the response; it is over, or more has to arrive, at each ``yield``."""
+        version, code = b"", 0
+        while code < 200:
+            found = _STATUS_LINE.fullmatch((yield from self._line()))
+            if found is None:
+                raise NotHttp("The response does not begin with a status line of HTTP")
+            version, code = found[1], int(found[2])
+            headers = yield from self._fields()
+        length = _body_length(code, headers)
+        self._ends_with_connection = length is None
         self.code = code
         self.headers = {name: values for name, values in headers.items() if name not in _OF_CONNECTION}
         closes = b"close" in b",".join(headers.get(b"connection", ())).lower()
-        self.reusable = version >= b"1.1" and self._left is not None and not closes
+        self.reusable = version >= b"1.1" and length is not None and not closes
+        if length == CHUNKED:
+            yield from self._chunks()
+        else:
+            yield from self._piece(length)
+            self.complete = True
 
-    def _read_body(self) -> bool:
-        self._take_piece()
-        self.complete = self._left == 0
-        return False
+    def _line(self) -> Steps[bytes]:
+        """Read a line."""
+        while True:
+            line, end, rest = self._buffer.partition(b"\n")
+            if self._line_bytes + len(line) > MAX_HEAD:
+                raise NotHttp("The response has too many or too long headers")
+            if end:
+                self._line_bytes += len(line) + 1
+                self._buffer = rest
+                return line.removesuffix(b"\r")
+            yield
 
-    def _take_piece(self) -> None:
-        piece = self._buffer[: self._left]
-        self._buffer = self._buffer[len(piece) :]
-        self.body += piece[: MAX_BODY + 1 - len(self.body)]
-        if self._left is not None:
-            self._left -= len(piece)
+    def _fields(self) -> Steps[dict[bytes, list[bytes]]]:
+        """Read headers and the empty line after them."""
+        headers: dict[bytes, list[bytes]] = {}
+        values: list[bytes] = []
+        while line := (yield from self._line()):
+            name, colon, value = line.partition(b":")
+            if line[:1] in b" \t" and values:
+                values[-1] += b" " + line.strip()
+            elif colon:
+                values = headers.setdefault(name.strip().lower(), [])
+                values.append(value.strip())
+            else:
+                raise NotHttp("The response has a header without a colon")
+        return headers
 
-    def _read_chunk_size(self) -> bool:
-        line = self._read_line()
-        if line is None:
-            return False
-        found = _CHUNK_SIZE.fullmatch(line)
-        if found is None:
-            raise NotHttp("The response has a chunk without a size")
-        self._line_bytes = 0
-        self._left = int(found[1], 16)
-        self._step = self._read_chunk if self._left else self._read_trailer
-        return True
+    def _chunks(self) -> Steps[None]:
+        """Read a body in chunks, and the trailer."""
+        size = -1
+        while size:
+            found = _CHUNK_SIZE.fullmatch((yield from self._line()))
+            if found is None:
+                raise NotHttp("The response has a chunk without a size")
+            self._line_bytes = 0
+            size = int(found[1], 16)
+            yield from self._piece(size)
+            if self.over:
+                return
+            if size and (yield from self._line()):
+                raise NotHttp("The response has a chunk that is longer than its size")
+        while (yield from self._line()):
+            pass
+        self.complete = True
 
-    def _read_chunk(self) -> bool:
-        self._take_piece()
-        if self._left == 0:
-            self._step = self._read_chunk_end
-        return bool(self._buffer)
+    def _piece(self, left: int | None) -> Steps[None]:
+        """Read so many bytes of the body; without end for None."""
+        while left != 0:
+            piece = self._buffer[:left]
+            self._buffer = self._buffer[len(piece) :]
+            self.body += piece[: MAX_BODY + 1 - len(self.body)]
+            if left is not None:
+                left -= len(piece)
+            if left != 0:
+                yield
 
-    def _read_chunk_end(self) -> bool:
-        line = self._read_line()
-        if line is None:
-            return False
-        if line:
-            raise NotHttp("The response has a chunk that is longer than its size")
-        self._step = self._read_chunk_size
-        return True
 
-    def _read_trailer(self) -> bool:
-        line = self._read_line()
-        self.complete = line == b""
-        return line is not None
+def _body_length(code: int, headers: Mapping[bytes, Sequence[bytes]]) -> int | None:
+    """Return the length of the body, or ``CHUNKED``; None if the connection ends it (RFC 9112 6.3)."""
+    coding = [one.lower() for one in headers.get(b"transfer-encoding", ())]
+    lengths = set(headers.get(b"content-length", ()))
+    if code in _NO_BODY:
+        return 0
+    if coding == [b"chunked"]:
+        return CHUNKED
+    if coding:
+        raise NotHttp("The response has an unknown transfer encoding")
+    if not lengths:
+        return None
+    length = lengths.pop()
+    if lengths or not _LENGTH.fullmatch(length):
+        raise NotHttp("The response has no valid length")
+    return int(length)
 
 
 def body_text(body: bytes) -> str:

@@ -14,19 +14,23 @@ from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply, Request
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.json_schema import CompiledSchema
-from dataapi.webhooks.management import body, listing, resources
+from dataapi.webhooks.management import body, listing
 from dataapi.webhooks.management.authorization import (
     AuthorizedRequest,
     OperationResult,
     RequestedScope,
     authorize,
 )
-from dataapi.webhooks.management.errors import ErrorCode, ManagementError, wrong_method
-from dataapi.webhooks.management.handlers import DeliveryHandlers, EndpointHandlers, EndpointUrlCheck
-from dataapi.webhooks.management.openapi import description
-from dataapi.webhooks.management.operations import OPERATIONS, ManagementOperation, allowed, by_path
+from dataapi.webhooks.management.errors import ErrorCode, ManagementError
+from dataapi.webhooks.management.handlers import EndpointUrlCheck, Handlers
+from dataapi.webhooks.management.operations import (
+    OPERATIONS,
+    ManagementOperation,
+    allowed,
+    by_path,
+    description,
+)
 from dataapi.webhooks.management.publishing import EventPublishing
-from dataapi.webhooks.model import Permission
 from dataapi.webhooks.store import Store
 
 _log = Logger(namespace="dataapi.webhooks")
@@ -50,23 +54,22 @@ class ManagementApi:
         self._catalogue = catalogue
         self._reason = reason
         self._by_path = by_path()
-        endpoints = EndpointHandlers(store, catalogue, url_check)
-        deliveries = DeliveryHandlers(store, catalogue)
         self._publishing = EventPublishing(store, catalogue)
+        handlers = Handlers(store, catalogue, url_check)
         self._run: Mapping[str, Callable[[AuthorizedRequest], Awaitable[OperationResult]]] = {
-            "listEndpoints": endpoints.page,
-            "createEndpoint": endpoints.create,
-            "deleteEndpoints": endpoints.delete_all,
-            "readEndpoint": endpoints.read,
-            "changeEndpoint": endpoints.change,
-            "deleteEndpoint": endpoints.delete,
-            "testEndpoint": endpoints.test,
-            "listEndpointDeliveries": deliveries.page_of_endpoint,
-            "listDeliveries": deliveries.page,
-            "readDelivery": deliveries.read,
-            "retryDelivery": deliveries.retry,
-            "recoverEndpoint": deliveries.recover,
-            "listEventTypes": self._event_types,
+            "listEndpoints": handlers.list_endpoints,
+            "createEndpoint": handlers.create_endpoint,
+            "deleteEndpoints": handlers.delete_endpoints,
+            "readEndpoint": handlers.read_endpoint,
+            "changeEndpoint": handlers.change_endpoint,
+            "deleteEndpoint": handlers.delete_endpoint,
+            "testEndpoint": handlers.test_endpoint,
+            "listEndpointDeliveries": handlers.list_endpoint_deliveries,
+            "listDeliveries": handlers.list_deliveries,
+            "readDelivery": handlers.read_delivery,
+            "retryDelivery": handlers.retry_delivery,
+            "recoverEndpoint": handlers.recover_endpoint,
+            "listEventTypes": handlers.list_event_types,
         }
 
     async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
@@ -81,7 +84,8 @@ class ManagementApi:
             return Reply(204, (("Allow", allowed(methods)),), b"")
         operation = methods.get("GET" if request.method == "HEAD" else request.method)
         if operation is None:
-            raise wrong_method(request.method, allowed(methods))
+            message = f"The method {request.method[:20]} is not allowed here"
+            raise ManagementError(ErrorCode.WRONG_METHOD, message, headers=(("Allow", allowed(methods)),))
         if operation.permission is None:
             return Reply(operation.status, (_JSON,), self._description)
         if self._reason() is not None:
@@ -90,31 +94,20 @@ class ManagementApi:
         try:
             if not operation.scoped:
                 return _reply(operation, await self._publishing.publish(request))
-            authorized = await self._authorize(operation, operation.permission, request, places)
+            # Everything is checked here but existence.
+            requested = RequestedScope(places.get("organization_slug"), places.get("project_ref"))
+            access, scope = await authorize(self._directory, request, operation.permission, requested)
+            document = _document(operation, request)
+            if operation.body is not None:
+                body.check(self._schemas[operation.name], document)
+            values = listing.values(operation.parameters, request.query)
+            authorized = AuthorizedRequest(
+                access.token, scope, request.path, request.query, places, values, document
+            )
             return _reply(operation, await self._run[operation.name](authorized))
         except DatabaseError as error:
             _log.failure("{operation} failed in the database", operation=operation.name)
             raise ManagementError(ErrorCode.INTERNAL, "Internal server error") from error
-
-    async def _authorize(
-        self,
-        operation: ManagementOperation,
-        permission: Permission,
-        request: Request,
-        places: Mapping[str, str],
-    ) -> AuthorizedRequest:
-        """Check everything but existence."""
-        requested = RequestedScope(places.get("organization_slug"), places.get("project_ref"))
-        access, scope = await authorize(self._directory, request, permission, requested)
-        document = _document(operation, request)
-        if operation.body is not None:
-            body.check(self._schemas[operation.name], document)
-        values = listing.values(operation.parameters, request.query)
-        return AuthorizedRequest(access.token, scope, request.path, request.query, places, values, document)
-
-    async def _event_types(self, _request: AuthorizedRequest) -> OperationResult:
-        """List all event types."""
-        return OperationResult([resources.event_type(one) for one in self._catalogue.types.values()])
 
     @cached_property
     def _schemas(self) -> Mapping[str, CompiledSchema]:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from dataapi.http.messages import Request
 from dataapi.webhooks import identifiers
-from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, unauthorized
+from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError
 from dataapi.webhooks.model import Access, Permission, Scope, Token
 from dataapi.webhooks.store.directory import Directory
 
@@ -43,8 +43,17 @@ class AuthorizedRequest:
         found: Mapping[str, Any] = self.document.get("data", {}).get("attributes", {})
         return found
 
-    def identifier(self, place: str, absent: ErrorCode) -> UUID:
-        """Return an identifier of the path; raise ``absent`` if it is invalid."""
+    @property
+    def endpoint_id(self) -> UUID:
+        """The endpoint that the path names."""
+        return self._identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
+
+    @property
+    def delivery_id(self) -> UUID:
+        """The delivery that the path names."""
+        return self._identifier("delivery_id", ErrorCode.NO_DELIVERY)
+
+    def _identifier(self, place: str, absent: ErrorCode) -> UUID:
         found = identifiers.parse(self.places[place])
         if found is None:
             raise ManagementError(absent)
@@ -120,7 +129,10 @@ async def authorize(
     token = bearer(request)
     access = token and await directory.access(token, (*requested.valid_refs, *refs))
     if not access:
-        raise unauthorized(presented=token is not None)
+        missing = "A personal access token is needed: Authorization: Bearer dapat_..."
+        unknown = "The personal access token is not known, has expired or was revoked"
+        challenge = (("WWW-Authenticate", "Bearer"),)
+        raise ManagementError(ErrorCode.UNAUTHORIZED, unknown if token else missing, headers=challenge)
     requested.check_syntax()
     if permission not in access.token.permissions:
         raise ManagementError(ErrorCode.PERMISSION_DENIED)

@@ -12,14 +12,7 @@ from dataapi.http.messages import Request
 from dataapi.http.strict_json import is_storable, reject_constant
 from dataapi.webhooks.catalogue import pointer
 from dataapi.webhooks.json_schema import CompiledSchema
-from dataapi.webhooks.management.errors import (
-    ErrorCode,
-    Issue,
-    IssueCode,
-    ManagementError,
-    invalid,
-    too_large,
-)
+from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -32,15 +25,14 @@ MAX_DEPTH = 64
 """Nesting of arrays and objects."""
 
 MAX_ISSUES = 20
-"""Issues that an error lists."""
 
 _MEDIA_TYPES = frozenset({"application/json", "application/vnd.api+json"})
 
 
 def check_length(request: Request, most: int = MAX_BYTES) -> None:
-    """Raise ``ManagementError`` (413) for a body that is too long, even if the operation has none."""
+    """Raise ``ManagementError`` (413) for a body of more than ``most`` bytes, even if none is read."""
     if len(request.body) > most:
-        raise too_large(most)
+        raise ManagementError(ErrorCode.TOO_LARGE, f"The request body is larger than {most} bytes")
 
 
 def document(request: Request, *, most: int = 0) -> Any:

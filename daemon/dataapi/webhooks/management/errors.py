@@ -115,18 +115,14 @@ SURROUNDING = (
 
 
 class IssueCode(StrEnum):
-    """What is wrong with one part of a request.
-
-    :ivar meaning: its description.
-    """
+    """What is wrong with one part of a request."""
 
     meaning: str
 
     def __new__(cls, word: str, meaning: str) -> IssueCode:
         """Make a member that equals its word."""
         member = str.__new__(cls, word)
-        member._value_ = word
-        member.meaning = meaning
+        member._value_, member.meaning = word, meaning
         return member
 
     CHARACTERS = "characters", "The text holds U+0000 or half a surrogate pair."
@@ -180,36 +176,6 @@ class ManagementError(ApiError):
         self.issues = tuple(issues)
 
 
-def unauthorized(*, presented: bool) -> ManagementError:
-    """Return the error for a request without a token, or with an invalid one.
-
-    :param presented: whether there was a well-formed one.
-    """
-    missing = "A personal access token is needed: Authorization: Bearer dapat_..."
-    unknown = "The personal access token is not known, has expired or was revoked"
-    challenge = (("WWW-Authenticate", "Bearer"),)
-    return ManagementError(ErrorCode.UNAUTHORIZED, unknown if presented else missing, headers=challenge)
-
-
 def invalid(*issues: Issue) -> ManagementError:
     """Return the error for an invalid body or query string."""
     return ManagementError(ErrorCode.VALIDATION, "The request is not valid", issues=issues)
-
-
-def bad_url(code: ErrorCode, issue: IssueCode, message: str) -> ManagementError:
-    """Return the error for the URL of an endpoint."""
-    return ManagementError(code, message, issues=(Issue(issue, message, "/data/attributes/url"),))
-
-
-def wrong_method(method: str, allowed: str) -> ManagementError:
-    """Return the error for a method that the path does not allow."""
-    return ManagementError(
-        ErrorCode.WRONG_METHOD,
-        f"The method {method[:20]} is not allowed here",
-        headers=(("Allow", allowed),),
-    )
-
-
-def too_large(most: int) -> ManagementError:
-    """Return the error for a body of more than ``most`` bytes."""
-    return ManagementError(ErrorCode.TOO_LARGE, f"The request body is larger than {most} bytes")

@@ -1,11 +1,12 @@
-"""The handlers of the operations on endpoints and on deliveries."""
+"""The handlers of the operations on endpoints, deliveries and event types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from twisted.internet.defer import Deferred, TimeoutError  # noqa: A004 - Twisted's own
@@ -17,21 +18,16 @@ from dataapi.webhooks.delivery.headers import SecretRefused, check_secret, heade
 from dataapi.webhooks.delivery.resolver import AddressCheck, AddressRefused, Unresolvable
 from dataapi.webhooks.management import listing, resources
 from dataapi.webhooks.management.authorization import AuthorizedRequest, OperationResult
-from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, bad_url, invalid
-from dataapi.webhooks.management.resources import parse_timestamp
-from dataapi.webhooks.model import (
-    Endpoint,
-    EndpointChange,
-    Event,
-    NewEndpoint,
-    RefusalReason,
-    Refused,
-)
+from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
+from dataapi.webhooks.management.resources import ATTRIBUTES
+from dataapi.webhooks.model import Endpoint, EndpointChange, Event, NewEndpoint, RefusalReason, Refused
 from dataapi.webhooks.secrets import CannotOpen
 from dataapi.webhooks.store import Store
 from dataapi.webhooks.store.endpoints import NoScope, TooManyEndpoints
 
 _log = Logger(namespace="dataapi.webhooks")
+
+T = TypeVar("T")
 
 RESOLVE_SECONDS = 5.0
 """Seconds to resolve the host name of an endpoint's URL."""
@@ -49,43 +45,44 @@ class EndpointUrlCheck:
         self._require_https = require_https
 
     async def check(self, url: str) -> None:
-        """Return if deliveries may be sent to the URL.
-
-        :raises ManagementError: it is invalid, does not resolve in time, or has a reserved address.
-        """
+        """Raise ``ManagementError`` unless the URL is valid and resolves in time to public addresses."""
         try:
             destination = destinations.parse(
                 url, require_https=self._require_https, allowed=self._address_check.allowed
             )
         except destinations.UrlRefused as refused:
-            raise bad_url(ErrorCode.URL_INVALID, IssueCode.INVALID, str(refused)) from None
+            raise _bad_url(ErrorCode.URL_INVALID, IssueCode.INVALID, str(refused)) from None
         resolved = Deferred.fromCoroutine(self._address_check.addresses(destination))
         try:
             await resolved.addTimeout(RESOLVE_SECONDS, self._reactor)
         except (Unresolvable, TimeoutError):
             message = f"{destination.host} has no address"
-            raise bad_url(ErrorCode.URL_UNRESOLVABLE, IssueCode.UNRESOLVABLE, message) from None
+            raise _bad_url(ErrorCode.URL_UNRESOLVABLE, IssueCode.UNRESOLVABLE, message) from None
         except AddressRefused:
             message = f"An address of {destination.host} is reserved"
-            raise bad_url(ErrorCode.URL_RESERVED, IssueCode.RESERVED_ADDRESS, message) from None
+            raise _bad_url(ErrorCode.URL_RESERVED, IssueCode.RESERVED_ADDRESS, message) from None
 
 
-class EndpointHandlers:
-    """The operations on endpoints."""
+def _bad_url(code: ErrorCode, issue: IssueCode, message: str) -> ManagementError:
+    return ManagementError(code, message, issues=(Issue(issue, message, f"{ATTRIBUTES}/url"),))
+
+
+class Handlers:
+    """The operations of a scope: on endpoints, deliveries and event types."""
 
     def __init__(self, store: Store, catalogue: Catalogue, url_check: EndpointUrlCheck) -> None:
         self._store = store
         self._catalogue = catalogue
         self._url_check = url_check
 
-    async def page(self, request: AuthorizedRequest) -> OperationResult:
+    async def list_endpoints(self, request: AuthorizedRequest) -> OperationResult:
         """List a page of endpoints."""
         limit, offset = request.values.get("page[limit]", listing.PAGE), request.values.get("page[offset]", 0)
         endpoints, total = await self._store.endpoints.page(request.scope, limit, offset)
         links = listing.offset_links(request.path, limit, offset, total)
         return OperationResult([resources.endpoint(one) for one in endpoints], links)
 
-    async def create(self, request: AuthorizedRequest) -> OperationResult:
+    async def create_endpoint(self, request: AuthorizedRequest) -> OperationResult:
         """Create an endpoint."""
         attributes = await self._validated(request.attributes)
         try:
@@ -96,48 +93,43 @@ class EndpointHandlers:
             raise ManagementError(ErrorCode.TOO_MANY_ENDPOINTS, str(error)) from None
         except NoScope:
             raise ManagementError(ErrorCode.PERMISSION_DENIED) from None
-        return OperationResult(
-            resources.endpoint(created), location=f"{request.path.rstrip('/')}/{created.id}"
-        )
+        location = f"{request.path.rstrip('/')}/{created.id}"
+        return OperationResult(resources.endpoint(created), location=location)
 
-    async def read(self, request: AuthorizedRequest) -> OperationResult:
+    async def read_endpoint(self, request: AuthorizedRequest) -> OperationResult:
         """Read an endpoint."""
         return OperationResult(resources.endpoint(await self._endpoint(request)))
 
-    async def change(self, request: AuthorizedRequest) -> OperationResult:
+    async def change_endpoint(self, request: AuthorizedRequest) -> OperationResult:
         """Change an endpoint."""
         attributes = await self._validated(request.attributes)
         if not attributes:
-            return await self.read(request)
-        identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
-        changed = await self._store.endpoints.change(request.scope, identifier, EndpointChange(**attributes))
-        return OperationResult(resources.endpoint(_existing(changed)))
+            return await self.read_endpoint(request)
+        change = EndpointChange(**attributes)
+        changed = await self._store.endpoints.change(request.scope, request.endpoint_id, change)
+        return OperationResult(resources.endpoint(_existing(changed, ErrorCode.NO_ENDPOINT)))
 
-    async def delete(self, request: AuthorizedRequest) -> OperationResult:
+    async def delete_endpoint(self, request: AuthorizedRequest) -> OperationResult:
         """Delete an endpoint and return it."""
-        identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
-        return OperationResult(
-            resources.endpoint(_existing(await self._store.endpoints.delete(request.scope, identifier)))
-        )
+        deleted = await self._store.endpoints.delete(request.scope, request.endpoint_id)
+        return OperationResult(resources.endpoint(_existing(deleted, ErrorCode.NO_ENDPOINT)))
 
-    async def delete_all(self, request: AuthorizedRequest) -> OperationResult:
+    async def delete_endpoints(self, request: AuthorizedRequest) -> OperationResult:
         """Delete all endpoints of the scope and return them."""
         deleted = await self._store.endpoints.delete_all(request.scope)
         return OperationResult([resources.endpoint(one) for one in deleted])
 
-    async def test(self, request: AuthorizedRequest) -> OperationResult:
+    async def test_endpoint(self, request: AuthorizedRequest) -> OperationResult:
         """Send a test event."""
         endpoint = await self._endpoint(request)
         if not endpoint.enabled:
             raise ManagementError(ErrorCode.TEST_DISABLED)
+        scope = request.scope
         event_type = self._catalogue.types[self._type_to_test(endpoint, request.attributes.get("type"))]
-        payload = sample_payload(event_type, request.scope.organization, request.scope.project)
-        result = await self._store.manual_deliveries.test(
-            request.scope, endpoint.id, event_type.type, payload
-        )
-        if isinstance(result, Refused):
-            raise _refused(result, ErrorCode.TEST_DISABLED, ErrorCode.NO_ENDPOINT)
-        return OperationResult(resources.queued(result))
+        payload = sample_payload(event_type, scope.organization, scope.project)
+        result = await self._store.manual_deliveries.test(scope, endpoint.id, event_type.type, payload)
+        accepted = _accepted(result, ErrorCode.TEST_DISABLED, ErrorCode.NO_ENDPOINT)
+        return OperationResult(resources.queued(accepted))
 
     def _type_to_test(self, endpoint: Endpoint, requested: str | None) -> str:
         """Return a type that the endpoint subscribes to and the catalogue still has."""
@@ -151,8 +143,8 @@ class EndpointHandlers:
         return sample_type(types, project=endpoint.scope.project is not None)
 
     async def _endpoint(self, request: AuthorizedRequest) -> Endpoint:
-        identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
-        return _existing(await self._store.endpoints.read(request.scope, identifier))
+        found = await self._store.endpoints.read(request.scope, request.endpoint_id)
+        return _existing(found, ErrorCode.NO_ENDPOINT)
 
     async def _validated(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the attributes as the store expects them, checked by the rules beyond the schema."""
@@ -162,14 +154,12 @@ class EndpointHandlers:
             try:
                 check_secret(attributes["signing_secret"])
             except SecretRefused as error:
-                issues.append(
-                    Issue(IssueCode.FORMAT, str(error), pointer("data", "attributes", "signing_secret"))
-                )
+                issues.append(Issue(IssueCode.FORMAT, str(error), f"{ATTRIBUTES}/signing_secret"))
         if "custom_headers" in attributes:
             attributes["custom_headers"] = attributes["custom_headers"] or {}
             for issue in header_issues(attributes["custom_headers"]):
-                place = ("data", "attributes", "custom_headers", *([issue.name] if issue.name else []))
-                issues.append(Issue(IssueCode.HEADER, issue.message, pointer(*place)))
+                place = f"{ATTRIBUTES}/custom_headers" + (pointer(issue.name) if issue.name else "")
+                issues.append(Issue(IssueCode.HEADER, issue.message, place))
         if issues:
             raise invalid(*issues)
         if "event_types" in attributes:
@@ -178,43 +168,28 @@ class EndpointHandlers:
             await self._url_check.check(attributes["url"])
         return attributes
 
-
-def _existing(found: Endpoint | None) -> Endpoint:
-    if found is None:
-        raise ManagementError(ErrorCode.NO_ENDPOINT)
-    return found
-
-
-class DeliveryHandlers:
-    """The operations on deliveries."""
-
-    def __init__(self, store: Store, catalogue: Catalogue) -> None:
-        self._store = store
-        self._catalogue = catalogue
-
-    async def page(self, request: AuthorizedRequest) -> OperationResult:
+    async def list_deliveries(self, request: AuthorizedRequest) -> OperationResult:
         """List a page of the deliveries to all endpoints."""
-        return await self._page(request, None)
+        return await self._deliveries(request, None)
 
-    async def page_of_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+    async def list_endpoint_deliveries(self, request: AuthorizedRequest) -> OperationResult:
         """List a page of the deliveries to one endpoint."""
-        identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
-        try:
-            found = await self._store.endpoints.read(request.scope, identifier)
-        except CannotOpen:
-            pass  # its deliveries can be listed without its headers
-        else:
-            if found is None:
-                raise ManagementError(ErrorCode.NO_ENDPOINT)
-        return await self._page(request, identifier)
+        # They can be listed without its headers, which no key may open.
+        with suppress(CannotOpen):
+            await self._endpoint(request)
+        return await self._deliveries(request, request.endpoint_id)
 
-    async def read(self, request: AuthorizedRequest) -> OperationResult:
+    async def _deliveries(self, request: AuthorizedRequest, endpoint: UUID | None) -> OperationResult:
+        cursor = listing.cursor(request.values)
+        chosen = listing.delivery_filter(request.values)
+        page = await self._store.history.page(request.scope, endpoint, chosen, cursor)
+        links = listing.delivery_links(request.path, request.query, cursor, page)
+        return OperationResult([resources.delivery(one) for one in page.deliveries], links)
+
+    async def read_delivery(self, request: AuthorizedRequest) -> OperationResult:
         """Read a delivery and its event."""
-        identifier = request.identifier("delivery_id", ErrorCode.NO_DELIVERY)
-        found = await self._store.history.read(request.scope, identifier)
-        if found is None:
-            raise ManagementError(ErrorCode.NO_DELIVERY)
-        delivery, event = found
+        found = await self._store.history.read(request.scope, request.delivery_id)
+        delivery, event = _existing(found, ErrorCode.NO_DELIVERY)
         return OperationResult(resources.delivery(delivery, self._rendered(event)))
 
     def _rendered(self, event: Event) -> Event:
@@ -231,42 +206,42 @@ class DeliveryHandlers:
             payload = {}
         return replace(event, payload=payload)
 
-    async def retry(self, request: AuthorizedRequest) -> OperationResult:
+    async def retry_delivery(self, request: AuthorizedRequest) -> OperationResult:
         """Send a delivery again."""
-        identifier = request.identifier("delivery_id", ErrorCode.NO_DELIVERY)
-        result = await self._store.manual_deliveries.retry(request.scope, identifier)
-        if isinstance(result, Refused):
-            raise _refused(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_DELIVERY)
-        return OperationResult(resources.queued(result))
+        result = await self._store.manual_deliveries.retry(request.scope, request.delivery_id)
+        accepted = _accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_DELIVERY)
+        return OperationResult(resources.queued(accepted))
 
-    async def recover(self, request: AuthorizedRequest) -> OperationResult:
+    async def recover_endpoint(self, request: AuthorizedRequest) -> OperationResult:
         """Send again what failed for good in a time range."""
-        since, until = request.attributes["since"], request.attributes.get("until")
-        span = _timestamp("since", since), None if until is None else _timestamp("until", until)
-        identifier = request.identifier("endpoint_id", ErrorCode.NO_ENDPOINT)
-        result = await self._store.manual_deliveries.recover(request.scope, identifier, *span)
-        if isinstance(result, Refused):
-            raise _refused(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_ENDPOINT)
-        return OperationResult(resources.recovery(result))
+        span = [_timestamp(request, name) for name in ("since", "until") if name in request.attributes]
+        result = await self._store.manual_deliveries.recover(request.scope, request.endpoint_id, *span)
+        accepted = _accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_ENDPOINT)
+        return OperationResult(resources.recovery(accepted))
 
-    async def _page(self, request: AuthorizedRequest, endpoint: UUID | None) -> OperationResult:
-        cursor = listing.cursor(request.values)
-        chosen = listing.delivery_filter(request.values)
-        page = await self._store.history.page(request.scope, endpoint, chosen, cursor)
-        links = listing.delivery_links(request.path, request.query, cursor, page)
-        return OperationResult([resources.delivery(one) for one in page.deliveries], links)
+    async def list_event_types(self, _request: AuthorizedRequest) -> OperationResult:
+        """List all event types."""
+        return OperationResult([resources.event_type(one) for one in self._catalogue.types.values()])
 
 
-def _refused(refused: Refused, disabled: ErrorCode, absent: ErrorCode) -> ManagementError:
-    """Return the error for a refused test, retry or recovery."""
-    if refused.reason is RefusalReason.TOO_MANY:
-        wait = (("Retry-After", str(refused.retry_after)),)
-        return ManagementError(ErrorCode.TOO_MANY_REQUESTS, headers=wait)
-    return ManagementError(disabled if refused.reason is RefusalReason.DISABLED else absent)
-
-
-def _timestamp(member: str, text: str) -> datetime:
-    found = parse_timestamp(text)
+def _existing(found: T | None, absent: ErrorCode) -> T:
     if found is None:
-        raise invalid(resources.bad_timestamp(pointer("data", "attributes", member)))
+        raise ManagementError(absent)
+    return found
+
+
+def _accepted(result: T | Refused, disabled: ErrorCode, absent: ErrorCode) -> T:
+    """Return the result of a test, retry or recovery unless it was refused."""
+    if not isinstance(result, Refused):
+        return result
+    if result.reason is RefusalReason.TOO_MANY:
+        wait = (("Retry-After", str(result.retry_after)),)
+        raise ManagementError(ErrorCode.TOO_MANY_REQUESTS, headers=wait)
+    raise ManagementError(disabled if result.reason is RefusalReason.DISABLED else absent)
+
+
+def _timestamp(request: AuthorizedRequest, name: str) -> datetime:
+    found = resources.parse_timestamp(request.attributes[name])
+    if found is None:
+        raise invalid(resources.bad_timestamp(f"{ATTRIBUTES}/{name}"))
     return found

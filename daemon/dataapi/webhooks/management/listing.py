@@ -12,9 +12,8 @@ from uuid import UUID
 from dataapi.http import query_string
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.event_types import version
-from dataapi.webhooks.management import resources
 from dataapi.webhooks.management.errors import Issue, IssueCode, invalid
-from dataapi.webhooks.management.resources import parse_timestamp
+from dataapi.webhooks.management.resources import EVENT_TYPE, IDENTIFIER, TIMESTAMP, parse_timestamp
 from dataapi.webhooks.model import Cursor, DeliveryFilter, DeliveryPage, Status
 
 PAGE = 20
@@ -34,18 +33,19 @@ class QueryParameter:
     """
 
     name: str
+    description: str
     schema: Mapping[str, Any]
     read: Callable[[str], Any]
-    description: str
 
 
-def _whole(low: int, high: int) -> Callable[[str], int]:
+def _whole(name: str, description: str, low: int, high: int, default: int) -> QueryParameter:
     def read(text: str) -> int:
         if text.isascii() and text.isdigit() and len(text) <= 10 and low <= int(text) <= high:
             return int(text)
         raise ValueError(f"Expected a whole number from {low} to {high}")
 
-    return read
+    schema = {"type": "integer", "minimum": low, "maximum": high, "default": default}
+    return QueryParameter(name, description, schema, read)
 
 
 def _identifier(text: str) -> UUID:
@@ -75,44 +75,21 @@ def _moment(text: str) -> datetime:
     return found
 
 
-def _number(low: int, high: int, default: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": low, "maximum": high, "default": default}
-
-
 _STATUSES = {"type": "string", "enum": [*Status, "failure"]}
 
 OFFSETS = (
-    QueryParameter(
-        "page[limit]", _number(1, MAX_PAGE_SIZE, PAGE), _whole(1, MAX_PAGE_SIZE), "The most records."
-    ),
-    QueryParameter(
-        "page[offset]",
-        _number(0, MAX_OFFSET, 0),
-        _whole(0, MAX_OFFSET),
-        "How many records are passed over.",
-    ),
+    _whole("page[limit]", "The most records.", 1, MAX_PAGE_SIZE, PAGE),
+    _whole("page[offset]", "How many records are passed over.", 0, MAX_OFFSET, 0),
 )
 DELIVERIES = (
-    QueryParameter(
-        "page[size]", _number(1, MAX_PAGE_SIZE, PAGE), _whole(1, MAX_PAGE_SIZE), "The most records."
-    ),
-    QueryParameter(
-        "page[after]", resources.IDENTIFIER, _identifier, "List what is older than this delivery."
-    ),
-    QueryParameter(
-        "page[before]", resources.IDENTIFIER, _identifier, "List what is newer than this delivery."
-    ),
-    QueryParameter("filter[status]", _STATUSES, _status, "List deliveries of this status alone."),
-    QueryParameter(
-        "filter[event_id]", resources.IDENTIFIER, _identifier, "List deliveries of this event alone."
-    ),
-    QueryParameter(
-        "filter[event_type]", resources.EVENT_TYPE, _event_type, "List deliveries of this type alone."
-    ),
-    QueryParameter(
-        "filter[since]", resources.TIMESTAMP, _moment, "List what was created at this time or later."
-    ),
-    QueryParameter("filter[until]", resources.TIMESTAMP, _moment, "List what was created before this time."),
+    _whole("page[size]", "The most records.", 1, MAX_PAGE_SIZE, PAGE),
+    QueryParameter("page[after]", "List what is older than this delivery.", IDENTIFIER, _identifier),
+    QueryParameter("page[before]", "List what is newer than this delivery.", IDENTIFIER, _identifier),
+    QueryParameter("filter[status]", "List deliveries of this status alone.", _STATUSES, _status),
+    QueryParameter("filter[event_id]", "List deliveries of this event alone.", IDENTIFIER, _identifier),
+    QueryParameter("filter[event_type]", "List deliveries of this type alone.", EVENT_TYPE, _event_type),
+    QueryParameter("filter[since]", "List what was created at this time or later.", TIMESTAMP, _moment),
+    QueryParameter("filter[until]", "List what was created before this time.", TIMESTAMP, _moment),
 )
 
 
@@ -156,17 +133,14 @@ def offset_links(path: str, limit: int, offset: int, total: int) -> Links:
         return _link(path, {"page[limit]": str(limit), "page[offset]": str(at)})
 
     # Pages are counted from the current one, so that the links lead to the last one.
-    final = offset + (max(total - 1 - offset, 0) // limit) * limit if offset < total else _last(limit, total)
+    start = offset if offset < total else 0
+    final = start + max(total - 1 - start, 0) // limit * limit
     return {
         "first": page(0),
         "prev": page(max(0, min(offset, final + limit) - limit)) if offset > 0 else None,
         "next": page(offset + limit) if offset + limit < total else None,
         "last": page(final),
     }
-
-
-def _last(limit: int, total: int) -> int:
-    return max(total - 1, 0) // limit * limit
 
 
 def delivery_links(path: str, query: str, cursor: Cursor, page: DeliveryPage) -> Links:

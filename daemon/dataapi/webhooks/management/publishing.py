@@ -15,11 +15,11 @@ from dataapi.webhooks.json_schema import CompiledSchema
 from dataapi.webhooks.management import body, listing, resources
 from dataapi.webhooks.management.authorization import OperationResult, RequestedScope, authorize, bearer
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
+from dataapi.webhooks.management.resources import ATTRIBUTES
 from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.store import Store
 from dataapi.webhooks.store.enqueue import CannotPublish, PublishProblem
 
-_ATTRIBUTES = pointer("data", "attributes")
 _WRITTEN = ("/organization_slug", "/project_ref")
 """Members that the service writes into payloads from the body's attributes of the same names."""
 
@@ -84,7 +84,7 @@ class EventPublishing:
         """Yield what is wrong with a document that is valid by its schema."""
         attributes = document["data"]["attributes"]
         if "timestamp" in attributes and resources.parse_timestamp(attributes["timestamp"]) is None:
-            yield resources.bad_timestamp(f"{place}{_ATTRIBUTES}/timestamp")
+            yield resources.bad_timestamp(f"{place}{ATTRIBUTES}/timestamp")
         payload = completed(
             attributes.get("payload", {}), attributes["organization_slug"], attributes.get("project_ref")
         )
@@ -132,7 +132,7 @@ def _event(document: Any) -> NewEvent:
 
 
 def _payload_place(found: str) -> str:
-    return _ATTRIBUTES + (found if found in _WRITTEN else f"/payload{found}")
+    return ATTRIBUTES + (found if found in _WRITTEN else f"/payload{found}")
 
 
 def _refused(error: CannotPublish, place: str) -> ManagementError:
@@ -143,5 +143,5 @@ def _refused(error: CannotPublish, place: str) -> ManagementError:
         reserved = place + _payload_place(pointer("is_test"))
         return invalid(Issue(IssueCode.RESERVED, str(error), reserved))
     if error.problem is PublishProblem.MALFORMED:
-        return invalid(Issue(IssueCode.INVALID, str(error), place + _ATTRIBUTES))
+        return invalid(Issue(IssueCode.INVALID, str(error), place + ATTRIBUTES))
     return ManagementError(ErrorCode.PERMISSION_DENIED)

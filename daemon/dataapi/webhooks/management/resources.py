@@ -19,6 +19,9 @@ from dataapi.webhooks.model import Accepted, AttemptError, Delivery, Endpoint, E
 
 Schema = dict[str, Any]
 
+ATTRIBUTES = "/data/attributes"
+"""The JSON pointer of the attributes in a body."""
+
 MAX_EVENT_TYPES = 100
 MAX_DESCRIPTION_LENGTH = 512
 MAX_KEY_LENGTH = 255
@@ -43,20 +46,16 @@ _TIMESTAMP = re.compile(
 )
 
 
-def _object(members: Mapping[str, Any], *optional: str, **further: Any) -> Schema:
+def _object(members: Mapping[str, Any], *optional: str) -> Schema:
     """Return the schema of an object with exactly these members, all but the optional ones required."""
     required = [name for name in members if name not in optional]
-    schema: Schema = {"type": "object", "properties": dict(members), "additionalProperties": False, **further}
+    schema: Schema = {"type": "object", "properties": dict(members), "additionalProperties": False}
     return {**schema, "required": required} if required else schema
 
 
-def _resource(name: str, attributes: Schema | None, *, identified: bool = False) -> Schema:
-    members: Schema = {"type": {"const": name}}
-    if identified:
-        members["id"] = IDENTIFIER
-    if attributes is not None:
-        members["attributes"] = attributes
-    return _object(members)
+def _resource(name: str, attributes: Schema | None, identifier: Schema | None = None) -> Schema:
+    members = {"type": {"const": name}, "id": identifier, "attributes": attributes}
+    return _object({name: schema for name, schema in members.items() if schema is not None})
 
 
 def _or_null(schema: Schema) -> Schema:
@@ -66,41 +65,23 @@ def _or_null(schema: Schema) -> Schema:
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
 
-LINKS = _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "last")})
-
-
-def subscription(catalogue: Catalogue) -> Schema:
-    """Return the schema of ``event_types`` with the types of the catalogue."""
-    types = {"type": "string", "enum": [ALL_EVENT_TYPES, *catalogue.types]}
-    return {"type": "array", "minItems": 1, "maxItems": MAX_EVENT_TYPES, "items": _object({"type": types})}
-
 
 def _writable(catalogue: Catalogue) -> Schema:
+    types = {"type": "string", "enum": [ALL_EVENT_TYPES, *catalogue.types]}
+    secret = {"minLength": headers.MIN_SECRET_LENGTH, "maxLength": headers.MAX_SECRET_LENGTH}
+    header = {"type": "string", "pattern": _HEADER_VALUE, "maxLength": headers.MAX_VALUE_LENGTH}
+    subscription = {"minItems": 1, "maxItems": MAX_EVENT_TYPES, "items": _object({"type": types})}
     return {
         "url": {"type": "string", "maxLength": destinations.MAX_URL_LENGTH},
-        "event_types": subscription(catalogue),
-        "signing_secret": {
-            "type": "string",
-            "minLength": headers.MIN_SECRET_LENGTH,
-            "maxLength": headers.MAX_SECRET_LENGTH,
-            "pattern": _SECRET,
-            "writeOnly": True,
-        },
+        "event_types": {"type": "array", **subscription},
+        "signing_secret": {"type": "string", **secret, "pattern": _SECRET, "writeOnly": True},
         "custom_headers": {
             "type": ["object", "null"],
             "maxProperties": headers.MAX_HEADERS,
             "propertyNames": {"pattern": _HEADER_NAME, "maxLength": headers.MAX_NAME_LENGTH},
-            "additionalProperties": {
-                "type": "string",
-                "pattern": _HEADER_VALUE,
-                "maxLength": headers.MAX_VALUE_LENGTH,
-            },
+            "additionalProperties": header,
         },
-        "description": {
-            "type": ["string", "null"],
-            "maxLength": MAX_DESCRIPTION_LENGTH,
-            "pattern": _STORABLE,
-        },
+        "description": _or_null({**_TEXT, "maxLength": MAX_DESCRIPTION_LENGTH, "pattern": _STORABLE}),
         "enabled": {"type": "boolean"},
     }
 
@@ -127,9 +108,8 @@ def test_event(catalogue: Catalogue) -> Schema:
 
 def new_recovery(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that requests a recovery."""
-    return _object(
-        {"data": _resource("recovery", _object({"since": TIMESTAMP, "until": TIMESTAMP}, "until"))}
-    )
+    attributes = _object({"since": TIMESTAMP, "until": TIMESTAMP}, "until")
+    return _object({"data": _resource("recovery", attributes)})
 
 
 def new_events(catalogue: Catalogue) -> Schema:
@@ -168,7 +148,6 @@ _ENDPOINT_MEMBERS = {
     "created_at": TIMESTAMP,
     "updated_at": TIMESTAMP,
 }
-ENDPOINT = _resource("endpoint", _object(_ENDPOINT_MEMBERS), identified=True)
 _DELIVERY_MEMBERS = {
     "id": IDENTIFIER,
     "event_id": IDENTIFIER,
@@ -187,46 +166,35 @@ _DELIVERY_MEMBERS = {
     "expires_at": TIMESTAMP,
     "created_at": TIMESTAMP,
 }
-DELIVERY = _resource("delivery", _object(_DELIVERY_MEMBERS), identified=True)
 _EVENT_MEMBERS = {"id": IDENTIFIER, "type": _TEXT, "timestamp": TIMESTAMP, "payload": {"type": "object"}}
-DELIVERY_WITH_EVENT = _resource(
-    "delivery", _object({**_DELIVERY_MEMBERS, "event": _object(_EVENT_MEMBERS)}), identified=True
-)
+_EVENT_TYPE_MEMBERS = {
+    "type": EVENT_TYPE,
+    "description": _TEXT,
+    "schema": {"type": "object"},
+    "example": {"type": "object"},
+    "renders": _or_null(EVENT_TYPE),
+}
+_PLACE = _object({"pointer": _TEXT, "parameter": _TEXT}, "pointer", "parameter")
+_ISSUE = _object({"code": {"enum": list(IssueCode)}, "message": _TEXT, "meta": _PLACE}, "meta")
+_ERROR = {"code": _TEXT, "message": _TEXT, "id": _TEXT, "issues": {"type": "array", "items": _ISSUE}}
+_WITH_EVENT = {**_DELIVERY_MEMBERS, "event": _object(_EVENT_MEMBERS)}
+_QUEUED = {"event_id": IDENTIFIER, "delivery_id": IDENTIFIER}
+SCHEMAS = {
+    "endpoint": _resource("endpoint", _object(_ENDPOINT_MEMBERS), IDENTIFIER),
+    "delivery": _resource("delivery", _object(_DELIVERY_MEMBERS), IDENTIFIER),
+    "delivery_with_event": _resource("delivery", _object(_WITH_EVENT), IDENTIFIER),
+    "ingress": _resource("ingress", None, IDENTIFIER),
+    "queued": _resource("ingress", _object(_QUEUED), IDENTIFIER),
+    "recovery": _resource("recovery", _object({"matched": _COUNT}), IDENTIFIER),
+    "event_type": _resource("event_type", _object(_EVENT_TYPE_MEMBERS), EVENT_TYPE),
+    "links": _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "last")}),
+    "error": _object({"error": _object(_ERROR, "issues")}),
+}
+"""The schemas that responses refer to by name."""
 
-INGRESS = _resource("ingress", None, identified=True)
-QUEUED = _resource("ingress", _object({"event_id": IDENTIFIER, "delivery_id": IDENTIFIER}), identified=True)
-RECOVERY = _resource("recovery", _object({"matched": _COUNT}), identified=True)
-EVENT_TYPE_RECORD = _object(
-    {
-        "type": {"const": "event_type"},
-        "id": EVENT_TYPE,
-        "attributes": _object(
-            {
-                "type": EVENT_TYPE,
-                "description": _TEXT,
-                "schema": {"type": "object"},
-                "example": {"type": "object"},
-                "renders": _or_null(EVENT_TYPE),
-            }
-        ),
-    }
-)
-_ISSUE = _object(
-    {
-        "code": {"enum": list(IssueCode)},
-        "message": _TEXT,
-        "meta": _object({"pointer": _TEXT, "parameter": _TEXT}, "pointer", "parameter"),
-    },
-    "meta",
-)
-ERROR = _object(
-    {
-        "error": _object(
-            {"code": _TEXT, "message": _TEXT, "id": _TEXT, "issues": {"type": "array", "items": _ISSUE}},
-            "issues",
-        )
-    }
-)
+
+Record = dict[str, Any]
+"""A resource as JSON."""
 
 
 def one(name: str) -> Schema:
@@ -242,16 +210,13 @@ def many(name: str, *, linked: bool) -> Schema:
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """Parse an RFC 3339 date-time into UTC, to the microsecond; None for an invalid one.
-
-    A leap second becomes the last microsecond of its minute.
-    """
+    """Parse an RFC 3339 date-time into UTC, to the microsecond; None for an invalid one."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
     day, minute, second, fraction, offset = found.groups()
     micro = (fraction or "0")[:6].ljust(6, "0")
-    if second == "60":
+    if second == "60":  # a leap second
         second, micro = "59", "999999"
     try:
         return datetime.fromisoformat(f"{day}T{minute}:{second}.{micro}{offset or '+00:00'}").astimezone(UTC)
@@ -267,9 +232,6 @@ def one_or_many(name: str) -> Schema:
 def bad_timestamp(pointer: str) -> Issue:
     """Return the issue of a member that is not a time."""
     return Issue(IssueCode.FORMAT, "Expected a time such as 2026-01-31T12:00:00Z", pointer)
-
-
-Record = dict[str, Any]
 
 
 def format_timestamp(at: datetime) -> str:
@@ -315,8 +277,7 @@ def ingress(identifier: UUID) -> Record:
 
 def queued(accepted: Accepted) -> Record:
     """Return the resource of a test or retry, whose identifier is its event's."""
-    event = str(accepted.event_id)
-    return _record("ingress", event, {"event_id": event, "delivery_id": str(accepted.delivery_id)})
+    return _record("ingress", accepted.event_id, _attributes(accepted, _QUEUED))
 
 
 def recovery(recovery: Recovery) -> Record:
@@ -326,17 +287,9 @@ def recovery(recovery: Recovery) -> Record:
 
 def event_type(event_type: EventType) -> Record:
     """Return the resource of an event type."""
-    return _record(
-        "event_type",
-        event_type.type,
-        {
-            "type": event_type.type,
-            "description": event_type.description,
-            "schema": event_type.schema,
-            "example": event_type.example,
-            "renders": None if event_type.renders is None else event_type.renders.type,
-        },
-    )
+    attributes = _attributes(event_type, _EVENT_TYPE_MEMBERS)
+    attributes["renders"] = event_type.renders and event_type.renders.type
+    return _record("event_type", event_type.type, attributes)
 
 
 def _record(kind: str, identifier: UUID | str, attributes: Record) -> Record:
