@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name dropin.cache)
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: demo test test-lowest quick develop clean
+.PHONY: demo test test-lowest quick develop wheel lock clean
 
 # A sample database, its APIs, and what to type next.  Ctrl-C ends it.
 demo: $(if $(wildcard .venv/.develop),develop,.venv/.demo)
@@ -36,6 +36,18 @@ test-lowest: .venv/.lowest
 # Makes added and removed files known to the environment; quick, and safe to run from several shells at once.
 develop: .venv/.develop
 	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
+
+# A wheel that is the same, byte for byte, wherever it is built from a commit.
+wheel: develop
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+# The exact versions that the service is installed with.
+lock: develop
+	$(PIP) install pip-tools
+	$(BIN)/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras --no-annotate \
+		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--output-file=requirements.lock setup.cfg
 
 clean:
 	rm -rf .venv build dist daemon/*.egg-info .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from support.daemon import (
     wait_for,
 )
 from support.outages import frozen
+from support.ports import free_port
 from support.postgres import Server
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 SLOW_ANSWER = {"data": {"noteCollection": {"edges": [{"node": {"slow": 1}}]}}}
+DATAAPI = (sys.executable, "-m", "dataapi.cli.main")
 PASSWORD = "correct-horse-battery"
 
 
@@ -74,6 +77,23 @@ def test_it_is_live_and_ready_and_says_of_what(daemon: Daemon) -> None:
     assert project["database_available"] is True
     assert project["generation"] >= 1
     assert project["problems"] == []
+
+
+def test_a_health_check_asks_whether_it_is_ready(daemon: Daemon, tmp_path: Path) -> None:
+    """``dataapi ready`` exits with 0 while requests can be answered, with 1 when nobody answers."""
+    checked = subprocess.run(
+        [*DATAAPI, "ready", "--config", str(daemon.config)], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert json.loads(checked.stdout)["projects"][0]["database_available"] is True
+    away = tmp_path / "away.ini"
+    port = str(daemon.admin_port)
+    away.write_text(daemon.config.read_text().replace(port, str(free_port())))
+    checked = subprocess.run(
+        [*DATAAPI, "ready", "--config", str(away)], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout) == (1, "")
+    assert "does not answer" in checked.stderr
 
 
 def test_a_role_that_requests_cannot_assume_is_reported_at_the_start(

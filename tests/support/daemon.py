@@ -72,7 +72,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
         if not name.startswith("DATAAPI_") and name not in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS")
     }
     try:
-        distribution("dataapi")
+        distribution("dataapi-daemon")
     except PackageNotFoundError:
         # Run from the tree when it was not installed.
         path = [str(ROOT), str(ROOT / "daemon"), environ.get("PYTHONPATH", "")]

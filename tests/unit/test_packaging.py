@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SETUP_FILES = {"setup.cfg", "pyproject.toml", "README.md"}
+BUILD = "import setuptools.build_meta as b, sys; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
 SOURCES = {"dataapi": ROOT / "daemon" / "dataapi", "dataapi.plugins": ROOT / "plugins"}
 
 
@@ -64,6 +66,68 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_allowed() -> Non
     assert all(">=" in line for line in setup["options"]["install_requires"].split())
 
 
+def test_what_a_service_is_installed_with_is_what_setup_cfg_allows() -> None:
+    """``requirements.lock`` has every requirement, in a version that its bound takes, with hashes."""
+    lines = (ROOT / "requirements.lock").read_text()
+    locked = dict(re.findall(r"^([\w-]+)==(\S+) \\$", lines, re.MULTILINE))
+    required = re.findall(
+        r"^([\w-]+)(?:\[.*\])?>=(.*)$", _setup()["options"]["install_requires"], re.MULTILINE
+    )
+    assert len(required) > 10
+    for name, bound in required:
+        assert _numbers(locked[name.lower()]) >= _numbers(bound), name
+    assert lines.count("==") == len(re.findall(r"==\S+ \\\n    --hash=sha256:", lines))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall("[0-9]+", version)))
+
+
+def test_the_image_is_made_as_its_linter_wants() -> None:
+    """Its linter, hadolint, finds nothing in the Dockerfile."""
+    linter = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    if linter is None:
+        pytest.skip("hadolint is not installed")
+    found = subprocess.run([linter, str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_the_image_gets_what_its_build_copies() -> None:
+    """``.dockerignore`` leaves out everything but what an installation is made from."""
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert all((ROOT / name).exists() for name in kept)
+    assert {*SETUP_FILES, "daemon", "plugins", "twisted", "requirements.lock"} == set(kept)
+
+
+def test_compose_runs_the_service_behind_a_database_that_is_ready() -> None:
+    """The database is waited for, and nothing is reachable from other machines."""
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    assert services["dataapi"]["depends_on"] == {"database": {"condition": "service_healthy"}}
+    assert "healthcheck" in services["database"]
+    ports = [port for service in services.values() for port in service.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_wheels_of_one_commit_are_equal(tmp_path: Path) -> None:
+    """Byte for byte, whatever the time of the build and of the files."""
+    if not (ROOT / ".git").exists() or shutil.which("make") is None:
+        pytest.skip("make wheel needs a clone and make")
+    wheels = []
+    for number in range(2):
+        tree = tmp_path / str(number)
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
+        time = subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=tree, text=True).strip()
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", BUILD, "wheel", "dist"],
+            cwd=tree, env={**os.environ, "SOURCE_DATE_EPOCH": time}, check=True, capture_output=True,
+        )  # fmt: skip
+        wheels += [wheel.read_bytes() for wheel in (tree / "dist").glob("*.whl")]
+    assert len(wheels) == 2
+    assert wheels[0] == wheels[1]
+
+
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Build the source distribution from a copy of the tree, and the wheel from that."""
@@ -72,11 +136,10 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
     ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "node_modules", "__pycache__")
     shutil.copytree(ROOT, work / "tree", ignore=ignored)
     shutil.copytree(ROOT / ".ci", work / "tree" / ".ci")
-    build = "import setuptools.build_meta as b, sys; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
 
     def run(kind: str, folder: Path) -> None:
         subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", build, kind, str(work)],
+            [sys.executable, "-W", "ignore", "-c", BUILD, kind, str(work)],
             cwd=folder,
             check=True,
             capture_output=True,

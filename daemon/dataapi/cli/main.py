@@ -10,9 +10,11 @@ import os
 import secrets
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
+from urllib.error import HTTPError
 
 from dataapi.auth.keys import CannotSign, new_publishable_key, new_secret, new_secret_key, sign
 from dataapi.catalog.field_names import CatalogNames
@@ -21,9 +23,13 @@ from dataapi.database.script import ScriptError
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_text
 from dataapi.rest.openapi.description import description_text
 from dataapi.service.configuration import ConfigurationError, load
-from dataapi.service.inspection import inspect, read_catalog
+from dataapi.service.configuration.endpoints import http_address
+from dataapi.service.inspection import inspect, inspect_documents, read_catalog
 from dataapi.settings import Project, Settings
 from dataapi.webhooks.secrets import new_key
+
+_READY_WITHIN = 5.0
+"""Seconds that the daemon may take to say whether it is ready."""
 
 _ABOUT_NEW_KEYS = """\
 ; New keys.  Copy these lines into [project] and [webhooks].  A secret is better kept in a
@@ -65,11 +71,15 @@ def _parser() -> argparse.ArgumentParser:
     for name, subcommand in (
         ("check-config", Command.check_config),
         ("keys", Command.keys),
+        ("ready", Command.ready),
         ("schema", Command.schema),
     ):
         summary = (subcommand.__doc__ or "").partition("\n")[0]
         added[name] = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
         added[name].set_defaults(subcommand=subcommand)
+    added["check-config"].add_argument(
+        "--offline", action="store_true", help="leave the database out, where it cannot be reached"
+    )
     init.add(subcommands).set_defaults(subcommand=Command.init)
     webhooks.add(subcommands, common, Command.webhooks)
     schema = added["schema"]
@@ -98,9 +108,10 @@ class Command:
         self._errors = errors
 
     def check_config(self) -> int:
-        """List every mistake in the configuration and, when the database answers, in its directives."""
+        """List every mistake in the configuration, and what in the database does not fit it."""
         settings = self._load()
-        findings = [finding for project in settings.projects for finding in inspect(project)]
+        look = inspect_documents if self._options.offline else inspect
+        findings = [finding for project in settings.projects for finding in look(project)]
         for finding in findings:
             print(finding, file=self._errors)
         if any(finding.wrong for finding in findings):
@@ -126,6 +137,25 @@ class Command:
         if not settings.webhooks.encryption_key:
             self._say(f"; a new key for [webhooks], which has none\nencryption-key = {new_key()}")
         return code
+
+    def ready(self) -> int:
+        """Ask the running daemon's admin listener for /ready: exit with 0 when it can answer requests."""
+        addresses = filter(None, map(http_address, self._load().admin_listen))
+        address = next(addresses, None)
+        if address is None:
+            print("admin-listen has no TCP endpoint that could be asked", file=self._errors)
+            return 1
+        try:
+            with urllib.request.urlopen(f"{address}/ready", timeout=_READY_WITHIN) as response:
+                self._output.write(response.read().decode())
+        except HTTPError as error:  # the answer is another one than 200
+            with error:
+                self._output.write(error.read().decode())
+            return 1
+        except OSError as error:
+            print(f"{address}/ready does not answer: {error}", file=self._errors)
+            return 1
+        return 0
 
     def _project_keys(self, settings: Settings, project: Project) -> int:
         if len(settings.projects) > 1:

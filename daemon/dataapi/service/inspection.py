@@ -28,7 +28,7 @@ limit 1
 class Finding:
     """Something an operator should know.
 
-    :ivar wrong: whether it must be corrected; otherwise it could not be checked, or may be intended.
+    :ivar wrong: whether it must be corrected; otherwise it may be intended.
     """
 
     project: str
@@ -41,15 +41,15 @@ class Finding:
 
 
 def inspect(project: Project) -> list[Finding]:
-    """Read the project's documents and its database, if it can be reached; return the findings; blocks."""
-    findings = [Finding(project.ref, text) for text in _document_faults(project)]
+    """Read the project's documents and its database and return the findings; blocks."""
+    findings = inspect_documents(project)
     try:
         catalog = read_catalog(project)
     except ServerTooOld as error:
         return [*findings, Finding(project.ref, str(error))]
     except ScriptError as error:
         reason = " ".join(str(error).split())
-        return [*findings, Finding(project.ref, f"the database was not checked: {reason}", wrong=False)]
+        return [*findings, Finding(project.ref, f"the database cannot be checked: {reason}")]
     faults = (_pooler_faults(project), _function_faults(project), _faults(project, catalog))
     findings += [Finding(project.ref, text) for text in chain(*faults)]
     # Clashing names are resolved by a rule, whose outcome may be intended.
@@ -57,6 +57,11 @@ def inspect(project: Project) -> list[Finding]:
         Finding(project.ref, f"{problem.place}: {problem.message}", wrong=not problem.clash)
         for problem in catalog.problems
     ]
+
+
+def inspect_documents(project: Project) -> list[Finding]:
+    """Read the project's persisted documents and return the findings; needs no database."""
+    return [Finding(project.ref, text) for text in _document_faults(project)]
 
 
 def read_catalog(project: Project) -> Catalog:

@@ -140,7 +140,7 @@ async def test_everybody_may_read_the_description(api: Management) -> None:
     """It needs no token and is what the function returns (operation 15)."""
     answer = await api.send("GET", "/v2/openapi.json", token=None)
     assert answer.headers["content-type"].startswith("application/json")
-    assert answer.body == description(api.catalogue, version("dataapi"))
+    assert answer.body == description(api.catalogue, version("dataapi-daemon"))
     assert answer.body["openapi"] == "3.1.0"
 
 

@@ -178,6 +178,18 @@ def test_environment_wins_over_the_file_and_the_command_line_over_both() -> None
     assert read(environ=environ, overrides=[("dataapi", "listen", "tcp:3")]).listen == ("tcp:3",)
 
 
+def test_port_of_a_container_platform_counts_where_nothing_else_says_where_to_listen() -> None:
+    """Neither a file nor a variable nor the command line is overruled by it."""
+    assert read(environ={"PORT": "5000"}).listen == ("tcp:5000",)
+    listening = {"PORT": "5000", "DATAAPI_DATAAPI_LISTEN": "tcp:1"}
+    assert read(environ=listening).listen == ("tcp:1",)
+    command_line = [("dataapi", "listen", "tcp:2")]
+    assert read(environ={"PORT": "5000"}, overrides=command_line).listen == ("tcp:2",)
+    assert read("[dataapi]\nlisten = tcp:3\n" + MINIMAL, {"PORT": "5000"}).listen == ("tcp:3",)
+    [mistake] = mistakes(environ={"PORT": "http"})
+    assert mistake.startswith("environment PORT: [dataapi] listen = 'tcp:http': ")
+
+
 def test_environment_alone_is_a_configuration() -> None:
     """Without a file, a connection string and a key in the environment are enough."""
 

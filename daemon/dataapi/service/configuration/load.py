@@ -201,7 +201,13 @@ class _Reading:
         self.mistakes.append(Mistake(self.place, expected, section, key, value, lacks))
 
     def override(self, environ: Mapping[str, str], overrides: Iterable[tuple[str, str, str]]) -> None:
-        """Let the environment win over the file, and the command line over both."""
+        """Let the environment win over the file, and the command line over both.
+
+        ``PORT``, by which container platforms say where they send requests, counts where nothing else says
+        where to listen.
+        """
+        if (port := environ.get("PORT")) and "listen" not in self.sections.get("dataapi", {}):
+            self._take(Entry("environment PORT", "dataapi", "listen", f"tcp:{port}"))
         for variable in sorted(name for name in environ if name.startswith(PREFIX)):
             place, name = f"environment {variable}", variable.removeprefix(PREFIX)
             section, key = _section_and_key(name)

@@ -119,7 +119,9 @@ class ManagementApi:
 
     @cached_property
     def _description(self) -> bytes:
-        return json.dumps(description(self._catalogue, version("dataapi")), separators=(",", ":")).encode()
+        return json.dumps(
+            description(self._catalogue, version("dataapi-daemon")), separators=(",", ":")
+        ).encode()
 
 
 def _document(operation: ManagementOperation, request: Request) -> Any:

@@ -1,0 +1,25 @@
+# The service alone, run by an ordinary user and configured by the environment, or by /etc/dataapi/dataapi.ini.
+#
+#   docker build -t dataapi .
+#   docker run -p 8000:8000 -e DATAAPI_PROJECT_DB_URI=postgresql://… -e DATAAPI_PROJECT_JWT_SECRET=… dataapi
+FROM python:3.11-slim-bookworm AS build
+WORKDIR /source
+COPY requirements.lock ./
+RUN python -m venv /opt/dataapi \
+    && /opt/dataapi/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+COPY . .
+RUN /opt/dataapi/bin/pip install --no-cache-dir --no-deps .
+
+FROM python:3.11-slim-bookworm
+COPY --from=build /opt/dataapi /opt/dataapi
+ENV PATH=/opt/dataapi/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PORT=8000
+RUN install --directory --owner=10001 --group=10001 --mode=700 /etc/dataapi
+# Platforms that refuse root want a number.
+USER 10001:10001
+WORKDIR /tmp
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=6s --start-period=30s CMD ["dataapi", "ready"]
+# A SIGTERM, which "docker stop" sends, lets requests in flight finish.
+ENTRYPOINT ["twistd", "--nodaemon", "--pidfile=", "dataapi"]
