@@ -13,9 +13,8 @@ from dataapi.database.pool import Pool
 from dataapi.web.app import make_site
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.resolver import AddressCheck
-from dataapi.webhooks.management.api import ManagementApi
+from dataapi.webhooks.management.api import EndpointUrlCheck, ManagementApi
 from dataapi.webhooks.management.errors import SURROUNDING
-from dataapi.webhooks.management.handlers import EndpointUrlCheck
 from dataapi.webhooks.management.operations import by_path
 from dataapi.webhooks.model import Permission
 from dataapi.webhooks.plugins import installed_catalogue

@@ -47,7 +47,7 @@ INPUT_AND_OUTPUT = {
     "web": "admin app pipeline routing server.connection server.request server.sending server.site",
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "
-        "identifiers management.api management.authorization management.handlers management.listing "
+        "identifiers management.api management.authorization management.listing "
         "management.operations management.publishing plugins store store.directory "
         "store.endpoints store.enqueue store.history store.queue"
     ),

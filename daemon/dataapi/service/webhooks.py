@@ -28,8 +28,7 @@ from dataapi.webhooks.delivery.attempt import Sender
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.dispatcher import CHANNELS, Dispatcher
 from dataapi.webhooks.delivery.resolver import AddressCheck, SystemResolver
-from dataapi.webhooks.management.api import ManagementApi
-from dataapi.webhooks.management.handlers import EndpointUrlCheck
+from dataapi.webhooks.management.api import EndpointUrlCheck, ManagementApi
 from dataapi.webhooks.model import QueueStatistics
 from dataapi.webhooks.plugins import SourcePublisher, Sources, installed_catalogue, installed_sources
 from dataapi.webhooks.secrets import Cipher

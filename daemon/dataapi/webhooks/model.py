@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum, StrEnum
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypedDict
 from uuid import UUID
 
 
@@ -37,15 +37,6 @@ class Trigger(StrEnum):
     AUTOMATIC = "automatic"
     MANUAL = "manual"
     TEST = "test"
-
-
-class Unchanged(Enum):
-    """The value of a field that a change leaves alone, where None is a value of its own."""
-
-    UNCHANGED = "unchanged"
-
-
-UNCHANGED = Unchanged.UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +112,15 @@ class NewEndpoint:
     created_by: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointChange:
-    """A change of an endpoint."""
+class EndpointChange(TypedDict, total=False):
+    """A change of an endpoint, which leaves alone what is absent."""
 
-    url: str | Unchanged = UNCHANGED
-    event_types: tuple[str, ...] | Unchanged = UNCHANGED
-    signing_secret: str | Unchanged = field(default=UNCHANGED, repr=False)
-    custom_headers: Mapping[str, str] | Unchanged = field(default=UNCHANGED, repr=False)
-    description: str | Unchanged | None = UNCHANGED
-    enabled: bool | Unchanged = UNCHANGED
+    url: str
+    event_types: tuple[str, ...]
+    signing_secret: str
+    custom_headers: Mapping[str, str]
+    description: str | None
+    enabled: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from uuid import UUID
 import pytest
 from dataapi.http.messages import Request
 from dataapi.webhooks.management import operations
-from dataapi.webhooks.management.api import ManagementApi
+from dataapi.webhooks.management.api import EndpointUrlCheck, ManagementApi
 from dataapi.webhooks.management.errors import ManagementError
-from dataapi.webhooks.management.handlers import EndpointUrlCheck
 from support.management import (
     NO_SUCH,
     ORGANIZATION,

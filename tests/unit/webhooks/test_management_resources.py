@@ -10,8 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from dataapi.http.messages import Request
-from dataapi.webhooks.catalogue import Catalogue, pointer
-from dataapi.webhooks.json_schema import CompiledSchema
+from dataapi.webhooks.catalogue import Catalogue, CompiledSchema, pointer
 from dataapi.webhooks.management import body, resources
 from dataapi.webhooks.management.errors import ManagementError
 from dataapi.webhooks.management.listing import offset_links

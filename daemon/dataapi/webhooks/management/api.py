@@ -4,56 +4,104 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
 
+from twisted.internet.defer import Deferred, TimeoutError  # noqa: A004 - Twisted's own
 from twisted.logger import Logger
 
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply, Request
-from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.json_schema import CompiledSchema
-from dataapi.webhooks.management import body, listing
+from dataapi.webhooks.catalogue import (
+    ALL_EVENT_TYPES,
+    Catalogue,
+    CompiledSchema,
+    pointer,
+    sample_payload,
+    sample_type,
+)
+from dataapi.webhooks.delivery import destinations
+from dataapi.webhooks.delivery.headers import SecretRefused, check_secret, header_issues
+from dataapi.webhooks.delivery.resolver import AddressCheck, AddressRefused, Unresolvable
+from dataapi.webhooks.management import body, listing, operations, resources
 from dataapi.webhooks.management.authorization import (
     AuthorizedRequest,
     OperationResult,
     RequestedScope,
     authorize,
 )
-from dataapi.webhooks.management.errors import ErrorCode, ManagementError
-from dataapi.webhooks.management.handlers import EndpointUrlCheck, Handlers
-from dataapi.webhooks.management.operations import (
-    OPERATIONS,
-    ManagementOperation,
-    allowed,
-    by_path,
-    description,
-)
+from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
+from dataapi.webhooks.management.operations import ManagementOperation
 from dataapi.webhooks.management.publishing import EventPublishing
+from dataapi.webhooks.management.resources import ATTRIBUTES
+from dataapi.webhooks.model import Endpoint, Event, NewEndpoint, RefusalReason, Refused
+from dataapi.webhooks.secrets import CannotOpen
 from dataapi.webhooks.store import Store
+from dataapi.webhooks.store.endpoints import NoScope, TooManyEndpoints
 
 _log = Logger(namespace="dataapi.webhooks")
+
 _JSON = ("Content-Type", "application/json; charset=utf-8")
+
+T = TypeVar("T")
+
+RESOLVE_SECONDS = 5.0
+"""Seconds to resolve the host name of an endpoint's URL."""
+
+
+class EndpointUrlCheck:
+    """Checks the URLs of new and changed endpoints.
+
+    :param address_check: resolves and checks addresses.
+    """
+
+    def __init__(self, reactor: Any, address_check: AddressCheck, *, require_https: bool) -> None:
+        self._reactor = reactor
+        self._address_check = address_check
+        self._require_https = require_https
+
+    async def check(self, url: str) -> None:
+        """Raise ``ManagementError`` unless the URL is valid and resolves in time to public addresses."""
+        try:
+            destination = destinations.parse(
+                url, require_https=self._require_https, allowed=self._address_check.allowed
+            )
+        except destinations.UrlRefused as refused:
+            raise _bad_url(ErrorCode.URL_INVALID, IssueCode.INVALID, str(refused)) from None
+        resolved = Deferred.fromCoroutine(self._address_check.addresses(destination))
+        try:
+            await resolved.addTimeout(RESOLVE_SECONDS, self._reactor)
+        except (Unresolvable, TimeoutError):
+            message = f"{destination.host} has no address"
+            raise _bad_url(ErrorCode.URL_UNRESOLVABLE, IssueCode.UNRESOLVABLE, message) from None
+        except AddressRefused:
+            message = f"An address of {destination.host} is reserved"
+            raise _bad_url(ErrorCode.URL_RESERVED, IssueCode.RESERVED_ADDRESS, message) from None
+
+
+def _bad_url(code: ErrorCode, issue: IssueCode, message: str) -> ManagementError:
+    return ManagementError(code, message, issues=(Issue(issue, message, f"{ATTRIBUTES}/url"),))
+
+
+Reason: TypeAlias = Callable[[], str | None]
+"""Returns why webhooks do not work now, None when they do."""
 
 
 class ManagementApi:
-    """Responds to every operation of the table.
-
-    :param reason: returns why webhooks do not work now, None when they do.
-    """
+    """Responds to every operation of the table."""
 
     def __init__(
-        self,
-        store: Store,
-        catalogue: Catalogue,
-        url_check: EndpointUrlCheck,
-        reason: Callable[[], str | None],
+        self, store: Store, catalogue: Catalogue, url_check: EndpointUrlCheck, reason: Reason
     ) -> None:
         self._directory = store.directory
         self._catalogue = catalogue
         self._reason = reason
-        self._by_path = by_path()
+        self._by_path = operations.by_path()
         self._publishing = EventPublishing(store, catalogue)
         handlers = Handlers(store, catalogue, url_check)
         self._run: Mapping[str, Callable[[AuthorizedRequest], Awaitable[OperationResult]]] = {
@@ -80,12 +128,13 @@ class ManagementApi:
         :raises ApiError: the request is refused or fails.
         """
         methods = self._by_path[path]
-        if request.method == "OPTIONS":
-            return Reply(204, (("Allow", allowed(methods)),), b"")
         operation = methods.get("GET" if request.method == "HEAD" else request.method)
         if operation is None:
+            allow = (("Allow", operations.allowed(methods)),)
+            if request.method == "OPTIONS":
+                return Reply(204, allow, b"")
             message = f"The method {request.method[:20]} is not allowed here"
-            raise ManagementError(ErrorCode.WRONG_METHOD, message, headers=(("Allow", allowed(methods)),))
+            raise ManagementError(ErrorCode.WRONG_METHOD, message, headers=allow)
         if operation.permission is None:
             return Reply(operation.status, (_JSON,), self._description)
         if self._reason() is not None:
@@ -113,15 +162,14 @@ class ManagementApi:
     def _schemas(self) -> Mapping[str, CompiledSchema]:
         return {
             operation.name: CompiledSchema(operation.body(self._catalogue))
-            for operation in OPERATIONS
+            for operation in operations.OPERATIONS
             if operation.scoped and operation.body is not None
         }
 
     @cached_property
     def _description(self) -> bytes:
-        return json.dumps(
-            description(self._catalogue, version("dataapi-daemon")), separators=(",", ":")
-        ).encode()
+        description = operations.description(self._catalogue, version("dataapi-daemon"))
+        return json.dumps(description, separators=(",", ":")).encode()
 
 
 def _document(operation: ManagementOperation, request: Request) -> Any:
@@ -137,3 +185,182 @@ def _reply(operation: ManagementOperation, result: OperationResult) -> Reply:
     text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
     # A lone surrogate, which a receiver's response may hold, cannot be encoded as UTF-8.
     return Reply(operation.status, headers, text.encode("utf-8", "replace"))
+
+
+class Handlers:
+    """The operations of a scope: on endpoints, deliveries and event types."""
+
+    def __init__(self, store: Store, catalogue: Catalogue, url_check: EndpointUrlCheck) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._url_check = url_check
+
+    async def list_endpoints(self, request: AuthorizedRequest) -> OperationResult:
+        """List a page of endpoints."""
+        limit, offset = request.values.get("page[limit]", listing.PAGE), request.values.get("page[offset]", 0)
+        endpoints, total = await self._store.endpoints.page(request.scope, limit, offset)
+        links = listing.offset_links(request.path, limit, offset, total)
+        return OperationResult([resources.endpoint(one) for one in endpoints], links)
+
+    async def create_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+        """Create an endpoint."""
+        attributes = await self._validated(request.attributes)
+        try:
+            created = await self._store.endpoints.create(
+                request.scope, NewEndpoint(**attributes, created_by=str(request.token.id))
+            )
+        except TooManyEndpoints as error:
+            raise ManagementError(ErrorCode.TOO_MANY_ENDPOINTS, str(error)) from None
+        except NoScope:
+            raise ManagementError(ErrorCode.PERMISSION_DENIED) from None
+        location = f"{request.path.rstrip('/')}/{created.id}"
+        return OperationResult(resources.endpoint(created), location=location)
+
+    async def read_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+        """Read an endpoint."""
+        return OperationResult(resources.endpoint(await self._endpoint(request)))
+
+    async def change_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+        """Change an endpoint."""
+        change: Any = await self._validated(request.attributes)
+        if not change:
+            return await self.read_endpoint(request)
+        changed = await self._store.endpoints.change(request.scope, request.endpoint_id, change)
+        return OperationResult(resources.endpoint(_existing(changed, ErrorCode.NO_ENDPOINT)))
+
+    async def delete_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+        """Delete an endpoint and return it."""
+        deleted = await self._store.endpoints.delete(request.scope, request.endpoint_id)
+        return OperationResult(resources.endpoint(_existing(deleted, ErrorCode.NO_ENDPOINT)))
+
+    async def delete_endpoints(self, request: AuthorizedRequest) -> OperationResult:
+        """Delete all endpoints of the scope and return them."""
+        deleted = await self._store.endpoints.delete_all(request.scope)
+        return OperationResult([resources.endpoint(one) for one in deleted])
+
+    async def test_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+        """Send a test event."""
+        endpoint = await self._endpoint(request)
+        if not endpoint.enabled:
+            raise ManagementError(ErrorCode.TEST_DISABLED)
+        scope = request.scope
+        event_type = self._catalogue.types[self._type_to_test(endpoint, request.attributes.get("type"))]
+        payload = sample_payload(event_type, scope.organization, scope.project)
+        result = await self._store.manual_deliveries.test(scope, endpoint.id, event_type.type, payload)
+        accepted = _accepted(result, ErrorCode.TEST_DISABLED, ErrorCode.NO_ENDPOINT)
+        return OperationResult(resources.queued(accepted))
+
+    def _type_to_test(self, endpoint: Endpoint, requested: str | None) -> str:
+        """Return a type that the endpoint subscribes to and the catalogue still has."""
+        if requested is not None:
+            if ALL_EVENT_TYPES not in endpoint.event_types and requested not in endpoint.event_types:
+                raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
+            return requested
+        types = [name for name in endpoint.event_types if self._catalogue.may_subscribe(name)]
+        if not types:
+            raise ManagementError(ErrorCode.TEST_WRONG_TYPE)
+        return sample_type(types, project=endpoint.scope.project is not None)
+
+    async def _endpoint(self, request: AuthorizedRequest) -> Endpoint:
+        found = await self._store.endpoints.read(request.scope, request.endpoint_id)
+        return _existing(found, ErrorCode.NO_ENDPOINT)
+
+    async def _validated(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the attributes as the store expects them, checked by the rules beyond the schema."""
+        attributes = dict(document)
+        issues = []
+        if "signing_secret" in attributes:
+            try:
+                check_secret(attributes["signing_secret"])
+            except SecretRefused as error:
+                issues.append(Issue(IssueCode.FORMAT, str(error), f"{ATTRIBUTES}/signing_secret"))
+        if "custom_headers" in attributes:
+            attributes["custom_headers"] = attributes["custom_headers"] or {}
+            for issue in header_issues(attributes["custom_headers"]):
+                place = f"{ATTRIBUTES}/custom_headers" + (pointer(issue.name) if issue.name else "")
+                issues.append(Issue(IssueCode.HEADER, issue.message, place))
+        if issues:
+            raise invalid(*issues)
+        if "event_types" in attributes:
+            attributes["event_types"] = tuple(dict.fromkeys(one["type"] for one in attributes["event_types"]))
+        if "url" in attributes:
+            await self._url_check.check(attributes["url"])
+        return attributes
+
+    async def list_deliveries(self, request: AuthorizedRequest) -> OperationResult:
+        """List a page of the deliveries to all endpoints."""
+        return await self._deliveries(request, None)
+
+    async def list_endpoint_deliveries(self, request: AuthorizedRequest) -> OperationResult:
+        """List a page of the deliveries to one endpoint."""
+        # They can be listed without its headers, which no key may open.
+        with suppress(CannotOpen):
+            await self._endpoint(request)
+        return await self._deliveries(request, request.endpoint_id)
+
+    async def _deliveries(self, request: AuthorizedRequest, endpoint: UUID | None) -> OperationResult:
+        cursor = listing.cursor(request.values)
+        chosen = listing.delivery_filter(request.values)
+        page = await self._store.history.page(request.scope, endpoint, chosen, cursor)
+        links = listing.delivery_links(request.path, request.query, cursor, page)
+        return OperationResult([resources.delivery(one) for one in page.deliveries], links)
+
+    async def read_delivery(self, request: AuthorizedRequest) -> OperationResult:
+        """Read a delivery and its event."""
+        found = await self._store.history.read(request.scope, request.delivery_id)
+        delivery, event = _existing(found, ErrorCode.NO_DELIVERY)
+        return OperationResult(resources.delivery(delivery, self._rendered(event)))
+
+    def _rendered(self, event: Event) -> Event:
+        """Return an event as it is sent: older versions are only rendered by their first attempts.
+
+        The payload is empty if it cannot be rendered; then it is not sent either.
+        """
+        if event.rendered_from is None:
+            return event
+        try:
+            payload = self._catalogue.render(event.rendered_from, event.type, event.payload)
+        except Exception:
+            _log.failure("event {event} cannot be rendered", event=str(event.id))
+            payload = {}
+        return replace(event, payload=payload)
+
+    async def retry_delivery(self, request: AuthorizedRequest) -> OperationResult:
+        """Send a delivery again."""
+        result = await self._store.manual_deliveries.retry(request.scope, request.delivery_id)
+        accepted = _accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_DELIVERY)
+        return OperationResult(resources.queued(accepted))
+
+    async def recover_endpoint(self, request: AuthorizedRequest) -> OperationResult:
+        """Send again what failed for good in a time range."""
+        span = [_timestamp(request, name) for name in ("since", "until") if name in request.attributes]
+        result = await self._store.manual_deliveries.recover(request.scope, request.endpoint_id, *span)
+        accepted = _accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_ENDPOINT)
+        return OperationResult(resources.recovery(accepted))
+
+    async def list_event_types(self, _request: AuthorizedRequest) -> OperationResult:
+        """List all event types."""
+        return OperationResult([resources.event_type(one) for one in self._catalogue.types.values()])
+
+
+def _existing(found: T | None, absent: ErrorCode) -> T:
+    if found is None:
+        raise ManagementError(absent)
+    return found
+
+
+def _accepted(result: T | Refused, disabled: ErrorCode, absent: ErrorCode) -> T:
+    """Return the result of a test, retry or recovery unless it was refused."""
+    if not isinstance(result, Refused):
+        return result
+    if result.reason is RefusalReason.TOO_MANY:
+        wait = (("Retry-After", str(result.retry_after)),)
+        raise ManagementError(ErrorCode.TOO_MANY_REQUESTS, headers=wait)
+    raise ManagementError(disabled if result.reason is RefusalReason.DISABLED else absent)
+
+
+def _timestamp(request: AuthorizedRequest, name: str) -> datetime:
+    found = resources.parse_timestamp(request.attributes[name])
+    if found is None:
+        raise invalid(resources.bad_timestamp(f"{ATTRIBUTES}/{name}"))
+    return found

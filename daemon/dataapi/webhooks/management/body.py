@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dataapi.http.headers import media_type
 from dataapi.http.messages import Request
 from dataapi.http.strict_json import is_storable, reject_constant
-from dataapi.webhooks.catalogue import pointer
-from dataapi.webhooks.json_schema import CompiledSchema
+from dataapi.webhooks.catalogue import CompiledSchema, pointer
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import Any
 from dataapi.concurrency.long_work import in_turn
 from dataapi.concurrency.pauses import pause
 from dataapi.http.messages import Request
-from dataapi.webhooks.catalogue import Catalogue, pointer
+from dataapi.webhooks.catalogue import Catalogue, CompiledSchema, pointer
 from dataapi.webhooks.event_types import completed
-from dataapi.webhooks.json_schema import CompiledSchema
 from dataapi.webhooks.management import body, listing, resources
 from dataapi.webhooks.management.authorization import OperationResult, RequestedScope, authorize, bearer
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from dataapi.http.errors import DatabaseError
 from dataapi.webhooks import identifiers
-from dataapi.webhooks.model import UNCHANGED, Endpoint, EndpointChange, NewEndpoint, Scope, Unchanged
+from dataapi.webhooks.model import Endpoint, EndpointChange, NewEndpoint, Scope
 from dataapi.webhooks.secrets import CannotOpen, Cipher, open_headers, open_secret, seal_headers, seal_secret
 from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
 
@@ -18,7 +18,6 @@ MAX_ENDPOINTS = 50
 
 _NO_REFERENCE = "23503"
 _SQL = statements("endpoints.sql")
-T = TypeVar("T")
 
 BATCH = 100
 """Endpoints that are read at once."""
@@ -103,19 +102,18 @@ class Endpoints:
 
         :raises NoEncryptionKey: new secrets cannot be stored.
         """
-        secret, headers = change.signing_secret, change.custom_headers
-        types = _value_or_none(change.event_types)
+        secret, headers = change.get("signing_secret"), change.get("custom_headers")
         values = (
             scope.organization,
             scope.project,
             str(identifier),
-            _value_or_none(change.url),
-            None if types is None else list(types),
-            None if isinstance(secret, Unchanged) else seal_secret(self._cipher, identifier, secret),
-            None if isinstance(headers, Unchanged) else seal_headers(self._cipher, identifier, headers),
-            change.description is not UNCHANGED,
-            _value_or_none(change.description),
-            _value_or_none(change.enabled),
+            change.get("url"),
+            list(change["event_types"]) if "event_types" in change else None,
+            None if secret is None else seal_secret(self._cipher, identifier, secret),
+            None if headers is None else seal_headers(self._cipher, identifier, headers),
+            "description" in change,
+            change.get("description"),
+            change.get("enabled"),
         )
         return self._only(await self._database.fetch(_SQL["change"], values))
 
@@ -155,10 +153,6 @@ def _without_headers(row: tuple[Any, ...]) -> Endpoint:
     return Endpoint(UUID(identifier), Scope(organization, project), url, tuple(types), {}, *rest)
 
 
-def _value_or_none(value: T | Unchanged) -> T | None:
-    return None if isinstance(value, Unchanged) else value
-
-
 @dataclass(frozen=True, slots=True)
 class RotatedKeys:
     """The result of a key rotation.
@@ -185,31 +179,20 @@ class KeyRotation:
 
     async def run(self) -> RotatedKeys:
         """Rotate all endpoints; raises ``NoEncryptionKey``."""
-        sealed = 0
-        while True:
-            replaced, unchanged, unreadable = await self._walk()
-            sealed += replaced
-            if not unchanged:
-                return RotatedKeys(sealed, unreadable)
-
-    async def _walk(self) -> tuple[int, int, tuple[UUID, ...]]:
-        """Go through all endpoints: count replaced and unchanged ones, and collect unreadable ones."""
-        replaced = unchanged = 0
-        unreadable: list[UUID] = []
-        last = identifiers.EARLIEST
+        sealed, unreadable, last = 0, list[UUID](), identifiers.EARLIEST
         while rows := await self._database.fetch(
             _SQL["sealed_otherwise"], (self._cipher.mark, str(last), self._piece)
         ):
             for identifier, secret, headers in rows:
-                last = UUID(identifier)
+                endpoint = UUID(identifier)
                 try:
-                    done = await self._replace(last, bytes(secret), bytes(headers))
+                    if not await self._replace(endpoint, bytes(secret), bytes(headers)):
+                        break  # to read it again
+                    sealed += 1
                 except CannotOpen:
-                    unreadable.append(last)
-                else:
-                    replaced += done
-                    unchanged += not done
-        return replaced, unchanged, tuple(unreadable)
+                    unreadable.append(endpoint)
+                last = endpoint
+        return RotatedKeys(sealed, tuple(unreadable))
 
     async def _replace(self, endpoint: UUID, secret: bytes, headers: bytes) -> bool:
         """Seal one endpoint; False when it was changed since it was read."""

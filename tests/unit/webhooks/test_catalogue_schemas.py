@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dataapi.webhooks.json_schema import CompiledSchema
+from dataapi.webhooks.catalogue import CompiledSchema
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
