@@ -77,11 +77,7 @@ class Redactor:
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One log line before it is written.
-
-    :ivar time: seconds since the epoch.
-    :ivar fields: what else the caller gave, JSON values only.
-    """
+    """One log line before it is written; ``time`` is in Unix seconds, and ``fields`` has JSON values."""
 
     time: float
     level: str
@@ -170,21 +166,9 @@ FORMATS: Mapping[str, Callable[[LogRecord], str]] = {"json": as_json, "text": as
 """The values of ``log-format``."""
 
 
-def is_logged(event: LogEvent, debug: bool) -> bool:
-    """Whether an event gets a line: not debug messages, and not what Twisted reports about itself."""
-    level = event.get("log_level", LogLevel.info)
-    if debug or level >= LogLevel.warn:
-        return True
-    namespace = event.get("log_namespace") or ""
-    return bool(level >= LogLevel.info and not namespace.startswith(("twisted", "log_legacy", "stdout")))
-
-
 @implementer(ILogObserver)
 class LineObserver:
-    """The one observer of the process: formats what is to be logged and writes it.
-
-    :ivar write: called with each complete line.
-    """
+    """The one observer of the process: formats what is to be logged and calls ``write`` with each line."""
 
     def __init__(
         self,
@@ -202,8 +186,11 @@ class LineObserver:
         self._fields = fields or {}
 
     def __call__(self, event: LogEvent) -> None:
-        """Write the event's line."""
-        if is_logged(event, self._debug):
+        """Write the event's line, unless it is a debug message, or what Twisted reports about itself."""
+        level = event.get("log_level", LogLevel.info)
+        namespace = event.get("log_namespace") or ""
+        chatter = level < LogLevel.info or namespace.startswith(("twisted", "log_legacy", "stdout"))
+        if self._debug or level >= LogLevel.warn or not chatter:
             self.put(record_of(event, request_id.get(), self._redact))
 
     def learn(self, settings: Settings) -> None:
@@ -218,10 +205,7 @@ class LineObserver:
 
 
 def line_observer(settings: Settings, write: Callable[[str], object], **fields: object) -> LineObserver:
-    """Make the observer that a configuration asks for.
-
-    :param fields: what every line carries besides its own, such as the number of the worker.
-    """
+    """Make the observer of a configuration; every line carries the fields, such as the worker's number."""
     return LineObserver(
         write,
         FORMATS[settings.log_format],
@@ -262,6 +246,9 @@ def to_descriptor(descriptor: int) -> Callable[[str], None]:
     return write
 
 
+_LEVELS = ((logging.CRITICAL, LogLevel.critical), (logging.ERROR, LogLevel.error), (0, LogLevel.warn))
+
+
 class StandardHandler(logging.Handler):
     """Carries what libraries log with ``logging`` to the same observer."""
 
@@ -273,19 +260,13 @@ class StandardHandler(logging.Handler):
         """Turn the record into an event; a traceback becomes a field."""
         event: LogEvent = {
             "log_time": record.created,
-            "log_level": LogLevel.levelWithName(_level_name(record.levelno)),
+            "log_level": next(level for number, level in _LEVELS if record.levelno >= number),
             "log_namespace": record.name,
             "log_format": record.getMessage().replace("{", "{{").replace("}", "}}"),
         }
         if record.exc_info:
             event["exception"] = logging.Formatter().formatException(record.exc_info)
         self._observer(event)
-
-
-def _level_name(number: int) -> str:
-    if number >= logging.CRITICAL:
-        return "critical"
-    return "error" if number >= logging.ERROR else "warn"
 
 
 class AnsweredRequest(NamedTuple):

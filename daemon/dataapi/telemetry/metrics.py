@@ -6,10 +6,12 @@ of each family.  The hot path touches two list items and one float.
 
 from __future__ import annotations
 
+import itertools
+import operator
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -20,41 +22,36 @@ DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 """Upper bounds of the duration buckets, in seconds."""
 
 
-class Merge(Enum):
-    """How the values of several workers become one."""
-
-    SUM = "sum"
-    LARGEST = "largest"
-    SMALLEST = "smallest"
-
-
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric that the product exposes; a name ending in ``_total`` is a counter, else a gauge."""
+    """A metric that the product exposes; a name ending in ``_total`` is a counter, else a gauge.
+
+    :ivar merge: makes one value of those of two workers.
+    """
 
     help: str
     labels: tuple[str, ...] = ()
-    merge: Merge = Merge.SUM
+    merge: Callable[[Any, Any], Any] = operator.add
 
 
 FAMILIES: Mapping[str, Metric] = {
     "dataapi_requests_total": Metric("HTTP requests answered.", ("area", "status")),
     "dataapi_request_duration_seconds": Metric("Time from a request's last byte to its answer.", ("area",)),
     "dataapi_requests_in_flight": Metric("HTTP requests being answered."),
-    "dataapi_database_available": Metric("1 while connections can be had.", ("project",), Merge.SMALLEST),
+    "dataapi_database_available": Metric("1 while connections can be had.", ("project",), min),
     "dataapi_pool_connections": Metric("Database connections by what they do.", ("project", "state")),
     "dataapi_pool_size": Metric("Most database connections the pools may open.", ("project",)),
     "dataapi_pool_waiting": Metric("Requests waiting for a database connection.", ("project",)),
     "dataapi_pool_timeouts_total": Metric("Waits for a connection that were given up.", ("project",)),
     "dataapi_pool_connects_total": Metric("Database connections opened.", ("project",)),
     "dataapi_pool_cancels_total": Metric("Statements given up by their callers.", ("project",)),
-    "dataapi_catalog_generation": Metric("Number of the catalog that serves.", ("project",), Merge.SMALLEST),
+    "dataapi_catalog_generation": Metric("Number of the catalog that serves.", ("project",), min),
     "dataapi_catalog_loads_total": Metric("Catalog loads by outcome.", ("project", "outcome")),
-    "dataapi_catalog_problems": Metric("Malformed directives.", ("project",), Merge.LARGEST),
+    "dataapi_catalog_problems": Metric("Malformed directives.", ("project",), max),
     "dataapi_cache_lookups_total": Metric("Cache look-ups by outcome.", ("project", "cache", "outcome")),
-    "dataapi_webhooks_due": Metric("Attempts to be made, by how they stand.", ("state",), Merge.LARGEST),
+    "dataapi_webhooks_due": Metric("Attempts to be made, by how they stand.", ("state",), max),
     "dataapi_webhooks_oldest_due_seconds": Metric(
-        "How long ago the earliest attempt that is not over was due.", (), Merge.LARGEST
+        "How long ago the earliest attempt that is not over was due.", (), max
     ),
     "dataapi_webhooks_in_flight": Metric("Attempts being made."),
     "dataapi_webhooks_attempts_total": Metric("Attempts made, by outcome.", ("outcome",)),
@@ -127,24 +124,15 @@ class RequestMetrics:
         }
 
 
-def _combine(rule: Merge, first: Value, second: Value) -> Value:
-    if isinstance(first, Histogram) or isinstance(second, Histogram):
-        assert isinstance(first, Histogram) and isinstance(second, Histogram)  # noqa: PT018 - one invariant
-        return first + second
-    if rule is Merge.SUM:
-        return first + second
-    return max(first, second) if rule is Merge.LARGEST else min(first, second)
-
-
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     """Join snapshots of several parts or workers, each value by its family's rule."""
     merged: dict[str, dict[tuple[str, ...], Value]] = {}
     for snapshot in snapshots:
         for name, series in snapshot.items():
-            rule = FAMILIES[name].merge
+            combine = FAMILIES[name].merge
             target = merged.setdefault(name, {})
             for labels, value in series.items():
-                target[labels] = _combine(rule, target[labels], value) if labels in target else value
+                target[labels] = combine(target[labels], value) if labels in target else value
     return merged
 
 
@@ -175,56 +163,35 @@ def from_json(document: Iterable[Any]) -> Snapshot:
     return snapshot
 
 
-class _SnapshotCollector:
-    """Shows one snapshot to prometheus-client, as a ``Collector`` does."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-
-    def collect(self) -> Iterator[metrics_core.Metric]:
-        """Yield every family that has values."""
-        for name, series in self._snapshot.items():
-            yield _family(name, FAMILIES[name], series)
-
-
-def _family(name: str, family: Metric, series: Mapping[tuple[str, ...], Value]) -> metrics_core.Metric:
+def _family(name: str, series: Mapping[tuple[str, ...], Any]) -> metrics_core.Metric:
+    """Return a family with its values for prometheus-client."""
     from prometheus_client.core import (  # noqa: PLC0415 - see ``exposition``
         CounterMetricFamily,
         GaugeMetricFamily,
         HistogramMetricFamily,
     )
 
+    family = FAMILIES[name]
     if any(isinstance(value, Histogram) for value in series.values()):
         histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
+        bounds = [*map(str, DURATIONS), "+Inf"]
         for labels, value in series.items():
-            assert isinstance(value, Histogram)
-            histogram.add_metric(labels, _cumulative(value), value.total)
+            buckets = list(zip(bounds, map(float, itertools.accumulate(value.buckets)), strict=True))
+            histogram.add_metric(labels, buckets, value.total)
         return histogram
     kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     metric = kind(name, family.help, labels=family.labels)
     for labels, value in series.items():
-        assert not isinstance(value, Histogram)
         metric.add_metric(labels, value)
     return metric
-
-
-def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
-    bounds = [*(str(bound) for bound in DURATIONS), "+Inf"]
-    running = 0
-    buckets = []
-    for bound, count in zip(bounds, histogram.buckets, strict=True):
-        running += count
-        buckets.append((bound, float(running)))
-    return buckets
 
 
 def exposition(snapshot: Snapshot) -> bytes:
     """Write a snapshot, and the figures of this process, in Prometheus's text format."""
     # Imported here, because many daemons are never asked.
-    from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
+    from prometheus_client import generate_latest  # noqa: PLC0415
     from prometheus_client.process_collector import ProcessCollector  # noqa: PLC0415
 
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(cast("Collector", _SnapshotCollector(snapshot)))
-    ProcessCollector(registry=registry)
-    return generate_latest(registry)
+    families = [_family(name, series) for name, series in snapshot.items()]
+    families += ProcessCollector(registry=None).collect()
+    return generate_latest(cast("Collector", SimpleNamespace(collect=lambda: families)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Protocol, TypeVar
 
 from dataapi.telemetry.metrics import Snapshot
 
+T = TypeVar("T", "ProjectState", "WebhooksState")
 Changes = Literal["notified", "polled", "on request"]
 
 
@@ -98,20 +99,16 @@ class State:
 def state_from_json(document: Mapping[str, Any]) -> State:
     """Read what ``State.as_json`` wrote."""
     projects = tuple(
-        ProjectState(
-            ref=project["ref"],
-            database_available=project["database_available"],
-            generation=project["generation"],
-            problems=tuple(project["problems"]),
-            reason=project["reason"],
-            fault=project["fault"],
-            changes=project["changes"],
-        )
+        _read(ProjectState, {**project, "problems": tuple(project["problems"])})
         for project in document["projects"]
     )
-    known = document["webhooks"]
-    webhooks = known and WebhooksState(known["database_available"], known["migrated"], known["reason"])
+    webhooks = document["webhooks"] and _read(WebhooksState, document["webhooks"])
     return State(projects, document["starting"], document["draining"], document["workers"], webhooks)
+
+
+def _read(kind: type[T], members: Mapping[str, Any]) -> T:
+    """Make a dataclass of those members that are its fields."""
+    return kind(**{field.name: members[field.name] for field in fields(kind)})
 
 
 def combined(states: Iterable[State]) -> State:
@@ -120,24 +117,22 @@ def combined(states: Iterable[State]) -> State:
     projects: dict[str, ProjectState] = {}
     for state in known:
         for project in state.projects:
-            worst = projects.get(project.ref)
-            if worst is None or _rank(project) < _rank(worst):
-                projects[project.ref] = project
+            projects[project.ref] = min(projects.get(project.ref, project), project, key=_rank)
     return State(
         projects=tuple(projects.values()),
         starting=any(state.starting for state in known),
         draining=any(state.draining for state in known),
         workers=len(known),
-        webhooks=min((one.webhooks for one in known if one.webhooks), key=_standing, default=None),
+        webhooks=min(
+            (one.webhooks for one in known if one.webhooks),
+            key=lambda one: (one.ready, one.migrated, one.database_available),
+            default=None,
+        ),
     )
 
 
 def _rank(project: ProjectState) -> tuple[bool, int]:
     return project.ready, -1 if project.generation is None else project.generation
-
-
-def _standing(webhooks: WebhooksState) -> tuple[bool, bool, bool]:
-    return webhooks.ready, webhooks.migrated, webhooks.database_available
 
 
 @dataclass(frozen=True, slots=True)

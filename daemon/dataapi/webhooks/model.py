@@ -41,10 +41,7 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an endpoint belongs to: an organization, or one of its projects.
-
-    :ivar project: the project's reference; None for the organization itself.
-    """
+    """What an endpoint belongs to: an organization, or one of its projects by its reference."""
 
     organization: str
     project: str | None = None
@@ -52,10 +49,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Organization:
-    """An organization.
-
-    :ivar early_access: whether it is on the allowlist without which webhooks are refused.
-    """
+    """An organization; webhooks are refused to those without early access."""
 
     slug: str
     early_access: bool
@@ -90,7 +84,7 @@ class Token:
 class Access:
     """What a token gives access to.
 
-    :ivar early_access: whether its organization is on the allowlist.
+    :ivar early_access: of its organization.
     :ivar projects: the references that were looked up and belong to its organization.
     """
 
@@ -183,11 +177,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFilter:
-    """Which deliveries to list; a member that is None does not restrict them.
-
-    :ivar since: the earliest time of creation, inclusive.
-    :ivar until: the latest time of creation, exclusive.
-    """
+    """Which deliveries to list: ``since`` is inclusive, ``until`` is not, and None restricts nothing."""
 
     status: Status | None = None
     event_id: UUID | None = None
@@ -201,8 +191,8 @@ class Cursor:
     """The position of a page of deliveries, newest first.
 
     :ivar size: the maximum number of records.
-    :ivar after: list the records that are older than this one.
-    :ivar before: list the records that are next newer than this one.
+    :ivar after: the page has the records that are next older than this one.
+    :ivar before: the page has the records that are next newer than this one.
     """
 
     size: int = 20
@@ -212,11 +202,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPage:
-    """A page of deliveries, newest first.
-
-    :ivar newer: whether there are records before the first one.
-    :ivar older: whether there are records after the last one.
-    """
+    """A page of deliveries, newest first, and whether there are newer and older ones."""
 
     deliveries: tuple[Delivery, ...]
     newer: bool
@@ -233,10 +219,7 @@ class RefusalReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A refused test, retry or recovery.
-
-    :ivar retry_after: seconds after which the limit allows another one, if that was the reason.
-    """
+    """A refused test, retry or recovery; after ``retry_after`` seconds the limit allows another one."""
 
     reason: RefusalReason
     retry_after: int = 0
@@ -252,10 +235,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """An accepted recovery.
-
-    :ivar matched: how many events are sent again.
-    """
+    """An accepted recovery, by which ``matched`` events are sent again."""
 
     id: UUID
     matched: int
@@ -319,7 +299,6 @@ class DueWork:
 class ClaimResult:
     """The result of a claim.
 
-    :ivar work: attempts to make.
     :ivar settled: how many rows were skipped or dropped because their endpoints are disabled or deleted.
     :ivar unreadable: endpoints whose secrets no configured key opens; their work is postponed.
     """
@@ -350,7 +329,6 @@ class AttemptOutcome:
     """How one attempt ended.
 
     :ivar success: whether there was a 2xx response in time.
-    :ivar signed_at: when the attempt was signed.
     :ivar response_code: 0 without a response.
     :ivar error: None after a complete response.
     """
@@ -366,10 +344,7 @@ class AttemptOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FinishedAttempt:
-    """An attempt's outcome and what follows.
-
-    :ivar retry_in: seconds from now to the next attempt; None when there is none.
-    """
+    """An attempt's outcome, and the seconds from now to the next attempt if there is one."""
 
     claim: Claim
     outcome: AttemptOutcome

@@ -7,11 +7,11 @@ AES-256-GCM ciphertext.  It is bound to its endpoint and field: moved elsewhere,
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
@@ -36,19 +36,16 @@ class CannotOpen(Exception):
     """A sealed secret is damaged, belongs elsewhere, or was sealed with a key that is not configured."""
 
 
-def new_key(random: Callable[[int], bytes] = os.urandom) -> str:
+def new_key() -> str:
     """Return a new key as the configuration expects it."""
-    return base64.b64encode(random(KEY_BYTES)).decode()
+    return base64.b64encode(os.urandom(KEY_BYTES)).decode()
 
 
 def read_key(text: str) -> bytes:
-    """Parse a key of the configuration: 32 bytes in base64.
-
-    :raises ValueError: it is invalid.
-    """
+    """Parse a key of the configuration: 32 bytes in base64; ``ValueError`` for an invalid one."""
     try:
         key = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise ValueError("not base64") from None
     if len(key) != KEY_BYTES:
         raise ValueError(f"{len(key)} bytes")
@@ -61,12 +58,10 @@ class Cipher:
     :param keys: in base64; without any, nothing can be sealed or opened.
     """
 
-    def __init__(self, keys: Sequence[str], random: Callable[[int], bytes] = os.urandom) -> None:
-        self._random = random
-        self._keys: list[tuple[bytes, AESGCM]] = []
-        for text in keys:
-            key = read_key(text)
-            self._keys.append((hashlib.sha256(key).digest()[:_NAME_BYTES], AESGCM(key)))
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = [
+            (hashlib.sha256(key).digest()[:_NAME_BYTES], AESGCM(key)) for key in map(read_key, keys)
+        ]
 
     @property
     def mark(self) -> bytes:
@@ -82,22 +77,16 @@ class Cipher:
         :raises NoEncryptionKey: there is no key.
         """
         mark, key = self.mark, self._keys[0][1]
-        nonce = self._random(_NONCE_BYTES)
+        nonce = os.urandom(_NONCE_BYTES)
         return mark + nonce + key.encrypt(nonce, secret, place.encode())
 
     def open(self, sealed: bytes, place: str) -> bytes:
-        """Decrypt what was sealed for the same place.
-
-        :raises CannotOpen: no configured key opens it.
-        """
-        name, nonce = sealed[len(_FORM) : _HEAD], sealed[_HEAD : _HEAD + _NONCE_BYTES]
-        if sealed[: len(_FORM)] == _FORM and len(nonce) == _NONCE_BYTES:
-            for key_name, key in self._keys:
-                if key_name == name:
-                    try:
-                        return key.decrypt(nonce, sealed[_HEAD + _NONCE_BYTES :], place.encode())
-                    except InvalidTag:
-                        continue
+        """Decrypt what was sealed for the same place; ``CannotOpen`` if no configured key does."""
+        mark, nonce = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE_BYTES]
+        for name, key in self._keys:
+            if mark == _FORM + name and len(nonce) == _NONCE_BYTES:
+                with suppress(InvalidTag):
+                    return key.decrypt(nonce, sealed[_HEAD + _NONCE_BYTES :], place.encode())
         raise CannotOpen("no configured encryption-key opens this secret")
 
 

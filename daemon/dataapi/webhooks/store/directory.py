@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,9 +16,9 @@ PREFIX = "dapat_"
 """The prefix of every token, by which people and secret scanners recognize one."""
 
 
-def new_token(random: Callable[[int], str] = secrets.token_urlsafe) -> str:
+def new_token() -> str:
     """Return a token with 256 random bits."""
-    return PREFIX + random(32)
+    return PREFIX + secrets.token_urlsafe(32)
 
 
 def digest(token: str) -> bytes:
@@ -66,11 +66,9 @@ class Directory:
 
         :param idempotency_key: of both events.
         """
-        [(source,)] = await self._database.fetch(
-            _SQL["transfer_project"], (ref, organization, idempotency_key)
-        )
-        found: str | None = source
-        return found
+        values = (ref, organization, idempotency_key)
+        source: str | None = (await self._database.fetch(_SQL["transfer_project"], values))[0][0]
+        return source
 
     async def projects(self) -> tuple[ProjectRecord, ...]:
         """Return every project, by reference."""
@@ -80,10 +78,7 @@ class Directory:
     async def create_token(
         self, secret: str, organization: str, permissions: Iterable[Permission], expires_at: datetime | None
     ) -> Token | None:
-        """Store a token's hash; None when the organization is unknown.
-
-        :param secret: the token, from ``new_token``.
-        """
+        """Store the hash of a token from ``new_token``; None when the organization is unknown."""
         names = sorted({permission.value for permission in permissions})
         values = (organization, digest(secret), names, expires_at)
         rows = await self._database.fetch(_SQL["create_token"], values)
@@ -98,7 +93,7 @@ class Directory:
         if not rows:
             return None
         early_access, projects, *token = rows[0]
-        return Access(_token(tuple(token)), early_access, frozenset(projects))
+        return Access(_token(token), early_access, frozenset(projects))
 
     async def revoke(self, identifier: UUID) -> bool:
         """Revoke a token; False when it is unknown."""
@@ -109,6 +104,6 @@ class Directory:
         return tuple(_token(row) for row in await self._database.fetch(_SQL["tokens"]))
 
 
-def _token(row: tuple[Any, ...]) -> Token:
+def _token(row: Sequence[Any]) -> Token:
     identifier, organization, permissions, *times = row
     return Token(UUID(identifier), organization, frozenset(map(Permission, permissions)), *times)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -37,18 +36,10 @@ class Endpoints:
     Reading and changing raise ``CannotOpen`` when no configured key opens an endpoint's custom headers.
     """
 
-    def __init__(
-        self,
-        database: SqlRunner,
-        cipher: Cipher,
-        *,
-        most: int = MAX_ENDPOINTS,
-        new_id: Callable[[], UUID] = identifiers.uuid_v7,
-    ) -> None:
+    def __init__(self, database: SqlRunner, cipher: Cipher, *, most: int = MAX_ENDPOINTS) -> None:
         self._database = database
         self._cipher = cipher
         self._most = most
-        self._new_id = new_id
 
     async def create(self, scope: Scope, new: NewEndpoint) -> Endpoint:
         """Add an endpoint to a scope.
@@ -57,7 +48,7 @@ class Endpoints:
         :raises NoEncryptionKey: its secrets cannot be stored.
         :raises TooManyEndpoints: the scope is full.
         """
-        identifier = self._new_id()
+        identifier = identifiers.uuid_v7()
         values = (
             str(identifier),
             scope.organization,
@@ -122,16 +113,14 @@ class Endpoints:
 
         The outcome of an attempt in flight is discarded.
         """
-        gone = await self._delete(scope, identifier)
-        return gone[0] if gone else None
+        return next(iter(await self.delete_all(scope, identifier)), None)
 
-    async def delete_all(self, scope: Scope) -> tuple[Endpoint, ...]:
-        """Delete all endpoints of a scope with their events and deliveries, and return them."""
-        return await self._delete(scope, None)
+    async def delete_all(self, scope: Scope, only: UUID | None = None) -> tuple[Endpoint, ...]:
+        """Delete all endpoints of a scope, or only one, with their events and deliveries, and return them.
 
-    async def _delete(self, scope: Scope, identifier: UUID | None) -> tuple[Endpoint, ...]:
-        """Delete one endpoint or all; one whose headers no key opens is returned without them."""
-        values = (scope.organization, scope.project, None if identifier is None else str(identifier))
+        One whose headers no key opens is returned without them.
+        """
+        values = (scope.organization, scope.project, None if only is None else str(only))
         gone = []
         for row in await persistently(self._database, _SQL["delete"], values):
             try:
@@ -155,11 +144,7 @@ def _without_headers(row: tuple[Any, ...]) -> Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class RotatedKeys:
-    """The result of a key rotation.
-
-    :ivar sealed: how many endpoints were sealed anew.
-    :ivar unreadable: those whose secrets no configured key opens; they are unchanged.
-    """
+    """How many endpoints were sealed anew, and those that are unchanged, as no configured key opens them."""
 
     sealed: int
     unreadable: tuple[UUID, ...]

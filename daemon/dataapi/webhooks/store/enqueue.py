@@ -33,10 +33,7 @@ class PublishProblem(StrEnum):
 
 
 class CannotPublish(Exception):
-    """An event cannot be published; the text says why.
-
-    :ivar index: which one of those that were to be published together.
-    """
+    """An event, which has that index among those published together, is refused; the text says why."""
 
     def __init__(self, problem: PublishProblem, text: str, index: int = 0) -> None:
         super().__init__(text)
@@ -98,25 +95,21 @@ class Publisher:
 class ManualDeliveries:
     """Enqueues what owners of endpoints ask for: test events, retries and recoveries."""
 
-    def __init__(self, database: SqlRunner, retention_days: int, *, most: int = MAX_PER_MINUTE) -> None:
+    def __init__(self, database: SqlRunner, retention_days: int) -> None:
         self._database = database
         self._retention_days = retention_days
-        self._most = most
 
     async def test(
         self, scope: Scope, endpoint: UUID, event_type: str, payload: Mapping[str, Any]
     ) -> Accepted | Refused:
-        """Enqueue a test event: one attempt.
-
-        :param payload: of the event; ``is_test`` and the scope's members are written into it.
-        """
+        """Enqueue a test event: one attempt; ``is_test`` and the scope are written into its payload."""
         document = json.dumps(dict(payload))
-        values = (scope.organization, scope.project, str(endpoint), event_type, document, self._most)
+        values = (scope.organization, scope.project, str(endpoint), event_type, document, MAX_PER_MINUTE)
         return _accepted_or_refused(await self._database.fetch(_SQL["test"], values))
 
     async def retry(self, scope: Scope, delivery: UUID) -> Accepted | Refused:
         """Enqueue a new delivery of the same event: one attempt, listed for a retention of its own."""
-        values = (scope.organization, scope.project, str(delivery), self._retention_days, self._most)
+        values = (scope.organization, scope.project, str(delivery), self._retention_days, MAX_PER_MINUTE)
         return _accepted_or_refused(await self._database.fetch(_SQL["retry"], values))
 
     async def recover(
