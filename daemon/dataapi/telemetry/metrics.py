@@ -24,10 +24,7 @@ DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric that the product exposes; a name ending in ``_total`` is a counter, else a gauge.
-
-    :ivar merge: makes one value of those of two workers.
-    """
+    """A metric; a name ending in ``_total`` is a counter, else a gauge.  ``merge`` joins two values."""
 
     help: str
     labels: tuple[str, ...] = ()

@@ -40,11 +40,7 @@ class ProjectState:
 
 @dataclass(frozen=True, slots=True)
 class WebhooksState:
-    """Whether webhooks work: the APIs are ready without them.
-
-    :ivar migrated: the database has the schema that they need.
-    :ivar reason: why they do not work, or None.
-    """
+    """Whether webhooks work, and else the reason; the APIs are ready without them."""
 
     database_available: bool
     migrated: bool

@@ -43,10 +43,7 @@ class BadPayload(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PayloadIssue:
-    """Something that is wrong with a payload.
-
-    :ivar pointer: JSON pointer of the member within the payload, empty for the payload itself.
-    """
+    """Something that is wrong with a payload, at a JSON pointer within it."""
 
     pointer: str
     message: str
@@ -122,11 +119,7 @@ class Catalogue:
         }
 
     def render(self, event_type: str, older: str, payload: Payload) -> dict[str, Any]:
-        """Return the payload of an older type that goes out alongside a published one.
-
-        Raises ``KeyError`` when the published type does not render the older one, and whatever the
-        catalogue's function raises.
-        """
+        """Return the payload of an older type; ``KeyError`` if the published one is not sent alongside it."""
         made = payload
         for step in self._older(event_type, until=older):
             made = step.render(made)
@@ -147,10 +140,7 @@ class Catalogue:
 
 
 def sample_type(subscribed: Sequence[str], *, project: bool) -> str:
-    """Return the default type of an endpoint's test event: the first that it lists, other than ``*``.
-
-    :param project: whether the endpoint belongs to a project.
-    """
+    """Return the default type of a test event: the first that the endpoint lists, other than ``*``."""
     for event_type in subscribed:
         if event_type != ALL_EVENT_TYPES:
             return event_type

@@ -18,11 +18,7 @@ _RANDOM_BITS = 62
 
 
 def uuid_v7(microseconds: int | None = None, random: int | None = None) -> UUID:
-    """Return a new identifier (RFC 9562, method 3: 12 bits hold the fraction of the millisecond).
-
-    :param microseconds: the time since 1970; now by default.
-    :param random: the 62 random bits.
-    """
+    """Return a new identifier (RFC 9562, method 3) of now, or of ``microseconds`` since 1970."""
     now = time.time_ns() // 1000 if microseconds is None else microseconds
     milliseconds, rest = divmod(now, 1000)
     low = secrets.randbits(_RANDOM_BITS) if random is None else random

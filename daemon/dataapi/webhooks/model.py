@@ -82,11 +82,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a token gives access to.
-
-    :ivar early_access: of its organization.
-    :ivar projects: the references that were looked up and belong to its organization.
-    """
+    """What a token gives access to: the projects are those that were looked up and are its organization's."""
 
     token: Token
     early_access: bool

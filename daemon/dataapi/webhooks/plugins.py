@@ -23,10 +23,7 @@ _log = Logger(namespace="dataapi.webhooks")
 
 
 def installed_catalogue() -> Catalogue:
-    """Return the event types of the installed plugins.
-
-    A plugin that fails to load, or one of whose types is wrong, is logged and skipped entirely.
-    """
+    """Return the event types of the installed plugins; a plugin that fails is logged and skipped entirely."""
     found = getPlugins(IEventCatalogue, import_module("dataapi.plugins"))
     catalogue, problems = combined(found)
     for problem in problems:
@@ -116,10 +113,7 @@ class SourcePublisher:
 
 
 class Sources:
-    """The event sources of one process.  One that fails is logged and does not affect the others.
-
-    :param clock: the reactor.
-    """
+    """The event sources of one process.  One that fails is logged and does not affect the others."""
 
     def __init__(self, clock: Any, found: Iterable[IEventSource], publisher: IEventPublisher) -> None:
         self._clock = clock

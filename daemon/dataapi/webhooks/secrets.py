@@ -53,10 +53,7 @@ def read_key(text: str) -> bytes:
 
 
 class Cipher:
-    """Seals with the first key and opens with any.
-
-    :param keys: in base64; without any, nothing can be sealed or opened.
-    """
+    """Seals with the first key and opens with any; the keys are in base64."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = [

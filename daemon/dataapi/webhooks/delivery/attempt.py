@@ -53,10 +53,7 @@ class DeliveryCounters:
         self.lost = 0
 
     def began(self, waited: float) -> None:
-        """Count the start of a first attempt.
-
-        :param waited: seconds since its event was published.
-        """
+        """Count the start of a first attempt, so many seconds after its event was published."""
         waited = max(0.0, waited)
         self._buckets[bisect_left(DURATIONS, waited)] += 1
         self._waited += waited
@@ -66,10 +63,7 @@ class DeliveryCounters:
         self._attempts[outcome_label(outcome)] += 1
 
     def snapshot(self, in_flight: int, queue: QueueStatistics | None) -> Snapshot:
-        """Return the metrics.
-
-        :param queue: None while the database does not answer.
-        """
+        """Return the metrics; those of the queue are left out while the database does not answer."""
         own: dict[str, dict[tuple[str, ...], float | Histogram]] = {
             "dataapi_webhooks_in_flight": {(): float(in_flight)},
             "dataapi_webhooks_attempts_total": {
@@ -124,10 +118,7 @@ class DeliveryRunner:
         self._counters = counters
 
     async def deliver(self, work: DueWork, since_claim: float) -> AttemptOutcome | None:
-        """Make an attempt and return its outcome; None when it was not made and its lease is to run out.
-
-        :param since_claim: seconds since the work was claimed.
-        """
+        """Make an attempt and return its outcome; None when it was not made and its lease is to run out."""
         began = datetime.now(UTC)
         try:
             body = work.body if work.body is not None else await self._body(work)
@@ -302,10 +293,7 @@ class Sender:
 
 
 class _Exchange:
-    """The state of one attempt, also while the response arrives and after it broke off.
-
-    :ivar signed_at: Unix time at which the request was signed, or at which the attempt began until then.
-    """
+    """The state of one attempt; ``signed_at`` is when it began, and then when the request is signed."""
 
     __slots__ = ("connection", "response", "signed_at")
 

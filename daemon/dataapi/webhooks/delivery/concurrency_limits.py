@@ -85,10 +85,7 @@ class _Share:
 
 @dataclass(slots=True, eq=False)
 class _Organization:
-    """An organization's attempts, in flight and waiting.
-
-    :ivar more: whether the last claim excluded its work for new hosts.
-    """
+    """An organization's attempts, and whether the last claim left out ``more`` of them, to new hosts."""
 
     name: str
     quick: _Share = field(default_factory=_Share)
@@ -205,10 +202,7 @@ class ConcurrencyLimits:
         return max(least, most - host.running - len(queue.waiting))
 
     def update_rates(self, now: float) -> None:
-        """Update how fast hosts respond, and forget what is without work; call it before each claim.
-
-        :param now: seconds.
-        """
+        """Update how fast hosts respond, and forget what is without work; call it before each claim."""
         seconds = now - self._rates_at
         if seconds <= 0:
             return

@@ -83,18 +83,12 @@ _ALLOWED_NAME = 253
 
 
 def is_allowed(address: Address, allowed: Iterable[Network]) -> bool:
-    """Whether the operator exempts the address.
-
-    A network covers addresses of its own family only, so an IPv4 network none that are mapped to IPv6.
-    """
+    """Whether the operator exempts the address; no IPv4 network covers addresses that are mapped to IPv6."""
     return any(address in network for network in allowed)
 
 
 def is_refused(address: Address, allowed: Iterable[Network] = ()) -> bool:
-    """Whether the address is reserved, so that nothing may be sent to it.
-
-    :param allowed: networks that the operator exempts.
-    """
+    """Whether the address is reserved, and not exempt, so that nothing may be sent to it."""
     if is_allowed(address, allowed):
         return False
     if isinstance(address, ipaddress.IPv4Address):

@@ -53,11 +53,7 @@ def check_secret(secret: str) -> None:
 
 @lru_cache(MAX_CACHED)
 def key_of(secret: str) -> bytes:
-    """Return the HMAC key of a secret.
-
-    ``whsec_`` before strict base64, padded or not, marks a base64 key; any other secret is used as it is,
-    prefix included.
-    """
+    """Return the HMAC key: what strict base64 after ``whsec_`` decodes to, else the bytes of the secret."""
     if secret.startswith(_PREFIX):
         decoded = _strict_base64(secret.removeprefix(_PREFIX))
         if decoded is not None:
@@ -98,10 +94,7 @@ def _strict_base64(text: str) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class HeaderIssue:
-    """What is wrong with one custom header.
-
-    :ivar name: the header's name; None when there are too many headers.
-    """
+    """What is wrong with one custom header, or, without a name, with their number."""
 
     name: str | None
     message: str

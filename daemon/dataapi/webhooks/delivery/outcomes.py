@@ -36,10 +36,7 @@ AGAIN_AFTER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows an attempt.
-
-    :ivar retry_in: seconds from the end of the attempt to the next one; None when there is none.
-    """
+    """What follows an attempt, and in how many seconds from its end another one, if any."""
 
     status: Status
     retry_in: float | None = None
@@ -66,11 +63,7 @@ class StoresOutcomes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Unrecorded:
-    """An outcome to be recorded.
-
-    :ivar at: when the attempt ended.
-    :ivar until: when its lease ends.
-    """
+    """An outcome to be recorded: when the attempt ended, and until when its lease lasts."""
 
     finished: FinishedAttempt
     at: float
@@ -108,10 +101,7 @@ class Outcomes:
         self.stuck = False
 
     def add(self, finished: FinishedAttempt, until: float) -> None:
-        """Add the outcome of an attempt that ended now.
-
-        :param until: when its lease ends.
-        """
+        """Add the outcome of an attempt that ended now; its lease ends at ``until``."""
         self._waiting.append(_Unrecorded(finished, self._clock.seconds(), until))
         if self.stuck or self._writing:
             return

@@ -121,10 +121,7 @@ def _threads(most: int) -> ThreadPool:
 
 
 class AddressCheck:
-    """Resolves a destination and checks that all its addresses may be connected to.
-
-    :param allowed: the networks of ``allow-addresses``.
-    """
+    """Resolves a destination and checks its addresses; the networks of ``allow-addresses`` are exempt."""
 
     def __init__(self, resolver: Resolver, allowed: Sequence[Network] = ()) -> None:
         self._resolver = resolver

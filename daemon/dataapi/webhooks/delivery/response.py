@@ -182,10 +182,7 @@ def _body_length(code: int, headers: Mapping[bytes, Sequence[bytes]]) -> int | N
 
 
 def body_text(body: bytes) -> str:
-    """Return the recorded part of a body as text, with invalid UTF-8 replaced.
-
-    A character that the limit cuts in two is left out.
-    """
+    """Return the recorded part of a body as text; a character that the limit cuts in two is left out."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return storable(decoder.decode(body[:MAX_BODY], final=len(body) <= MAX_BODY))
 

@@ -55,10 +55,7 @@ RESOLVE_SECONDS = 5.0
 
 
 class EndpointUrlCheck:
-    """Checks the URLs of new and changed endpoints.
-
-    :param address_check: resolves and checks addresses.
-    """
+    """Checks the URLs of new and changed endpoints."""
 
     def __init__(self, reactor: Any, address_check: AddressCheck, *, require_https: bool) -> None:
         self._reactor = reactor
@@ -312,10 +309,7 @@ class Handlers:
         return OperationResult(resources.delivery(delivery, self._rendered(event)))
 
     def _rendered(self, event: Event) -> Event:
-        """Return an event as it is sent: older versions are only rendered by their first attempts.
-
-        The payload is empty if it cannot be rendered; then it is not sent either.
-        """
+        """Return an event as its first attempt sends it; its payload is empty if it cannot be rendered."""
         if event.rendered_from is None:
             return event
         try:

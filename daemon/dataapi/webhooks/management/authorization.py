@@ -62,10 +62,7 @@ class AuthorizedRequest:
 
 @dataclass(frozen=True, slots=True)
 class OperationResult:
-    """What an operation returns: ``data`` and, for lists, ``links``.
-
-    :ivar location: the path of what was created.
-    """
+    """What an operation returns: data, the links of a list, and the path of what was created."""
 
     data: Any
     links: Mapping[str, str | None] | None = None
@@ -74,10 +71,7 @@ class OperationResult:
 
 @dataclass(frozen=True, slots=True)
 class RequestedScope:
-    """The scope that a request names.
-
-    :ivar pointer: where an event of a list names it; None elsewhere.
-    """
+    """The scope that a request names; an event of a list names it at ``pointer``."""
 
     slug: str | None = None
     ref: str | None = None

@@ -145,11 +145,7 @@ class IssueCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """What is wrong with one part of a request.
-
-    :ivar pointer: the JSON pointer of a member of the body, or None.
-    :ivar parameter: a query parameter, or None.
-    """
+    """What is wrong with a member of the body, by its JSON pointer, or with a query parameter."""
 
     code: IssueCode
     message: str

@@ -94,10 +94,7 @@ DELIVERIES = (
 
 
 def values(parameters: tuple[QueryParameter, ...], query: str) -> dict[str, Any]:
-    """Parse a query string.
-
-    :raises ManagementError: with an issue for each parameter that is unknown, repeated or invalid.
-    """
+    """Parse a query string; ``ManagementError`` with an issue for each wrong parameter."""
     by_name = {parameter.name: parameter for parameter in parameters}
     found: dict[str, Any] = {}
     issues = []
@@ -144,10 +141,7 @@ def offset_links(path: str, limit: int, offset: int, total: int) -> Links:
 
 
 def delivery_links(path: str, query: str, cursor: Cursor, page: DeliveryPage) -> Links:
-    """Return links to the pages around a page of deliveries, with the same filters.
-
-    The last page is the one before the least identifier.
-    """
+    """Return links to the pages around a page of deliveries, with the same filters."""
     others = {
         name: text for name, text in query_string.pairs(query) if name not in ("page[after]", "page[before]")
     }

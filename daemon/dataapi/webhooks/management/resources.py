@@ -247,10 +247,7 @@ def endpoint(endpoint: Endpoint) -> Record:
 
 
 def delivery(delivery: Delivery, event: Event | None = None) -> Record:
-    """Return the resource of a delivery.
-
-    :param event: what was or will be delivered, if the resource is to include it.
-    """
+    """Return the resource of a delivery, with its event if that is there."""
     attributes = _attributes(delivery, _DELIVERY_MEMBERS)
     if event is not None:
         attributes["event"] = _attributes(event, _EVENT_MEMBERS)

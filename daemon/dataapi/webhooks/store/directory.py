@@ -85,10 +85,7 @@ class Directory:
         return _token(rows[0]) if rows else None
 
     async def access(self, secret: str, refs: Iterable[str] = ()) -> Access | None:
-        """Return what a bearer's token gives access to; None when it is unknown, expired or revoked.
-
-        :param refs: projects that may be its organization's.
-        """
+        """Return what a bearer's token gives access to, of these projects; None if it is not valid."""
         rows = await self._database.fetch(_SQL["access"], (digest(secret), list(refs)))
         if not rows:
             return None

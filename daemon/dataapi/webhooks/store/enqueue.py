@@ -51,10 +51,7 @@ class Publisher:
         self._database = database
 
     async def publish(self, event: NewEvent) -> UUID:
-        """Publish an event for every endpoint that it matches, and return its identifier.
-
-        :raises CannotPublish: the event, its organization or its project is refused.
-        """
+        """Publish an event to endpoints that match; return its identifier, or raise ``CannotPublish``."""
         [identifier] = await self._publish(_SQL["publish"], event.scope.organization, [event])
         return identifier
 
@@ -83,10 +80,7 @@ class Publisher:
         return [UUID(identifier) for (identifiers,) in rows for identifier in identifiers]
 
     async def sync_event_types(self, versions: Mapping[str, Iterable[str]]) -> None:
-        """Replace the stored versions: which older types are sent alongside a published type.
-
-        :param versions: the older types by the newer type that their payloads are rendered from.
-        """
+        """Replace the stored versions: the older types that are sent alongside each published type."""
         pairs = sorted({(newer, older) for newer, all_older in versions.items() for older in all_older})
         values = ([newer for newer, _ in pairs], [older for _, older in pairs])
         await self._database.fetch(_SQL["replace_versions"], values)

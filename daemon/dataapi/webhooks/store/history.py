@@ -41,10 +41,7 @@ class History:
     async def page(
         self, scope: Scope, endpoint: UUID | None, chosen: DeliveryFilter, cursor: Cursor
     ) -> DeliveryPage:
-        """Return a page of deliveries.
-
-        :param endpoint: an endpoint of the scope; None for all of them.
-        """
+        """Return a page of the deliveries to an endpoint of the scope, or to all of them."""
         low, high = _bounds(chosen, cursor)
         values = (
             scope.organization,
@@ -110,13 +107,7 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepResult:
-    """What upkeep did.
-
-    :ivar made: partitions made.
-    :ivar dropped: partitions dropped.
-    :ivar events: events deleted.
-    :ivar keys: idempotency keys deleted.
-    """
+    """How many partitions were made and dropped, and how many events and idempotency keys deleted."""
 
     made: int
     dropped: int
@@ -125,10 +116,7 @@ class UpkeepResult:
 
 
 class Upkeep:
-    """Keeps the tables of a database in shape; several daemons may do so at once.
-
-    :ivar retention_days: days for which deliveries are listed.
-    """
+    """Keeps the tables of a database in shape; several daemons may do so at once."""
 
     def __init__(self, database: SqlRunner, retention_days: int, *, piece: int = BATCH) -> None:
         self._database = database

@@ -42,10 +42,7 @@ _NO_PARTITION = "23514"
 
 
 class Queue:
-    """The queue in a database.
-
-    :param upkeep: makes missing partitions of the history.
-    """
+    """The queue in a database; upkeep makes missing partitions of the history."""
 
     def __init__(self, database: SqlRunner, cipher: Cipher, upkeep: Upkeep) -> None:
         self._database = database
@@ -112,11 +109,7 @@ class Queue:
         return len(await self._database.fetch(_SQL["release"], (identifiers_, fences, seconds)))
 
     async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
-        """Return the seconds until work can be claimed, at most 0 if it can be now; None without any.
-
-        :param without: endpoints to ignore.
-        :param full: organizations whose endpoints to ignore.
-        """
+        """Return seconds until work not excluded can be claimed, at most 0 for now; None without any."""
         excluded = [str(identifier) for identifier in without]
         [(seconds,)] = await self._database.fetch(_SQL["next_due"], (excluded, list(full)))
         found: float | None = seconds

@@ -32,10 +32,7 @@ def statements(file: str) -> Mapping[str, str]:
 
 
 async def persistently(database: SqlRunner, text: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-    """Run SQL that locks many rows, again after a deadlock.
-
-    :raises ApiError: as ``fetch`` does; for deadlocks only after ``MAX_TRIES``.
-    """
+    """Run SQL that locks many rows, up to ``MAX_TRIES`` times if it deadlocks; raises ``ApiError``."""
     for _ in range(MAX_TRIES - 1):
         try:
             return await database.fetch(text, values)

@@ -29,10 +29,7 @@ class CannotMigrate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of the schema's history.
-
-    :ivar number: its position, from 1 without gaps.
-    """
+    """One step of the schema's history; numbers begin with 1 and have no gaps."""
 
     number: int
     name: str
