@@ -107,7 +107,8 @@ class Authenticator:
         if self._required and keyholder is None:
             raise _refusal("missing_api_key" if presented is None else "invalid_api_key")
         token = _bearer(request.headers.get("authorization"))
-        if self._is_exposed(presented or token, request):
+        agent, key = request.headers.get("user-agent", ""), presented or token
+        if key and agent.startswith(_BROWSER) and key.encode() in self._secret:  # where others can read it
             raise _refusal("secret_key_in_browser")
         if token is None or (token == presented and keyholder is not None):
             return _with_role(keyholder or self._anonymous)
@@ -116,11 +117,6 @@ class Authenticator:
             if known is not None:
                 return _with_role(known)
         return self.tokens.verified(token, self._now()).caller
-
-    def _is_exposed(self, key: str | None, request: Request) -> bool:
-        """Whether a secret key comes from a browser, where others can read it."""
-        agent = request.headers.get("user-agent", "")
-        return agent.startswith(_BROWSER) and key is not None and key.encode() in self._secret
 
     def _keyholder(self, key: str | None, may_refresh: bool) -> Caller | None:
         """Return the caller that a key stands for, or None for an unknown key."""

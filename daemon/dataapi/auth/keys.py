@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 import jwt
@@ -20,11 +21,7 @@ from jwt.exceptions import PyJWTError
 
 from dataapi.auth.role_path import parse_role_path
 from dataapi.http.strict_json import INVALID_JSON
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dataapi.settings import Project
+from dataapi.settings import Project
 
 _ALGORITHMS: dict[str, Algorithm] = get_default_algorithms()
 del _ALGORITHMS["none"]
@@ -243,9 +240,9 @@ def _signing_key(secret: str | None, is_base64: bool) -> tuple[Any, str, dict[st
         raise CannotSign("no jwt-secret is configured")
     if is_url(secret):
         raise CannotSign("jwt-secret names where public keys are published; sign tokens at their issuer")
-    if not secret.lstrip().startswith("{"):
+    document = _document(secret)
+    if document is None:
         return decode_secret(secret) if is_base64 else secret, "HS256", None
-    document = json.loads(secret)
     for key in document.get("keys", [document]):
         if "k" in key or "d" in key:
             parsed = jwt.PyJWK(key)

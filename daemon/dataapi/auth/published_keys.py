@@ -10,20 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
+from twisted.web.http import PotentialDataLoss
+from twisted.web.http_headers import Headers
 
 from dataapi.auth import keys
 from dataapi.concurrency.tasks import SingleFlight
 from dataapi.concurrency.timers import Alarm, Backoff, Retry
-
-if TYPE_CHECKING:
-    from treq.client import HTTPClient
 
 _log = Logger(namespace="dataapi.auth")
 
@@ -157,10 +158,6 @@ class PublishedKeys:
 
 def fetcher(reactor: Any) -> Callable[[str, str | None], Deferred[Fetched]]:
     """Return what fetches sets over HTTP: bounded in time and size, and not redirected."""
-    # Imported here, because most projects have a secret of their own.
-    from treq.client import HTTPClient  # noqa: PLC0415
-    from twisted.web.client import Agent, HTTPConnectionPool  # noqa: PLC0415
-
     # A request an hour needs no persistent connection.
     agent = Agent(reactor, connectTimeout=TIME_LIMIT, pool=HTTPConnectionPool(reactor, persistent=False))
     client = HTTPClient(agent)
@@ -173,8 +170,6 @@ def fetcher(reactor: Any) -> Callable[[str, str | None], Deferred[Fetched]]:
 
 
 async def _fetch(client: HTTPClient, url: str, etag: str | None) -> Fetched:
-    from twisted.web.http_headers import Headers  # noqa: PLC0415 - see ``fetcher``
-
     headers = Headers({"Accept": ["application/jwk-set+json, application/json"]})
     if etag is not None:
         headers.setRawHeaders("If-None-Match", [etag])
@@ -217,9 +212,6 @@ class _LimitedBody(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802 - twisted's name
         """Finish with the body if it is complete."""
-        from twisted.web.client import ResponseDone  # noqa: PLC0415 - see ``fetcher``
-        from twisted.web.http import PotentialDataLoss  # noqa: PLC0415
-
         if self.read.called:
             return
         if reason.check(ResponseDone, PotentialDataLoss):

@@ -138,20 +138,20 @@ class StepPath:
         claims: Any = role
         for step in reversed(self.steps):
             match step:
-                case MemberStep(name):
-                    claims = {name: claims}
-                case IndexStep(position):
-                    claims = _listed(position, claims)
+                case MemberStep(place) | IndexStep(place):
+                    claims = _around(claims, place)
                 case FilterStep():
                     claims = [claims]
         return claims
 
 
-def _listed(position: int, value: Any) -> list[Any]:
-    """Return a list that has the value at a position; a negative one counts from the end."""
-    if position < 0:
-        return [value] + [None] * min(-1 - position, _LONGEST_LIST)
-    return [None] * min(position, _LONGEST_LIST) + [value]
+def _around(value: Any, place: str | int) -> Any:
+    """Return an object or a list that has the value at a place; a negative position counts from the end."""
+    if isinstance(place, str):
+        return {place: value}
+    if place < 0:
+        return [value] + [None] * min(-1 - place, _LONGEST_LIST)
+    return [None] * min(place, _LONGEST_LIST) + [value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +177,8 @@ class QueryPath:
         claims: Any = role
         for segment in reversed(self.query.segments):
             match segment.selectors[0]:
-                case NameSelector(name=name):
-                    claims = {name: claims}
-                case IndexSelector(index=position):
-                    claims = _listed(position, claims)
+                case NameSelector(name=place) | IndexSelector(index=place):
+                    claims = _around(claims, place)
                 case _:
                     claims = [claims]
         return claims

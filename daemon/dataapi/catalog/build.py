@@ -68,16 +68,12 @@ def build_catalog(document: Document, generation: int, search_path: Sequence[str
     )
     base_names, problems = assign_base_names(catalog)
     catalog = replace(catalog, base_names=base_names)
-    return replace(catalog, problems=(*catalog.problems, *problems, *_clashes(catalog)))
-
-
-def _clashes(catalog: Catalog) -> Iterator[Problem]:
-    """Yield what does not get the field that it asks for."""
     names = CatalogNames(catalog)
     for table in names.tables_by_type.values():
         pause()
-        yield from names.clashes(table)
-    yield from name_entry_points(catalog)[1]
+        problems += tuple(names.clashes(table))
+    problems += name_entry_points(catalog)[1]
+    return replace(catalog, problems=catalog.problems + problems)
 
 
 class _Builder:

@@ -12,7 +12,7 @@ Names are the same for every role, whatever it may see; but a function that no r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,10 +22,10 @@ from dataapi.catalog.names import (
     field_name,
     first_free,
     has_value,
-    inflect,
     inflects,
     lower_first,
     name_entry_points,
+    type_name,
 )
 from dataapi.catalog.privileges import executable_by_some
 from dataapi.catalog.relationships import KeyRelationship, Relationships
@@ -45,17 +45,7 @@ def enum_values(catalog: Catalog, enum: Type) -> Mapping[str, str] | None:
 def function_field(catalog: Catalog, function: Function) -> str:
     """Name the field of a function; one leading ``_`` is dropped. May be no valid GraphQL name."""
     override = catalog.directives.function(function.oid).name
-    if override:
-        return override
-    name = function.name.removeprefix("_")
-    return lower_first(inflect(name, inflects(catalog, function.schema)))
-
-
-def column_fields(catalog: Catalog, table: Table) -> Iterator[tuple[Column, str]]:
-    """Name the fields of a table's columns by the rules alone. May be no valid GraphQL names."""
-    for column in table.columns:
-        override = catalog.directives.column(table.oid, column.name).name
-        yield column, override or field_name(catalog, table.schema, column.name)
+    return override or lower_first(type_name(catalog, function.schema, function.name.removeprefix("_")))
 
 
 def relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
@@ -72,28 +62,25 @@ def relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
     table_name = lower_first(_base_name(catalog, target))
     if not relationship.to_one:
         return f"{table_name}Collection"
-    inflection = inflects(catalog, target.schema)
     # pg_graphql strips the referenced column's name for the reverse side of a one-to-one.
     columns = key.columns if relationship.outgoing else key.foreign_columns
-    suffix = "_id" if inflection else "Id"
+    suffix = "_id" if inflects(catalog, target.schema) else "Id"
     if len(columns) == 1 and columns[0].endswith(suffix):
-        stripped = lower_first(inflect(columns[0].removesuffix(suffix), inflection))
+        stripped = lower_first(type_name(catalog, target.schema, columns[0].removesuffix(suffix)))
         if is_graphql_name(stripped):
             return stripped
     return table_name
 
 
 def _base_name(catalog: Catalog, table: Table) -> str:
-    return catalog.base_names.get(table.oid) or inflect(table.name, inflects(catalog, table.schema))
+    return catalog.base_names.get(table.oid) or type_name(catalog, table.schema, table.name)
 
 
 def _longer_relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
     """Name a relationship by its columns too: ``accountByEditorId``, ``blogCollectionByEditorId``."""
-    target = relationship.target
-    inflection = inflects(catalog, catalog.tables[relationship.foreign_key.table].schema)
-    columns = [inflect(name, inflection) for name in relationship.foreign_key.columns]
-    collection = "" if relationship.to_one else "Collection"
-    return lower_first(_base_name(catalog, target)) + collection + "By" + "And".join(columns)
+    key, collection = relationship.foreign_key, "" if relationship.to_one else "Collection"
+    columns = [type_name(catalog, catalog.tables[key.table].schema, name) for name in key.columns]
+    return lower_first(_base_name(catalog, relationship.target)) + collection + "By" + "And".join(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +126,7 @@ class CatalogNames:
         self._relationships = Relationships(catalog)
         self._fields: dict[int, FieldNames] = {}
         self._values: dict[int, bool] = {}
+        self._executable = executable_by_some(catalog)
 
     @cached_property
     def tables_by_type(self) -> Mapping[str, int]:
@@ -196,11 +184,12 @@ class CatalogNames:
 
     def _requested(self, table: Table) -> _RequestedNames:
         catalog = self._catalog
-        columns = [
-            (column, name)
-            for column, name in column_fields(catalog, table)
-            if is_graphql_name(name) and self._has_value(column.type)
-        ]
+        columns = []
+        for column in table.columns:
+            override = catalog.directives.column(table.oid, column.name).name
+            name = override or field_name(catalog, table.schema, column.name)
+            if is_graphql_name(name) and self._has_value(column.type):
+                columns.append((column, name))
         related = [
             each for each in self._relationships.by_key(table) if each.target.oid in catalog.base_names
         ]
@@ -295,10 +284,6 @@ class CatalogNames:
         for function in sorted(functions, key=lambda each: (each.schema, each.name)):
             if self._executable(function) and self._gives_field(function):
                 yield function
-
-    @cached_property
-    def _executable(self) -> Callable[[Function], bool]:
-        return executable_by_some(self._catalog)
 
     def _gives_field(self, function: Function) -> bool:
         if not is_graphql_name(function_field(self._catalog, function)):

@@ -74,7 +74,6 @@ class Type:
     :ivar element: the element type's oid for an array, else 0.
     :ivar base: the type a domain is over (itself never a domain), else 0.
     :ivar relation: the table's or composite's ``pg_class`` oid for a composite, else 0.
-    :ivar labels: an enum's labels in their order.
     :ivar category: ``typcategory``, such as ``N`` for numbers or ``S`` for texts; a domain has its base's.
     :ivar members: the attributes of a composite whose relation is not among the catalog's tables.
     :ivar subtype: the element type's oid for a range, else 0.
@@ -104,8 +103,7 @@ class Type:
 class Column:
     """A column of a table or view.
 
-    :ivar number: ``attnum``.
-    :ivar type: the type's oid.
+    :ivar number, type: ``attnum`` and the type's oid.
     :ivar typmod: ``atttypmod``, or the one that the column's domain sets; -1 for none.
     :ivar nullable: False for NOT NULL, primary keys and domains with NOT NULL.
     :ivar default: the default's SQL text; None without one, and for generated columns.
@@ -130,9 +128,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
-    """Columns that a primary key, unique constraint or unpredicated unique index covers.
+    """Columns that a primary key, unique constraint or unpredicated unique index of that name covers.
 
-    :ivar name: the constraint's or index's name.
     :ivar constraint: whether it is a constraint that ``on conflict on constraint`` can name.
     """
 
@@ -148,9 +145,7 @@ class Table:
     :ivar columns: in ``attnum`` order, dropped ones left out.
     :ivar primary_key: column names in key order; empty without one (a directive may declare it).
     :ivar unique_keys: the primary key first, if any.
-    :ivar row_security: whether row level security is enabled.
-    :ivar insertable, updatable, deletable: what ``pg_relation_is_updatable`` allows (always
-        True for ordinary and partitioned tables).
+    :ivar insertable, updatable, deletable: what ``pg_relation_is_updatable`` allows; tables take all.
     :ivar updatable_columns: for views, the columns that take writes; None when all do.
     :ivar partition_of: the partitioned parent's oid for a partition, else 0; the parent need not be exposed.
     :ivar inherited: whether other tables inherit from it, whose rows are read with its own.
@@ -188,10 +183,7 @@ class Table:
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name, or None."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        return None
+        return next((column for column in self.columns if column.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +193,7 @@ class ForeignKey:
     A partition's copies of its parent's keys are left out unless the parent is not exposed.
 
     :ivar table, foreign_table: oids of the referencing and the referenced table.
-    :ivar unique: the referencing columns are covered by a unique key, so that the
-        relationship is one-to-one.
+    :ivar unique: a unique key covers the referencing columns: the relationship is one-to-one.
     :ivar declared: a directive says so and PostgreSQL does not know it; its name is made up.
     :ivar validated: PostgreSQL vouches for every row; False for a key that is declared, between views,
         NOT VALID or NOT ENFORCED.
@@ -244,8 +235,8 @@ class Function:
     :ivar returns: the result type's oid.
     :ivar returns_set: ``returns setof`` or ``returns table``.
     :ivar rows: the planner's row estimate (``rows 1`` marks a to-one computed relationship).
-    :ivar columns: OUT and TABLE columns; empty otherwise.
-    :ivar settings: ``set`` clauses of the function, ``(name, value)``.
+    :ivar columns: OUT and TABLE columns.
+    :ivar settings: its ``set`` clauses, ``(name, value)``.
     """
 
     oid: int
@@ -271,7 +262,6 @@ class Function:
 class Role:
     """A role that the daemon's login role may assume.
 
-    :ivar superuser: passes every grant check.
     :ivar grantees: oids whose grants it has: itself, PUBLIC (0) and inherited memberships;
         members of ``pg_read_all_data`` and ``pg_write_all_data`` have those roles' oids here too.
     :ivar settings: ``alter role … set``, ``(name, value)``, which ``set role`` alone would not apply.
@@ -295,9 +285,9 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that an operator should know of the database: a directive that is left out, names that clash.
+    """Something that an operator should know of the database: an ignored directive, or names that clash.
 
-    :ivar place: the object, such as ``table public.account``.
+    :ivar place: the object, as ``place_of`` names it.
     :ivar message: what is wrong and what was done about it.
     :ivar clash: it did not get the name in GraphQL that it asks for, which may well be meant so.
     """
@@ -309,24 +299,17 @@ class Problem:
 
 def place_of(thing: Table | Type | Function | Column | ForeignKey, table: Table | None = None) -> str:
     """Return how a ``Problem`` names a thing; a column or a foreign key is named with its table."""
-    match thing:
-        case Column():
-            assert table is not None
+    if isinstance(thing, Column | ForeignKey):
+        assert table is not None
+        if isinstance(thing, Column):
             return f"column {table.schema}.{table.name}.{thing.name}"
-        case ForeignKey():
-            assert table is not None
-            return f"foreign key {thing.name} of {place_of(table)}"
-        case Table():
-            kind = "table"
-        case Type():
-            kind = "enum"
-        case Function():
-            kind = "function"
+        return f"foreign key {thing.name} of {place_of(table)}"
+    kind = {Table: "table", Type: "enum", Function: "function"}[type(thing)]
     return f"{kind} {thing.schema}.{thing.name}"
 
 
 ANY_MEDIA_TYPE = "*/*"
-"""The name of a domain whose values answer whatever a request accepts."""
+"""The name of the domain of functions and aggregates that choose the media type themselves."""
 
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9.+-]+")
 
@@ -338,7 +321,6 @@ class MediaHandler:
     Its result is a domain that is named like the media type.
 
     :ivar media_type: in small letters; ``*/*`` for any.
-    :ivar schema, name: the aggregate's.
     :ivar table: the oid of the table whose rows it takes, or 0 for rows of any.
     :ivar type: the result's oid.
     """
@@ -352,12 +334,8 @@ class MediaHandler:
 
 
 def media_type_of(type_: Type) -> str | None:
-    """Return the media type that a domain is named like, in small letters; None for any other type.
-
-    ``*/*`` is the domain of functions and aggregates that choose the media type themselves.
-    """
-    # Only a domain has a base.
-    return media_type_named(type_.name) if type_.base else None
+    """Return the media type that a domain is named like, in small letters; None for any other type."""
+    return media_type_named(type_.name) if type_.base else None  # only a domain has a base
 
 
 def media_type_named(name: str) -> str | None:
@@ -372,12 +350,10 @@ class Catalog:
     :ivar generation: grows by one at every reload of the process.
     :ivar search_path: the exposed schemas' names in order (``db-schemas``).
     :ivar types, tables: by oid; types include everything that columns, arguments and results use.
-    :ivar functions: of the exposed schemas.
-    :ivar roles: by name.
     :ivar base_names: GraphQL base type names by oid of a table with a key or of an enum (see ``names``);
         those without a valid name are absent.
     :ivar view_keys: foreign keys that views have by the tables under them, between views or between a view
-        and a table (see ``views``); ``unique`` is the constraint's own.
+        and a table (see ``relationships.ViewKeys``); ``unique`` is the constraint's own.
     :ivar view_primary_keys: by view oid, the columns that show the primary keys of the tables under it.
     :ivar representations: by the oids of source and target, the function of an implicit cast from a domain to
         json or text or the other way.

@@ -46,14 +46,14 @@ def lower_first(name: str) -> str:
     return name[:1].lower() + name[1:]
 
 
-def inflect(name: str, inflection: bool) -> str:
-    """Return a type name for an SQL name."""
-    return pascal_case(name) if inflection else name
-
-
 def field_name(catalog: Catalog, schema: str, name: str) -> str:
     """Return the name of a field for an SQL name in a schema. May be no valid GraphQL name."""
     return lower_first(pascal_case(name)) if inflects(catalog, schema) else name
+
+
+def type_name(catalog: Catalog, schema: str, name: str) -> str:
+    """Return the name of a type for an SQL name in a schema. May be no valid GraphQL name."""
+    return pascal_case(name) if inflects(catalog, schema) else name
 
 
 def inflects(catalog: Catalog, schema: str) -> bool:
@@ -161,11 +161,10 @@ class _BaseNames:
 
     def add(self, thing: Table | Type, override: str | None, suffixes: tuple[str, ...]) -> None:
         """Give the thing its name, a longer one when that is taken, no name when it is not one of GraphQL."""
-        inflection = inflects(self._catalog, thing.schema)
-        requested = override or inflect(thing.name, inflection)
+        requested = override or type_name(self._catalog, thing.schema, thing.name)
         if not is_graphql_name(requested):
             return
-        longer = inflect(f"{thing.schema}_{thing.name}", inflection)
+        longer = type_name(self._catalog, thing.schema, f"{thing.schema}_{thing.name}")
         longer = longer if is_graphql_name(longer) else requested
         candidates = chain((requested, longer), numbered(longer))
         chosen = next(name for name in candidates if not self._taken_by(name, suffixes))

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice, product
-from typing import Any
+from typing import Any, ClassVar
 
 from dataapi.catalog.directives import DeclaredForeignKey, TableDirectives
-from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Problem, Table, place_of
+from dataapi.catalog.model import Catalog, ForeignKey, Function, Problem, Table, place_of
 from dataapi.concurrency.pauses import pause
 
 MOST_READINGS = 16
@@ -68,6 +68,8 @@ class JunctionRelationship:
     far: KeyRelationship
     in_primary_key: bool
     in_unique_key: bool
+    cardinality: ClassVar = Cardinality.MANY_TO_MANY
+    to_one: ClassVar = False
 
     @property
     def table(self) -> Table:
@@ -83,16 +85,6 @@ class JunctionRelationship:
     def target(self) -> Table:
         """The table that it leads to."""
         return self.far.target
-
-    @property
-    def cardinality(self) -> Cardinality:
-        """Many to many, always."""
-        return Cardinality.MANY_TO_MANY
-
-    @property
-    def to_one(self) -> bool:
-        """Never: a junction leads to many rows."""
-        return False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,14 +174,10 @@ class Relationships:
             for far in self.by_key(near.target):
                 other = far.foreign_key.name != near.foreign_key.name
                 if far.cardinality is Cardinality.MANY_TO_ONE and other:
-                    yield self._through_junction(near, far)
-
-    def _through_junction(self, near: KeyRelationship, far: KeyRelationship) -> JunctionRelationship:
-        junction = near.target
-        columns = {*near.foreign_key.columns, *far.foreign_key.columns}
-        in_primary_key = columns <= set(self._catalog.row_key(junction))
-        in_unique_key = in_primary_key or any(columns <= set(key.columns) for key in junction.unique_keys)
-        return JunctionRelationship(near, far, in_primary_key, in_unique_key)
+                    columns = {*near.foreign_key.columns, *far.foreign_key.columns}
+                    in_primary_key = columns <= set(self._catalog.row_key(near.target))
+                    unique = any(columns <= set(key.columns) for key in near.target.unique_keys)
+                    yield JunctionRelationship(near, far, in_primary_key, in_primary_key or unique)
 
     def _computed(self, table: Table) -> Iterator[ComputedRelationship]:
         for function in self.functions_of(table):
@@ -314,7 +302,7 @@ def _mistake(
         return f"foreign_columns {mistake}"
     for local_name, foreign_name in zip(declared.local_columns, declared.foreign_columns, strict=True):
         ours, theirs = table.column(local_name), foreign.column(foreign_name)
-        if ours and theirs and _category(catalog, ours) != _category(catalog, theirs):
+        if ours and theirs and catalog.types[ours.type].category != catalog.types[theirs.type].category:
             return f"column {local_name!r} can't be compared with {foreign_name!r}"
     return None
 
@@ -327,7 +315,3 @@ def column_mistake(names: Sequence[str], columns: Collection[str]) -> str | None
     if len(set(names)) < len(names):
         return "names a column twice"
     return None
-
-
-def _category(catalog: Catalog, column: Column) -> str:
-    return catalog.types[column.type].category

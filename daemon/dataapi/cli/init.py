@@ -128,7 +128,15 @@ class Init:
         else:
             password = secrets.token_urlsafe(24)
             provision = replace(provision, verifier=scram_verifier(password, secrets.token_bytes(16)))
-            found = _new_secrets(_login_uri(options.uri, options.db_uri, password))
+            found = Secrets(
+                {
+                    "db-uri": _login_uri(options.uri, options.db_uri, password),
+                    "jwt-secret": new_secret(secrets.token_urlsafe),
+                    "publishable-keys": new_publishable_key(secrets.token_urlsafe),
+                    "secret-keys": new_secret_key(secrets.token_urlsafe),
+                },
+                {"encryption-key": new_key()},
+            )
         code = self._apply(setup_sql(provision))
         if code or found is None:
             return code
@@ -200,18 +208,6 @@ class Init:
     def _fail(self, reason: str) -> int:
         self._note(reason)
         return 1
-
-
-def _new_secrets(login_uri: str) -> Secrets:
-    return Secrets(
-        {
-            "db-uri": login_uri,
-            "jwt-secret": new_secret(secrets.token_urlsafe),
-            "publishable-keys": new_publishable_key(secrets.token_urlsafe),
-            "secret-keys": new_secret_key(secrets.token_urlsafe),
-        },
-        {"encryption-key": new_key()},
-    )
 
 
 def _login_uri(administrator: str | None, uri: str | None, password: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote_to_bytes
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from dataapi.http.errors import ApiError
 
@@ -15,15 +15,17 @@ def pairs(query: str) -> list[tuple[str, str]]:
 
     :raises ApiError: 400, a parameter is not UTF-8 or holds U+0000.
     """
-    return [(_decoded(name, name), _decoded(value, name)) for name, value in _split(query)]
+    found = []
+    for part in query.split("&"):
+        if part:
+            name, _, value = part.replace("+", " ").partition("=")
+            found.append((_decoded(name, name), _decoded(value, name)))
+    return found
 
 
 def lenient_pairs(query: str) -> list[tuple[str, str]]:
     """Return the parameters in order, with replacement characters where they are not UTF-8."""
-    return [
-        (unquote_to_bytes(name).decode(errors="replace"), unquote_to_bytes(value).decode(errors="replace"))
-        for name, value in _split(query)
-    ]
+    return parse_qsl(query, keep_blank_values=True, errors="replace")
 
 
 def raw_text(query: bytes) -> str:
@@ -49,15 +51,6 @@ def path(text: str) -> str:
     if "\0" in decoded:
         raise _bad(f"The path holds the character U+0000 at character {decoded.index(chr(0)) + 1}")
     return decoded
-
-
-def _split(query: str) -> list[tuple[str, str]]:
-    found = []
-    for part in query.split("&"):
-        if part:
-            name, _, value = part.replace("+", " ").partition("=")
-            found.append((name, value))
-    return found
 
 
 def _decoded(text: str, parameter: str) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from dataapi.catalog.model import Catalog, Role
+from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import reflect
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
 from dataapi.database.script import ScriptError, ServerTooOld, complete, connected
@@ -50,8 +50,17 @@ def inspect(project: Project) -> list[Finding]:
     except ScriptError as error:
         reason = " ".join(str(error).split())
         return [*findings, Finding(project.ref, f"the database cannot be checked: {reason}")]
-    faults = (_pooler_faults(project), _function_faults(project), _faults(project, catalog))
-    findings += [Finding(project.ref, text) for text in chain(*faults)]
+    faults = chain(
+        _pooler_faults(project),
+        _function_faults(project),
+        (
+            f"db-schemas names {schema}, and there is no such schema"
+            for schema in project.db_schemas
+            if schema not in catalog.schemas
+        ),
+        role_faults(project, catalog),
+    )
+    findings += [Finding(project.ref, text) for text in faults]
     # Clashing names are resolved by a rule, whose outcome may be intended.
     return findings + [
         Finding(project.ref, f"{problem.place}: {problem.message}", wrong=not problem.clash)
@@ -128,19 +137,11 @@ def _document_faults(project: Project) -> Iterator[str]:
 def role_faults(project: Project, catalog: Catalog) -> list[str]:
     """Return what is wrong with the roles that API keys and callers without one get."""
     names = dict.fromkeys((project.db_anon_role, "service_role" if project.secret_keys else ""))
-    faults = ((name, _role_fault(catalog.roles.get(name))) for name in names if name)
-    return [f"requests run as {name}, {fault}" for name, fault in faults if fault is not None]
-
-
-def _role_fault(role: Role | None) -> str | None:
-    if role is None:
-        return "and the login role of db-uri may not become that role"
-    return f"which is {role.excess}: they are refused" if role.excess is not None else None
-
-
-def _faults(project: Project, catalog: Catalog) -> Iterator[str]:
-    """Yield reasons why requests cannot be answered."""
-    for schema in project.db_schemas:
-        if schema not in catalog.schemas:
-            yield f"db-schemas names {schema}, and there is no such schema"
-    yield from role_faults(project, catalog)
+    faults = []
+    for name in filter(None, names):
+        role = catalog.roles.get(name)
+        if role is None:
+            faults.append(f"requests run as {name}, and the login role of db-uri may not become that role")
+        elif role.excess is not None:
+            faults.append(f"requests run as {name}, which is {role.excess}: they are refused")
+    return faults

@@ -13,7 +13,6 @@ from twisted.python.failure import Failure
 
 from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.keys import is_url
-from dataapi.auth.published_keys import PublishedKeys, fetcher
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.concurrency.deadlines import wait_at_most
 from dataapi.concurrency.tasks import Background
@@ -28,6 +27,7 @@ from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import Changes, ProjectState
 
 if TYPE_CHECKING:
+    from dataapi.auth.published_keys import PublishedKeys
     from dataapi.web.app import ProjectApis
 
 _log = Logger(namespace="dataapi.service")
@@ -66,6 +66,9 @@ class ProjectPart:
         self._authenticator = authenticator = Authenticator(project, time.time)
         self._keys: PublishedKeys | None = None
         if project.jwt_secret is not None and is_url(project.jwt_secret):
+            # Most projects have a secret of their own, which takes no HTTP client.
+            from dataapi.auth.published_keys import PublishedKeys, fetcher  # noqa: PLC0415
+
             self._keys = PublishedKeys(project.jwt_secret, fetcher(reactor), authenticator.use_keys, reactor)
             authenticator.on_unknown_key(self._keys.refresh)
 

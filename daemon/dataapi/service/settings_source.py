@@ -149,7 +149,9 @@ async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDem
     server = EmbeddedServer(directory, DEMO_DATABASE)
     uri = await server.start()
     try:
-        await _ensure_sample(server.uri())
+        # An earlier run in the same directory has made the sample's tables.
+        if not await run_script(server.uri(), "select 1 from pg_namespace where nspname = 'private'"):
+            await run_script(server.uri(), f"begin; {_SCRIPT.read_text('utf-8')} commit;")
         keys = _keys(directory)
     except BaseException as error:
         await server.stop()
@@ -158,12 +160,6 @@ async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDem
         raise
     settings = replace(service, projects=(demo_project(uri, keys),))
     return PreparedDemo(settings, demo_banner(settings, server.uri(), int(time.time())), server)
-
-
-async def _ensure_sample(administrator: str) -> None:
-    """Make the sample's tables, unless they are there from an earlier run."""
-    if not await run_script(administrator, "select 1 from pg_namespace where nspname = 'private'"):
-        await run_script(administrator, f"begin; {_SCRIPT.read_text('utf-8')} commit;")
 
 
 def _keys(directory: Path | None) -> DemoKeys:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.protocol import Factory
@@ -118,7 +118,7 @@ class BoundSocket:
         if self.description.startswith("systemd:") and _family(int(self.port.fileno())) == socket.AF_UNIX:
             self.port.socket.close()
         else:
-            await _deferred(self.port.stopListening())
+            await maybeDeferred(self.port.stopListening)
 
 
 def _reason(outcome: Sequence[Failure]) -> str:
@@ -174,10 +174,6 @@ def _family(descriptor: int) -> socket.AddressFamily:
     duplicate = socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM)
     with duplicate:
         return socket.AddressFamily(duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN))
-
-
-def _deferred(result: Any) -> Deferred[Any]:
-    return result if isinstance(result, Deferred) else succeed(result)
 
 
 @implementer(IReadDescriptor)

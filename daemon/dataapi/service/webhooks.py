@@ -87,7 +87,7 @@ class WebhooksPart:
         # Look-ups for the management API do not delay deliveries.
         self._endpoint_resolver = SystemResolver(reactor, threads=ENDPOINT_LOOKUPS)
         self._background = Background()
-        self._retry = Retry(reactor, _BACKOFF, self._begin)
+        self._retry = Retry(reactor, _BACKOFF, lambda: self._background.spawn(self._prepare()))
         self._first_attempt: Deferred[None] | None = None
         self._migrated = False
         self._stopping = False
@@ -189,9 +189,6 @@ class WebhooksPart:
         self._background.spawn(self._pool.watch())
         await self._pool.start()
         await self._prepare()
-
-    def _begin(self) -> None:
-        self._background.spawn(self._prepare())
 
     async def _prepare(self) -> None:
         """Migrate the schema and start; if that fails, try again later."""

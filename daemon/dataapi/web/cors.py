@@ -16,21 +16,9 @@ _MAX_AGE = "86400"
 """Seconds for which a browser may remember a preflight, PostgREST's value."""
 
 _ACCEPTED = (
-    "apikey",
-    "authorization",
-    "prefer",
-    "accept-profile",
-    "content-profile",
-    "x-client-info",
-    "content-type",
-    "range",
-    "range-unit",
-    "accept",
-    "x-retry-count",
-    "x-request-id",
-    "traceparent",
-    "tracestate",
-    "baggage",
+    *("apikey", "authorization", "prefer", "accept-profile", "content-profile", "x-client-info"),
+    *("content-type", "range", "range-unit", "accept", "x-retry-count", "x-request-id"),
+    *("traceparent", "tracestate", "baggage"),
 )
 _EXPOSED = (
     "Content-Encoding, Content-Location, Content-Range, Content-Type, Date, Location, Preference-Applied, "

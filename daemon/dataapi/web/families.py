@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from dataapi.graphql.transport import media_type_of
 from dataapi.http.errors import ApiError, GatewayError
@@ -26,13 +26,6 @@ POSTGREST = "PostgREST"
 dialect find the code under this name only."""
 
 
-class RenderError(Protocol):
-    """Renders an error in the form of a protocol."""
-
-    def __call__(self, error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:
-        """Return the answer; ``minimal`` verbosity leaves details and hint out."""
-
-
 @dataclass(frozen=True, slots=True)
 class ProtocolFamily:
     """The paths of one protocol, and how it answers.
@@ -40,9 +33,9 @@ class ProtocolFamily:
     :ivar name: for logs and metrics.
     :ivar methods: what its resources accept, including ``OPTIONS``.
     :ivar own_options: whether its handlers answer an ``OPTIONS`` that is not a preflight.
-    :ivar render_error: renders an error in the form of the protocol.
-    :ivar of_project: whether a project answers, which the host name selects.
-    :ivar own_methods: whether its handlers check the method of each path.
+    :ivar render_error: writes an error in the form of the protocol; the verbosity ``minimal`` leaves details
+        and hint out.
+    :ivar of_project: whether a project answers, which the host name selects; else handlers check the method.
     :ivar max_body: bytes of a body, beyond which it is refused although the project's limit is larger; None
         where only the project's limit counts.
     """
@@ -51,13 +44,12 @@ class ProtocolFamily:
     prefix: str
     methods: tuple[str, ...]
     own_options: bool
-    render_error: RenderError
+    render_error: Callable[[ApiError, Request, str], Reply]
     of_project: bool = True
-    own_methods: bool = False
     max_body: int | None = None
 
 
-def rest_error(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:  # noqa: ARG001 - a RenderError
+def rest_error(error: ApiError, _request: Request, verbosity: str) -> Reply:
     """Write an error as PostgREST does: with four members, or two when the verbosity is ``minimal``."""
     if isinstance(error, GatewayError):
         return _gateway(error, verbosity)
@@ -69,7 +61,7 @@ def rest_error(error: ApiError, request: Request, verbosity: str = "verbose") ->
     return _reply(error, JSON, members, POSTGREST)
 
 
-def graphql_error(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:
+def graphql_error(error: ApiError, request: Request, verbosity: str) -> Reply:
     """Write an error as a GraphQL response without ``data``: the operation was not executed."""
     if isinstance(error, GatewayError):
         return _gateway(error, verbosity)
@@ -81,7 +73,7 @@ def graphql_error(error: ApiError, request: Request, verbosity: str = "verbose")
     return _reply(error, media_type_of(request), members)
 
 
-def management_error(error: ApiError, request: Request, verbosity: str = "verbose") -> Reply:  # noqa: ARG001 - a RenderError
+def management_error(error: ApiError, request: Request, _verbosity: str) -> Reply:
     """Write an error as the management API does (docs/reference/webhooks.md, Errors).
 
     Errors from outside of it have codes of other protocols, so that their status decides.
@@ -129,12 +121,7 @@ _MOST_GRAPHQL = 1_048_576
 """Bytes of a GraphQL request: parsing one blocks all others."""
 
 GRAPHQL = ProtocolFamily(
-    "graphql",
-    "/graphql/",
-    ("GET", "POST", "HEAD", "OPTIONS"),
-    False,
-    graphql_error,
-    max_body=_MOST_GRAPHQL,
+    "graphql", "/graphql/", ("GET", "POST", "HEAD", "OPTIONS"), False, graphql_error, max_body=_MOST_GRAPHQL
 )
 REST = ProtocolFamily(
     "rest", "/rest/", ("GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "HEAD"), True, rest_error
@@ -146,7 +133,6 @@ MANAGEMENT = ProtocolFamily(
     True,
     management_error,
     of_project=False,
-    own_methods=True,
     max_body=body.MAX_READ,
 )
 PUBLISHING = replace(MANAGEMENT, prefix="/v1/webhooks/", methods=("POST", "OPTIONS"))

@@ -300,7 +300,7 @@ def _decide(routed: RoutedRequest, length: int) -> Reply | None:
     if route.handler is None:
         return routed.refuse(no_route(route))
     allow = ("Allow", ", ".join(family.methods))
-    if request.method not in family.methods and not family.own_methods:
+    if request.method not in family.methods and family.of_project:
         message = f"Unsupported HTTP method: {request.method}"
         return routed.refuse(ApiError(405, "PGRST117", message, headers=(allow,)))
     if request.method == "OPTIONS" and not family.own_options:

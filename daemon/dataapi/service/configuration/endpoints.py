@@ -30,11 +30,6 @@ KINDS = {
 _SEPARATOR = re.compile(rf"\n|,\s*(?=(?:{'|'.join(KINDS)}):)")
 
 
-def split_endpoints(text: str) -> tuple[str, ...]:
-    """Split a list of endpoints, one a line or with a comma before the next one's type."""
-    return tuple(part.strip() for part in _SEPARATOR.split(text) if part.strip())
-
-
 def check_endpoint(text: str) -> str:
     """Return ``text`` if the daemon can listen on such an endpoint; raises ``InvalidValue``."""
     (named, name), *rest = _tokens(text)
@@ -56,8 +51,8 @@ def check_endpoint(text: str) -> str:
 
 
 def parse_endpoints(value: str) -> tuple[str, ...]:
-    """Read endpoint strings; the list may be empty."""
-    return tuple(check_endpoint(item) for item in split_endpoints(value))
+    """Read a list of endpoints, one a line or with a comma before the next one's type; it may be empty."""
+    return tuple(check_endpoint(part.strip()) for part in _SEPARATOR.split(value) if part.strip())
 
 
 def parse_some_endpoints(value: str) -> tuple[str, ...]:

@@ -5,13 +5,11 @@ A key's name is that of the dataclass field with ``-`` for ``_``; a test keeps t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dataapi.service.configuration import endpoints, parsers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)

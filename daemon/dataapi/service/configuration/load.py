@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import configparser
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dataapi.auth.keys import is_url, parse_keys
 from dataapi.service.configuration.keys import PROJECT, SERVICE, WEBHOOKS, keys_of
 from dataapi.service.configuration.parsers import InvalidValue
 from dataapi.service.configuration.parsers import ref as parse_ref
 from dataapi.settings import Project, Settings, Webhooks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 DEFAULT_FILES = (Path("etc/dataapi.ini"), Path("/etc/dataapi/dataapi.ini"))
 PREFIX = "DATAAPI_"
@@ -105,7 +103,10 @@ def load(
     if not reading.usable:
         raise ConfigurationError(reading.mistakes)
     if file is None and not any(section.startswith("project") for section in reading.sections):
-        raise ConfigurationError([*reading.mistakes, _nothing_found()])
+        looked = " and ".join(map(str, DEFAULT_FILES))
+        variable = variable_name("project", "db-uri")
+        expected = f"no file found, looked for {looked}; name one with --config, or set {variable}"
+        raise ConfigurationError([*reading.mistakes, Mistake("configuration", expected, lacks=MADE)])
     return _assemble(reading, file)
 
 
@@ -122,13 +123,6 @@ def load_service(
     if reading.mistakes:
         raise ConfigurationError(reading.mistakes)
     return replace(defaults, **values)
-
-
-def _nothing_found() -> Mistake:
-    looked = " and ".join(str(candidate) for candidate in DEFAULT_FILES)
-    variable = variable_name("project", "db-uri")
-    expected = f"no file found, looked for {looked}; name one with --config, or set {variable}"
-    return Mistake("configuration", expected, lacks=MADE)
 
 
 class _Reading:

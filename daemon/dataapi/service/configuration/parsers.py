@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from configparser import ConfigParser
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dataapi.auth.keys import check_key_url, is_url, parse_keys
@@ -18,9 +18,6 @@ from dataapi.database.sql_text import may_travel
 from dataapi.http.headers import may_be_chosen
 from dataapi.settings import TransactionEnd
 from dataapi.webhooks.secrets import read_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _WHOLE = re.compile("[0-9]{1,15}")
 _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
