@@ -60,10 +60,7 @@ SelectedFields = dict[str, list[FieldNode]]
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Collects fields for one operation (GraphQL specification, CollectFields).
-
-    :ivar variables: the coerced variables, which ``@skip`` and ``@include`` may name.
-    """
+    """Collects fields for one operation and its coerced variables (GraphQL specification, CollectFields)."""
 
     fragments: Mapping[str, FragmentDefinitionNode]
     variables: Variables
@@ -137,20 +134,14 @@ def as_object(tree: InputTree) -> InputObject:
 
 
 def stored_value(mapping: TypeMapping, tree: InputTree) -> Parameter | None:
-    """Return the slot of a value to store or to call a function with, None for null.
-
-    :param mapping: that of the column's or the argument's type.
-    """
+    """Return the slot of a value to store in a column or to call a function with, None for null."""
     if tree is None:
         return None
     return Parameter(as_leaf(tree).source(encoder(mapping)), mapping.parameter)
 
 
 class ObjectList(list[InputTree]):
-    """The trees of a list of input objects that a variable holds as a whole.
-
-    :ivar leaf: the list as one value.
-    """
+    """The trees of a list of input objects that a variable holds as a whole, which is also one leaf."""
 
     def __init__(self, trees: list[InputTree], leaf: InputLeaf) -> None:
         super().__init__(trees)
@@ -240,9 +231,12 @@ class _ArgumentReader:
             trees = [self._inner(item, type_.of_type) for item in items]
             if holds_objects(type_):
                 return [None if isinstance(tree, UndefinedType) else tree for tree in trees]
-            return self._leaf_of_items(
-                [tree if isinstance(tree, InputLeaf) else None for tree in trees], node
-            )
+            leaves = [tree if isinstance(tree, InputLeaf) else None for tree in trees]
+            sample = [None if leaf is None else leaf.sample for leaf in leaves]
+            if all(leaf is None or isinstance(leaf.origin, LiteralOrigin) for leaf in leaves):
+                return self.leaf(LiteralOrigin(tuple(sample)), sample, node)
+            origins = tuple(None if leaf is None else leaf.origin for leaf in leaves)
+            return self.leaf(ListOrigin(origins), sample, node)
         if isinstance(type_, GraphQLInputObjectType):
             return self._object(node, type_)
         value = coerce_input_literal(node, type_)
@@ -255,13 +249,6 @@ class _ArgumentReader:
         tree = self.literal(node, type_)
         _check_present(tree, type_, node)
         return tree
-
-    def _leaf_of_items(self, items: list[InputLeaf | None], node: Node) -> InputLeaf:
-        sample = [None if item is None else item.sample for item in items]
-        if all(item is None or isinstance(item.origin, LiteralOrigin) for item in items):
-            return self.leaf(LiteralOrigin(tuple(sample)), sample, node)
-        origins = tuple(None if item is None else item.origin for item in items)
-        return self.leaf(ListOrigin(origins), sample, node)
 
     def _object(self, node: ValueNode, type_: GraphQLInputObjectType) -> dict[str, InputTree]:
         if not isinstance(node, ObjectValueNode):

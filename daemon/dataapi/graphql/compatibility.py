@@ -1,7 +1,7 @@
 """Documents adapted to the schema: variables by the places where they are used, and parameters for values.
 
 pg_graphql never looks at how variables are declared: it judges their values by the places
-where they are used.  So every variable is declared anew here, with the type of its place.  A
+where they are used.  So every variable gets the type of its place here.  A
 variable that is used at places of several types becomes one variable for each of them.
 Strings that stand for enum values become enum values, and fragments that are not needed are
 left out.
@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from graphql import (
     ArgumentNode,
@@ -102,18 +102,49 @@ class DeclaredVariable:
 
 
 @dataclass(frozen=True, slots=True)
+class _Uses:
+    """What an operation or a fragment uses itself.
+
+    :ivar variables: by the names that they have in the adapted document.
+    """
+
+    variables: dict[str, DeclaredVariable] = field(default_factory=dict)
+    fragments: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class AdaptedDocument:
     """A document as it is validated and compiled.
 
-    :ivar variables: return those of the operation of a name, by its declarations, as they are judged.
     :ivar literal_types: the types of the places of literals, by the names of their parameters.
     :ivar merges: whether fields with arguments may be merged: they must have equal literals.
     """
 
     document: DocumentNode
-    variables: Callable[[str | None, Iterable[VariableDefinitionNode]], Iterable[DeclaredVariable]]
     literal_types: Mapping[str, GraphQLInputType]
     merges: bool
+    _operations: Mapping[str | None, _Uses]
+    _fragments: Mapping[str, _Uses]
+
+    def variables(
+        self, operation: str | None, declarations: Iterable[VariableDefinitionNode]
+    ) -> Iterable[DeclaredVariable]:
+        """Yield the variables of an operation as they are judged, with the defaults that the client declared.
+
+        On demand: hundreds of operations may share fragments with hundreds of variables.
+        """
+        uses = self._operations[operation]
+        variables = dict(uses.variables)
+        for name in _reached(uses.fragments, self._fragments):
+            variables.update(self._fragments[name].variables)
+        declared = {node.variable.name.value: node for node in declarations}
+        for variable in variables.values():
+            pause()
+            node = declared.get(client_name(variable.name))
+            if node is not None:
+                default: Any = node.default_value and _value(node.default_value, variable.type, enum_value)
+                variable = replace(variable, default=default, node=node)  # noqa: PLW2901
+            yield variable
 
 
 def adapt(
@@ -137,45 +168,6 @@ def adapt(
     return _Adapter(schema, parameters or {}, strict=strict).adapted(document)
 
 
-@dataclass(frozen=True, slots=True)
-class _Uses:
-    """What an operation or a fragment uses itself.
-
-    :ivar variables: by the names that they have in the adapted document.
-    """
-
-    variables: dict[str, DeclaredVariable] = field(default_factory=dict)
-    fragments: dict[str, None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where the variables of a document's operations are used."""
-
-    _operations: Mapping[str | None, _Uses]
-    _fragments: Mapping[str, _Uses]
-
-    def variables(
-        self, operation: str | None, declarations: Iterable[VariableDefinitionNode]
-    ) -> Iterable[DeclaredVariable]:
-        """Yield the variables of an operation, with the defaults that the client declared.
-
-        On demand: hundreds of operations may share fragments with hundreds of variables.
-        """
-        uses = self._operations[operation]
-        variables = dict(uses.variables)
-        for name in _reached(uses.fragments, self._fragments):
-            variables.update(self._fragments[name].variables)
-        declared = {node.variable.name.value: node for node in declarations}
-        for variable in variables.values():
-            pause()
-            node = declared.get(client_name(variable.name))
-            if node is not None:
-                default: Any = node.default_value and _value(node.default_value, variable.type, enum_value)
-                variable = replace(variable, default=default, node=node)  # noqa: PLW2901
-            yield variable
-
-
 class _Adapter:
     """Adapts the definitions of one document."""
 
@@ -190,50 +182,38 @@ class _Adapter:
         self._merges = False
 
     def adapted(self, document: DocumentNode) -> AdaptedDocument:
-        nodes = document.definitions
-        variables = self._declared
-        if self._strict:
-            nodes = tuple(
-                self._definition(node)[0] if isinstance(node, ExecutableDefinitionNode) else node
-                for node in nodes
-            )
-        else:
-            nodes, places = self._by_places(nodes)
-            variables = places.variables
-        return AdaptedDocument(DocumentNode(definitions=nodes), variables, self._literal_types, self._merges)
-
-    def _declared(
-        self,
-        operation: str | None,  # noqa: ARG002 - as ``Places.variables``
-        declarations: Iterable[VariableDefinitionNode],
-    ) -> Iterable[DeclaredVariable]:
-        """Yield an operation's variables as they are declared."""
-        for node in declarations:
-            type_: Any = type_from_ast(self._schema, node.type)
-            yield DeclaredVariable(node.variable.name.value, nullable(type_), node.default_value, node)
-
-    def _by_places(self, definitions: Iterable[DefinitionNode]) -> tuple[tuple[DefinitionNode, ...], Places]:
-        """Return the definitions that are needed, without declarations, and where variables are used."""
         operations: dict[str | None, _Uses] = {}
         fragments: dict[str, tuple[FragmentDefinitionNode, _Uses]] = {}
         nodes: list[DefinitionNode] = []
-        spread: dict[str, None] = {}
-        for node in definitions:
-            if isinstance(node, FragmentDefinitionNode):
-                if node.name.value not in fragments:  # of several with one name the first one counts
-                    fragments[node.name.value] = self._definition(node)
-            elif isinstance(node, OperationDefinitionNode):
-                _check_names(node.variable_definitions or ())
-                operation, uses = self._definition(_changed(node, variable_definitions=()))
+        spread: list[str] = []
+        for node in document.definitions:
+            if isinstance(node, OperationDefinitionNode):
+                adapted, uses = self._operation(node)
                 operations[node.name.value if node.name else None] = uses
-                spread.update(uses.fragments)
-                nodes.append(operation)
-            else:
+                spread += uses.fragments
+                nodes.append(adapted)
+            elif not isinstance(node, FragmentDefinitionNode):
                 nodes.append(node)
+            elif self._strict:
+                nodes.append(self._definition(node)[0])
+            elif node.name.value not in fragments:  # of several with one name the first one counts
+                fragments[node.name.value] = self._definition(node)
         uses_of = {name: uses for name, (_, uses) in fragments.items()}
         needed = _reached(spread, uses_of)
         nodes += [node for name, (node, _) in fragments.items() if name in needed]
-        return tuple(nodes), Places(operations, uses_of)
+        whole = DocumentNode(definitions=tuple(nodes))
+        return AdaptedDocument(whole, self._literal_types, self._merges, operations, uses_of)
+
+    def _operation(self, node: OperationDefinitionNode) -> tuple[OperationDefinitionNode, _Uses]:
+        """Return an operation adapted, without declarations unless these count, and what it uses."""
+        if not self._strict:
+            _check_names(node.variable_definitions or ())
+            return self._definition(_changed(node, variable_definitions=()))
+        adapted, uses = self._definition(node)
+        for declared in node.variable_definitions or ():
+            name, type_ = declared.variable.name.value, type_from_ast(self._schema, declared.type)
+            uses.variables[name] = DeclaredVariable(name, nullable(cast("Any", type_)), None, declared)
+        return adapted, uses
 
     def _definition(self, node: _Definition) -> tuple[_Definition, _Uses]:
         """Return an operation or fragment adapted, and what it uses."""
@@ -249,8 +229,6 @@ class _Adapter:
             selection_set=self._selection_set(node.selection_set, parent),
         )
         return adapted, self._uses
-
-    # ------------------------------------------------------------ selections
 
     def _selection_set(self, node: SelectionSetNode, parent: object) -> SelectionSetNode:
         composite = parent if is_composite_type(parent) else None
@@ -298,8 +276,6 @@ class _Adapter:
         if definition is None or not node.arguments:
             return node
         return _changed(node, arguments=_members(node.arguments, definition.args, self._leaf))
-
-    # ------------------------------------------------------------ values
 
     def _leaf(self, node: ValueNode, type_: GraphQLInputType) -> ValueNode:
         if isinstance(node, VariableNode):

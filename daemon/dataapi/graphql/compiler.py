@@ -17,10 +17,18 @@ from dataapi.graphql.arguments import (
     Selector,
     argument_trees,
     as_leaf,
+    as_object,
     stored_value,
 )
-from dataapi.graphql.collection_arguments import Grouping, aggregate_value, read_grouping, read_page
-from dataapi.graphql.conditions import comparison, key_condition, operand
+from dataapi.graphql.collection_arguments import (
+    aggregate_of,
+    comparison,
+    having_condition,
+    key_condition,
+    operand,
+    page_size,
+    read_page,
+)
 from dataapi.graphql.limits import Cost, PageSize, capacity
 from dataapi.graphql.outputs import (
     ConnectionOutput,
@@ -38,8 +46,9 @@ from dataapi.graphql.schema.catalog_view import ColumnField, ComputedField, Rela
 from dataapi.graphql.schema.functions import FunctionField, arguments_error
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.shared_types import NODE, PAGE_INFO
+from dataapi.graphql.schema.type_mapping import aggregate_mapping
 from dataapi.graphql.schema.types import TableType
-from dataapi.graphql.sources import InputLeaf, Variables, decode_node_id, limit_of, response_key
+from dataapi.graphql.sources import PARAMETER, Alias, Fixed, InputLeaf, Variables, decode_node_id, limit_of
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import (
     AggregateFunction,
@@ -85,6 +94,13 @@ def function_output(
     if field.mapping is None:
         return FunctionVoid(call)
     return FunctionValue(call, field.mapping.form, field.mapping.labels, field.is_list)
+
+
+def member_key(key: str, node: FieldNode) -> Key:
+    """Return a member's name: the field's own, or the client's alias as a value."""
+    if key == node.name.value:
+        return Text(key)
+    return Parameter(Alias(key) if key.startswith(PARAMETER) else Fixed(key), "text")
 
 
 COUNT = AggregateOf(AggregateFunction.COUNT)
@@ -152,10 +168,6 @@ class Compiler:
         finally:
             self.costs = outer
 
-    def key(self, key: str, node: FieldNode) -> Key:
-        """Return a member's name: the field's own, or the client's alias as a value."""
-        return Text(key) if key == node.name.value else Parameter(response_key(key), "text")
-
     def arguments(self, node: FieldNode, type_name: str) -> dict[str, InputTree]:
         """Return the argument trees of a field of an object type."""
         arguments = self.schema.object_type(type_name).fields[node.name.value].args
@@ -191,14 +203,11 @@ class Compiler:
         for key, merged in selected.items():
             node = merged[0]
             is_name = node.name.value == "__typename"
-            members.append(
-                (self.key(key, node), Text(type_name) if is_name else self.at(key, merged, output))
-            )
+            value = Text(type_name) if is_name else self.at(key, merged, output)
+            members.append((member_key(key, node), value))
         if in_list:
             self._path.pop()
         return Object(tuple(members))
-
-    # ------------------------------------------------------------ rows
 
     def row(self, view: TableView, nodes: list[FieldNode], *, in_list: bool = False) -> Object:
         """Return the output of a row's selected fields."""
@@ -217,11 +226,10 @@ class Compiler:
                 return NodeId(view.table.schema, view.table.name, view.key)
 
     def _related(self, view: TableView, related: RelatedField, nodes: list[FieldNode]) -> Output:
-        target, rows = view.target(related), view.related_rows(related)
+        target, rows, disjoint = related.target, related.rows(), related.disjoint
         if related.to_one:
-            return self.one(target, rows, nodes, disjoint=related.disjoint)
-        arguments = self.arguments(nodes[0], view.name)
-        return self.connection(target, rows, nodes, arguments, disjoint=related.disjoint)
+            return self.one(target, rows, nodes, disjoint=disjoint)
+        return self.connection(target, rows, nodes, self.arguments(nodes[0], view.name), disjoint=disjoint)
 
     def one(self, view: TableView, rows: Rows, nodes: list[FieldNode], *, disjoint: bool = True) -> Output:
         """Return the output of at most one row."""
@@ -248,8 +256,6 @@ class Compiler:
             return Null()
         rows = Rows(view.table, where=key_condition(view, leaf), unique=view.key_is_unique)
         return self.one(view, rows, nodes)
-
-    # ------------------------------------------------------------ connections
 
     def connection(
         self,
@@ -298,24 +304,36 @@ class Compiler:
         name = nodes[0].name.value
         if name == "count":
             return Value(COUNT)
-        return self.members(
-            TableType.aggregate_result(name).of(view),
-            nodes,
-            lambda fields: aggregate_value(name, view.columns_by_name[fields[0].name.value]),
-        )
+        column = partial(self._aggregate_of_column, view, name)
+        return self.members(TableType.aggregate_result(name).of(view), nodes, column)
+
+    def _aggregate_of_column(self, view: TableView, name: str, nodes: list[FieldNode]) -> Output:
+        field = view.columns_by_name[nodes[0].name.value]
+        aggregate = aggregate_of(name, field)
+        if name == "countDistinct":
+            return Value(aggregate)
+        mapping = aggregate_mapping(name, field.mapping)
+        return Value(aggregate, mapping.form, mapping.labels)
 
     def _groups(self, view: TableView, nodes: list[FieldNode]) -> Output:
-        grouping = read_grouping(view, self.arguments(nodes[0], TableType.CONNECTION.of(view)))
-        with self.costing(grouping.page):
-            group = partial(self._group_field, view, grouping)
+        arguments = self.arguments(nodes[0], TableType.CONNECTION.of(view))
+        keys = tuple(map(ColumnOf, dict.fromkeys(as_leaf(arguments["by"]).sample)))
+        if not keys:
+            raise GraphQLError("groupBy needs at least one column in `by`")
+        having = having_condition(view, as_object(arguments.get("having") or {}))
+        page = page_size(view, "first", arguments)
+        with self.costing(page):
+            group = partial(self._group_field, view, keys)
             output = self.members(TableType.GROUP.of(view), nodes, group, in_list=True)
-        return Groups(grouping.keys, grouping.having, limit_of(grouping.page), output)
+        return Groups(keys, having, limit_of(page), output)
 
-    def _group_field(self, view: TableView, grouping: Grouping, nodes: list[FieldNode]) -> Output:
+    def _group_field(self, view: TableView, keys: tuple[ColumnOf, ...], nodes: list[FieldNode]) -> Output:
         if nodes[0].name.value == "aggregate":
             return self._aggregate(view, nodes)
-        return self.members(
-            TableType.GROUP_KEYS.of(view),
-            nodes,
-            lambda fields: grouping.key_value(view.columns_by_name[fields[0].name.value]),
-        )
+        return self.members(TableType.GROUP_KEYS.of(view), nodes, partial(self._key_field, view, keys))
+
+    def _key_field(self, view: TableView, keys: tuple[ColumnOf, ...], nodes: list[FieldNode]) -> Output:
+        """Return the output of a key; null for a column that the rows are not grouped by."""
+        field = view.columns_by_name[nodes[0].name.value]
+        key = ColumnOf(field.column.name)
+        return Value(key, field.mapping.form, field.mapping.labels) if key in keys else Null()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -29,12 +29,8 @@ from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.compatibility import AdaptedDocument, DeclaredVariable, adapt, client_name
 from dataapi.graphql.graphql_core import parse_document
-from dataapi.graphql.limits import Limits, check_length, check_limits, check_variables
-from dataapi.graphql.literal_parameters import (
-    ExtractedParameters,
-    coerce_literals,
-    extract_parameters,
-)
+from dataapi.graphql.limits import LONGEST_DOCUMENT, Limits, check_limits, check_variables
+from dataapi.graphql.literal_parameters import ExtractedParameters, coerce_literals, extract_parameters
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.type_mapping import abbreviated
 from dataapi.graphql.transport import RequestRejected, Stage
@@ -58,27 +54,24 @@ DOCUMENT, TOKEN, LITERAL = 3_000, 330, 650
 class GraphQLOperation:
     """One operation of a validated document.
 
+    :param adapted: the document.
     :param declared: its variables as the client declared them.
-    :param variables: returns its variables as they are judged.
-    :param literal_types: the types of extracted literals by the names of their parameters.
     :ivar key: equal for operations of one role that compile to the same plans; it holds no document.
     """
 
     def __init__(
         self,
+        adapted: AdaptedDocument,
         node: OperationDefinitionNode,
-        fragments: Mapping[str, FragmentDefinitionNode],
         declared: Sequence[VariableDefinitionNode],
-        variables: Callable[[], Iterable[DeclaredVariable]],
-        literal_types: Mapping[str, GraphQLInputType],
-        *,
+        fragments: Mapping[str, FragmentDefinitionNode],
         key: Hashable,
     ) -> None:
-        self._literals = [(name, shaper(type_)) for name, type_ in literal_types.items()]
+        self._literals = [(name, shaper(type_)) for name, type_ in adapted.literal_types.items()]
         self._required = [
             (node.variable.name.value, node) for node in declared if isinstance(node.type, NonNullTypeNode)
         ]
-        self._declared = variables
+        self._declared = partial(adapted.variables, _name(node), declared)
         self._variables: list[Variable] | None = None
         self.node = node
         self.fragments = fragments
@@ -206,13 +199,8 @@ class Document:
         }
         for operation in _operation_nodes(adapted.document):
             name = _name(operation)
-            declared = declarations[name]
-            variables = partial(adapted.variables, name, declared)
             key = (self.is_exact, self.key, name)
-            yield (
-                name,
-                GraphQLOperation(operation, fragments, declared, variables, self.literal_types, key=key),
-            )
+            yield name, GraphQLOperation(adapted, operation, declarations[name], fragments, key)
 
     def operation(self, name: str | None) -> GraphQLOperation:
         """Return the operation of that name, or the only one.
@@ -288,7 +276,11 @@ def _default(node: ConstValueNode, type_: GraphQLInputType) -> Any:
 
 def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
     try:
-        check_length(text)
+        if len(text) > LONGEST_DOCUMENT:
+            raise GraphQLError(
+                f"The document has {len(text)} characters, more than the {LONGEST_DOCUMENT} allowed: "
+                "send long values as variables."
+            )
         return parse_document(text, limits.tokens)
     except GraphQLError as error:
         raise RequestRejected(Stage.PARSE, error) from None
@@ -298,10 +290,7 @@ def _parse(text: str, limits: Limits) -> tuple[DocumentNode, int]:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDocument:
-    """A document ready for a request.
-
-    :ivar parameters: the literals and aliases that were taken out of the request's text, by name.
-    """
+    """A document, with the literals and aliases by name that were taken out of the request's text."""
 
     document: Document
     parameters: Mapping[str, Any]

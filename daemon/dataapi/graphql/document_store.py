@@ -132,19 +132,20 @@ def _entries(name: str, content: bytes | OSError) -> Iterator[tuple[str, str]]:
 
 def _manifest(manifest: Any) -> Iterator[tuple[str, str]]:
     """Yield what a manifest holds: ``{id: text}``, or Apollo's ``{"operations": [{"id", "body"}]}``."""
-    if isinstance(manifest, dict) and isinstance(manifest.get("operations"), list):
-        for place, operation in enumerate(manifest["operations"]):
-            match operation:
-                case {"id": str(document_id), "body": str(text)}:
-                    yield document_id, text
-                case _:
-                    raise _Unusable(f"operations[{place}] has no id and body that are strings")
-        return
-    if not isinstance(manifest, dict) or not all(isinstance(text, str) for text in manifest.values()):
-        raise _Unusable(
-            'is not a manifest: expected {"id": "text", …} or {"operations": [{"id": …, "body": …}, …]}'
-        )
-    yield from manifest.items()
+    match manifest:
+        case {"operations": list(operations)}:
+            for place, operation in enumerate(operations):
+                match operation:
+                    case {"id": str(document_id), "body": str(text)}:
+                        yield document_id, text
+                    case _:
+                        raise _Unusable(f"operations[{place}] has no id and body that are strings")
+        case dict() if all(isinstance(text, str) for text in manifest.values()):
+            yield from manifest.items()
+        case _:
+            raise _Unusable(
+                'is not a manifest: expected {"id": "text", …} or {"operations": [{"id": …, "body": …}, …]}'
+            )
 
 
 def _add(found: Documents, name: str, document_id: str, text: str) -> None:

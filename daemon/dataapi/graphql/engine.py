@@ -39,12 +39,7 @@ from dataapi.graphql.plan import (
     root_fields,
 )
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view
-from dataapi.graphql.transport import (
-    GraphQLRequest,
-    GraphQLResponse,
-    RequestRejected,
-    Stage,
-)
+from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, RequestRejected, Stage
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Request
 from dataapi.settings import Project
@@ -63,10 +58,7 @@ LONGEST_PLAN = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _Execution:
-    """What a request runs.
-
-    :ivar variables: its coerced variables and the parameters of its document.
-    """
+    """What a request runs, with its coerced variables and the parameters of its document."""
 
     plan: OperationPlan
     statements: list[Bound]
@@ -95,7 +87,7 @@ class _RoleState(RoleDocuments):
             usable = view.introspectable()
             if usable is None:
                 return None
-            schemas.append(RoleSchema(usable.apart()))
+            schemas.append(RoleSchema(usable.copy_for_thread()))
             return schemas[-1].schema
 
         self.introspection = Introspection(introspected)

@@ -32,7 +32,6 @@ from graphql import (
     TypeInfo,
     TypeInfoVisitor,
     Visitor,
-    specified_directives,
     visit,
 )
 from graphql.language.parser import Parser
@@ -102,10 +101,7 @@ class PausingTypeInfo(TypeInfo):
 
 
 def visit_types(
-    node: Node,
-    types: TypeInfo,
-    visitors: Sequence[Visitor],
-    keys: dict[str, tuple[str, ...]] | None = None,
+    node: Node, types: TypeInfo, visitors: Sequence[Visitor], keys: dict[str, tuple[str, ...]] | None = None
 ) -> None:
     """Visit a tree with several visitors, which may read the types of where they are.
 
@@ -299,20 +295,12 @@ class LazySchema(GraphQLSchema):
     """
 
     def __init__(self, query: GraphQLObjectType, types: LazyMap[GraphQLNamedType]) -> None:
-        self.description = None
-        self.extensions = {}
-        self.ast_node = None
-        self.extension_ast_nodes = ()
+        super().__init__(assume_valid=True)
+        del self.mutation_type  # so that the property below is looked up
         self.query_type = query
-        self.subscription_type = None
-        self.directives = specified_directives
         self.type_map = types  # type: ignore[assignment]  # graphql-core changes it only when it builds it
-        self._implementations_map = {}
-        self._sub_type_map = {}
-        self._validation_errors = []
-        self.assume_valid = True
 
-    @property
+    @cached_property
     def mutation_type(self) -> Any:  # type: ignore[override]  # graphql-core assigns it
         """The type ``Mutation``, if the role has it; finding that out may look at every table."""
         return self.type_map.get("Mutation")

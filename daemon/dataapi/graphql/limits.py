@@ -109,18 +109,6 @@ def check_limits(document: DocumentNode, limits: Limits) -> None:
             raise GraphQLError(message, definition)
 
 
-def check_length(text: str) -> None:
-    """Refuse a document that takes too long to read, whatever its tokens.
-
-    :raises GraphQLError: saying how long it is and what is allowed.
-    """
-    if len(text) > LONGEST_DOCUMENT:
-        raise GraphQLError(
-            f"The document has {len(text)} characters, more than the {LONGEST_DOCUMENT} allowed: "
-            "send long values as variables."
-        )
-
-
 def check_variables(variables: Iterable[tuple[str, Any, Any]]) -> None:
     """Refuse variables that hold too many input objects.
 

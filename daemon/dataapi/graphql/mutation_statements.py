@@ -5,7 +5,7 @@ the answer over what it returns.  PostgreSQL runs all parts of a statement on on
 of changed rows would be those from before the change.  Where records have some, a second statement of
 the same message finds the rows again by their key and answers.
 
-Deleted rows are answered as they were, with what they were related to.  VOLATILE functions do not keep to the
+Deleted rows are answered as they were, with what they were related to.  VOLATILE functions do not use that
 snapshot: where records call some, they are made before any row is deleted.
 
 A VOLATILE function that returns rows is called once, by a statement of its own.  The answer may have a page,
@@ -84,26 +84,20 @@ OperationStep = MutationStep | Output
 
 def compile_mutations(steps: tuple[tuple[Key, OperationStep], ...]) -> tuple[Compiled, ...]:
     """Return the statements of mutation fields in order; the last one's row is the answer's JSON text."""
-    if len(steps) == 1:
-        [(key, step)] = steps
-        *before, answer = _step_statements(0, step)
-        query = json_query(object_json(answer.writer, [(key, answer.json)]))
-        return (*before, compiled(f"{answer.prefix}{query}", answer.writer))
     statements: list[Compiled] = []
-    for number, (_, step) in enumerate(steps):
+    members: list[tuple[Key, Json]] = []
+    for number, (key, step) in enumerate(steps):
         *before, answer = _step_statements(number, step)
         statements += before
-        stored = (
-            f"select pg_catalog.set_config({quote_literal(_result(number))}, {json_sql(answer.json)}, true)"
-        )
+        if len(steps) == 1:
+            query = json_query(object_json(answer.writer, [(key, answer.json)]))
+            return (*statements, compiled(f"{answer.prefix}{query}", answer.writer))
+        result = quote_literal(f"dataapi.result{number}")
+        stored = f"select pg_catalog.set_config({result}, {json_sql(answer.json)}, true)"
         statements.append(compiled(answer.prefix + stored, answer.writer))
+        members.append((key, (f"pg_catalog.current_setting({result})",)))
     writer = Writer()
-    members = [
-        (key, (f"pg_catalog.current_setting({quote_literal(_result(number))})",))
-        for number, (key, _) in enumerate(steps)
-    ]
-    statements.append(compiled(json_query(object_json(writer, members)), writer))
-    return tuple(statements)
+    return (*statements, compiled(json_query(object_json(writer, members)), writer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +112,15 @@ class _Pending:
     json: Json
 
 
-def _result(number: int) -> str:
-    return f"dataapi.result{number}"
-
-
 def _step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled, ...], _Pending]:
     if not isinstance(step, MutationStep):
+        calling, output = _call_apart(step, f"dataapi.rows{number}")
         writer = Writer()
-        called = _call_apart(step, f"dataapi.rows{number}")
-        if called is None:
-            return (_Pending(writer, "", step.json(writer, None)),)
-        calling, output = called
-        return calling, _Pending(writer, "", output.json(writer, None))
+        return *calling, _Pending(writer, "", output.json(writer, None))
     if step.key and not isinstance(step.mutation, Delete) and not step.output.reads_only_columns():
         keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
         return _modify_and_store(number, step, keys, count), _read_again(step, keys, count)
     return (_in_one(number, step),)
-
-
-# ---------------------------------------------------------------- in one statement
 
 
 def _in_one(number: int, step: MutationStep) -> _Pending:
@@ -148,7 +132,7 @@ def _in_one(number: int, step: MutationStep) -> _Pending:
     if writer.volatile and isinstance(step.mutation, Delete):
         return _read_before(number, step, step.mutation)
     prefix = f"with {mutation_queries(writer, step.mutation, changed, row)} "
-    # It is one row also where nothing is asked for of the rows.
+    # It is one row also where the answer has nothing of the rows.
     source = f"{changed} as {row.alias}{''.join(records.joins)} having true"
     guarded = _guarded_json(writer, number, step, count, answer)
     return _Pending(writer, prefix, (JsonQuery(guarded, source),))
@@ -181,9 +165,6 @@ def _answer_json(writer: Writer, output: Output, records: Callable[[Output], Jso
             return output.json(writer, None)
 
 
-# ---------------------------------------------------------------- deletes read before
-
-
 def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
     """Return a delete whose records are made of the matching rows before the first of them is gone."""
     writer = Writer()
@@ -210,7 +191,7 @@ def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
     source = f'(select {row.selection_from(matching)}, {identity(matching)} as "~identity"'
     source += f" from {qualified(delete.table)} as {matching.alias}{where}) as {row.alias}"
     columns = ", ".join([f'{row.alias}."~identity"', 'pg_catalog.row_number() over () as "~place"', *made])
-    # Asked for alone, as a condition on no row, the count is made before any row is looked at.
+    # As a condition that names no row, the count is made before any row is looked at.
     deleting = delete_sql(writer, delete, target, f"(select pg_catalog.count(*) from {before}) is not null")
     prefix = (
         f"with {before} as materialized (select {columns} from {source}{''.join(joins)}), "
@@ -234,9 +215,6 @@ def _identity(step: MutationStep, row: Row) -> Callable[[Row], str]:
         return f"row({', '.join(parts)})::text"
 
     return identity_sql
-
-
-# ---------------------------------------------------------------- in two statements
 
 
 def _modify_and_store(number: int, step: MutationStep, keys: str, count: str) -> Compiled:
@@ -288,26 +266,23 @@ def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
     return _Pending(writer, "", _answer_json(writer, step.output, records, counted))
 
 
-# ---------------------------------------------------------------- volatile calls
-
-
-def _call_apart(output: Output, setting: str) -> tuple[Compiled, Output] | None:
+def _call_apart(output: Output, setting: str) -> tuple[tuple[Compiled, ...], Output]:
     """Return the statement that calls a volatile function and stores its rows, and the output over these.
 
-    None when the call may stand in the answer itself: it changes nothing, or the answer has only columns of
-    one row.
+    There is none when the call may stand in the answer itself: it changes nothing, or the answer has only
+    columns of one row.
 
     :param setting: the name of the transaction's setting that holds the rows.
     """
     if not isinstance(output, One | ConnectionOutput) or output.rows.call is None:
-        return None
+        return (), output
     rows = output.rows
     volatile = output.rows.call.function.volatility is Volatility.VOLATILE
     if not volatile or (isinstance(output, One) and output.output.reads_only_columns()):
-        return None
+        return (), output
     writer = Writer()
     row = Row(writer.alias())
     source = source_sql(writer, Rows(rows.table, call=rows.call), row, None)
     stored = f"coalesce(pg_catalog.array_agg({row.whole()})::text, '{{}}')"
     text = f"select pg_catalog.set_config({quote_literal(setting)}, {stored}, true) from {source}"
-    return compiled(text, writer), replace(output, rows=replace(rows, call=None, stored_in=setting))
+    return (compiled(text, writer),), replace(output, rows=replace(rows, call=None, stored_in=setting))

@@ -19,14 +19,9 @@ from dataapi.graphql.arguments import (
     as_object,
     stored_value,
 )
+from dataapi.graphql.collection_arguments import filter_condition
 from dataapi.graphql.compiler import Compiler, function_output
-from dataapi.graphql.conditions import filter_condition
-from dataapi.graphql.mutation_statements import (
-    AffectedCount,
-    AffectedRecords,
-    MutationStep,
-    OperationStep,
-)
+from dataapi.graphql.mutation_statements import AffectedCount, AffectedRecords, MutationStep, OperationStep
 from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, TableView
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, TableField, TableFieldKind
@@ -81,9 +76,7 @@ def _where(compiler: Compiler, view: TableView, node: FieldNode, arguments: Inpu
     :raises GraphQLError: the filter was meant to choose rows, but the variables in it are absent.
     """
     condition = filter_condition(view, arguments.get("filter"))
-    literal = next(
-        (argument.value for argument in node.arguments or () if argument.name.value == "filter"), None
-    )
+    literal = {argument.name.value: argument.value for argument in node.arguments or ()}.get("filter")
     if condition is not None or literal is None:
         return condition
     absent = absent_variables(literal, compiler.variables)
@@ -147,7 +140,7 @@ def read_insert(view: TableView, arguments: InputObject) -> Insert:
         raise GraphQLError("At least one record must be provided to objects")
     argument = arguments.get("onConflict")
     conflict = None if argument is None else _conflict(as_object(argument))
-    relations = {related.input_name for related, _ in view.insertable_relations}
+    relations = {related.input_name for related in view.insertable_relations}
     if any(relations.intersection(each) for each in objects):
         if conflict is not None:
             raise GraphQLError("onConflict can't be combined with related rows in objects")
@@ -159,6 +152,7 @@ def read_insert(view: TableView, arguments: InputObject) -> Insert:
 def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
     fields = [field for field in view.insertable if any(field.name in each for each in objects)]
     fields = fields or list(view.insertable[:1])  # SQL needs one column to write a row of defaults
+
     rows = tuple(
         tuple(
             stored_value(field.mapping, each[field.name]) if field.name in each else DEFAULT
@@ -182,9 +176,6 @@ def _conflict(argument: InputObject) -> OnConflict:
     )
 
 
-# ---------------------------------------------------------------- related rows
-
-
 def _nested_row(view: TableView, values: InputObject) -> NestedRow:
     parents: list[RelatedRow] = []
     children: list[RelatedRow] = []
@@ -193,19 +184,19 @@ def _nested_row(view: TableView, values: InputObject) -> NestedRow:
         for field in view.insertable
         if field.name in values
     ]
-    for related, target in view.insertable_relations:
+    for related in view.insertable_relations:
         tree = values.get(related.input_name)
         if tree is None:
             continue
         items = [as_object(item) for item in ([tree] if related.to_one else as_items(tree))]
-        rows = [RelatedRow(_nested_row(target, item), related.pairs) for item in items]
+        rows = [RelatedRow(_nested_row(related.target, item), related.pairs) for item in items]
         if related.outgoing:
             parents += rows
             _check_free(view, values, {own for _, own in related.pairs}, related)
         else:
             children += rows
             for item in items:
-                _check_free(target, item, {column for column, _ in related.pairs}, related)
+                _check_free(related.target, item, {column for column, _ in related.pairs}, related)
     return NestedRow(view.table, tuple(cells), tuple(parents), tuple(children))
 
 
@@ -218,9 +209,6 @@ def _check_free(view: TableView, values: InputObject, columns: set[str], related
         if field.column.name in columns and field.name in values:
             message = f"{field.name} can't be given together with {related.input_name}, which sets it"
             raise GraphQLError(message)
-
-
-# ---------------------------------------------------------------- batches
 
 
 def _batch(view: TableView, objects: ObjectList) -> JsonRows | None:

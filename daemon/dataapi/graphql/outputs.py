@@ -40,10 +40,7 @@ from dataapi.sql.writer import Row, Writer
 
 @dataclass(frozen=True, slots=True)
 class FunctionValue(Output):
-    """The scalar or array result of a function call, or the list of those of a set.
-
-    :ivar many: whether the function returns a set.
-    """
+    """The scalar or array result of a function call, or the list of those of a function that returns many."""
 
     call: FunctionCall
     form: WireForm = WireForm.JSON
@@ -164,10 +161,7 @@ class Summary(InnerOutput):
 
 @dataclass(frozen=True, slots=True)
 class Groups(InnerOutput):
-    """A list with an output of each group of the matching rows.
-
-    :ivar keys: what the rows are grouped and the groups ordered by.
-    """
+    """A list with an output of each group of the matching rows, grouped and ordered by the keys."""
 
     keys: tuple[Expression, ...]
     having: Condition | None
@@ -199,7 +193,7 @@ class _ConnectionWriter:
     """Writes one connection: a page selected by an inner query, numbered where a fact needs it.
 
     The inner query takes the page's rows in the direction of paging (reversed for the
-    last rows), one more than asked when the next page's existence is asked for.
+    last rows), one more than the limit where the answer says whether there is a next page.
     """
 
     _NUMBER, _COUNT = quote_identifier("~number"), quote_identifier("~count")
@@ -306,7 +300,7 @@ class _ConnectionWriter:
         row = Row(self._writer.alias(), self._rows.table)
         inner = output.json(self._writer, row)
         source = source_sql(self._writer, self._rows, row, self._parent)
-        # It is one row also where no aggregate is asked for, but type names alone.
+        # It is one row also where no aggregate is selected, but type names alone.
         return (JsonQuery(inner, f"{source} having true"),)
 
     def _groups_json(self, groups: Groups) -> Json:

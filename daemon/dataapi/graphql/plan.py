@@ -10,20 +10,14 @@ from graphql import FieldNode, GraphQLError, GraphQLNonNull
 
 from dataapi.database.message import Bound
 from dataapi.graphql.arguments import SelectedFields, Selector, as_leaf
-from dataapi.graphql.compiler import Compiler, function_output
+from dataapi.graphql.compiler import Compiler, function_output, member_key
 from dataapi.graphql.document import GraphQLOperation
 from dataapi.graphql.limits import Cost
 from dataapi.graphql.mutation_statements import OperationStep, compile_mutations
 from dataapi.graphql.mutations import mutation_step
 from dataapi.graphql.outputs import Instant, JsonText
 from dataapi.graphql.schema.functions import FunctionField
-from dataapi.graphql.schema.role_schema import (
-    MUTATION,
-    QUERY,
-    RoleSchema,
-    TableField,
-    TableFieldKind,
-)
+from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, TableField, TableFieldKind
 from dataapi.graphql.sources import Fixed, Variables, source_weight
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import Parameter, Rows
@@ -163,7 +157,7 @@ def plan_query(
             errors.append(error)
             constants[key] = "null"
             output = Null()
-        members.append((compiler.key(key, nodes[0]), output))
+        members.append((member_key(key, nodes[0]), output))
         keys.append(None if key in constants else key)
     if fields and len(errors) == len(fields):
         return OperationPlan((), "null", errors=tuple(errors))
@@ -204,7 +198,7 @@ def plan_mutation(
         step: OperationStep = (
             Text(MUTATION) if is_name else compiler.at(key, nodes, partial(mutation_step, compiler))
         )
-        steps.append((compiler.key(key, nodes[0]), step))
+        steps.append((member_key(key, nodes[0]), step))
         keys.append(None if is_name else key)
     return _plan(compiler, compile_mutations(tuple(steps)), keys)
 

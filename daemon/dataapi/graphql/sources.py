@@ -27,10 +27,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """What a node id names.
-
-    :ivar values: the key's values in text form.
-    """
+    """What a node id names: a table, and the values of a key in text form."""
 
     schema: str
     table: str
@@ -128,11 +125,6 @@ class Alias:
         return alias
 
 
-def response_key(key: str) -> SlotSource:
-    """Return the source of a field's name in the response that is not its own."""
-    return Alias(key) if key.startswith(PARAMETER) else Fixed(key)
-
-
 @dataclass(frozen=True, slots=True)
 class LiteralOrigin:
     """A literal of the document."""
@@ -182,8 +174,8 @@ class InputLeaf:
     Equal leaves always bind the same value: the sample does not count.  Plans hold leaves, so these refer
     to their place in the document, not to the document.
 
-    :ivar sample: the value of the request being compiled; the compiled form may depend on it only in
-        ways that ``arguments.shaper`` tells apart.
+    :ivar sample: the value of the request being compiled; the compiled form may depend on no more of it than
+        ``variables.shaper`` returns.
     :ivar place: where it stands in the document.
     :ivar path: the response path of the field that the argument is of.
     """

@@ -54,10 +54,7 @@ class Stage(Enum):
 
 
 class RequestRejected(Exception):
-    """A request that is refused before anything runs.
-
-    :ivar stage: how far it came.
-    """
+    """A request that is refused before anything runs."""
 
     def __init__(self, stage: Stage, *errors: GraphQLError | str) -> None:
         super().__init__(errors)

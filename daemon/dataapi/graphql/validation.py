@@ -70,7 +70,7 @@ from dataapi.graphql.schema.role_schema import RoleSchema, RootFields
 COMPARISONS = 12_000
 """How many pairs of fields the validation of one document may compare, less than a tenth of a second.
 
-graphql-core's own limit is forty times as high, and nobody else is answered meanwhile.
+graphql-core's own limit is forty times as high, and no other request is answered meanwhile.
 """
 MOST_ERRORS = 20
 """Errors of one document after which validation stops; each may take a search for similar names."""
@@ -150,7 +150,7 @@ def validate_document(document: DocumentNode, schema: RoleSchema) -> list[GraphQ
     try:
         visit_types(document, types, visitors, query_document_keys_to_validate)
     except ValidationAbortedError as error:
-        error.__context__ = None  # nor does the error keep the frames of the validation
+        error.__context__ = None  # nor does the error refer to the frames of the validation
         errors.append(error.with_traceback(None))
     except RecursionError:
         errors.append(ValidationAbortedError("Validation aborted."))

@@ -33,9 +33,6 @@ from dataapi.graphql.schema.shared_types import nullable
 from dataapi.graphql.schema.type_mapping import CURSOR, abbreviated
 from dataapi.graphql.sources import decode_cursor, decode_node_id
 
-MANY = 2
-"""The least number of objects in a list that is bound as one value."""
-
 Coerce = Callable[[Any], Any]
 Steps = tuple[str | int, ...]
 
@@ -120,7 +117,10 @@ class _ObjectCoercion:
         if not isinstance(value, dict):
             raise _Uncoercible
         if not self._plain:
-            return self._by_graphql_core(value)
+            coerced = coerce_input_value(value, self._type)
+            if coerced is Undefined:
+                raise _Uncoercible
+            return coerced
         if not self._required.issubset(value):
             raise _Uncoercible
         members = self._members
@@ -132,33 +132,18 @@ class _ObjectCoercion:
             coerced[name] = member(value[name])
         return coerced
 
-    def _by_graphql_core(self, value: Any) -> Any:
-        coerced = coerce_input_value(value, self._type)
-        if coerced is Undefined:
-            raise _Uncoercible
-        return coerced
-
-
-# ---------------------------------------------------------------- errors
-
 
 def faults(value: Any, type_: GraphQLInputType, place: Steps = ()) -> Iterator[tuple[Steps, str]]:
-    """Yield what keeps a value from being one of the type: places in it, each with a message.
-
-    Nothing for a value that coerces.
-    """
+    """Yield why a value is not one of the type: places in it, each with a message; nothing if it is."""
     if value is None:
         if isinstance(type_, GraphQLNonNull):
             yield place, f"Expected a value of non-null type '{type_}' not to be null."
-    elif isinstance(type_, GraphQLNonNull):
+    elif isinstance(type_, GraphQLList) and isinstance(value, list):
+        for index, item in enumerate(value):
+            pause()
+            yield from faults(item, type_.of_type, (*place, index))
+    elif isinstance(type_, GraphQLNonNull | GraphQLList):  # a lone value is a list of one
         yield from faults(value, type_.of_type, place)
-    elif isinstance(type_, GraphQLList):
-        if not isinstance(value, list):
-            yield from faults(value, type_.of_type, place)
-        else:
-            for index, item in enumerate(value):
-                pause()
-                yield from faults(item, type_.of_type, (*place, index))
     elif isinstance(type_, GraphQLInputObjectType):
         yield from _faults_of_object(value, type_, place)
     else:
@@ -183,13 +168,10 @@ def _faults_of_object(value: Any, type_: GraphQLInputObjectType, place: Steps) -
 
 def _fault_of_leaf(value: Any, type_: Any) -> str | None:
     if isinstance(type_, GraphQLEnumType):
-        if isinstance(value, str):
-            return (
-                None
-                if value in type_.values
-                else f"Value {abbreviated(value)} does not exist in '{type_}' enum."
-            )
-        return f"Enum '{type_}' cannot represent non-string value: {abbreviated(value)}."
+        if not isinstance(value, str):
+            return f"Enum '{type_}' cannot represent non-string value: {abbreviated(value)}."
+        known = value in type_.values
+        return None if known else f"Value {abbreviated(value)} does not exist in '{type_}' enum."
     try:
         type_.coerce_input_value(value)
     except GraphQLError as error:
@@ -199,8 +181,6 @@ def _fault_of_leaf(value: Any, type_: Any) -> str | None:
         return f"{error.message.partition(': ')[0]}: {abbreviated(value)}"
     return None
 
-
-# ---------------------------------------------------------------- shapes
 
 Shaper = Callable[[Any], Hashable]
 
@@ -240,7 +220,7 @@ def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
         items = _Late(type_.of_type)
         if not get_named_type(type_).extensions.get("rows"):
             return lambda value: tuple(items(item) for item in value)
-        # However many rows there are, they are bound as one value (see ``inserts``).
+        # However many rows there are, they are bound as one value (see ``mutations``).
         return lambda value: (True, *value[0]) if is_uniform(value) else tuple(items(item) for item in value)
     if isinstance(type_, GraphQLInputObjectType):
         members = {name: _Late(field.type) for name, field in type_.fields.items()}
@@ -269,7 +249,7 @@ class _Late:
 
 def is_uniform(objects: list[Any]) -> bool:
     """Whether there are several objects, all with the same members, so that they are bound as one value."""
-    if len(objects) < MANY or not objects[0]:
+    if len(objects) < 2 or not objects[0]:
         return False
     members = objects[0].keys()
     return all(item is not None and item.keys() == members for item in objects)

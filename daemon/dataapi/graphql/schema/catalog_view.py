@@ -1,7 +1,4 @@
-"""What one role sees of the catalog in GraphQL terms, worked out on demand.
-
-Of each table that are its columns, computed fields and relationships as fields.
-"""
+"""What one role sees of the catalog and its tables in GraphQL terms, made on demand."""
 
 from __future__ import annotations
 
@@ -60,8 +57,8 @@ class CatalogView:
             return None
         return self if allowed == self.usable_schemas else replace(self, schemas=allowed)
 
-    def apart(self) -> CatalogView:
-        """Return a copy that shares nothing which is worked out on demand, for another thread."""
+    def copy_for_thread(self) -> CatalogView:
+        """Return a copy for another thread: it shares nothing that is made on demand."""
         return replace(self, names=CatalogNames(self.catalog))
 
     @cached_property
@@ -124,11 +121,7 @@ class CatalogView:
 
 @dataclass(frozen=True, slots=True)
 class ColumnField:
-    """A column as a field.
-
-    :ivar name: its name in input types and aggregates.
-    :ivar field: its name in the object type.
-    """
+    """A column as a field: ``name`` in input types and aggregates, ``field`` in the object type."""
 
     name: str
     field: str
@@ -139,10 +132,7 @@ class ColumnField:
 
 @dataclass(frozen=True, slots=True)
 class ComputedField:
-    """A computed scalar field.
-
-    :ivar input_name: the name in input types.
-    """
+    """A computed scalar field, with its name in the object type and the one in input types."""
 
     name: str
     input_name: str
@@ -156,7 +146,6 @@ class RelatedField:
     """A relationship as a field, by foreign key or by a function of the row.
 
     :ivar input_name: the name in input types.
-    :ivar target: the oid of the related table.
     :ivar pairs: ``(target's column, own column)``; empty for a computed relationship.
     :ivar function: the one of a computed relationship.
     :ivar outgoing: whether the foreign key is this table's own.
@@ -167,7 +156,7 @@ class RelatedField:
 
     name: str
     input_name: str
-    target: int
+    target: TableView
     to_one: bool
     pairs: tuple[tuple[str, str], ...] = ()
     function: Function | None = None
@@ -176,6 +165,13 @@ class RelatedField:
     disjoint: bool = False
     nullable: bool = True
     description: str | None = None
+
+    def rows(self, where: Condition | None = None) -> Rows:
+        """Return the rows that are related to the row in scope."""
+        table = self.target.table
+        if self.function is None:
+            return Rows(table, join=Join(self.pairs), where=where, unique=self.unique)
+        return Rows(table, call=FunctionCall(self.function, of_row=True), where=where, unique=self.unique)
 
 
 DEFAULT_MAX_ROWS = 30
@@ -355,7 +351,7 @@ class TableView:
         return RelatedField(
             name,
             self._input_name(name),
-            target.table.oid,
+            target,
             relationship.to_one,
             pairs=tuple((other, own) for own, other in pairs),
             outgoing=relationship.outgoing,
@@ -378,32 +374,17 @@ class TableView:
         return RelatedField(
             name,
             self._input_name(name),
-            target.table.oid,
+            target,
             function.gives_one_row,
             function=function,
             unique=not function.returns_set,
             description=self._catalog.directives.function(function.oid).description,
         )
 
-    def target(self, related: RelatedField) -> TableView:
-        """Return the view of a relationship's target."""
-        found = self.catalog_view.table(related.target)
-        assert found is not None, "the role sees the targets of relationships"
-        return found
-
-    def related_rows(self, related: RelatedField, where: Condition | None = None) -> Rows:
-        """Return the rows that are related to the row in scope."""
-        target = self.target(related).table
-        if related.function is None:
-            return Rows(target, join=Join(related.pairs), where=where, unique=related.unique)
-        call = FunctionCall(related.function, of_row=True)
-        return Rows(target, call=call, where=where, unique=related.unique)
-
     @cached_property
-    def insertable_relations(self) -> tuple[tuple[RelatedField, TableView], ...]:
+    def insertable_relations(self) -> tuple[RelatedField, ...]:
         """The relationships by key over which rows can be inserted together with this table's."""
-        by_key = [(field, self.target(field)) for field in self.related if field.function is None]
-        return tuple((field, target) for field, target in by_key if target.insertable)
+        return tuple(field for field in self.related if field.function is None and field.target.insertable)
 
     @cached_property
     def max_rows(self) -> int:
@@ -413,7 +394,7 @@ class TableView:
 
     @cached_property
     def key_is_unique(self) -> bool:
-        """Whether PostgreSQL itself keeps the key unique; that of a view is only declared."""
+        """Whether PostgreSQL enforces that the key is unique; that of a view is only declared."""
         return self.table.is_unique(self.key)
 
     @cached_property

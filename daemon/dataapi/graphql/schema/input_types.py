@@ -26,9 +26,6 @@ from dataapi.graphql.schema.types import TableType, TableTypes, TypeRecipe, colu
 InputFields = dict[str, GraphQLInputField]
 
 
-# ---------------------------------------------------------------- filters
-
-
 def _filter_fields(types: TableTypes, view: TableView) -> InputFields:
     fields: InputFields = {}
     if view.has_node_id:
@@ -74,16 +71,13 @@ def _relation_filters(types: TableTypes, view: TableView) -> InputFields:
     for related in view.related:
         ending, rows = (TableType.FILTER, "row") if related.to_one else (TableType.COLLECTION_FILTER, "rows")
         fields[related.input_name] = GraphQLInputField(
-            types.of(view.target(related), ending), description=f"Conditions on the related {rows}."
+            types.of(related.target, ending), description=f"Conditions on the related {rows}."
         )
     return fields
 
 
 def _collection_filter_fields(types: TableTypes, view: TableView) -> InputFields:
     return {word: GraphQLInputField(types.of(view, TableType.FILTER)) for word in ("some", "none", "every")}
-
-
-# ---------------------------------------------------------------- orders
 
 
 def _order_fields(types: TableTypes, view: TableView) -> InputFields:
@@ -94,7 +88,7 @@ def _order_fields(types: TableTypes, view: TableView) -> InputFields:
     if "relationOrder" in view.features:
         for related in view.related:
             ending = TableType.ORDER_BY if related.to_one else TableType.COLLECTION_ORDER_BY
-            type_ = types.find(view.target(related), ending)
+            type_ = types.find(related.target, ending)
             if type_ is not None:
                 fields[related.input_name] = GraphQLInputField(type_)
     return fields
@@ -108,14 +102,11 @@ def _collection_order_fields(types: TableTypes, view: TableView) -> InputFields:
     return fields
 
 
-# ---------------------------------------------------------------- inserts and updates
-
-
 def _insert_fields(types: TableTypes, view: TableView) -> InputFields:
     fields = _column_fields(types, view.insertable)
     if "nestedInserts" in view.features:
-        for related, target in view.insertable_relations:
-            type_ = types.of(target, TableType.INSERT_INPUT)
+        for related in view.insertable_relations:
+            type_ = types.of(related.target, TableType.INSERT_INPUT)
             fields[related.input_name] = GraphQLInputField(
                 type_ if related.to_one else GraphQLList(required(type_))
             )
@@ -152,9 +143,6 @@ def _upserts(view: TableView) -> bool:
     return "upsert" in view.features and bool(view.insertable)
 
 
-# ---------------------------------------------------------------- groups
-
-
 def _having_fields(types: TableTypes, view: TableView) -> InputFields:
     fields = {"count": GraphQLInputField(_filter_of(types, builtin_mapping("int8")))}
     for name in AGGREGATES:
@@ -171,9 +159,6 @@ def _having(name: str) -> TypeRecipe:
         lambda types, mapping: GraphQLInputField(_filter_of(types, aggregate_mapping(name, mapping))),
         lambda view: view.grouped,
     )
-
-
-# ---------------------------------------------------------------- enums
 
 
 def _enum(

@@ -233,11 +233,10 @@ class RoleSchema:
     def __init__(self, view: CatalogView, *, strict: bool = False) -> None:
         self.view = view
         self.strict = strict
-        self.types = TableTypes(view, {**OBJECT_TYPES, **INPUT_TYPES})
+        roots = {QUERY: self._query, MUTATION: self._mutation}
+        self.types = TableTypes(view, {**OBJECT_TYPES, **INPUT_TYPES}, roots)
         self.query_fields = RootFields(self.types, volatile=False)
         self.mutation_fields = RootFields(self.types, volatile=True)
-        self.types.add_root(QUERY, self._query)
-        self.types.add_root(MUTATION, self._mutation)
         self.schema = LazySchema(self.types.by_name[QUERY], self.types.by_name)
 
     def _query(self) -> GraphQLObjectType:

@@ -127,19 +127,21 @@ class TypeRecipe:
 class TableTypes:
     """The types of one role's view.
 
+    :param roots: make the root types by name, None where the role has no such type.
     :ivar by_name: every type, made on demand; the schema's ``type_map``.
     """
 
-    def __init__(self, view: CatalogView, recipes: Mapping[TableType, TypeRecipe]) -> None:
+    def __init__(
+        self,
+        view: CatalogView,
+        recipes: Mapping[TableType, TypeRecipe],
+        roots: Mapping[str, Callable[[], GraphQLNamedType | None]],
+    ) -> None:
         self.view = view
+        self._roots = roots
         # A name ends in the longest ending that it can have.
         self._recipes = {type_: recipes[type_] for type_ in sorted(recipes, key=len, reverse=True)}
-        self._roots: dict[str, Callable[[], GraphQLNamedType | None]] = {}
         self.by_name: LazyMap[Any] = LazyMap(self._make, self._names)
-
-    def add_root(self, name: str, make: Callable[[], GraphQLNamedType | None]) -> None:
-        """Add a root type; ``make`` returns None when the role has no such type."""
-        self._roots[name] = make
 
     def made(self) -> list[GraphQLNamedType]:
         """Return the types that were made so far and belong to no other schema."""
@@ -208,9 +210,6 @@ class TableTypes:
         return filter_type(base + suffix, enum, operators, is_list=is_list)
 
 
-# ---------------------------------------------------------------- rows and pages
-
-
 def _object_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
     fields = {}
     if view.has_node_id:
@@ -226,12 +225,12 @@ def _object_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField
         type_ = types.output_type(computed.mapping)
         fields[computed.name] = GraphQLField(type_, description=computed.description)
     for related in view.related:
-        fields[related.name] = _related_field(types, view, related)
+        fields[related.name] = _related_field(types, related)
     return fields
 
 
-def _related_field(types: TableTypes, view: TableView, related: RelatedField) -> GraphQLField:
-    target = view.target(related)
+def _related_field(types: TableTypes, related: RelatedField) -> GraphQLField:
+    target = related.target
     if not related.to_one:
         return collection_field(types, target, related.description or f"Rows of {target.name} of this row.")
     type_ = types.by_name[target.name]
@@ -293,9 +292,6 @@ def _response_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLFie
         "affectedCount": GraphQLField(required(GraphQLInt), description="How many rows were affected."),
         "records": GraphQLField(list_of(types.by_name[view.name]), description="The rows themselves."),
     }
-
-
-# ---------------------------------------------------------------- aggregates and groups
 
 
 def _aggregate_fields(types: TableTypes, view: TableView) -> dict[str, GraphQLField]:
