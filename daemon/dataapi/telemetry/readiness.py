@@ -59,7 +59,7 @@ class State:
     :ivar starting: requests are not accepted yet.
     :ivar draining: requests are not accepted any more.
     :ivar workers: how many processes accept requests.
-    :ivar webhooks: how webhooks stand, None where there are none.
+    :ivar webhooks: whether webhooks work, None where there are none.
     :ivar stuck: the numbers of the worker processes that do not answer.
     """
 

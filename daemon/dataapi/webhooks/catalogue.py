@@ -141,10 +141,8 @@ class Catalogue:
 
 def sample_type(subscribed: Sequence[str], *, project: bool) -> str:
     """Return the default type of a test event: the first that the endpoint lists, other than ``*``."""
-    for event_type in subscribed:
-        if event_type != ALL_EVENT_TYPES:
-            return event_type
-    return _PROJECT_TEST if project else _ORGANIZATION_TEST
+    default = _PROJECT_TEST if project else _ORGANIZATION_TEST
+    return next((name for name in subscribed if name != ALL_EVENT_TYPES), default)
 
 
 def sample_payload(event_type: EventType, organization: str, project: str | None) -> dict[str, Any]:

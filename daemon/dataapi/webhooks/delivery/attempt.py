@@ -151,8 +151,8 @@ class DeliveryRunner:
         except LookupError as error:
             raise _EventDeleted("its event was deleted") from error
         except DatabaseError as error:
-            if error.code.startswith(_DATA_EXCEPTION):
-                raise _Unstorable(error.message) from error
+            if error.code.startswith(_DATA_EXCEPTION):  # trying again would not help
+                raise ValueError(error.message) from error
             raise
 
     def _log_attempt(self, work: DueWork, outcome: AttemptOutcome) -> None:
@@ -169,10 +169,6 @@ class DeliveryRunner:
             response_code=outcome.response_code,
             duration_ms=outcome.duration_ms,
         )
-
-
-class _Unstorable(Exception):
-    """PostgreSQL cannot store the rendered payload; trying again will not help."""
 
 
 class _EventDeleted(Exception):

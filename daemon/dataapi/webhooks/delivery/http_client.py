@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 from OpenSSL import SSL
 from service_identity import VerificationError
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, connectProtocol, wrapClientTLS
+from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint, wrapClientTLS
 from twisted.internet.error import CertificateError, ConnectError, ConnectingCancelledError
 from twisted.internet.interfaces import IDelayedCall, ISSLTransport, IStreamClientEndpoint
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.iweb import IPolicyForHTTPS
 
@@ -153,6 +153,18 @@ class ReceiverConnection(Protocol):
         self.transport.abortConnection()
 
 
+class _Factory(Factory):
+    """Makes the protocol of one connection; Twisted's ``connectProtocol`` logs each one, and takes longer."""
+
+    noisy = False
+
+    def __init__(self, connection: ReceiverConnection) -> None:
+        self._connection = connection
+
+    def buildProtocol(self, addr: object) -> ReceiverConnection:  # noqa: ARG002, N802 - twisted's names
+        return self._connection
+
+
 class ReceiverConnections:
     """Opens connections to checked addresses and pools the idle ones.
 
@@ -203,7 +215,7 @@ class ReceiverConnections:
     ) -> ReceiverConnection:
         key = (destination.scheme, destination.host, destination.port, address)
         connection = ReceiverConnection(self, key)
-        await connectProtocol(self._endpoint(destination, address, seconds), connection)
+        await self._endpoint(destination, address, seconds).connect(_Factory(connection))
         self._open.add(connection)
         peer = ipaddress.ip_address(connection.transport.getPeer().host)
         if peer != address:
@@ -223,7 +235,7 @@ class ReceiverConnections:
         return wrapClientTLS(creator, endpoint)
 
     def keep(self, connection: ReceiverConnection) -> None:
-        """Keep an idle connection for the next request."""
+        """Pool an idle connection for the next request."""
         self._idle[connection] = None
         self._by_key.setdefault(connection.key, []).append(connection)
         connection.drop_after(IDLE_SECONDS)

@@ -32,7 +32,7 @@ from webhooks.endpoint
 where organization_slug = $1 and project_ref is not distinct from $2::text and id = $3::uuid;
 
 -- name: change
--- What daemons claimed already, and has not begun, is to be claimed anew.
+-- Daemons release what they have claimed and not begun, and claim it again.
 select pg_notify('webhooks_changed', '') from webhooks.endpoint
 where organization_slug = $1 and project_ref is not distinct from $2::text and id = $3::uuid;
 update webhooks.endpoint set
@@ -51,7 +51,7 @@ returning id::text, organization_slug, project_ref, url, event_types, custom_hea
 -- name: delete
 -- Without $3 all of the scope.  Each statement sees what was committed before it: an outcome that is written
 -- while due rows are waited for is deleted with the history, and one that comes later finds no due row and does
--- nothing.  What daemons claimed already, and has not begun, is to be claimed anew.
+-- nothing.  Daemons release what they have claimed and not begun, and claim it again.
 select pg_notify('webhooks_changed', '') from webhooks.endpoint
 where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)
 for update;

@@ -60,26 +60,28 @@ async def migrate(
     """
     migrations = shipped() if migrations is None else migrations
     applied = []
-    for migration in pending(await recorded(database), migrations):
-        if await _apply(database, migration):
-            applied.append(migration)
-    # Another daemon that was faster may have another version.
-    pending(await recorded(database), migrations)
+    try:
+        for migration in pending(await recorded(database), migrations):
+            if await _apply(database, migration):
+                applied.append(migration)
+        # Another daemon that was faster may have another version.
+        pending(await recorded(database), migrations)
+    except DatabaseError as error:
+        if error.code != _INSUFFICIENT_PRIVILEGE:
+            raise
+        raise CannotMigrate(
+            f"the schema webhooks cannot be made or upgraded: {error.message}; let an administrator of the "
+            "database run, with the role of db-uri for ROLE: create schema webhooks authorization ROLE"
+        ) from error
     return tuple(applied)
 
 
 async def recorded(database: SqlRunner) -> dict[int, str]:
     """Return the checksums of the applied migrations by number."""
-    try:
-        [(there,)] = await database.fetch("select to_regclass('webhooks.migration') is not null")
-        if not there:
-            return {}
-        rows = await database.fetch("select number, checksum from webhooks.migration order by number")
-    except DatabaseError as error:
-        if error.code == _INSUFFICIENT_PRIVILEGE:
-            raise CannotMigrate(_not_allowed(error)) from error
-        raise
-    return dict(rows)
+    [(there,)] = await database.fetch("select to_regclass('webhooks.migration') is not null")
+    if not there:
+        return {}
+    return dict(await database.fetch("select number, checksum from webhooks.migration order by number"))
 
 
 def pending(applied: dict[int, str], migrations: Sequence[Migration]) -> tuple[Migration, ...]:
@@ -113,11 +115,9 @@ async def _apply(database: SqlRunner, migration: Migration) -> bool:
             (migration.number, migration.name, migration.checksum),
         )
     except DatabaseError as error:
-        if error.code == _ALREADY:
-            return False
-        if error.code == _INSUFFICIENT_PRIVILEGE:
-            raise CannotMigrate(_not_allowed(error)) from error
-        raise
+        if error.code != _ALREADY:
+            raise
+        return False
     return True
 
 
@@ -142,10 +142,3 @@ begin
     end if;
 end"""
     return f"do {quote_literal(body)}"
-
-
-def _not_allowed(error: DatabaseError) -> str:
-    return (
-        f"the schema webhooks cannot be made or upgraded: {error.message}; let an administrator of the "
-        "database run, with the role of db-uri for ROLE: create schema webhooks authorization ROLE"
-    )
