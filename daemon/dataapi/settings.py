@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib.metadata import version
 from pathlib import Path
+
+
+def installed_version() -> str:
+    """Return the version of the installed distribution."""
+    return version("dataapi-daemon")
 
 
 class TransactionEnd(Enum):

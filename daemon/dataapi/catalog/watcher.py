@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from importlib.resources import files
 from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError
@@ -33,13 +32,23 @@ POLL_EVERY = 10.0
 BACKOFF = Backoff(first=1.0)
 """When it is tried again to read the catalog."""
 
-EVENT_TRIGGER = files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8")
-EVENT_TRIGGER_SCHEMA = "dataapi"
+ANNOUNCED = """
+select exists (
+    select from pg_catalog.pg_event_trigger t join pg_catalog.pg_proc f on f.oid = t.evtfoid
+    where t.evtevent = 'ddl_command_end' and t.evtenabled <> 'D'
+      and f.prosrc ~* '(notify +|pg_notify *[(] *'')(pgrst|dataapi)'
+)
+"""
+"""Whether an event trigger announces changes of the schema, be it ours or what PostgREST's users install."""
+
+UNANNOUNCED = (
+    "no event trigger announces changes of the schema: use NOTIFY pgrst, 'reload schema' after them, "
+    "or let dataapi init install one"
+)
 
 RELOAD_CONFIG = "reload config"
 """Asks for what roles and the database set for sessions, of which the catalog has the roles' part."""
 
-_READ_ONLY = "25006"
 _RELOADS = ("", "reload schema", RELOAD_CONFIG)
 _log = Logger(namespace="dataapi.catalog")
 
@@ -77,7 +86,6 @@ class CatalogWatcher:
         listen: Callable[..., Listening] | None = None,
         *,
         renew: Callable[[], object] = lambda: None,
-        event_trigger: bool = True,
         backoff: Backoff = BACKOFF,
         in_thread: InThread | None = None,
     ) -> None:
@@ -86,7 +94,6 @@ class CatalogWatcher:
         :param listen: makes the listener of channels, which calls ``on_notification`` with channel and
             payload, and ``on_reconnect`` after a gap; None when notifications are switched off.
         :param renew: begins the sessions anew, whose settings are to be read again.
-        :param event_trigger: whether to try to install the event trigger, which needs ``listen``.
         :param backoff: how long to wait between attempts to load.
         """
         self.current: Catalog | None = None
@@ -102,7 +109,7 @@ class CatalogWatcher:
             if listen
             else None
         )
-        self._wants_trigger = event_trigger and listen is not None
+        self._asks_for_trigger = listen is not None
         self._in_thread = in_thread
         self._fingerprint: str | None = None
         self._is_standby = False
@@ -221,7 +228,6 @@ class CatalogWatcher:
     async def _load(self) -> Catalog:
         try:
             # Before the load, so that no change falls between the two.
-            await self._install_event_trigger()
             fingerprint = await self._read_fingerprint()
             catalog = await self._reflect()
         except CancelledError:
@@ -238,6 +244,7 @@ class CatalogWatcher:
         self._retry.cancel()
         for problem in catalog.problems:
             _log.warn("{place}: {problem}", place=problem.place, problem=problem.message)
+        await self._ask_for_trigger()
         return catalog
 
     async def _reflect(self) -> Catalog:
@@ -278,23 +285,14 @@ class CatalogWatcher:
         self._soon.cancel()
         self._retry.cancel()
 
-    async def _install_event_trigger(self) -> None:
-        """Try once per life; a database that is away is asked again with the next load."""
-        if not self._wants_trigger:
+    async def _ask_for_trigger(self) -> None:
+        """Say once if an operator has to announce changes."""
+        if not self._asks_for_trigger:
             return
-        if EVENT_TRIGGER_SCHEMA in self._search_path:
-            self._wants_trigger = False
-            _log.info("No event trigger: its schema {schema} is exposed.", schema=EVENT_TRIGGER_SCHEMA)
-            return
+        self._asks_for_trigger = False
         try:
-            await self._fetch(EVENT_TRIGGER, ())
-        except DatabaseUnavailable:
-            raise
-        except ApiError as error:
-            if error.code == _READ_ONLY:
-                return  # a standby, which may be the primary by the next load
-            _log.info(
-                "No event trigger, use NOTIFY pgrst, 'reload schema' after changes: {error}",
-                error=error.message,
-            )
-        self._wants_trigger = False
+            [(announced,)] = await self._fetch(ANNOUNCED, ())
+        except ApiError:
+            return  # the catalog is there, which matters more
+        if not announced:
+            _log.warn("{text}", text=UNANNOUNCED)

@@ -11,6 +11,7 @@ from typing import Any
 
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import reflect
+from dataapi.catalog.watcher import ANNOUNCED, UNANNOUNCED
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
 from dataapi.database.script import ScriptError, ServerTooOld, complete, connected
 from dataapi.settings import Project
@@ -61,6 +62,8 @@ def inspect(project: Project) -> list[Finding]:
         role_faults(project, catalog),
     )
     findings += [Finding(project.ref, text) for text in faults]
+    if project.db_channel_enabled is not False and not _is_announced(project):
+        findings.append(Finding(project.ref, UNANNOUNCED, wrong=False))
     # Clashing names are resolved by a rule, whose outcome may be intended.
     return findings + [
         Finding(project.ref, f"{problem.place}: {problem.message}", wrong=not problem.clash)
@@ -96,6 +99,13 @@ def _pooler_faults(project: Project) -> Iterator[str]:
 
         if complete(share_processes(partial(process, one), partial(process, other))):
             yield advice
+
+
+def _is_announced(project: Project) -> bool:
+    # A database that cannot be reached any more is reported elsewhere.
+    with suppress(ScriptError), connected(project.db_uri) as fetch:
+        return bool(fetch(ANNOUNCED, ())[0][0])
+    return True
 
 
 def _function_faults(project: Project) -> Iterator[str]:

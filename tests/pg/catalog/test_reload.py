@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
-from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.catalog.watcher import ANNOUNCED, CatalogWatcher
 from dataapi.database.listener import Listener
 from dataapi.http.errors import ApiError
 from support.catalog import column_named, table_named
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from support.postgres import Database, Server
 
     Watch = Callable[..., Coroutine[Any, Any, CatalogWatcher]]
+
+EVENT_TRIGGER = files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -99,11 +102,12 @@ async def test_reload_returns_what_the_database_holds_now(watch: Watch, database
     assert len({catalog.generation for catalog in later}) == 1
 
 
-async def test_after_ddl_the_catalog_is_new_by_itself_where_privileges_allow(
+async def test_after_ddl_the_catalog_is_new_by_itself_where_event_triggers_are_installed(
     watch: Watch, database: Database, reactor: Any
 ) -> None:
-    """A superuser's daemon installs event triggers: tables, grants, comments and drops are noticed."""
-    watcher = await watch(database.admin_uri)
+    """Tables, grants, comments and drops are noticed."""
+    database.execute(EVENT_TRIGGER)
+    watcher = await watch()
     database.execute("create table public.t (id integer primary key)")
     await until(reactor, lambda: names(watcher) == {"t"})
     database.execute("comment on table public.t is 'new'")
@@ -120,12 +124,12 @@ def _current(watcher: CatalogWatcher) -> Any:
     return watcher.current
 
 
-async def test_the_event_triggers_are_installed_once_and_left_alone(watch: Watch, database: Database) -> None:
-    """Several daemons may start on one database, even at once."""
-    await gatherResults([running(watch(database.admin_uri)) for _ in range(3)])
+def test_the_event_triggers_are_installed_once(database: Database) -> None:
+    """What is there already is left alone."""
+    database.execute(EVENT_TRIGGER)
     before = database.execute("select oid, evtname from pg_event_trigger order by 2")
     assert [name for _, name in before] == ["dataapi_ddl", "dataapi_drop"]
-    await watch(database.admin_uri)
+    database.execute(EVENT_TRIGGER)
     assert database.execute("select oid, evtname from pg_event_trigger order by 2") == before
 
 
@@ -134,7 +138,8 @@ async def test_passing_objects_and_refreshed_views_reload_nothing(
 ) -> None:
     """They change nothing of what the API shows; what follows them does."""
     database.execute("create materialized view public.m as select 1 as x")
-    watcher = await watch(database.admin_uri)
+    database.execute(EVENT_TRIGGER)
+    watcher = await watch()
     database.execute("create temporary table t (id integer); alter table t add b integer; drop table t")
     database.execute("refresh materialized view public.m")
     database.execute("create table public.last (id integer)")
@@ -142,21 +147,33 @@ async def test_passing_objects_and_refreshed_views_reload_nothing(
     assert watcher.loads == 2
 
 
-async def test_an_ordinary_login_role_leaves_the_database_as_it_is(watch: Watch, database: Database) -> None:
-    """No event trigger, no schema, and the catalog is there all the same."""
-    watcher = await watch()
+@pytest.mark.parametrize("login", ["authenticator", "postgres"])
+async def test_the_database_stays_as_it_is(watch: Watch, database: Database, login: str) -> None:
+    """Nothing is created, even where the login role may."""
+    watcher = await watch(database.admin_uri if login == "postgres" else database.uri)
     assert watcher.current is not None
     assert database.execute("select evtname from pg_event_trigger") == []
     assert database.execute("select nspname from pg_namespace where nspname = 'dataapi'") == []
 
 
-async def test_nothing_is_installed_into_an_exposed_schema(watch: Watch, database: Database) -> None:
-    """Its functions would become part of the API."""
-    database.execute("create schema dataapi")
-    watcher = await watch(database.admin_uri, schemas=("dataapi",))
-    assert watcher.current is not None
-    assert watcher.current.functions == ()
-    assert database.execute("select evtname from pg_event_trigger") == []
+@pytest.mark.parametrize(
+    ("trigger", "announced"),
+    [
+        (EVENT_TRIGGER, True),
+        (
+            "create function public.watch() returns event_trigger language plpgsql as $$"
+            "begin notify pgrst, 'reload schema'; end $$;"
+            "create event trigger pgrst_watch on ddl_command_end execute procedure public.watch()",
+            True,
+        ),
+        (f"{EVENT_TRIGGER}; alter event trigger dataapi_ddl disable", False),
+        ("select", False),
+    ],
+)
+def test_what_announces_changes_is_recognized(database: Database, trigger: str, announced: bool) -> None:
+    """Our own event trigger, or that of PostgREST's documentation, unless it is disabled."""
+    database.execute(trigger)
+    assert database.execute(ANNOUNCED) == [(announced,)]
 
 
 async def test_a_change_while_the_connection_was_lost_is_noticed(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import jwt
 import pytest
+from dataapi.catalog.watcher import UNANNOUNCED
 from dataapi.cli.main import run
 from dataapi.webhooks.secrets import new_key
 
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
 
 SECRET = "not-so-secret-but-long-enough-32"
 NOWHERE = {"DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none"}
-KEYED = {**NOWHERE, "DATAAPI_PROJECT_JWT_SECRET": SECRET}
+KEYED = {
+    **NOWHERE,
+    "DATAAPI_PROJECT_JWT_SECRET": SECRET,
+    "DATAAPI_PROJECT_DB_CHANNEL_ENABLED": "no",  # of the tests' databases none announces its changes
+}
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +68,15 @@ def test_check_config_names_directives_that_are_left_out(database: Database) -> 
 
     database.execute("comment on table t is null")
     assert dataapi("check-config", environ=environ)[0] == 0
+
+
+def test_check_config_says_that_changes_are_not_announced(database: Database) -> None:
+    """Which may be intended, and ends with an event trigger, or where no notification is wanted."""
+    environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_CHANNEL_ENABLED": "auto"}
+    code, _, errors = dataapi("check-config", environ=environ)
+    assert (code, errors) == (0, f"project abcdefghijklmnopqrst: {UNANNOUNCED}\n")
+    database.execute(files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8"))
+    assert dataapi("check-config", environ=environ)[2] == ""
 
 
 def test_check_config_names_clashes_without_calling_them_mistakes(database: Database) -> None:

@@ -205,7 +205,7 @@ def write(folder: Path, **files: Any) -> Path:
 def test_check_config_names_documents_that_are_left_out(shop: Database, tmp_path: Path) -> None:
     """One line for each, with the file; the exit code is 1 until they are put right."""
     folder = write(tmp_path / "documents", good__graphql="{ a }", bad__graphql="{", m__json=json.dumps([]))
-    environment = environ(shop, graphql_documents=str(folder))
+    environment = environ(shop, graphql_documents=str(folder), db_channel_enabled="no")
     code, output, errors = dataapi(environment, "check-config")
     assert (code, output) == (1, "")
     first, second = errors.splitlines()

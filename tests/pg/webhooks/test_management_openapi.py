@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.settings import installed_version
 from dataapi.web.app import make_app
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.management.errors import OTHER, ErrorCode, IssueCode
@@ -140,7 +140,7 @@ async def test_everybody_may_read_the_description(api: Management) -> None:
     """It needs no token and is what the function returns (operation 15)."""
     answer = await api.send("GET", "/v2/openapi.json", token=None)
     assert answer.headers["content-type"].startswith("application/json")
-    assert answer.body == description(api.catalogue, version("dataapi-daemon"))
+    assert answer.body == description(api.catalogue, installed_version())
     assert answer.body["openapi"] == "3.1.0"
 
 

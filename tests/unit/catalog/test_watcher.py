@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import FINGERPRINT
-from dataapi.catalog.watcher import DEBOUNCE, EVENT_TRIGGER, FRESH, POLL_EVERY, CatalogWatcher
+from dataapi.catalog.watcher import ANNOUNCED, DEBOUNCE, FRESH, POLL_EVERY, UNANNOUNCED, CatalogWatcher
 from dataapi.concurrency.timers import Backoff
 from dataapi.http.errors import DatabaseError, DatabaseUnavailable
 from support.catalog import at_once
@@ -18,7 +18,7 @@ from twisted.internet.task import Clock
 from twisted.logger import LogEvent, globalLogPublisher
 
 AWAY = DatabaseUnavailable(503, "PGRST000", "The database is away.")
-REFUSED = DatabaseError(403, "42501", "permission denied to create event trigger")
+REFUSED = DatabaseError(403, "42501", "permission denied for table pg_event_trigger")
 
 
 class FakeListener:
@@ -55,8 +55,7 @@ class Bench:
     def __init__(self, **options: Any) -> None:
         self.clock = Clock()
         self.loads: list[Deferred[list[tuple[str, str]]]] = []
-        self.trigger: Exception | None = None
-        self.installed = 0
+        self.announced: bool | Exception = True
         self.compared = 0
         self.fingerprint: str | Deferred[str] = "as first"
         self.is_standby = False
@@ -75,11 +74,10 @@ class Bench:
         return self.listeners[0]
 
     async def _fetch(self, text: str, _values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        if text == EVENT_TRIGGER:
-            self.installed += 1
-            if self.trigger:
-                raise self.trigger
-            return [(True,)]
+        if text == ANNOUNCED:
+            if isinstance(self.announced, Exception):
+                raise self.announced
+            return [(self.announced,)]
         if text == FINGERPRINT:
             self.compared += 1
             if isinstance(self.fingerprint, Deferred):
@@ -281,39 +279,19 @@ def test_problems_are_logged_at_each_load(logged: list[LogEvent]) -> None:
     assert [event["place"] for event in logged if "place" in event] == ["schema public"] * 2
 
 
-def test_a_refused_event_trigger_is_no_failure(logged: list[LogEvent]) -> None:
-    """It takes a superuser; the log says what to do instead, once."""
+@pytest.mark.parametrize(("announced", "lines"), [(True, 0), (False, 1), (REFUSED, 0)])
+def test_an_operator_learns_once_that_changes_are_not_announced(
+    logged: list[LogEvent], announced: bool | Exception, lines: int
+) -> None:
+    """Nothing is installed; a database that does not tell is no failure."""
     bench = Bench()
-    bench.trigger = REFUSED
+    bench.announced = announced
     bench.start()
     bench.answer()
     bench.reload()
     bench.answer()
-    assert bench.installed == 1
-    (event,) = [event for event in logged if "event trigger" in event["log_format"]]
-    assert event["log_level"].name == "info"
-
-
-def test_an_event_trigger_is_asked_for_again_while_the_database_is_away() -> None:
-    """And then once."""
-    bench = Bench()
-    bench.trigger = AWAY
-    bench.start()
-    assert bench.watcher.error == "The database is away."
-    bench.trigger = None
-    bench.clock.advance(1)
-    bench.answer()
-    bench.reload()
-    bench.answer()
-    assert bench.installed == 2
-
-
-def test_no_event_trigger_without_leave() -> None:
-    """An option switches it off."""
-    bench = Bench(event_trigger=False)
-    bench.start()
-    bench.answer()
-    assert bench.installed == 0
+    assert bench.watcher.loads == 2
+    assert [event.get("text") for event in logged].count(UNANNOUNCED) == lines
 
 
 def test_stopping_leaves_nothing_behind() -> None:
@@ -459,17 +437,6 @@ def test_the_catalog_of_a_standby_is_polled_though_its_primary_notifies() -> Non
     assert bench.watcher.loads == 2
     polling.addErrback(lambda failure: failure.trap(CancelledError))
     polling.cancel()
-
-
-def test_a_standby_is_asked_for_the_event_trigger_again() -> None:
-    """It may have become the primary by the next load."""
-    bench = Bench()
-    bench.trigger = DatabaseError(405, "25006", "cannot execute CREATE SCHEMA in a read-only transaction")
-    bench.start()
-    bench.answer()
-    bench.reload()
-    bench.answer()
-    assert bench.installed == 2
 
 
 def test_a_database_whose_system_tables_show_no_changes_is_read_again() -> None:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 from enum import Enum
-from importlib.metadata import version as version_of
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +18,7 @@ from dataapi.http.messages import Request
 from dataapi.rest.negotiation import OPENAPI, unavailable
 from dataapi.rest.openapi import openapi3, swagger
 from dataapi.rest.openapi.model import VisibleSchema, encode
-from dataapi.settings import Project
+from dataapi.settings import Project, installed_version
 
 REGISTERED = "application/vnd.oai.openapi+json"
 
@@ -44,7 +43,7 @@ def describe(
     privileges = None if project.openapi_mode == "ignore-privileges" else Privileges(catalog, role)
     visible = VisibleSchema(catalog, schema, privileges, pause)
     make = swagger.document if version is Version.SWAGGER else openapi3.document
-    return encode(make(visible, version_of("dataapi"), api_key=project.require_api_key), pause)
+    return encode(make(visible, installed_version(), api_key=project.require_api_key), pause)
 
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")

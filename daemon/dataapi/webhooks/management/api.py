@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from importlib.metadata import version
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from twisted.logger import Logger
 
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply, Request
+from dataapi.settings import installed_version
 from dataapi.webhooks.catalogue import (
     ALL_EVENT_TYPES,
     Catalogue,
@@ -165,7 +165,7 @@ class ManagementApi:
 
     @cached_property
     def _description(self) -> bytes:
-        description = operations.description(self._catalogue, version("dataapi-daemon"))
+        description = operations.description(self._catalogue, installed_version())
         return json.dumps(description, separators=(",", ":")).encode()
 
 
