@@ -44,7 +44,6 @@ from dataapi.sql.algebra import (
     Exists,
     Expression,
     IsNull,
-    JsonbOf,
     JsonKind,
     JsonMemberOf,
     Not,
@@ -134,7 +133,7 @@ def operator_conditions(left: Expression, mapping: TypeMapping, operators: Input
             conditions.append(_text_search(left, as_object(tree)))
         elif mapping.kind == "JSON" and name in _JSON_OPERATORS and leaf is not None:
             value = Parameter(leaf.source(encode_value), "text" if name == "hasKey" else "jsonb")
-            conditions.append(Compare(JsonbOf(left), _JSON_OPERATORS[name], value, builtin=True))
+            conditions.append(Compare(CastOf(left, "jsonb"), _JSON_OPERATORS[name], value, builtin=True))
         elif name == "is":
             if leaf is None:
                 raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
@@ -179,7 +178,7 @@ def _at_paths(left: Expression, filters: list[InputTree]) -> list[Condition]:
         for name, (kind, mapping) in _MEMBER_KINDS.items():
             operators = item.get(name)
             if operators is not None:
-                member = JsonMemberOf(JsonbOf(left), path, kind)
+                member = JsonMemberOf(CastOf(left, "jsonb"), path, kind)
                 conditions += operator_conditions(member, mapping, as_object(operators))
     return conditions
 

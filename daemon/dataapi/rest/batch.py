@@ -26,6 +26,7 @@ MEDIA_TYPE = "application/vnd.dataapi.batch+json"
 MOST = 100
 """Requests of a batch."""
 
+_UNREADABLE = "The body of a batch is no valid JSON"
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
 _OWN = frozenset({"accept", "accept-profile", "content-profile", "prefer", "range", "range-unit"})
 """Headers that a request does not inherit from its batch, besides those that describe the content."""
@@ -49,7 +50,7 @@ def read(request: Request) -> tuple[Request, ...]:
         document = members(request.body.decode())
         listed = elements(document["requests"]) if document and document.keys() == {"requests"} else None
     except INVALID_JSON:
-        raise _unreadable() from None
+        raise _bad(_UNREADABLE) from None
     if listed is None:
         raise _bad('The body of a batch is not an object with the member "requests" alone, a list')
     if not 0 < len(listed) <= MOST:
@@ -69,7 +70,7 @@ def _each(batch: Request, inherited: dict[str, str], index: int, text: str) -> R
         error = refused
     except INVALID_JSON:
         # What was read as a part of the whole may be nested too deeply to be read from here.
-        error = _unreadable()
+        error = _bad(_UNREADABLE)
     error.index = index
     raise error
 
@@ -150,10 +151,6 @@ def _body_json(body: bytes, content_type: str) -> bytes:
 
 def _is_json(form: str) -> bool:
     return form == JSON or form.endswith("+json")
-
-
-def _unreadable() -> ApiError:
-    return _bad("The body of a batch is no valid JSON")
 
 
 def _bad(message: str) -> ApiError:

@@ -25,7 +25,7 @@ from dataapi.rest import respond
 from dataapi.rest.negotiation import LINES, Explain
 from dataapi.rest.plan.plan import StatementPlan, StreamPlan
 from dataapi.rest.respond import VARY, content_range
-from dataapi.rest.statements import ResultRow
+from dataapi.rest.statements import TOO_LARGE, ResultRow
 
 Rows = list[tuple[Any, ...]]
 Run = Callable[[tuple[Bound, ...]], Awaitable[Rows]]
@@ -48,7 +48,7 @@ def run_plan(
 
     async def estimate(statement: Bound) -> int:
         [found] = await transactions.explain(catalog, http, caller, (statement,))
-        return _expected(found["plan"])
+        return int(found["plan"][0]["Plan"]["Plan Rows"])
 
     read_only, settings = plan.read_only, plan.settings
     run = partial(transactions.run, catalog, http, caller, read_only=read_only, settings=settings)
@@ -100,7 +100,7 @@ async def _replies(
                 reply = replace(reply, body=b"")
             size += len(reply.body)
             if size > most_bytes:
-                raise respond.too_large(size)
+                raise respond.violated(TOO_LARGE, size)
         except ApiError as error:
             error.index = index
             raise
@@ -116,7 +116,7 @@ async def _part(
 
     async def estimate(statement: Bound) -> int:
         [[found]] = await transaction.run(http, (explained(statement),), read_only=True, again=True)
-        return _expected(json.loads(found))
+        return int(json.loads(found)[0]["Plan"]["Plan Rows"])
 
     read_only = isinstance(plan, StreamPlan) or plan.read_only
     run = partial(transaction.run, http, read_only=read_only, settings=plan.settings)
@@ -145,11 +145,6 @@ async def _reply(http: Request, plan: StatementPlan, run: Run, estimate: Estimat
             total = max(result.total or 0, await estimate(plan.estimated))
             result = replace(result, total=total)
     return plan.finish(result)
-
-
-def _expected(plan: Any) -> int:
-    """Return how many rows the planner expects."""
-    return int(plan[0]["Plan"]["Plan Rows"])
 
 
 def _explaining(bound: Bound, explain: Explain) -> Bound:

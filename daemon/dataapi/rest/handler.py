@@ -8,12 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dataapi.auth.caller import Caller
-from dataapi.auth.transaction import (
-    MultiMessageRunner,
-    MultiMessageTransactions,
-    UnknownRole,
-    catalog_for,
-)
+from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, as_it_is
 from dataapi.concurrency.cache import BoundedCache

@@ -98,8 +98,9 @@ def _body_sql(writer: Writer, rows: OutputRows, body: Body) -> str:
         case Raw(content):
             return f"pg_catalog.string_agg({_content_sql(rows.column(0), content)}, '')"
         case Form.CSV:
-            lines = f"coalesce(pg_catalog.string_agg({csv_line_sql(rows)}, E'\\n'), '')"
-            return f"{_csv_header_sql(writer, rows)} || E'\\n' || {lines}"
+            names = [_csv_name_sql(writer, key) for key, _ in rows.columns if key is not None]
+            header = " || ',' || ".join(names) or "''::text"
+            return f"{header} || E'\\n' || coalesce(pg_catalog.string_agg({csv_line_sql(rows)}, E'\\n'), '')"
         case Form.GEOJSON:
             return _features_sql(writer, rows)
         case _:
@@ -162,11 +163,6 @@ def csv_line_sql(rows: OutputRows) -> str:
     text = f"({rows.alias})::text"
     fields = f"pg_catalog.substr(pg_catalog.left({text}, -1), 2)"
     return f"pg_catalog.replace({fields}, E'\\\\\\\\', E'\\\\')"
-
-
-def _csv_header_sql(writer: Writer, rows: OutputRows) -> str:
-    fields = [_csv_name_sql(writer, key) for key, _ in rows.columns if key is not None]
-    return " || ',' || ".join(fields) or "''::text"
 
 
 def _csv_name_sql(writer: Writer, key: Key) -> str:

@@ -91,20 +91,14 @@ class Media:
         """Whether the answer must be exactly one object."""
         return self.kind is MediaKind.OBJECT
 
-    @property
-    def binary(self) -> bool:
-        """Whether an aggregate returns the body as ``bytea``, which arrives in its text form."""
-        return self.row_handler is not None and self.row_handler.content is Content.BYTES
-
     def body(self, table: Table | None) -> Body:
         """Return how the body is made of rows.
 
         :param table: what the rows are of.
         """
-        if self.row_handler is not None:
-            return HandlerBody(
-                self.row_handler.function, table if self.row_handler.table else None, self.row_handler.content
-            )
+        handler = self.row_handler
+        if handler is not None:
+            return HandlerBody(handler.function, table if handler.table else None, handler.content)
         if self.kind is MediaKind.CSV:
             return Form.CSV
         if self.kind is MediaKind.GEOJSON:
@@ -260,7 +254,8 @@ def _canonical(form: MediaType) -> str:
 def as_bytes(media: Media, body: bytes | str | None) -> bytes:
     """Return the bytes of a body as the statement gave it."""
     content = body.encode() if isinstance(body, str) else body or b""
-    return unhex(content) if media.binary else content
+    is_binary = media.row_handler is not None and media.row_handler.content is Content.BYTES
+    return unhex(content) if is_binary else content
 
 
 def unhex(text: bytes) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER, is_name, may_be_chosen
@@ -47,19 +46,16 @@ def make_reply(
     if preferences:
         headers += (("Preference-Applied", preferences),)
     if row.response_headers is not None:
-        headers = _overridden(headers, _headers(row.response_headers))
+        chosen = _headers(row.response_headers)
+        names = {name.lower() for name, _ in chosen}
+        headers = (*[header for header in headers if header[0].lower() not in names], *chosen)
     if row.response_status is not None:
-        status = _status(row.response_status)
+        if _STATUS.fullmatch(row.response_status) is None:
+            raise ApiError(500, "PGRST112", "response.status guc must be a valid status code")
+        status = int(row.response_status)
     if request.query.selection.relation_names:
         headers += (_warning(request.query.selection.relation_names),)
     return Reply(status, headers, body if media_type is not None else b"")
-
-
-def _overridden(
-    defaults: tuple[tuple[str, str], ...], chosen: list[tuple[str, str]]
-) -> tuple[tuple[str, str], ...]:
-    names = {name.lower() for name, _ in chosen}
-    return (*[header for header in defaults if header[0].lower() not in names], *chosen)
 
 
 def _headers(text: str) -> list[tuple[str, str]]:
@@ -77,12 +73,6 @@ def _headers(text: str) -> list[tuple[str, str]]:
     return [(name, value) for name, value in headers if may_be_chosen(name)]
 
 
-def _status(text: str) -> int:
-    if _STATUS.fullmatch(text) is None:
-        raise ApiError(500, "PGRST112", "response.status guc must be a valid status code")
-    return int(text)
-
-
 OTHER_KEY = "PGRST115"
 NOT_SINGLE = "PGRST116"
 TOO_MANY = "PGRST124"
@@ -90,35 +80,23 @@ TOO_MANY = "PGRST124"
 _UNDEFINED_FUNCTION = "42883"
 
 
-def other_key() -> ApiError:
-    """Return the error for a body whose rows are not the one that the URL names."""
-    return ApiError(400, OTHER_KEY, "Payload values do not match URL in primary key column(s)")
-
-
-def not_single(rows: int) -> ApiError:
-    """Return the error for other than exactly one row."""
-    message = "Cannot coerce the result to a single JSON object"
-    return ApiError(406, NOT_SINGLE, message, details=f"The result contains {rows} rows")
-
-
-def too_many(rows: int) -> ApiError:
-    """Return the error for more rows than ``max-affected`` allows."""
-    message = "Query result exceeds max-affected preference constraint"
-    return ApiError(400, TOO_MANY, message, details=f"The query affects {rows} rows")
-
-
-def too_large(size: int) -> ApiError:
-    """Return the error for an answer of more bytes than ``max-answer``, or a line beyond its bound."""
-    return too_much(f"The answer, or a line of it, has {size} bytes, more than max-answer allows")
-
-
-_VIOLATIONS: dict[str, Callable[[int], ApiError]] = {
-    OTHER_KEY: lambda _rows: other_key(),
-    NOT_SINGLE: not_single,
-    TOO_MANY: too_many,
-    TOO_LARGE: too_large,
+_VIOLATIONS: dict[str, tuple[int, str, str | None]] = {
+    OTHER_KEY: (400, "Payload values do not match URL in primary key column(s)", None),
+    NOT_SINGLE: (406, "Cannot coerce the result to a single JSON object", "The result contains {} rows"),
+    TOO_MANY: (400, "Query result exceeds max-affected preference constraint", "The query affects {} rows"),
 }
-"""Errors of what guards raise, with the number of rows or bytes."""
+"""Status, message and details of what guards raise by their code, besides ``TOO_LARGE``."""
+
+
+def violated(reason: str, number: int) -> ApiError:
+    """Return the error of what a guard raises.
+
+    :param number: how many rows there are, or bytes of an answer or of a line of it.
+    """
+    if reason == TOO_LARGE:
+        return too_much(f"The answer, or a line of it, has {number} bytes, more than max-answer allows")
+    status, message, details = _VIOLATIONS[reason]
+    return ApiError(status, reason, message, details=details and details.format(number))
 
 
 def unsupported(method: str, *headers: tuple[str, str]) -> ApiError:
@@ -132,9 +110,9 @@ def client_error(error: ApiError) -> ApiError:
         # The schema is how this service names functions and operators, not how the client does.
         error.message = error.message.replace("pg_catalog.", "")
     violation = violation_in(error.code, error.message)
-    if violation is None or violation.reason not in _VIOLATIONS:
+    if violation is None or violation.reason not in (*_VIOLATIONS, TOO_LARGE):
         return error
-    return _VIOLATIONS[violation.reason](violation.number)
+    return violated(violation.reason, violation.number)
 
 
 # ---------------------------------------------------------------- headers

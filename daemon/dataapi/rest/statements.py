@@ -85,7 +85,14 @@ SETTINGS = (
 
 
 def compile_answer(
-    rows: Rows, output: Output, body: Body, total: Total = Total.NONE, bound: Parameter | None = None
+    rows: Rows,
+    output: Output,
+    body: Body,
+    total: Total = Total.NONE,
+    bound: Parameter | None = None,
+    *,
+    most_bytes: int | None = None,
+    guard: Guard | None = None,
 ) -> Compiled:
     """Return the statement that answers with rows; its columns are the first five of ``ResultRow``.
 
@@ -93,30 +100,62 @@ def compile_answer(
 
     :param output: a ``Record`` of each row, or a function's value (``ColumnOf(SCALAR)``).
     :param bound: a ``bigint`` parameter, for ``Total.BOUNDED``.
+    :param most_bytes: raise ``TOO_LARGE`` and the size of a body of more.
+    :param guard: raise where the number of rows is out of bounds.
     """
     writer = Writer()
     source = _Source(writer, rows)
     counted = _total_sql(writer, source, output, total, bound)
-    text, item = body_parts(writer, output, source.page(), body)
-    columns = (text, "pg_catalog.count(*)", counted, *SETTINGS)
-    return compiled(f"{source.with_call()}select {', '.join(columns)} from {item}", writer)
+    made, item = body_parts(writer, output, source.page(), body)
+    columns = (made, "pg_catalog.count(*)", counted, *SETTINGS)
+    text = f"{source.with_call()}select {', '.join(columns)} from {item}"
+    if most_bytes is not None:
+        text = _with_count(text, _count_within(most_bytes))
+    if guard is not None:
+        violated, raised = guard.violated_sql(writer, '"count"'), raise_sql(guard.reason, '"count"')
+        text = _with_count(text, f'case when {violated} then {raised} else "count" end')
+    return compiled(text, writer)
 
 
-def compile_lines(rows: Rows, output: Output, form: Form) -> Compiled:
+def _with_count(text: str, count: str) -> str:
+    """Return the text of an answer with another SQL for its column ``count``."""
+    return (
+        f'select "body", {count}, "total", "headers", "status" '
+        f'from ({text}) as "answer"("body", "count", "total", "headers", "status")'
+    )
+
+
+def _count_within(most: int) -> str:
+    """Return the column ``count`` of an answer, raising instead where its ``body`` has more bytes."""
+    size = 'pg_catalog.pg_column_size("body")'
+    return f'case when {size} > {most} then {raise_sql(TOO_LARGE, size)} else "count" end'
+
+
+def compile_lines(rows: Rows, output: Output, form: Form, most_bytes: int | None = None) -> Compiled:
     """Return the statement that gives a row of one column for each row, to be sent while they come.
 
     :param form: ``ARRAY`` or ``STRIPPED`` for a JSON value each, ``CSV`` for a line each, without its end.
+    :param most_bytes: raise ``TOO_LARGE`` and the size of a line of more.
     """
     writer = Writer()
     source = row_source(writer, rows, None)
     if form is Form.CSV:
         result = output_rows(writer, output, source)
-        return compiled(f"select {csv_line_sql(result)} from {result.item}", writer)
-    json, item = json_rows(writer, output, source)
-    line = json_sql(json)
-    if form is Form.STRIPPED:
-        line = f"pg_catalog.json_strip_nulls(({line})::json)"
-    return compiled(f"select {line} from {item}", writer)
+        line, item = csv_line_sql(result), result.item
+    else:
+        json, item = json_rows(writer, output, source)
+        line = json_sql(json)
+        if form is Form.STRIPPED:
+            line = f"pg_catalog.json_strip_nulls(({line})::json)"
+    if most_bytes is None:
+        return compiled(f"select {line} from {item}", writer)
+    size = 'pg_catalog.pg_column_size("line")'
+    # Without the offset PostgreSQL would make each line twice.
+    text = (
+        f'select "line" from (select {line} from {item} offset 0) as "lines"("line") '
+        f"where case when {size} > {most_bytes} then {raise_sql(TOO_LARGE, size)} = 0 else true end"
+    )
+    return compiled(text, writer)
 
 
 def _total_sql(writer: Writer, source: _Source, output: Output, total: Total, bound: Parameter | None) -> str:
@@ -177,53 +216,6 @@ class _Source:
         self._used.append(row)
         rows, relation = replace(self.rows, call=None), f"{self._called} as {row.alias}"
         return source_sql(self._writer, rows, row, None, relation=relation)
-
-
-# ---------------------------------------------------------------- bounds of reads and calls
-
-
-def guarded(answer: Compiled, guard: Guard) -> Compiled:
-    """Return the statement of an answer that raises where its number of rows is out of bounds."""
-    statement, sources = answer.statement, answer.sources
-    types, violated = statement.types, '"count" <> 1'
-    if guard.at_most is not None:
-        types, sources = (*types, guard.at_most.type), (*sources, guard.at_most.source)
-        violated = f'"count" > ${len(types)}'
-    raised = raise_sql(guard.reason, '"count"')
-    text = _with_count(statement.text, f'case when {violated} then {raised} else "count" end')
-    return replace(answer, statement=replace(statement, text=text, types=types), sources=sources)
-
-
-def within(answer: Compiled, most: int) -> Compiled:
-    """Return the statement of an answer that raises ``TOO_LARGE`` and the size of a body of more bytes."""
-    statement = answer.statement
-    text = _with_count(statement.text, _count_within(most))
-    return replace(answer, statement=replace(statement, text=text))
-
-
-def _with_count(text: str, count: str) -> str:
-    """Return the text of an answer with another SQL for its column ``count``."""
-    return (
-        f'select "body", {count}, "total", "headers", "status" '
-        f'from ({text}) as "answer"("body", "count", "total", "headers", "status")'
-    )
-
-
-def _count_within(most: int) -> str:
-    """Return the column ``count`` of an answer, raising instead where its ``body`` has more bytes."""
-    size = 'pg_catalog.pg_column_size("body")'
-    return f'case when {size} > {most} then {raise_sql(TOO_LARGE, size)} else "count" end'
-
-
-def lines_within(lines: Compiled, most: int) -> Compiled:
-    """Return the statement of lines that raises ``TOO_LARGE`` and the size where one has more bytes."""
-    statement, size = lines.statement, 'pg_catalog.pg_column_size("line")'
-    # Without the offset PostgreSQL would make each line twice.
-    text = (
-        f'select "line" from ({statement.text} offset 0) as "lines"("line") '
-        f"where case when {size} > {most} then {raise_sql(TOO_LARGE, size)} = 0 else true end"
-    )
-    return replace(lines, statement=replace(statement, text=text))
 
 
 # ---------------------------------------------------------------- mutations

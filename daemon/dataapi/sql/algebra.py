@@ -101,13 +101,6 @@ class RelatedAggregateOf:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonbOf:
-    """A ``json`` or ``jsonb`` value as ``jsonb``."""
-
-    expression: Expression
-
-
-@dataclass(frozen=True, slots=True)
 class JsonPathOf:
     """A member of a JSON value as ``->`` and ``->>`` find it; NULL where there is none.
 
@@ -176,7 +169,6 @@ Expression = (
     | ComputedOf
     | RelatedOf
     | RelatedAggregateOf
-    | JsonbOf
     | JsonPathOf
     | JsonMemberOf
     | AggregateOf

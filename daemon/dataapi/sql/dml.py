@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dataapi.catalog.model import Table
 from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql
 from dataapi.sql.mutations import (
@@ -31,7 +30,11 @@ def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Ro
     :param returned: the row that reads this query; what was named of it is what the query gives.
     """
     if isinstance(mutation, Insert) and isinstance(mutation.rows, NestedRows):
-        return _nested_queries(writer, mutation.rows, name, returned)
+        nested = _NestedWriter(writer)
+        names = [nested.insert(row, (), (), returned.selection_from) for row in mutation.rows.rows]
+        columns = ", ".join(returned.provided())
+        gathered = " union all ".join(f"select {columns} from {each}" for each in names)
+        return ", ".join([*nested.queries, f"{name} as ({gathered})"])
     return f"{name} as ({_mutation_sql(writer, mutation, returned)})"
 
 
@@ -41,7 +44,10 @@ def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
         case Insert():
             text = _insert_sql(writer, mutation, target)
         case Update(table, JsonRows(columns=columns), _, key) if {each.name for each in columns} <= {*key}:
-            return _no_rows_sql(table, target, returned)
+            # It sets nothing, which SQL cannot express: a query without rows stands for it.
+            selection = returned.selection_from(target)
+            source = f" from {qualified(table)} as {target.alias}" if selection != "1" else ""
+            return f"select {selection}{source} where false"
         case Update():
             text = _update_sql(writer, mutation, target)
         case Delete():
@@ -69,22 +75,18 @@ def _insert_sql(writer: Writer, insert: Insert, target: Row) -> str:
             cells = ", ".join(f"({', '.join(_cell_sql(writer, cell) for cell in row)})" for row in rows)
             text = f"{into} ({_listed(columns)}) values {cells}"
         case JsonRows() as rows:
-            text = f"{into}{_selected_sql(writer, rows, insert)}"
+            row = Row(writer.alias())
+            source = _json_source_sql(writer, rows, row)
+            cells = ", ".join(_json_cell_sql(rows, each, row) for each in rows.columns)
+            text = f"{into} select from {source}"
+            if cells:
+                names = _listed(column.name for column in rows.columns)
+                text = f"{into} ({names}) select {cells} from {source}"
+            if insert.matching is not None:
+                text += f" where {condition_sql(writer, insert.matching, row)} limit 1"
         case NestedRows():
             raise TypeError("each nested row takes a query of its own")
     return text + ("" if insert.conflict is None else _conflict_sql(insert.conflict))
-
-
-def _selected_sql(writer: Writer, rows: JsonRows, insert: Insert) -> str:
-    """Return the columns of JSON rows and the query that gives them."""
-    row = Row(writer.alias())
-    source = _json_source_sql(writer, rows, row)
-    names = f" ({_listed(column.name for column in rows.columns)})"
-    cells = ", ".join(_json_cell_sql(rows, each, row) for each in rows.columns)
-    text = f"{names} select {cells} from {source}" if cells else f" select from {source}"
-    if insert.matching is not None:
-        text += f" where {condition_sql(writer, insert.matching, row)} limit 1"
-    return text
 
 
 def _conflict_sql(conflict: OnConflict) -> str:
@@ -130,13 +132,6 @@ def _update_sql(writer: Writer, update: Update, target: Row) -> str:
     )
     where = f" where {' and '.join(conditions)}" if conditions else ""
     return f"update {qualified(update.table)} as {target.alias} set {assignments}{source}{where}"
-
-
-def _no_rows_sql(table: Table, target: Row, returned: Row) -> str:
-    """Return a query without rows for an update that sets nothing, which SQL cannot express."""
-    selection = returned.selection_from(target)
-    source = f" from {qualified(table)} as {target.alias}" if selection != "1" else ""
-    return f"select {selection}{source} where false"
 
 
 def delete_sql(writer: Writer, delete: Delete, target: Row, *conditions: str) -> str:
@@ -219,14 +214,6 @@ def _listed(names: Iterable[str]) -> str:
 _Assigned = tuple[tuple[str, str], ...]
 """Columns with the SQL of values that come from another insert."""
 _Selection = Callable[[Row], str]
-
-
-def _nested_queries(writer: Writer, rows: NestedRows, name: str, returned: Row) -> str:
-    nested = _NestedWriter(writer)
-    names = [nested.insert(row, (), (), returned.selection_from) for row in rows.rows]
-    columns = ", ".join(returned.provided())
-    gathered = " union all ".join(f"select {columns} from {each}" for each in names)
-    return ", ".join([*nested.queries, f"{name} as ({gathered})"])
 
 
 class _NestedWriter:

@@ -24,7 +24,6 @@ from dataapi.sql.algebra import (
     Is,
     IsNull,
     JsonArguments,
-    JsonbOf,
     JsonKind,
     JsonMemberOf,
     JsonPathOf,
@@ -39,7 +38,6 @@ from dataapi.sql.algebra import (
     RelatedOf,
     Rows,
     TextSearch,
-    Through,
 )
 from dataapi.sql.writer import Row, Writer, qualified
 
@@ -53,8 +51,6 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
             return f"({expression_sql(writer, inner, row)})::{type_}"
         case ComputedOf(function):
             return f"{writer.function(function)}({row.whole()})"
-        case JsonbOf(inner):
-            return f"({expression_sql(writer, inner, row)})::jsonb"
         case FunctionOf(function, inner):
             return f"{function}({expression_sql(writer, inner, row)})"
         case JsonPathOf(inner, json, steps, as_text):
@@ -65,7 +61,13 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
                 document += f" {operator_sql(arrow, True)} {writer.slot(step)}"
             return f"({document})"
         case JsonMemberOf(inner, path, kind):
-            return _json_member_sql(expression_sql(writer, inner, row), writer.slot(path), kind)
+            value, place = expression_sql(writer, inner, row), writer.slot(path)
+            member = f"({value} #>> {place})"
+            if kind is JsonKind.TEXT:
+                return member
+            word = "number" if kind is JsonKind.NUMBER else "boolean"
+            type_ = f"pg_catalog.jsonb_typeof({value} #> {place})"
+            return f"(case when {type_} = '{word}' then {member}::{kind.value} end)"
         case AggregateOf(function, operand, distinct, builtin):
             argument = "*" if operand is None else expression_sql(writer, operand, row)
             name = f"pg_catalog.{function.value}" if builtin else function.value
@@ -112,10 +114,9 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
             if isinstance(rows.limit, Parameter):  # not within, where it would keep PostgreSQL from joining
                 return f"({writer.slot(rows.limit)} > 0 and {exists})"
             return exists
-        case After(order, values, inclusive_before):
-            terms = [expression_sql(writer, term.expression, row) for term in order]
-            after = after_sql(writer, order, terms, values)
-            return f"({after}) is not true" if inclusive_before else after
+        case After():
+            after = _after_sql(writer, condition, row)
+            return f"({after}) is not true" if condition.inclusive_before else after
 
 
 def order_sql(writer: Writer, order: Sequence[OrderTerm], row: Row) -> str:
@@ -247,27 +248,14 @@ def _search_sql(writer: Writer, search: TextSearch, row: Row) -> str:
     return f"{vector} {operator_sql('@@', True)} {words}"
 
 
-def _json_member_sql(value: str, path: str, kind: JsonKind) -> str:
-    """Return the member of a ``jsonb`` value as another type, NULL where it is of another kind."""
-    member = f"({value} #>> {path})"
-    if kind is JsonKind.TEXT:
-        return member
-    word = "number" if kind is JsonKind.NUMBER else "boolean"
-    type_ = f"pg_catalog.jsonb_typeof({value} #> {path})"
-    return f"(case when {type_} = '{word}' then {member}::{kind.value} end)"
-
-
-def after_sql(
-    writer: Writer,
-    order: Sequence[OrderTerm],
-    expressions: Sequence[str],
-    values: Sequence[Parameter | None],
-) -> str:
-    """Return the keyset condition of a position, ``expressions`` being the SQL of the order's terms.
+def _after_sql(writer: Writer, after: After, row: Row) -> str:
+    """Return the keyset condition of a position.
 
     Where every term ascends (or every one descends) and none can be null, it is one row
     comparison, which an index serves as a whole; else it is spelled out term by term.
     """
+    order, values = after.order, after.values
+    expressions = [expression_sql(writer, term.expression, row) for term in order]
     slots = [None if value is None else writer.slot(value) for value in values]
     directions = {term.descending for term in order}
     if len(directions) == 1 and not any(term.nullable for term in order) and None not in slots:
@@ -334,7 +322,10 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
     if rows.through is None:
         return relation
     assert parent is not None, "a junction table needs the row on its other side"
-    return relation + _through_sql(writer, rows.through, row, parent)
+    through, between = rows.through, Row(writer.alias())
+    matches = [f"{between.column(own)} = {row.column(theirs)}" for own, theirs in through.far]
+    matches += [f"{between.column(own)} = {parent.column(theirs)}" for own, theirs in through.near]
+    return f"{relation} join {qualified(through.table)} as {between.alias} on {' and '.join(matches)}"
 
 
 def _called_sql(writer: Writer, call: FunctionCall, row: Row, parent: Row | None) -> str:
@@ -356,10 +347,3 @@ def _json_arguments_sql(writer: Writer, arguments: JsonArguments, row: Row) -> s
     inner = Row(writer.alias())
     records = f"pg_catalog.json_to_recordset({value}) as {inner.alias}({members})"
     return f"(select {inner.alias}.* from {records} limit 1) as {row.alias}"
-
-
-def _through_sql(writer: Writer, through: Through, row: Row, parent: Row) -> str:
-    between = Row(writer.alias())
-    matches = [f"{between.column(own)} = {row.column(theirs)}" for own, theirs in through.far]
-    matches += [f"{between.column(own)} = {parent.column(theirs)}" for own, theirs in through.near]
-    return f" join {qualified(through.table)} as {between.alias} on {' and '.join(matches)}"

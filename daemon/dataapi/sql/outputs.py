@@ -53,8 +53,6 @@ class JsonQuery:
 Json = tuple[JsonPiece | JsonBetween | JsonQuery | str, ...]
 """JSON text in its pieces; a ``str`` is SQL of type ``text`` that is never NULL."""
 
-NULL: Json = (JsonPiece("null"),)
-
 _NEIGHBOURS = 32
 """Pieces put together at one level: PostgreSQL's stack holds a few thousand operators within one another."""
 
@@ -286,7 +284,7 @@ class Null(Output):
 
     def json(self, _writer: Writer, _row: Row | None) -> Json:
         """Return null."""
-        return NULL
+        return (JsonPiece("null"),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from dataapi.sql.algebra import (
     Condition,
     Expression,
     FunctionOf,
-    JsonbOf,
     JsonPathOf,
     Operator,
     OrderTerm,
@@ -54,6 +53,11 @@ class RowSource:
     sql: str
     rows: Rows
     one: bool = False
+
+    @property
+    def is_page(self) -> bool:
+        """Whether there may be more than one row."""
+        return not self.one and not at_most_one(self.rows)
 
 
 def row_source(writer: Writer, rows: Rows, parent: Row | None, *, one: bool = False) -> RowSource:
@@ -98,8 +102,10 @@ def page_parts(
         items, order, outside = _order_twice(writer, rows.order, source.row, page)
         paged = rows.limit is not None or rows.offset is not None
         order = order + limit_sql(writer, rows) if paged else ""
-    else:
-        order = _order_and_limit(writer, source)
+    elif not source.one:
+        order = order_sql(writer, rows.order, source.row) + limit_sql(writer, rows)
+    elif not rows.unique:
+        order = order_sql(writer, rows.order, source.row) + one_sql(writer, rows)
     # What must be selected is known only now that everything else is written.
     selection = page.selection_from(source.row) + items
     return f"(select {selection} from {source.sql}{order}) as {page.alias}{''.join(joins)}", outside
@@ -131,13 +137,6 @@ def _group_order(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: R
     return items, f" order by {', '.join(terms)}" if terms else ""
 
 
-def _order_and_limit(writer: Writer, source: RowSource) -> str:
-    rows, row = source.rows, source.row
-    if source.one:
-        return "" if rows.unique else order_sql(writer, rows.order, row) + one_sql(writer, rows)
-    return order_sql(writer, rows.order, row) + limit_sql(writer, rows)
-
-
 # ---------------------------------------------------------------- grouped rows
 
 
@@ -146,7 +145,7 @@ def aggregate_in(expression: Expression) -> AggregateOf | None:
     match expression:
         case AggregateOf():
             return expression
-        case CastOf(inner) | FunctionOf(_, inner) | JsonbOf(inner) | JsonPathOf(inner):
+        case CastOf(inner) | FunctionOf(_, inner) | JsonPathOf(inner):
             return aggregate_in(inner)
         case _:
             return None
@@ -157,7 +156,7 @@ def with_operand(expression: Expression, column: str) -> Expression:
     match expression:
         case AggregateOf():
             return replace(expression, expression=ColumnOf(column))
-        case CastOf(inner) | FunctionOf(_, inner) | JsonbOf(inner) | JsonPathOf(inner):
+        case CastOf(inner) | FunctionOf(_, inner) | JsonPathOf(inner):
             return replace(expression, expression=with_operand(inner, column))
         case _:
             return expression

@@ -34,7 +34,6 @@ from dataapi.sql.page_source import (
     OPERAND,
     RowSource,
     aggregate_in,
-    at_most_one,
     groupable,
     page_parts,
     row_source,
@@ -117,7 +116,7 @@ def json_rows(writer: Writer, output: Output, source: RowSource) -> tuple[Json, 
         values = [(key, value_json(rows.column(place))) for place, (key, _) in enumerate(rows.columns)]
         return object_json(writer, values), rows.item
     page = Row(writer.alias(), source.rows.table, derived=True)
-    writing = MemberWriter(writer, page, joining=_may_have_joins(source))
+    writing = MemberWriter(writer, page, joining=source.is_page)
     json = writing.json(output)
     item, after = page_parts(writer, source, page, writing.joins, None)
     if not after:
@@ -174,11 +173,16 @@ def output_rows(writer: Writer, output: Output, source: RowSource) -> OutputRows
     record = _record(output)
     page = Row(writer.alias(), source.rows.table, derived=True)
     grouped = record is not None and is_grouped(record)
-    writing = MemberWriter(writer, page, joining=_may_have_joins(source), columns=True, grouped=grouped)
+    writing = MemberWriter(writer, page, joining=source.is_page, columns=True, grouped=grouped)
     members = [MemberColumn(None, (output.sql(writer, page),))] if record is None else writing.members(record)
-    groups = _groups_sql(members) if grouped else None
+    groups = None
+    if grouped:  # by all members but the aggregates
+        places = [str(place) for place, member in enumerate(members, 1) if not member.aggregated]
+        groups = f" group by {', '.join(places)}" if places else ""
     item, after = page_parts(writer, source, page, writing.joins, groups)
-    alias, named = writer.alias(), _are_named(members)
+    alias, texts = writer.alias(), {each.key.text for each in members if isinstance(each.key, Text)}
+    # Columns have the names of members, unless one is a client's, does not fit, or stands twice.
+    named = len(texts) == len(members) and all(0 < len(text.encode()) <= LONGEST_IDENTIFIER for text in texts)
     names = [
         member.key.text if named and isinstance(member.key, Text) else _place(place)
         for place, member in enumerate(members)
@@ -198,22 +202,12 @@ def _record(output: Output) -> Record | None:
             return None
 
 
-def _may_have_joins(source: RowSource) -> bool:
-    return not source.one and not at_most_one(source.rows)
-
-
 def _columns_sql(members: Sequence[MemberColumn], names: Sequence[str]) -> str:
     columns = [
         f"{json_sql(member.value)} as {quote_identifier(name)}"
         for member, name in zip(members, names, strict=True)
     ]
     return ", ".join(columns) or "1"
-
-
-def _are_named(members: Sequence[MemberColumn]) -> bool:
-    """Whether all members have names of the schema that columns can have, and no two the same."""
-    names = {member.key.text for member in members if isinstance(member.key, Text) and _fits(member.key.text)}
-    return len(names) == len(members)
 
 
 def is_grouped(record: Record) -> bool:
@@ -231,18 +225,8 @@ def _is_guaranteed_single(rows: Rows) -> bool:
     return rows.table.is_unique(own for own, _ in rows.join.pairs)
 
 
-def _fits(name: str) -> bool:
-    return 0 < len(name.encode()) <= LONGEST_IDENTIFIER
-
-
 def _place(place: int) -> str:
     return f"~{place + 1}"
-
-
-def _groups_sql(members: list[MemberColumn]) -> str:
-    """Return the ``group by`` clause: all members but the aggregates, by their places."""
-    places = [str(place) for place, member in enumerate(members, 1) if not member.aggregated]
-    return f" group by {', '.join(places)}" if places else ""
 
 
 @dataclass(slots=True)

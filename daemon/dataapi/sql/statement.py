@@ -21,6 +21,7 @@ from dataapi.sql.writer import Row, Writer
 MOST_PAGE_SIZES = 4
 """Combinations of page sizes for which a statement has a text of its own."""
 
+
 _PageSizes = tuple[str | None, ...]
 
 

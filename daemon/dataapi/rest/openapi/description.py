@@ -23,7 +23,6 @@ from dataapi.settings import Project, installed_version
 REGISTERED = "application/vnd.oai.openapi+json"
 
 _ANY = frozenset({"*/*", "application/*", "application/json"})
-_CHARSET = "; charset=utf-8"
 
 
 class Version(Enum):
@@ -108,7 +107,9 @@ def negotiate_description(accept: str | None, requested: str | None) -> tuple[st
         version = _version(form)
         if version is not None:
             chosen = Version(requested) if requested else version
-            return _content_type(form, chosen), chosen
+            name = form.name if form.name in (OPENAPI, REGISTERED) else OPENAPI
+            parameter = "; version=3.1" if chosen is Version.OPENAPI else ""
+            return f"{name}{parameter}; charset=utf-8", chosen
     raise unavailable(form.name for form in forms)
 
 
@@ -125,8 +126,3 @@ def _version(form: MediaType) -> Version | None:
     return next(
         (each for each in Version if requested == each.value or requested.startswith(f"{each.value}.")), None
     )
-
-
-def _content_type(form: MediaType, version: Version) -> str:
-    name = form.name if form.name in (OPENAPI, REGISTERED) else OPENAPI
-    return f"{name}{'; version=3.1' if version is Version.OPENAPI else ''}{_CHARSET}"

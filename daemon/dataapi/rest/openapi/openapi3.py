@@ -32,7 +32,8 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
     """Return the operations by method."""
     name = components.names[table.table.oid]
     title, description = summary(table.table.comment)
-    rows = _rows_content(name)
+    shown = reference("schemas", name)
+    rows = {JSON: {"schema": {"type": "array", "items": shown}}, OBJECT: {"schema": shown}, CSV: _TEXT}
     filters = [f"{name}.{column.number}" for column in table.filterable]
     found: dict[str, Any] = {}
 
@@ -73,11 +74,6 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
     if table.delete:
         add("delete", "delete", [*filters, "select", "preferWrite"], changed)
     return found
-
-
-def _rows_content(name: str) -> dict[str, Any]:
-    row = reference("schemas", name)
-    return {JSON: {"schema": {"type": "array", "items": row}}, OBJECT: {"schema": row}, CSV: _TEXT}
 
 
 def _answer(description: str, content: dict[str, Any], **members: Any) -> dict[str, Any]:

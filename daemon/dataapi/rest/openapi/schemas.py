@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from dataapi.catalog.directive_reader import without_directives
-from dataapi.catalog.model import Catalog, Column, Function, Type, TypeKind
+from dataapi.catalog.model import Catalog, Column, Function, TypeKind
 from dataapi.http.strict_json import DECODER, INVALID_JSON
 from dataapi.rest.openapi.model import VisibleSchema, VisibleTable, column_description, without_empty
 
@@ -25,7 +25,6 @@ _KINDS = {
     "json": None,
     "jsonb": None,
 }
-_SWAGGER_FORMATS = {"smallint": "int32", "integer": "int32", "bigint": "int64"}
 _BITS = frozenset({"bit", "varbit"})
 _CHARACTERS = frozenset({"bpchar", "varchar"})
 _CHARACTERS_HEADER = 4
@@ -48,16 +47,6 @@ def json_type(sql_name: str) -> str | None:
     return _KINDS.get(sql_name, STRING)
 
 
-def format_name(sql_name: str) -> str:
-    """Return a type's ``format`` in OpenAPI 2.0: its SQL name, or the defined one of an integer."""
-    return _SWAGGER_FORMATS.get(sql_name, sql_name)
-
-
-def element_name(sql_name: str) -> str:
-    """Return the name of an array's elements' type."""
-    return sql_name.removesuffix("[]")
-
-
 def column_type_name(catalog: Catalog, column: Column) -> str:
     """Return the name that stands for a column's type: a domain's base where that is PostgreSQL's own."""
     type_ = catalog.types[column.type]
@@ -73,12 +62,6 @@ def max_length(catalog: Catalog, column: Column) -> int | None:
     if name in _CHARACTERS:
         return column.typmod - _CHARACTERS_HEADER
     return column.typmod if name in _BITS else None
-
-
-def labels(catalog: Catalog, type_: Type) -> tuple[str, ...]:
-    """Return an enum's labels; empty for other types."""
-    base = catalog.underlying(type_)
-    return base.labels if base.kind is TypeKind.ENUM else ()
 
 
 def default_text(catalog: Catalog, column: Column) -> str | None:
@@ -110,6 +93,17 @@ def default(catalog: Catalog, column: Column, *, expressions: bool = False) -> A
 
 
 ERROR = "Error"
+_NULLABLE_TEXT = {"type": ["string", "null"]}
+_ERROR = {
+    "type": "object",
+    "required": ["message"],
+    "properties": {
+        "code": {"type": "string", "description": "An SQLSTATE or a code that begins with PGRST"},
+        "message": {"type": "string"},
+        "details": {"anyOf": [_NULLABLE_TEXT, {"type": "array"}]},
+        "hint": _NULLABLE_TEXT,
+    },
+}
 _JSON_OID = 114
 _FORMATS = {
     "int4": "int32",
@@ -129,37 +123,33 @@ class Components:
     def __init__(self, visible: VisibleSchema) -> None:
         self._visible = visible
         self._catalog = visible.catalog
-        self._taken = {ERROR}
 
     @cached_property
     def names(self) -> dict[int, str]:
         """Names of the tables' schemas by oid, in characters that OpenAPI allows, all different."""
-        return {visible.table.oid: self._name(visible.table.name) for visible in self._visible.tables}
-
-    def _name(self, name: str) -> str:
-        base = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-        number, found = 1, base
-        while found in self._taken:
-            number += 1
-            found = f"{base}_{number}"
-        self._taken.add(found)
-        return found
+        names, taken = dict[int, str](), {ERROR}
+        for visible in self._visible.tables:
+            base = re.sub(r"[^A-Za-z0-9_-]", "_", visible.table.name)
+            number, name = 1, base
+            while name in taken:
+                number += 1
+                name = f"{base}_{number}"
+            taken.add(name)
+            names[visible.table.oid] = name
+        return names
 
     def schemas(self) -> Iterator[tuple[str, Any]]:
         """Yield the named schemas: of errors, then of each table's rows and of what is written to it."""
-        yield ERROR, _error()
+        yield ERROR, _ERROR
         for table in self._visible.tables:
             name = self.names[table.table.oid]
             words = without_directives(table.table.comment)
-            yield name, self._rows(table, table.columns, words, _required(table.columns))
+            required = [column.name for column in table.columns if not column.nullable]
+            yield name, self._rows(table, table.columns, words, required)
             if table.insert:
                 columns = [column for column in table.columns if column.name in table.insert]
-                needed = [
-                    column
-                    for column in columns
-                    if default_text(self._catalog, column) is None and not column.identity
-                ]
-                required = _required(needed)
+                needed = (each for each in columns if not each.nullable and not each.identity)
+                required = [each.name for each in needed if default_text(self._catalog, each) is None]
                 yield f"{name}.insert", self._rows(table, columns, words, required)
                 if table.key:
                     columns = [column for column in columns if column.name in table.update]
@@ -201,19 +191,19 @@ class Components:
             return self.value(type_.base)
         if type_.kind is TypeKind.ARRAY:
             return {"type": ARRAY, "items": nullable(self.value(type_.element))}
+        if type_.kind is TypeKind.COMPOSITE and type_.relation in self.names:
+            return reference("schemas", self.names[type_.relation])
         if type_.kind is TypeKind.COMPOSITE:
-            return self._composite(type_)
+            return self.object((member.name, member.type) for member in type_.members)
         if type_.kind is TypeKind.ENUM:
             return {"type": STRING, "enum": list(type_.labels)}
         kind = json_type(type_.sql_name)
         if kind is None:
             return {}
-        return without_empty(type=kind, format=_format(type_, kind))
-
-    def _composite(self, type_: Type) -> dict[str, Any]:
-        if type_.relation in self.names:
-            return reference("schemas", self.names[type_.relation])
-        return self.object((member.name, member.type) for member in type_.members)
+        form = _FORMATS.get(type_.name) if type_.schema == "pg_catalog" else None
+        if form is None and kind == STRING and type_.name not in ("text", "varchar"):
+            form = type_.sql_name
+        return without_empty(type=kind, format=form)
 
     def object(self, parts: Iterable[tuple[str, int]]) -> dict[str, Any]:
         """Return the schema of an object whose members have those names and types, or are null."""
@@ -257,28 +247,3 @@ def nullable(schema: dict[str, Any]) -> dict[str, Any]:
     if "enum" in schema:
         widened["enum"] = [*schema["enum"], None]
     return widened
-
-
-def _required(columns: Iterable[Column]) -> list[str]:
-    return [column.name for column in columns if not column.nullable]
-
-
-def _format(type_: Type, kind: str) -> str | None:
-    defined = _FORMATS.get(type_.name) if type_.schema == "pg_catalog" else None
-    if defined is None and kind == STRING and type_.name not in ("text", "varchar"):
-        return type_.sql_name
-    return defined
-
-
-def _error() -> dict[str, Any]:
-    text = {"type": ["string", "null"]}
-    return {
-        "type": "object",
-        "required": ["message"],
-        "properties": {
-            "code": {"type": "string", "description": "An SQLSTATE or a code that begins with PGRST"},
-            "message": {"type": "string"},
-            "details": {"anyOf": [text, {"type": "array"}]},
-            "hint": text,
-        },
-    }

@@ -25,17 +25,7 @@ from dataapi.rest.openapi.model import (
     summary,
     without_empty,
 )
-from dataapi.rest.openapi.schemas import (
-    ARRAY,
-    STRING,
-    column_type_name,
-    default,
-    element_name,
-    format_name,
-    json_type,
-    labels,
-    max_length,
-)
+from dataapi.rest.openapi.schemas import ARRAY, STRING, column_type_name, default, json_type, max_length
 from dataapi.rest.parse.body import CSV, JSON
 from dataapi.rest.plan.functions import whole_body
 
@@ -43,6 +33,9 @@ _COUNTS = ["count=exact", "count=planned", "count=estimated", "count=none"]
 _RETURNS = ["return=representation", "return=minimal", "return=headers-only", "return=none"]
 _RESOLUTIONS = ["resolution=ignore-duplicates", "resolution=merge-duplicates"]
 
+
+_FORMATS = {"smallint": "int32", "integer": "int32", "bigint": "int64"}
+"""Defined formats of types; others are called by their SQL name."""
 
 _PARAMETERS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("preferParams", "Prefer", "Preference", {}),
@@ -183,13 +176,12 @@ def _definitions(visible: VisibleSchema) -> Iterator[tuple[str, Any]]:
 
 def _property(visible: VisibleSchema, table: VisibleTable, column: Column) -> dict[str, Any]:
     catalog = visible.catalog
-    name = column_type_name(catalog, column)
     return {
-        **_typed(name),
+        **_typed(column_type_name(catalog, column)),
         **without_empty(
             default=default(catalog, column, expressions=True),
             description=column_description(visible, table, column),
-            enum=list(labels(catalog, catalog.types[column.type])),
+            enum=list(catalog.underlying(catalog.types[column.type]).labels),
             maxLength=max_length(catalog, column),
         ),
     }
@@ -197,11 +189,11 @@ def _property(visible: VisibleSchema, table: VisibleTable, column: Column) -> di
 
 def _typed(sql_name: str) -> dict[str, Any]:
     kind = json_type(sql_name)
-    result: dict[str, Any] = {"format": format_name(sql_name)}
+    result: dict[str, Any] = {"format": _FORMATS.get(sql_name, sql_name)}
     if kind is not None:
         result["type"] = kind
     if kind == ARRAY:
-        inner = json_type(element_name(sql_name))
+        inner = json_type(sql_name.removesuffix("[]"))
         result["items"] = {"type": inner} if inner else {}
     return result
 
@@ -241,10 +233,10 @@ def _argument(visible: VisibleSchema, argument: Argument) -> dict[str, Any]:
     required = argument.default is None
     result: dict[str, Any] = {"name": argument.name, "in": "query", "required": required}
     if argument.variadic:
-        inner = element_name(name)
-        items = {"type": json_type(inner) or STRING, "format": format_name(inner)}
+        inner = name.removesuffix("[]")
+        items = {"type": json_type(inner) or STRING, "format": _FORMATS.get(inner, inner)}
         return {**result, "type": "array", "items": items, "collectionFormat": "multi"}
     kind = json_type(name)
     # An array is written with braces in a query string.
     written = kind if kind and kind != ARRAY else STRING
-    return {**result, "type": written, "format": format_name(name)}
+    return {**result, "type": written, "format": _FORMATS.get(name, name)}

@@ -136,7 +136,10 @@ def _parsed(body: bytes, form: str) -> tuple[str, Any]:
     """Return the JSON text of a body, and the value that it is of."""
     text = _text(body)
     if form == JSON:
-        return text, _loaded(text)
+        try:
+            return text, EXACT_DECODER.decode(text)
+        except INVALID_JSON:
+            raise invalid(EMPTY) from None
     if form == CSV:
         rows = _lines(text)
         return _dumped(rows), rows
@@ -150,13 +153,6 @@ def _text(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError:
-        raise invalid(EMPTY) from None
-
-
-def _loaded(text: str) -> Any:
-    try:
-        return EXACT_DECODER.decode(text)
-    except INVALID_JSON:
         raise invalid(EMPTY) from None
 
 

@@ -160,10 +160,8 @@ def array_literal(elements: Iterable[str]) -> str:
 
 # ---------------------------------------------------------------- operations
 
-_ReadValue = Callable[[Reader], str]
 
-
-def _operation(reader: Reader, values: list[str], read_value: _ReadValue) -> FilterOperation:
+def _operation(reader: Reader, values: list[str], read_value: Callable[[Reader], str]) -> FilterOperation:
     """Read ``not.operator(modifier).value``."""
     negated = reader.token("not.", '"not"')
     word, modifier = _operator(reader)
@@ -197,7 +195,7 @@ def _operator(reader: Reader) -> tuple[str, str | None]:
         reader.need(".", DELIMITER)
     except Mismatch:
         # Whatever is wrong within an operator, an operator was expected; a longer word is wrong as a whole.
-        farthest = reader.failure.at
+        farthest = reader.failure[0]
         longer = _LETTERS.match(reader.text, found.end())
         reader.failure = failure
         reader.missed(_OPERATOR_EXPECTED, longer.end() if longer else farthest, farthest)
@@ -207,7 +205,7 @@ def _operator(reader: Reader) -> tuple[str, str | None]:
 
 def _is_word(reader: Reader) -> str:
     rest = reader.text[reader.at : reader.at + len("not_null")].lower()
-    for word in sorted(WORDS, key=len, reverse=True):
+    for word in WORDS:
         if rest.startswith(word):
             reader.at += len(word)
             return word
@@ -310,11 +308,11 @@ def _plain_leaf(reader: Reader, values: list[str]) -> LogicFilter | None:
 
 def _merge(reader: Reader, missed: Failure) -> None:
     """Merge what a filter and what an operator expected; only the farther failure is reported."""
-    other = reader.failure
-    if missed.at >= other.at:
+    far, expected, *_ = reader.failure
+    if missed[0] >= far:
         reader.failure = missed
-        for expected in other.expected if missed.at == other.at else ():
-            reader.missed(expected, missed.at)
+        for each in expected if missed[0] == far else ():
+            reader.missed(each, far)
 
 
 def _leaf(reader: Reader, values: list[str]) -> LogicFilter:

@@ -83,21 +83,6 @@ class Window:
         return Window(max(0, min(ends) - offset) if ends else None, offset)
 
 
-def narrow(window: Window, header: str | None) -> Window:
-    """Return the rows that both the parameters and a ``Range`` header request.
-
-    As in PostgREST, a limit of zero needs no valid range.
-
-    :raises ApiError: PGRST103 (416), nothing is left although rows were requested.
-    """
-    if window.limit == 0:
-        return Window(0)
-    both = window.within(window_of_header(header))
-    if both.limit == 0:
-        raise unsatisfiable(_NEGATIVE)
-    return both
-
-
 def count_of(text: str, parameter: str) -> int | None:
     """Return the value of a ``limit`` or ``offset`` parameter, at most ``MOST``.
 
@@ -169,16 +154,6 @@ class SelectionShape(NamedTuple):
     limits: tuple[str, ...]
     offsets: tuple[str, ...]
 
-    @property
-    def size(self) -> int:
-        """About how many characters it has; values are no part of it."""
-        names = [self.select or "", *self.limits, *self.offsets]
-        names += [text for order in self.orders for text in order]
-        names += [name for name, _ in self.filters]
-        trees = [leaf for _, tree in self.logic for leaf in leaves(tree)]
-        names += [text for leaf in trees for text in (leaf.name, *(step.operand for step in leaf.path))]
-        return sum(map(len, names)) + 10 * (len(self.filters) + len(trees))
-
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -199,19 +174,9 @@ class Selection:
     relation_names: Pairs = field(compare=False)
     size: int = field(compare=False)
 
-    @property
-    def logic(self) -> tuple[tuple[EmbedPath, LogicTree], ...]:
-        """Paths of embedded resources, with the logic tree on each."""
-        return self.shape.logic
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether whole rows are selected."""
-        return self.shape.select in (None, "*")
-
     def equalities(self, values: Values) -> Mapping[str, str] | None:
         """Return the value of each column when all filters are plain ``column=eq.value``, else None."""
-        if self.logic or any(operation != _EQUAL for _, operation in self.filters):
+        if self.shape.logic or any(operation != _EQUAL for _, operation in self.filters):
             return None
         targets = [target for target, _ in self.filters]
         names = [target.name for target in targets]
@@ -250,7 +215,16 @@ def _selection(shape: SelectionShape) -> Selection:
     paths = [target.embeds for target, _ in filters] + [path for path, _ in shape.logic]
     paths += [*limits, *offsets, *[path for path, _ in orders]]
     names = dict.fromkeys(pair for path in paths for pair in _relation_names(path, items or ()))
-    return Selection(shape, items, filters, orders, limits, offsets, tuple(names), shape.size)
+    return Selection(shape, items, filters, orders, limits, offsets, tuple(names), _size(shape))
+
+
+def _size(shape: SelectionShape) -> int:
+    """Return about how many characters a shape has."""
+    texts = [shape.select or "", *shape.limits, *shape.offsets, *[name for name, _ in shape.filters]]
+    texts += [text for order in shape.orders for text in order]
+    trees = [leaf for _, tree in shape.logic for leaf in leaves(tree)]
+    texts += [text for leaf in trees for text in (leaf.name, *(step.operand for step in leaf.path))]
+    return sum(map(len, texts)) + 10 * (len(shape.filters) + len(trees))
 
 
 _remembered_items = lru_cache(maxsize=128)(parse_select)
@@ -425,7 +399,13 @@ class _QueryParser:
         """
         limits, offsets, top = self._limits, self._offsets, Window()
         if header or limits or offsets:
-            top = narrow(Window(limits.get(""), offsets.pop("", 0)), header)
+            top = Window(limits.get(""), offsets.pop("", 0))
+            if top.limit == 0:  # as in PostgREST, no valid range is needed then
+                top = Window(0)
+            else:
+                top = top.within(window_of_header(header))
+                if top.limit == 0:
+                    raise unsatisfiable(_NEGATIVE)
             if top.limit is not None:
                 limits[""] = top.limit
             if top.offset:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from dataapi.http.errors import ApiError
 
@@ -40,17 +40,9 @@ def read_with(read: Callable[[Reader], T], text: str, what: str) -> T:
         raise reader.error(what) from None
 
 
-class Failure(NamedTuple):
-    """What was expected at the farthest position that an attempt came to.
-
-    :ivar unexpected: the character that was found, None for the end.
-    :ivar bare: whether an end was expected, where PostgREST shows that character in single quotes.
-    """
-
-    at: int = -1
-    expected: tuple[str, ...] = ()
-    unexpected: str | None = None
-    bare: bool = False
+Failure = tuple[int, tuple[str, ...], str | None, bool]
+"""The farthest position that an attempt came to, what was expected there, and the character that was found
+(None for the end); whether an end was expected, where PostgREST shows that character in single quotes."""
 
 
 class Reader:
@@ -62,7 +54,7 @@ class Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.failure = Failure()
+        self.failure: Failure = (-1, (), None, False)
         self._counts: dict[str, int] = {}
 
     # ------------------------------------------------------------ what was expected
@@ -72,12 +64,13 @@ class Reader:
 
         :param found: position of the unexpected character, if it is another one.
         """
-        at, failure = self.at if at is None else at, self.failure
-        if at > failure.at:
+        at = self.at if at is None else at
+        far, every, unexpected, bare = self.failure
+        if at > far:
             found = at if found is None else found
-            self.failure = Failure(at, (expected,), self.text[found : found + 1] or None)
-        elif at == failure.at and expected not in failure.expected:
-            self.failure = Failure(at, (*failure.expected, expected), failure.unexpected, failure.bare)
+            self.failure = (at, (expected,), self.text[found : found + 1] or None, False)
+        elif at == far and expected not in every:
+            self.failure = (at, (*every, expected), unexpected, bare)
 
     def fail(self, expected: str, at: int | None = None) -> Mismatch:
         """Record what was expected, and return the exception to raise."""
@@ -162,8 +155,8 @@ class Reader:
         if self.at == len(self.text):
             return True
         self.missed(END)
-        if self.failure.at == self.at:
-            self.failure = self.failure._replace(bare=True)
+        if self.failure[0] == self.at:
+            self.failure = (*self.failure[:3], True)
         return False
 
     def need_end(self, *tokens: str) -> None:

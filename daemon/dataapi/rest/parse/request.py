@@ -152,7 +152,11 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
         elif method == "PATCH" and preferences.resolution is Resolution.MATCH:
             objects = read_objects(request.body, headers.get("content-type"))
         elif not reads and method != "DELETE":
-            rows = _rows(request, query)
+            if method == "PUT" and query.windowed:
+                message = "limit/offset querystring parameters are not allowed for PUT"
+                raise ApiError(400, "PGRST114", message)
+            columns = None if method == "PUT" else query.columns
+            rows = read_rows(request.body, headers.get("content-type"), columns)
     profile = (("Content-Profile", schema),) if len(project.db_schemas) > 1 else ()
     return ApiRequest(
         method,
@@ -196,13 +200,6 @@ def schema_of(request: Request, schemas: tuple[str, ...]) -> str:
 
 
 # ---------------------------------------------------------------- bodies
-
-
-def _rows(request: Request, query: QueryParameters) -> Payload:
-    if request.method == "PUT" and query.windowed:
-        raise ApiError(400, "PGRST114", "limit/offset querystring parameters are not allowed for PUT")
-    columns = None if request.method == "PUT" else query.columns
-    return read_rows(request.body, request.headers.get("content-type"), columns)
 
 
 def _arguments(request: Request, query: QueryParameters) -> CallArguments:

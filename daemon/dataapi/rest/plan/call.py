@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from dataapi.auth.caller import hoisted
-from dataapi.catalog.model import Argument, Catalog, Function, Type, Volatility
+from dataapi.catalog.model import Argument, Function, Type, Volatility
 from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import parse_accept
@@ -23,24 +23,13 @@ from dataapi.rest.plan.functions import ChosenFunction, FunctionResult, ResultSh
 from dataapi.rest.plan.plan import RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.respond import content_range, make_reply, status_of
-from dataapi.rest.statements import (
-    SCALAR,
-    TO_COME,
-    ResultRow,
-    Total,
-    compile_answer,
-    compile_lines,
-    guarded,
-    lines_within,
-    within,
-)
+from dataapi.rest.statements import SCALAR, TO_COME, ResultRow, Total, compile_answer, compile_lines
 from dataapi.sql.algebra import CallArgument, ColumnOf, FunctionCall, JsonArguments, Parameter
 from dataapi.sql.outputs import Value
 from dataapi.sql.statement import Compiled, Guard
 
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _VALUE = Value(ColumnOf(SCALAR))
-_TABULAR = (Form.CSV, Form.GEOJSON)
 _UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit", "bit[]": "varbit[]"}
 """What arguments of types are read as whose bare names mean a length of one."""
 
@@ -82,7 +71,12 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Re
         return Reply(200, (("Allow", "OPTIONS,GET,HEAD,POST" if reads else "OPTIONS,POST"),), b"")
     request, chosen = _choose(role, request, candidates)
     call = _call(role, request, chosen)
-    return _streamed(call) if call.lines and not call.media.explain else _planned(call)
+    if call.lines and not call.media.explain:
+        return _streamed(call)
+    statement, settings = _statement(call), _settings(call)
+    return StatementPlan(
+        call.request, statement, call.media, lambda row: _finish(call, row), call.read_only, settings
+    )
 
 
 def _choose(
@@ -123,13 +117,6 @@ def _call(role: RestRole, request: ApiRequest, chosen: ChosenFunction) -> _Call:
 # ---------------------------------------------------------------- the statement
 
 
-def _planned(call: _Call) -> StatementPlan:
-    statement, settings = _statement(call), _settings(call)
-    return StatementPlan(
-        call.request, statement, call.media, lambda row: _finish(call, row), call.read_only, settings
-    )
-
-
 def _streamed(call: _Call) -> StreamPlan:
     if call.request.preferences.most is not None:
         # One row too many would come when others were sent.
@@ -149,7 +136,7 @@ def _statement(call: _Call) -> Bound:
     values = replace(
         query.values,
         body=arguments.body,
-        arguments=argument_values(call.chosen.function, arguments),
+        arguments=_argument_values(call.chosen.function, arguments),
         most=call.request.preferences.most,
     )
     return compiled.bind(values)
@@ -175,22 +162,19 @@ def _shape(call: _Call) -> Hashable:
 def _compile(call: _Call) -> Compiled:
     role, result = call.role, call.result
     scalar = result.is_scalar
-    called = call_of(role.catalog, call.chosen, call.request.arguments, scalar=scalar)
     planner = role.planner(result.relation, call.request.query.selection)
-    rows = planner.rows(called)
+    rows = planner.rows(_function_call(call))
     record = planner.record()
     if call.lines:
-        lines = compile_lines(rows, _VALUE if scalar else record, Form.ARRAY)
-        return lines_within(lines, role.project.longest_line)
+        output = _VALUE if scalar else record
+        return compile_lines(rows, output, Form.ARRAY, role.project.longest_line)
     body = _body(call)
     # The planner's estimate for a function would be meaningless.
     total = Total.EXACT if call.request.preferences.counts and not result.is_single else Total.NONE
-    output = _VALUE if scalar and body not in _TABULAR else with_column_names(record, body)
-    compiled = compile_answer(rows, output, body, total)
-    if body is not Form.NONE and call.media.explain is None:
-        compiled = within(compiled, role.project.max_answer)
-    guard = _guard(call)
-    return compiled if guard is None else guarded(compiled, guard)
+    output = _VALUE if scalar and body not in (Form.CSV, Form.GEOJSON) else with_column_names(record, body)
+    bounded = body is not Form.NONE and call.media.explain is None
+    most_bytes = role.project.max_answer if bounded else None
+    return compile_answer(rows, output, body, total, most_bytes=most_bytes, guard=_guard(call))
 
 
 def _body(call: _Call) -> Body:
@@ -212,16 +196,11 @@ def _guard(call: _Call) -> Guard | None:
     return Guard(respond.TOO_MANY, Parameter(MaxAffected(), "bigint")) if bounded else None
 
 
-def call_of(
-    catalog: Catalog, chosen: ChosenFunction, arguments: CallArguments, *, scalar: bool
-) -> FunctionCall:
-    """Return the call of a function.
-
-    :param scalar: whether its results are values.
-    """
-    function, types, from_json = chosen.function, catalog.types, None
+def _function_call(call: _Call) -> FunctionCall:
+    function, arguments, types = call.chosen.function, call.request.arguments, call.role.catalog.types
+    from_json = None
     named = [argument for argument in function.arguments if argument.name in arguments.names]
-    if chosen.whole:
+    if call.chosen.whole:
         [argument] = function.arguments
         values = [CallArgument("", Parameter(BodyText(), types[argument.type].sql_name))]
     elif arguments.pairs is not None or not named:
@@ -232,7 +211,7 @@ def call_of(
         members = tuple([(each.name, _member_type(types[each.type])) for each in named])
         from_json = JsonArguments(Parameter(BodyText(), "json"), arguments.many, members)
         values = [CallArgument(each.name, None, variadic=each.variadic) for each in named]
-    column = SCALAR if scalar else ""
+    column = SCALAR if call.result.is_scalar else ""
     return FunctionCall(function, tuple(values), value_column=column, from_json=from_json, keeps_null=True)
 
 
@@ -249,7 +228,7 @@ def _member_type(type_: Type) -> str:
     return _UNBOUNDED.get(type_.sql_name, type_.sql_name)
 
 
-def argument_values(function: Function, arguments: CallArguments) -> dict[str, str]:
+def _argument_values(function: Function, arguments: CallArguments) -> dict[str, str]:
     """Return the arguments with a slot each; of several values the last counts, for variadic ones all."""
     values = dict(arguments.pairs or ())
     for argument in function.arguments:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import cast
+from operator import itemgetter
 
 from dataapi.catalog.model import Table, TableKind
 from dataapi.catalog.relationships import (
@@ -93,7 +93,11 @@ def build_embed_tree(
     root = Resource(relation, selection.items or (Star(),))
     _embed_all(tables, root)
     _assign_parameters(root, selection)
-    _check_members(root)
+    most, in_all = _members(root)
+    if most > MOST_MEMBERS or in_all > MOST_MEMBERS_IN_ALL:
+        raise too_much(
+            f"At most {MOST_MEMBERS} members are allowed in one object, and {MOST_MEMBERS_IN_ALL} in all"
+        )
     if not aggregates and _has_aggregates(root):
         raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
     _check_spreads(root)
@@ -105,7 +109,14 @@ def _embed_all(tables: RoleTables, resource: Resource, depth: int = 1) -> None:
     for item in resource.items:
         if isinstance(item, Embed):
             if item.member is not None and item.member in members:
-                raise _embedded_twice(resource.relation, item.member, depth)
+                # The answer could hold only one of them.
+                raise ApiError(
+                    400,
+                    "42712",
+                    f'table name "{resource.relation.name}_{item.member}_{depth}" specified more than once',
+                    hint=f"Give one of the resources named '{item.member}' an alias in the 'select' query"
+                    " parameter.",
+                )
             members.add(item.member)
             relationship = find_relationship(tables, resource.relation, item)
             is_direct = not isinstance(relationship, JunctionRelationship)
@@ -116,16 +127,6 @@ def _embed_all(tables: RoleTables, resource: Resource, depth: int = 1) -> None:
             _embed_all(tables, child, depth + 1)
 
 
-def _embedded_twice(relation: Relation, key: str, depth: int) -> ApiError:
-    """Return the error of two resources of one name, of which the answer could hold only one."""
-    return ApiError(
-        400,
-        "42712",
-        f'table name "{relation.name}_{key}_{depth}" specified more than once',
-        hint=f"Give one of the resources named '{key}' an alias in the 'select' query parameter.",
-    )
-
-
 def _assign_parameters(root: Resource, selection: Selection) -> None:
     """Give each resource its parameters, with the positions of their values."""
     position = 0
@@ -133,7 +134,7 @@ def _assign_parameters(root: Resource, selection: Selection) -> None:
         leaf = LogicFilter(target.name, target.path, operation)
         root.at(target.embeds).filters.append((leaf, position))
         position += operation.value_count
-    for embeds, tree in selection.logic:
+    for embeds, tree in selection.shape.logic:
         root.at(embeds).filters.append((tree, position))
         position += sum(leaf.operation.value_count for leaf in leaves(tree))
     for embeds in selection.limits:
@@ -154,14 +155,6 @@ def not_embedded(name: str) -> ApiError:
         f"'{name}' is not an embedded resource in this request",
         hint=f"Verify that '{name}' is included in the 'select' query parameter.",
     )
-
-
-def _check_members(root: Resource) -> None:
-    most, in_all = _members(root)
-    if most > MOST_MEMBERS or in_all > MOST_MEMBERS_IN_ALL:
-        raise too_much(
-            f"At most {MOST_MEMBERS} members are allowed in one object, and {MOST_MEMBERS_IN_ALL} in all"
-        )
 
 
 def _members(resource: Resource) -> tuple[int, int]:
@@ -321,55 +314,42 @@ def _hint(
 
 def _ambiguous(relation: Relation, embed: Embed, found: list[Relationship]) -> ApiError:
     # Computed relationships are never ambiguous.
-    stored = [each for each in found if not isinstance(each, ComputedRelationship)]
-    stored.sort(key=_rank)
-    choices = ", ".join(f"'{each.target.name}!{_hint_for(each)}'" for each in stored)
+    stored = [_described(each) for each in found if not isinstance(each, ComputedRelationship)]
+    stored.sort(key=itemgetter(0))
+    choices = ", ".join(f"'{hint}'" for _, hint, _ in stored)
     return ApiError(
         300,
         "PGRST201",
         "Could not embed because more than one relationship was found for"
         f" '{relation.name}' and '{embed.name}'",
-        details=cast("list[object]", [_description(each) for each in stored]),
+        details=[description for *_, description in stored],
         hint=f"Try changing '{embed.name}' to one of the following: {choices}. "
         "Find the desired relationship in the 'details' key.",
     )
 
 
-def _hint_for(relationship: StoredRelationship) -> str:
-    """Return the hint that distinguishes a relationship from others between the same tables."""
-    if isinstance(relationship, JunctionRelationship):
-        return relationship.junction.name
-    return relationship.foreign_key.name
+def _described(relationship: StoredRelationship) -> tuple[tuple[object, ...], str, object]:
+    """Return what PGRST201 says of a relationship: by what it is sorted, the name and hint, the details.
 
-
-def _rank(relationship: StoredRelationship) -> tuple[object, ...]:
-    """Return what PGRST201 sorts relationships by, as PostgREST does: cardinalities first, then names."""
-    cardinality = _CARDINALITIES.index(relationship.cardinality)
-    if isinstance(relationship, JunctionRelationship):
-        keys = [relationship.near.foreign_key.name, relationship.far.foreign_key.name]
-        return relationship.target.name, cardinality, relationship.junction.name, keys, ()
-    return relationship.target.name, cardinality, "", [relationship.foreign_key.name], relationship.pairs
-
-
-def _description(relationship: StoredRelationship) -> dict[str, str]:
-    """Return what the details of PGRST201 say of a relationship."""
+    As in PostgREST cardinalities go before names.
+    """
+    table, target, cardinality = relationship.table.name, relationship.target.name, relationship.cardinality
+    rank: tuple[object, ...]
     if isinstance(relationship, JunctionRelationship):
         near, far = relationship.near, relationship.far
-        between = (
-            f"{relationship.junction.name} using {near.foreign_key.name}({_columns(near.pairs, 1)})"
-            f" and {far.foreign_key.name}({_columns(far.pairs, 0)})"
-        )
+        hint, keys = relationship.junction.name, [near.foreign_key.name, far.foreign_key.name]
+        rank = (hint, keys, ())
+        columns = f"{keys[0]}({_columns(near.pairs, 1)}) and {keys[1]}({_columns(far.pairs, 0)})"
     else:
-        table, target, pairs = relationship.table, relationship.target, relationship.pairs
-        between = (
-            f"{relationship.foreign_key.name} using {table.name}({_columns(pairs, 0)})"
-            f" and {target.name}({_columns(pairs, 1)})"
-        )
-    return {
-        "cardinality": relationship.cardinality.value,
-        "embedding": f"{relationship.table.name} with {relationship.target.name}",
-        "relationship": between,
+        hint, pairs = relationship.foreign_key.name, relationship.pairs
+        rank = ("", [hint], pairs)
+        columns = f"{table}({_columns(pairs, 0)}) and {target}({_columns(pairs, 1)})"
+    details = {
+        "cardinality": cardinality.value,
+        "embedding": f"{table} with {target}",
+        "relationship": f"{hint} using {columns}",
     }
+    return (target, _CARDINALITIES.index(cardinality), *rank), f"{target}!{hint}", details
 
 
 def _columns(pairs: Iterable[tuple[str, str]], side: int) -> str:

@@ -18,8 +18,6 @@ from dataapi.rest.plan.tables import Relation, RelationColumn, denied
 from dataapi.rest.statements import SCALAR
 
 _CONTENTS = {"bytea": Content.BYTES, "xml": Content.XML}
-_TEXTS = "S"
-"""The category of PostgreSQL's text types."""
 
 
 class ResultShape(Enum):
@@ -57,8 +55,7 @@ class FunctionResult:
         return self.shape in (ResultShape.VOID, ResultShape.VALUE, ResultShape.ROW)
 
 
-def result_of(catalog: Catalog, function: Function) -> FunctionResult:
-    """Return what a function returns."""
+def _result_of(catalog: Catalog, function: Function) -> FunctionResult:
     declared = catalog.types[function.returns]
     relation = _relation(catalog, function, declared)
     if relation is not None:
@@ -96,7 +93,8 @@ def _raw(catalog: Catalog, declared: Type) -> tuple[str, ...]:
     if content is Content.XML:
         return ("text/xml", "text/plain")
     type_ = catalog.underlying(declared)
-    return ("text/plain", BINARY) if type_.category == _TEXTS else ("text/plain",)
+    is_text = type_.category == "S"  # PostgreSQL's category of strings
+    return ("text/plain", BINARY) if is_text else ("text/plain",)
 
 
 def content_of(catalog: Catalog, type_: Type) -> Content:
@@ -164,8 +162,12 @@ def whole_body(catalog: Catalog, function: Function) -> str | None:
 
 
 def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
-    ordered = sorted(functions, key=lambda each: _rank(catalog, each))
-    signatures = [_signature(catalog, each) for each in ordered]
+    found = []
+    for each in functions:
+        arguments = [(argument.name, catalog.types[argument.type].sql_name) for argument in each.arguments]
+        listed = ", ".join([f"{name} => {type_}" for name, type_ in arguments])
+        found.append((len(arguments), each.comment or "", arguments, f"{each.schema}.{each.name}({listed})"))
+    signatures = [signature for *_, signature in sorted(found)]
     return ApiError(
         300,
         "PGRST203",
@@ -173,17 +175,6 @@ def _ambiguous(catalog: Catalog, functions: Iterable[Function]) -> ApiError:
         hint="Try renaming the parameters or the function itself in the database so function overloading can"
         " be resolved",
     )
-
-
-def _rank(catalog: Catalog, function: Function) -> tuple[object, ...]:
-    """Return the sort key of overloads: the number of arguments, the comment, the arguments."""
-    arguments = [(argument.name, catalog.types[argument.type].sql_name) for argument in function.arguments]
-    return len(arguments), function.comment or "", arguments
-
-
-def _signature(catalog: Catalog, function: Function) -> str:
-    arguments = [f"{each.name} => {catalog.types[each.type].sql_name}" for each in function.arguments]
-    return f"{function.schema}.{function.name}({', '.join(arguments)})"
 
 
 def unknown(request: ApiRequest, candidates: Sequence[Function], names: NameIndex) -> ApiError:
@@ -278,5 +269,5 @@ class RoleFunctions:
         """Return what a function returns."""
         result = self._results.get(function.oid)
         if result is None:
-            result = self._results[function.oid] = result_of(self._catalog, function)
+            result = self._results[function.oid] = _result_of(self._catalog, function)
         return result

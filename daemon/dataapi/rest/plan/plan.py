@@ -32,12 +32,12 @@ PLAN_CHARACTERS = 4_000_000
 """Characters of all statements that are cached for one role, their shapes included."""
 
 
+@dataclass(slots=True)
 class PlanCacheFigures:
     """Hits and misses of the cache of statements, over all catalogs."""
 
-    def __init__(self) -> None:
-        self.hits = 0
-        self.misses = 0
+    hits: int = 0
+    misses: int = 0
 
 
 class RestRole:
@@ -120,7 +120,8 @@ class RestRole:
         :raises ApiError: PGRST107 (406), none of the accepted media types is available.
         """
         # An aggregate of the database for a table takes whole rows only.
-        oid = table.oid if table is not None and request.query.selection.is_whole else 0
+        whole = request.query.selection.shape.select in (None, "*")
+        oid = table.oid if table is not None and whole else 0
         return negotiate(
             request.accept, Offers(self.row_handlers, oid, raw, lines, self.project.db_plan_enabled)
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 from urllib.parse import quote
 
 from dataapi.catalog.model import Catalog, Table
@@ -12,38 +11,15 @@ from dataapi.rest import respond
 from dataapi.rest.media_output import Form, csv_header
 from dataapi.rest.negotiation import Media, MediaKind, as_bytes
 from dataapi.rest.parse.preferences import Action, Count
-from dataapi.rest.parse.query import Selection
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.expressions import FixedText
 from dataapi.rest.plan.plan import RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import Relation
 from dataapi.rest.respond import content_range, make_reply, status_of
-from dataapi.rest.statements import (
-    TO_COME,
-    ResultRow,
-    Total,
-    compile_answer,
-    compile_lines,
-    lines_within,
-    within,
-)
+from dataapi.rest.statements import TO_COME, ResultRow, Total, compile_answer, compile_lines
 from dataapi.sql.algebra import Parameter
 from dataapi.sql.statement import Compiled, compile_matching
-
-
-class ReadShape(NamedTuple):
-    """What of a read decides its statements.
-
-    :ivar has_body: whether rows are answered, and not only counted.
-    """
-
-    schema: str
-    table: str
-    selection: Selection
-    media: Media
-    counted: Count | None
-    has_body: bool
 
 
 def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
@@ -55,11 +31,11 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Re
     has_body = request.method != "HEAD" or media.explain is not None
     if has_body and media.explain is None and _streams(role, request, media):
         return _streamed(role, request, table, media)
-    query = request.query
-    shape = ReadShape(
-        request.schema, request.target, query.selection, media, request.preferences.count, has_body
+    query, count = request.query, request.preferences.count
+    shape = (request.schema, request.target, query.selection, media, count, has_body)
+    compiled = role.plan(
+        shape, query.selection.size, lambda: _compile(role, table, request, media if has_body else None)
     )
-    compiled = role.plan(shape, query.selection.size, lambda: _compile(role, table, shape))
     return StatementPlan(
         request,
         compiled[0].bind(query.values),
@@ -71,20 +47,24 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Re
     )
 
 
-def _compile(role: RestRole, table: Table, shape: ReadShape) -> tuple[Compiled, ...]:
-    most = role.project.db_max_rows
-    planner = role.planner(Relation.of(table), shape.selection)
+def _compile(role: RestRole, table: Table, request: ApiRequest, media: Media | None) -> tuple[Compiled, ...]:
+    """Return the statement of a read, and that of all its rows where their number is estimated.
+
+    :param media: None where rows are only counted.
+    """
+    most, count = role.project.db_max_rows, request.preferences.count
+    planner = role.planner(Relation.of(table), request.query.selection)
     record, rows = planner.record(), planner.rows()
-    body = shape.media.body(table) if shape.has_body else Form.NONE
+    body = Form.NONE if media is None else media.body(table)
     total, bound = Total.NONE, None
-    if shape.counted is Count.EXACT or (shape.counted is Count.ESTIMATED and most is None):
+    if count is Count.EXACT or (count is Count.ESTIMATED and most is None):
         total = Total.EXACT
-    elif shape.counted is Count.ESTIMATED:
+    elif count is Count.ESTIMATED:
         total, bound = Total.BOUNDED, Parameter(FixedText(str(most)), "bigint")
-    answer = compile_answer(rows, with_column_names(record, body), body, total, bound)
-    if shape.has_body and shape.media.explain is None:
-        answer = within(answer, role.project.max_answer)
-    estimates = shape.counted is not None and total is not Total.EXACT
+    most_bytes = role.project.max_answer if media is not None and media.explain is None else None
+    output = with_column_names(record, body)
+    answer = compile_answer(rows, output, body, total, bound, most_bytes=most_bytes)
+    estimates = count is not None and total is not Total.EXACT
     return (answer, compile_matching(rows)) if estimates else (answer,)
 
 
@@ -94,7 +74,7 @@ def _finish(request: ApiRequest, media: Media, row: ResultRow) -> Reply:
     body = as_bytes(media, row.body)
     if media.single:
         if row.count != 1:
-            raise respond.not_single(row.count)
+            raise respond.violated(respond.NOT_SINGLE, row.count)
         body = body[1:-1]  # without the array's brackets
     headers = (("Content-Range", content_range(offset, row.count, row.total)), *_location(request))
     return make_reply(request, Action.READ, row, status, media.content_type, headers, body)
@@ -134,13 +114,10 @@ def _streamed(role: RestRole, request: ApiRequest, table: Table, media: Media) -
     planner = role.planner(Relation.of(table), query.selection)
     record = planner.record()
     form = Form.CSV if media.kind is MediaKind.CSV else Form.ARRAY
-
-    def compile_() -> tuple[Compiled, ...]:
-        lines = compile_lines(planner.rows(), record, form)
-        return (lines_within(lines, role.project.longest_line),)
-
-    shape = (request.schema, request.target, query.selection, form)
-    [compiled] = role.plan(shape, query.selection.size, compile_)
+    shape, longest = (request.schema, request.target, query.selection, form), role.project.longest_line
+    [compiled] = role.plan(
+        shape, query.selection.size, lambda: (compile_lines(planner.rows(), record, form, longest),)
+    )
     head = make_reply(request, Action.STREAM, TO_COME, 200, media.content_type, _location(request))
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""
     return StreamPlan(compiled.bind(query.values), head, prefix, offset=query.values.offset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from dataapi.catalog.relationships import (
@@ -92,7 +92,7 @@ class RowPlanner:
 
     def required(self) -> Condition | None:
         """Return the condition that inner embedded resources put on a row."""
-        return all_of(list(self._required(self._root)))
+        return all_of(self._required(self._root))
 
     def order(self) -> tuple[OrderTerm, ...]:
         """Return the order of the rows."""
@@ -104,13 +104,15 @@ class RowPlanner:
         self._count(resource)
         conditions = conditions_of(self._tables, resource, self._rows)
         where = all_of([*conditions, *self._required(resource)])
-        most = 1 if resource.to_one else self._cap(resource)
+        table = resource.relation.table
+        own = None if table is None else self._tables.catalog.directives.table(table.oid).rest_max_rows
+        most = 1 if resource.to_one else (self._most if own is None else own)
         limit: Parameter | int | None = most
         if resource.limit is not None:
             limit = Parameter(CappedLimit(resource.limit, most), "bigint")
         related_call, join, through = _related_by(resource.relationship)
         return Rows(
-            resource.relation.table,
+            table,
             related_call or call,
             join,
             where,
@@ -131,15 +133,9 @@ class RowPlanner:
                 f"at most {MOST_RESOURCES_AND_CONDITIONS} resources, filters and terms are allowed"
             )
 
-    def _cap(self, resource: Resource) -> int | None:
-        table = resource.relation.table
-        own = None if table is None else self._tables.catalog.directives.table(table.oid).rest_max_rows
-        return self._most if own is None else own
-
-    def _required(self, resource: Resource) -> Iterator[Condition]:
-        for child in resource.children:
-            if child.embed is not None and child.embed.inner:
-                yield Exists(self._rows(child))
+    def _required(self, resource: Resource) -> list[Condition]:
+        inner = [child for child in resource.children if child.embed is not None and child.embed.inner]
+        return [Exists(self._rows(child)) for child in inner]
 
     # ------------------------------------------------------------ orders
 
@@ -160,15 +156,15 @@ class RowPlanner:
         if child is None:
             raise not_embedded(term.relation)
         if not child.to_one:
-            raise _not_to_one(resource.relation, term.relation)
-        return self._related(child, term)
-
-    def _related(self, child: Resource, term: Term) -> TypedExpression:
-        """Return a value of a related row: the member of that name, or else the field."""
-        inner = self._member_value(child, term) or field_of(
-            self._tables, child.relation, term.name, term.path
-        )
-        return self._of(child, inner)
+            raise ApiError(
+                400,
+                "PGRST118",
+                f"A related order on '{term.relation}' is not possible",
+                details=f"'{resource.relation.name}' and '{term.relation}' do not form a many-to-one or"
+                " one-to-one relationship",
+            )
+        member = self._member_value(child, term)
+        return self._of(child, member or field_of(self._tables, child.relation, term.name, term.path))
 
     def _member_value(self, child: Resource, term: Term) -> TypedExpression | None:
         """Return the member of the term's name in a related row or in one that is spread into it."""
@@ -191,15 +187,6 @@ def _is_unique(resource: Resource) -> bool:
         return False
     unwindowed = resource.limit is None and resource.offset is None
     return unwindowed and relationship.target.is_unique(theirs for _, theirs in relationship.pairs)
-
-
-def _not_to_one(relation: Relation, name: str) -> ApiError:
-    return ApiError(
-        400,
-        "PGRST118",
-        f"A related order on '{name}' is not possible",
-        details=f"'{relation.name}' and '{name}' do not form a many-to-one or one-to-one relationship",
-    )
 
 
 def _related_by(
@@ -235,7 +222,9 @@ def record_of(tables: RoleTables, resource: Resource, rows_of: Callable[[Resourc
     for item in resource.items:
         match item:
             case Star():
-                members += _all(tables, resource.relation)
+                for name in resource.relation.columns or ():
+                    value = _json_value(tables, field_of(tables, resource.relation, name))
+                    members.append((Text(name), Value(value)))
             case Field():
                 field = _counting(tables, resource.relation, item)
                 members.append(_field(tables, resource.relation, field))
@@ -257,7 +246,9 @@ def value_named(tables: RoleTables, resource: Resource, term: Term) -> TypedExpr
     for item in resource.items:
         if isinstance(item, Star) and term.name in (resource.relation.columns or ()):
             return field_of(tables, resource.relation, term.name, term.path)
-        if isinstance(item, Field) and item.aggregate is None and _text_key(item) == term.name:
+        if not isinstance(item, Field) or item.aggregate is not None:
+            continue
+        if term.name == (item.alias or _last_name(item.path) or item.name):
             if item.cast is None:
                 return field_of(tables, resource.relation, item.name, (*item.path, *term.path))
             typed = field_of(tables, resource.relation, item.name, item.path)
@@ -280,12 +271,6 @@ def _embedded(
     is_table = embed.key == relationship.target.name
     key: Key = Text(embed.key) if is_table else Parameter(FixedText(embed.key), "text")
     return key, One(rows, record) if relationship.to_one else Many(rows, record)
-
-
-def _all(tables: RoleTables, relation: Relation) -> Iterator[Member]:
-    for name in relation.columns or ():
-        typed = field_of(tables, relation, name)
-        yield Text(name), Value(_json_value(tables, typed))
 
 
 def _counting(tables: RoleTables, relation: Relation, field: Field) -> Field:
@@ -321,11 +306,6 @@ def _key(field: Field) -> Key:
     if field.path:
         return Parameter(FixedText(_last_name(field.path) or field.name), "text")
     return Text(field.name)
-
-
-def _text_key(field: Field) -> str:
-    """Return the name of a member that is not an aggregate."""
-    return field.alias or _last_name(field.path) or field.name
 
 
 def _last_name(path: tuple[Step, ...]) -> str | None:

@@ -100,18 +100,13 @@ def _pieces(text: str, size: int) -> set[str]:
 def _most_alike(text: str, names: Iterable[str], least: float) -> str | None:
     best, found = least, None
     for name in names:
-        likeness = _likeness(text, name.lower(), best)
+        longest = max(len(text), len(name.lower()))
+        most = int((1 - best) * longest)
+        far = distance(text, name.lower(), most)
+        likeness = 1 - far / longest if far <= most else 0.0
         if likeness > best or (found is None and likeness >= least):
             best, found = likeness, name
     return found
-
-
-def _likeness(one: str, other: str, least: float) -> float:
-    """Return which share of two texts is alike, 0 for less than the least."""
-    longest = max(len(one), len(other))
-    most = int((1 - least) * longest)
-    far = distance(one, other, most)
-    return 1 - far / longest if far <= most else 0.0
 
 
 def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataapi.catalog.model import Catalog, Column, Function, Table, TableKind, Type, TypeKind
@@ -57,7 +57,6 @@ _KINDS = {
     TableKind.MATERIALIZED_VIEW: "materialized view",
     TableKind.FOREIGN: "foreign table",
 }
-_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 class CatalogTables:
@@ -127,7 +126,7 @@ class RoleTables:
     def may_see(self, table: Table) -> bool:
         """Whether the role has any privilege on a table."""
         return self._privileges.can_use_schema(table.schema) and any(
-            self._privileges.can(table, privilege) for privilege in _PRIVILEGES
+            self._privileges.can(table, each) for each in ("SELECT", "INSERT", "UPDATE", "DELETE")
         )
 
     def similar_name(self, schema: str, name: str, *, related: bool = False) -> str | None:
@@ -156,12 +155,8 @@ class RoleTables:
 
     def computed(self, relation: Relation, name: str) -> Function | None:
         """Return the function that is a computed field of a relation."""
-        if relation.table is None:
-            return None
-        for function in self.all.relationships.functions_of(relation.table):
-            if function.name == name and not function.returns_set:
-                return function
-        return None
+        functions = () if relation.table is None else self.all.relationships.functions_of(relation.table)
+        return next((each for each in functions if each.name == name and not each.returns_set), None)
 
 
 def denied(privileges: Privileges, kind: str, item: Table | Function, *, anonymous: bool) -> ApiError:
@@ -181,29 +176,16 @@ TEXT, JSON, JSONB, TSVECTOR = 25, 114, 3802, 3614
 
 OWN_SCHEMA = "pg_catalog"
 
-_SPELLINGS = {
-    "bigint": "int8",
-    "bit varying": "varbit",
-    "boolean": "bool",
-    "character varying": "varchar",
-    "dec": "numeric",
-    "decimal": "numeric",
-    "double precision": "float8",
-    "float": "float8",
-    "int": "int4",
-    "integer": "int4",
-    "national character varying": "varchar",
-    "real": "float4",
-    "smallint": "int2",
-    "time with time zone": "timetz",
-    "time without time zone": "time",
-    "timestamp with time zone": "timestamptz",
-    "timestamp without time zone": "timestamp",
-}
-"""What SQL calls PostgreSQL's types besides their own names."""
+_SQL_NAMES = """
+    bigint, bit, bit varying, boolean, char, character, character varying, dec, decimal, double precision,
+    float, int, integer, national character varying, real, smallint, time with time zone,
+    time without time zone, timestamp with time zone, timestamp without time zone
+"""
+_SQL = frozenset([" ".join(name.split()) for name in _SQL_NAMES.split(",")])
+"""What SQL calls PostgreSQL's types besides their own names, wherever they are looked for.
 
-_LENGTH_ONE = {"char": "character", "character": "character", "bit": "bit"}
-"""Types with a length, which is one by default."""
+Those of characters and bits that do not vary have a length, which is one by default.
+"""
 
 _OWN_NAMES = """
     bool bytea int2 int4 int8 float4 float8 numeric money text varchar bpchar name uuid json jsonb xml
@@ -232,11 +214,10 @@ class Types:
         :raises ApiError: 42704 (400), there is no such type.
         """
         low = " ".join(name.lower().split())
-        if low in _LENGTH_ONE:
-            return _LENGTH_ONE[low]
-        own = _SPELLINGS.get(low, low)
-        if own.removeprefix("_") in _OWN:  # so begin the names of types that are arrays of another
-            return f"{OWN_SCHEMA}.{own}"
+        if low in _SQL:
+            return low
+        if low.removeprefix("_") in _OWN:  # so begin the names of types that are arrays of another
+            return f"{OWN_SCHEMA}.{low}"
         found = self._in_path(low)
         if found is not None:
             return qualified(found)
@@ -270,17 +251,6 @@ class Types:
         return None if name is None else qualified(name)
 
 
-_JSON = f'{OWN_SCHEMA}."json"'
-
-
-def json_columns(catalog: Catalog, table: Table, names: Iterable[str]) -> tuple[JsonColumn, ...]:
-    """Return the columns of those names.
-
-    :raises ApiError: PGRST204 (400), the table has no such column.
-    """
-    return tuple(_json_column(catalog, table, name) for name in names)
-
-
 def known_columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names that ``on_conflict`` chose, as they are.
 
@@ -292,7 +262,11 @@ def known_columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _json_column(catalog: Catalog, table: Table, name: str) -> JsonColumn:
+def json_column(catalog: Catalog, table: Table, name: str) -> JsonColumn:
+    """Return the column of a name.
+
+    :raises ApiError: PGRST204 (400), the table has no such column.
+    """
     column = table.column(name)
     if column is None:
         message = f"Could not find the '{name}' column of '{table.name}' in the schema cache"
@@ -300,15 +274,13 @@ def _json_column(catalog: Catalog, table: Table, name: str) -> JsonColumn:
     default = _default(catalog, table, column)
     from_json = catalog.representations.get((JSON, column.type))
     if from_json is not None:
-        return JsonColumn(name, _JSON, qualified(from_json), default)
+        return JsonColumn(name, f'{OWN_SCHEMA}."json"', qualified(from_json), default)
     # A domain checks values when they are assigned; as the type of a member it would refuse one that lacks.
-    return JsonColumn(name, _named(catalog.underlying(catalog.types[column.type])), default=default)
-
-
-def _named(type_: Type) -> str:
-    """Return a type's SQL name; without a length, which those that SQL has words for would have."""
+    type_ = catalog.underlying(catalog.types[column.type])
+    # Not by the words that SQL has for types, which mean a length of one for some.
     own = type_.schema == OWN_SCHEMA
-    return f"{OWN_SCHEMA}.{quote_identifier(type_.name)}" if own else qualified(type_)
+    read_as = f"{OWN_SCHEMA}.{quote_identifier(type_.name)}" if own else qualified(type_)
+    return JsonColumn(name, read_as, default=default)
 
 
 def _default(catalog: Catalog, table: Table, column: Column) -> str | None:

@@ -23,7 +23,7 @@ from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.expressions import BodyText, MaxAffected
 from dataapi.rest.plan.plan import RestRole, StatementPlan
 from dataapi.rest.plan.rows import RowPlanner, with_column_names
-from dataapi.rest.plan.tables import Relation, json_columns, known_columns
+from dataapi.rest.plan.tables import Relation, json_column, known_columns
 from dataapi.rest.respond import content_range, make_reply
 from dataapi.rest.statements import UPDATED, MutationQuery, Representation, ResultRow, compile_mutation
 from dataapi.sql.algebra import Condition, Parameter
@@ -33,9 +33,11 @@ from dataapi.sql.statement import Compiled, Guard
 _KEY_FILTERS = "Filters must include all and only primary key columns with 'eq' operators"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Mutation:
     """A request that changes rows: POST inserts, PUT inserts or updates one row, PATCH updates.
+
+    The fields with a default are set by the function that plans the method.
 
     :ivar matched_by: for an update of each row by an object of its own, the columns that name the row.
     :ivar located: key columns of which an inserted row's values are answered.
@@ -102,11 +104,11 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan:
 
 
 def _insert(mutation: _Mutation) -> StatementPlan:
-    conflict, located = _conflict(mutation), tuple[str, ...]()
+    mutation.conflict, mutation.missing = _conflict(mutation), _missing(mutation)
     if mutation.preferences.returned is Return.HEADERS_ONLY:
-        located = tuple(column.name for column in mutation.table.columns if column.name in mutation.key)
-    mutation = replace(mutation, conflict=conflict, missing=_missing(mutation), located=located)
-    action = Action.INSERT if conflict is None else Action.RESOLVED_INSERT
+        names = [column.name for column in mutation.table.columns if column.name in mutation.key]
+        mutation.located = tuple(names)
+    action = Action.INSERT if mutation.conflict is None else Action.RESOLVED_INSERT
 
     def finish(row: ResultRow) -> Reply:
         merged = mutation.counts_inserted and (row.inserted or 0) <= 0
@@ -144,12 +146,13 @@ def _missing(mutation: _Mutation) -> MissingMember:
 def _update(mutation: _Mutation) -> StatementPlan:
     if mutation.request.objects is not None:
         return _matched_update(mutation, mutation.request.objects)
-    return _affecting(replace(mutation, missing=_missing(mutation)), Action.UPDATE)
+    mutation.missing = _missing(mutation)
+    return _affecting(mutation, Action.UPDATE)
 
 
 def _matched_update(mutation: _Mutation, objects: Objects) -> StatementPlan:
     """Plan an update of each row by an object of its own."""
-    query, missing = mutation.request.query, MissingMember.NULL
+    query = mutation.request.query
     key = known_columns(mutation.table, query.conflict or mutation.key)
     if not key:
         hint = "Name the columns that identify a row with the on_conflict parameter."
@@ -158,10 +161,9 @@ def _matched_update(mutation: _Mutation, objects: Objects) -> StatementPlan:
     rows = objects.by_key(query.columns, key)
     if rows.incomplete and mutation.preferences.missing is not Missing.NULL:
         default = mutation.preferences.missing is Missing.DEFAULT
-        missing = MissingMember.DEFAULT if default else MissingMember.UNCHANGED
-    request = replace(mutation.request, rows=rows)
-    matched = replace(mutation, request=request, missing=missing, matched_by=key)
-    return _affecting(matched, Action.MATCHED_UPDATE)
+        mutation.missing = MissingMember.DEFAULT if default else MissingMember.UNCHANGED
+    mutation.request, mutation.matched_by = replace(mutation.request, rows=rows), key
+    return _affecting(mutation, Action.MATCHED_UPDATE)
 
 
 def _put(mutation: _Mutation) -> StatementPlan:
@@ -170,24 +172,21 @@ def _put(mutation: _Mutation) -> StatementPlan:
     if not filters or filters.keys() != set(key):
         raise ApiError(405, "PGRST105", _KEY_FILTERS)
     if not set(key) <= set(mutation.request.rows.columns):
-        raise respond.other_key()
+        raise respond.violated(respond.OTHER_KEY, 0)
 
     def finish(row: ResultRow) -> Reply:
         status = (201 if (row.inserted or 0) > 0 else 200) if mutation.represents else 204
         return _reply(mutation, Action.PUT, row, status, ())
 
-    return _planned(replace(mutation, conflict=_merging(mutation, key)), finish)
-
-
-def _delete(mutation: _Mutation) -> StatementPlan:
-    return _affecting(mutation, Action.DELETE)
+    mutation.conflict = _merging(mutation, key)
+    return _planned(mutation, finish)
 
 
 _PLANNING: dict[str, Callable[[_Mutation], StatementPlan]] = {
     "POST": _insert,
     "PATCH": _update,
     "PUT": _put,
-    "DELETE": _delete,
+    "DELETE": lambda mutation: _affecting(mutation, Action.DELETE),
 }
 
 
@@ -254,7 +253,7 @@ def _algebra(mutation: _Mutation, where: Condition | None) -> Mutation:
     method, table, payload = mutation.request.method, mutation.table, mutation.request.rows
     if method == "DELETE":
         return Delete(table, where)
-    columns = json_columns(mutation.role.catalog, table, payload.columns)
+    columns = tuple([json_column(mutation.role.catalog, table, name) for name in payload.columns])
     rows = JsonRows(Parameter(BodyText(), 'pg_catalog."json"'), payload.many, columns, mutation.missing)
     if method == "PATCH":
         return Update(table, rows, where, mutation.matched_by)
