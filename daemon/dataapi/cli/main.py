@@ -24,7 +24,7 @@ from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_
 from dataapi.rest.openapi.description import description_text
 from dataapi.service.configuration import ConfigurationError, load
 from dataapi.service.configuration.endpoints import http_address
-from dataapi.service.inspection import inspect, inspect_documents, read_catalog
+from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
 from dataapi.settings import Project, Settings
 from dataapi.webhooks.secrets import new_key
 
@@ -111,7 +111,10 @@ class Command:
         """List every mistake in the configuration, and what in the database does not fit it."""
         settings = self._load()
         look = inspect_documents if self._options.offline else inspect
-        findings = [finding for project in settings.projects for finding in look(project)]
+        findings = [
+            *inspect_service(settings),
+            *(finding for project in settings.projects for finding in look(project)),
+        ]
         for finding in findings:
             print(finding, file=self._errors)
         if any(finding.wrong for finding in findings):

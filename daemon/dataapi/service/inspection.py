@@ -9,12 +9,15 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.catalog.model import Catalog
+from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.reflect import reflect
 from dataapi.catalog.watcher import ANNOUNCED, UNANNOUNCED
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
 from dataapi.database.script import ScriptError, ServerTooOld, complete, connected
-from dataapi.settings import Project
+from dataapi.service.configuration.endpoints import is_public
+from dataapi.settings import Project, Settings
 
 _CALLABLE = """
 select 1 from pg_catalog.pg_proc f join pg_catalog.pg_namespace s on s.oid = f.pronamespace
@@ -29,6 +32,7 @@ limit 1
 class Finding:
     """Something an operator should know.
 
+    :ivar project: its reference, "" for what concerns all of them.
     :ivar wrong: whether it must be corrected; otherwise it may be intended.
     """
 
@@ -38,7 +42,7 @@ class Finding:
 
     def __str__(self) -> str:
         """Return the finding as one line of text."""
-        return f"project {self.project}: {self.text}"
+        return f"project {self.project}: {self.text}" if self.project else self.text
 
 
 def inspect(project: Project) -> list[Finding]:
@@ -62,12 +66,24 @@ def inspect(project: Project) -> list[Finding]:
         role_faults(project, catalog),
     )
     findings += [Finding(project.ref, text) for text in faults]
+    findings += [Finding(project.ref, text, wrong=False) for text in _privileges_missing(project, catalog)]
     if project.db_channel_enabled is not False and not _is_announced(project):
         findings.append(Finding(project.ref, UNANNOUNCED, wrong=False))
     # Clashing names are resolved by a rule, whose outcome may be intended.
     return findings + [
         Finding(project.ref, f"{problem.place}: {problem.message}", wrong=not problem.clash)
         for problem in catalog.problems
+    ]
+
+
+def inspect_service(settings: Settings) -> list[Finding]:
+    """Return the findings about what is not a project's."""
+    return [
+        Finding(
+            "", f"admin-listen: {endpoint} is open to other machines, which nothing protects", wrong=False
+        )
+        for endpoint in settings.admin_listen
+        if is_public(endpoint)
     ]
 
 
@@ -99,6 +115,20 @@ def _pooler_faults(project: Project) -> Iterator[str]:
 
         if complete(share_processes(partial(process, one), partial(process, other))):
             yield advice
+
+
+def _privileges_missing(project: Project, catalog: Catalog) -> Iterator[str]:
+    """Yield each exposed schema of whose tables secret keys open none, which is what they are for."""
+    if SERVICE_ROLE not in catalog.roles:
+        return
+    privileges = Privileges(catalog, SERVICE_ROLE)
+    for schema in project.db_schemas:
+        tables = [table for table in catalog.tables.values() if table.schema == schema]
+        readable = privileges.can_use_schema(schema) and any(
+            privileges.can(table, "SELECT") for table in tables
+        )
+        if tables and not readable:
+            yield f"{SERVICE_ROLE} may read no table of schema {schema}; dataapi init grants it all of them"
 
 
 def _is_announced(project: Project) -> bool:

@@ -60,6 +60,7 @@ def test_check_config_fails_without_the_database_unless_it_is_to_be_left_out() -
 def test_check_config_names_directives_that_are_left_out(database: Database) -> None:
     """With the database in reach its comments are checked too."""
     database.execute("create table t (id int primary key); comment on table t is '@graphql({\"nam\": 1})'")
+    database.execute("grant select on t to service_role")
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
     code, output, errors = dataapi("check-config", environ=environ)
     assert (code, output) == (1, "")
@@ -79,11 +80,24 @@ def test_check_config_says_that_changes_are_not_announced(database: Database) ->
     assert dataapi("check-config", environ=environ)[2] == ""
 
 
+def test_check_config_says_that_secret_keys_open_nothing(database: Database) -> None:
+    """Tables belong to their owner until somebody is granted something."""
+    database.execute("create table t (id int primary key); revoke all on t from service_role")
+    environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
+    code, _, errors = dataapi("check-config", environ=environ)
+    assert code == 0
+    assert "service_role may read no table of schema public" in errors
+    database.execute("grant select on t to service_role; grant usage on schema public to service_role")
+    assert dataapi("check-config", environ=environ)[2] == ""
+
+
 def test_check_config_names_clashes_without_calling_them_mistakes(database: Database) -> None:
     """Two keys to one table are common and have a rule: a deployment is not to stop at them."""
     database.execute(
         "create table account (id int primary key);"
-        "create table blog (id int primary key, author int references account, editor int references account)"
+        "create table blog ("
+        "id int primary key, author int references account, editor int references account);"
+        "grant select on blog to service_role"
     )
     code, output, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri})
     assert (code, output) == (0, "the environment: the configuration is good; 1 project\n")

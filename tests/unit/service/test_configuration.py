@@ -13,6 +13,7 @@ import pytest
 from dataapi.service.configuration import ConfigurationError, load, load_service
 from dataapi.service.configuration.keys import PROJECT, SERVICE, WEBHOOKS
 from dataapi.service.configuration.load import variable_name
+from dataapi.service.inspection import inspect_service
 from dataapi.settings import Project, Settings, TransactionEnd, Webhooks
 from hypothesis import given
 from hypothesis import strategies as st
@@ -188,6 +189,64 @@ def test_port_of_a_container_platform_counts_where_nothing_else_says_where_to_li
     assert read("[dataapi]\nlisten = tcp:3\n" + MINIMAL, {"PORT": "5000"}).listen == ("tcp:3",)
     [mistake] = mistakes(environ={"PORT": "http"})
     assert mistake.startswith("environment PORT: [dataapi] listen = 'tcp:http': ")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('jwt-aud = "mine"', 'expected no " around the value'),
+        ("db-anon-role = 'anon'", "expected no ' around the value"),
+        ("jwt-aud = mine # and nobody else's", "expected no # behind the value"),
+    ],
+)
+def test_what_other_formats_would_not_take_for_the_value_is_named(line: str, expected: str) -> None:
+    """In an ini file it would be part of it; elsewhere every character counts."""
+    [mistake] = mistakes(MINIMAL + line)
+    assert expected in mistake
+    assert project("", {"DATAAPI_PROJECT_JWT_AUD": '"mine"'}).jwt_aud == '"mine"'
+    kept = read(MINIMAL + "jwt-aud = @/aud", files={"/aud": b"my # audience"})
+    assert kept.projects[0].jwt_aud == "my # audience"
+
+
+@pytest.mark.parametrize(
+    ("listen", "admin", "wrong"),
+    [
+        ("tcp:8000:interface=127.0.0.1", "tcp:8000:interface=127.0.0.1", "admin-listen"),
+        ("tcp:8000", "tcp:8000:interface=127.0.0.1", "admin-listen"),
+        ("tcp:8000, tcp:8000", "tcp:8001", "listen"),
+        ("tcp:8000", "tcp6:8000", None),
+        ("tcp:0", "tcp:0", None),
+        ("unix:/a", "unix:/a", None),
+    ],
+)
+def test_two_listeners_need_two_ports(listen: str, admin: str, wrong: str | None) -> None:
+    """The second one is named; one of IPv6 is another one, and port 0 is any."""
+    text = f"[dataapi]\nlisten = {listen}\nadmin-listen = {admin}\n{MINIMAL}"
+    if wrong is None:
+        assert read(text).admin_listen == (admin,)
+    else:
+        [mistake] = mistakes(text)
+        assert mistake.startswith(f"test.ini: [dataapi] {wrong} = 'tcp:8000")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "public"),
+    [
+        ("tcp:8001", True),
+        ("tcp:8001:interface=0.0.0.0", True),
+        ("tcp:8001:interface=10.1.2.3", True),
+        ("tcp:8001:interface=127.0.0.1", False),
+        ("tcp:8001:interface=localhost", False),
+        (r"tcp6:8001:interface=\:\:1", False),
+        ("unix:/run/dataapi/admin.sock", False),
+        ("systemd:domain=INET:name=admin", False),
+    ],
+)
+def test_an_admin_listener_that_others_can_reach_is_noticed(endpoint: str, public: bool) -> None:
+    """It may be intended, where only the right machines are near."""
+    found = inspect_service(read(f"[dataapi]\nadmin-listen = {endpoint}\n{MINIMAL}"))
+    assert [finding.wrong for finding in found] == [False] * public
+    assert all(str(finding).startswith(f"admin-listen: {endpoint} is open") for finding in found)
 
 
 def test_environment_alone_is_a_configuration() -> None:

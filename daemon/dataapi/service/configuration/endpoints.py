@@ -7,6 +7,7 @@ separated by ``:``, named ones have a ``=``, and a backslash takes the next char
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 
 from dataapi.service.configuration.parsers import InvalidValue
 
@@ -61,6 +62,18 @@ def parse_some_endpoints(value: str) -> tuple[str, ...]:
     if not found:
         raise InvalidValue("expected at least one Twisted endpoint, such as tcp:8000:interface=127.0.0.1")
     return found
+
+
+def is_public(text: str) -> bool:
+    """Whether other machines can reach a checked endpoint; sockets of systemd are not judged."""
+    (_, name), *rest = _tokens(text)
+    if name not in ("tcp", "tcp6", "ssl"):
+        return False
+    interface = _arguments(name, rest).get("interface", "")
+    try:
+        return not ip_address(interface).is_loopback
+    except ValueError:
+        return interface != "localhost"
 
 
 def http_address(text: str) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dataapi.auth.keys import is_url, parse_keys
+from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.configuration.keys import PROJECT, SERVICE, WEBHOOKS, keys_of
 from dataapi.service.configuration.parsers import InvalidValue
 from dataapi.service.configuration.parsers import ref as parse_ref
@@ -23,6 +24,9 @@ _OWN_VARIABLES = re.compile(r"PROJECT_([A-Z]{20})_(.+)", re.ASCII)
 DEFAULT_REF = "abcdefghijklmnopqrst"
 DEFAULT_ORGANIZATION = "default"
 SECTIONS = ("dataapi", "project", "webhooks")
+
+_NO_COMMENT = re.compile(r"\s#(\s|$)")
+_VERBATIM = "; a value that needs it can stand in a file, as @/path"
 
 MADE = ("jwt-secret", "publishable-keys", "secret-keys", "encryption-key")
 """The keys whose values ``dataapi keys`` makes."""
@@ -231,6 +235,8 @@ class _Reading:
                 self.mistakes.append(entry.mistake(expected, secret=True))
                 continue
             try:
+                if entry.place == self.place:
+                    _check_written(entry.value.strip())
                 value = self._resolve(entry)
                 if value or key.empty_means_empty:
                     values[name.replace("-", "_")] = key.parse(value)
@@ -249,6 +255,17 @@ class _Reading:
         except ValueError as error:
             raise InvalidValue(f"the file {path} {error}") from error
         return text.removesuffix("\n").removesuffix("\r")
+
+
+def _check_written(value: str) -> None:
+    """Check a value of an ini file for what other formats would not take for a part of it.
+
+    :raises InvalidValue: naming it, and where such a value can stand.
+    """
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        raise InvalidValue(f"expected no {value[0]} around the value, as it would be a part of it{_VERBATIM}")
+    if _NO_COMMENT.search(value):
+        raise InvalidValue(f"expected no # behind the value, where a comment begins with ;{_VERBATIM}")
 
 
 def _invalid(entry: Entry, error: InvalidValue, *, secret: bool) -> Mistake:
@@ -280,11 +297,26 @@ def _assemble(reading: _Reading, file: Path | None) -> Settings:
         raise ConfigurationError(reading.mistakes)
     built = tuple(Project(**values) for values in projects.values())
     settings = Settings(projects=built, webhooks=Webhooks(**webhooks), file=file, **service)
+    _check_ports(reading, settings)
     largest = max(project.max_body for project in built)
     if largest > settings.max_bodies:
         reading.wrong("dataapi", "max-bodies", f"expected at least {largest}, the max-body of a project")
+    if reading.mistakes:
         raise ConfigurationError(reading.mistakes)
     return settings
+
+
+def _check_ports(reading: _Reading, settings: Settings) -> None:
+    """Check that no two listeners have one address."""
+    seen = set()
+    for key, endpoints in (("listen", settings.listen), ("admin-listen", settings.admin_listen)):
+        for endpoint in endpoints:
+            address = (http_address(endpoint) or "").partition("://")[2]
+            if address in seen:
+                expected = "expected another port: a listener before it has this one"
+                reading.wrong("dataapi", key, expected, value=endpoint)
+            if address and not address.endswith(":0"):
+                seen.add(address)
 
 
 def _project(reading: _Reading, section: str) -> dict[str, Any]:
