@@ -69,10 +69,12 @@ class Verifier:
         :raises TokenError: PGRST300 without a configured key, else PGRST301 (token), PGRST302 (no role) or
             PGRST303 (claims).
         """
+        if not self.keys and self.published:
+            details = "The keys that jwt-secret names have not been read yet"
+            headers = (("Retry-After", "5"),)
+            raise UnknownKey(503, "PGRST300", "Server lacks JWT secret", details=details, headers=headers)
         if not self.keys:
-            raise (
-                _keys_missing() if self.published else TokenError(500, "PGRST300", "Server lacks JWT secret")
-            )
+            raise TokenError(500, "PGRST300", "Server lacks JWT secret")
         text, claims = _decoded(self._checked_payload(token))
         usable_from, usable_until = _times(claims, now)
         self._check_audience(claims.get("aud"))
@@ -113,15 +115,9 @@ class Verifier:
         return payload
 
     def _check_audience(self, audience: object) -> None:
-        match audience:
-            case None:
-                named: list[str] = []
-            case str():
-                named = [audience]
-            case list() if all(isinstance(one, str) for one in audience):
-                named = audience
-            case _:
-                _refuse("PGRST303", "The JWT 'aud' claim must be a string or an array of strings")
+        named = [] if audience is None else [audience] if isinstance(audience, str) else audience
+        if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+            _refuse("PGRST303", "The JWT 'aud' claim must be a string or an array of strings")
         if self.audience is not None and named and self.audience not in named:
             _refuse("PGRST303", "JWT not in audience")
 
@@ -139,13 +135,6 @@ def _refuse(code: str, message: str, details: str | None = None) -> NoReturn:
 
 def _challenge(message: str) -> tuple[tuple[str, str], ...]:
     return (("WWW-Authenticate", f'Bearer error="invalid_token", error_description="{message}"'),)
-
-
-def _keys_missing() -> UnknownKey:
-    """Return the error while the published keys could not be read."""
-    details = "The keys that jwt-secret names have not been read yet"
-    headers = (("Retry-After", "5"),)
-    return UnknownKey(503, "PGRST300", "Server lacks JWT secret", details=details, headers=headers)
 
 
 def _unbase64(part: str) -> bytes:
@@ -169,29 +158,22 @@ def _decoded(payload: bytes) -> tuple[str, dict[str, Any]]:
 def _times(claims: dict[str, Any], now: float) -> tuple[float, float]:
     """Check ``exp``, ``nbf`` and ``iat``, each with the skew; return from when to when they allow use."""
     usable_from, usable_until = float("-inf"), float("inf")
-    checks: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
-        ("exp", "JWT expired", lambda when: when + SKEW < now),
-        ("nbf", "JWT not yet valid", lambda when: when - SKEW > now),
-        ("iat", "JWT issued at future", lambda when: when - SKEW > now),
-    )
-    for name, message, is_wrong in checks:
+    messages = {"exp": "JWT expired", "nbf": "JWT not yet valid", "iat": "JWT issued at future"}
+    for name, message in messages.items():
         when = claims.get(name)
         if when is None:
             continue
         if isinstance(when, bool) or not isinstance(when, int | float):
             _refuse("PGRST303", f"The JWT '{name}' claim must be a number")
-        if is_wrong(when):
-            _refuse("PGRST303", message)
+        # A whole number of any length is JSON; beyond this it means "always" or "never" all the same.
+        when = float(min(max(when, -(2**62)), 2**62))
         if name == "exp":
-            usable_until = _bounded(when) + SKEW
+            usable_until = when + SKEW
         else:
-            usable_from = max(usable_from, _bounded(when) - SKEW)
+            usable_from = max(usable_from, when - SKEW)
+        if not usable_from <= now <= usable_until:
+            _refuse("PGRST303", message)
     return usable_from, usable_until
-
-
-def _bounded(when: float) -> float:
-    # A whole number of any length is JSON; beyond this it means "always" or "never" all the same.
-    return float(min(max(when, -(2**62)), 2**62))
 
 
 def _role(found: object) -> str:

@@ -1,4 +1,4 @@
-"""Keys that an issuer publishes at a URL: fetched at start, kept fresh, and never lost to a failure.
+"""Keys that an issuer publishes at a URL: fetched at start, refreshed, and never lost to a failure.
 
 The rules are those of caches: the issuer says how long a set is fresh (``Cache-Control: max-age``)
 and whether it changed (``ETag``).  A token that names an unknown key makes the set be
@@ -66,7 +66,7 @@ def freshness(cache_control: str) -> float:
 
 
 class PublishedKeys:
-    """Keeps the keys of one URL fresh.
+    """The keys of one URL, read again before they are outdated.
 
     :param use: called with the keys whenever they changed.
     :param clock: twisted's time and timers.

@@ -98,7 +98,10 @@ class _Builder:
         return Catalog(
             generation=generation,
             search_path=names,
-            schemas={schema.name: schema for schema in self._each("schemas", self._schema)},
+            schemas={
+                name: Schema(int(oid), name, comment, self._acls[acl])
+                for oid, name, comment, acl in self._document.get("schemas", ())
+            },
             types={type_.oid: type_ for type_ in self._each("types", self._type)},
             tables=tables,
             foreign_keys=tuple(self._each("foreign_keys", lambda row: _foreign_key(row, tables))),
@@ -106,7 +109,10 @@ class _Builder:
             roles={role.name: role for role in self._each("roles", _role)},
             view_keys=tuple(views.keys(self._document.get("view_references", ()))),
             view_primary_keys=views.primary_keys(self._document.get("beneath_keys", ())),
-            representations=dict(self._each("representations", _representation)),
+            representations={
+                (int(source), int(target)): QualifiedName(schema, name)
+                for source, target, schema, name in self._document.get("representations", ())
+            },
             media_handlers=tuple(self._handlers(tables.values())),
             timezones=frozenset(self._document.get("timezones", ())),
             read_all=int(read_all),
@@ -118,10 +124,6 @@ class _Builder:
         for row in self._document.get(part, ()):
             pause()
             yield build(row)
-
-    def _schema(self, row: Any) -> Schema:
-        oid, name, comment, acl = row
-        return Schema(int(oid), name, comment, self._acls[acl])
 
     def _type(self, row: Any) -> Type:
         oid, schema, name, kind, element, _, _, _, relation, category = row[:10]
@@ -276,11 +278,6 @@ def _foreign_key(row: Any, tables: Mapping[int, Table]) -> ForeignKey:
 def _column_names(table: Table, numbers: Sequence[int]) -> tuple[str, ...]:
     names = {column.number: column.name for column in table.columns}
     return tuple(names[number] for number in numbers)
-
-
-def _representation(row: Any) -> tuple[tuple[int, int], QualifiedName]:
-    source, target, schema, name = row
-    return (int(source), int(target)), QualifiedName(schema, name)
 
 
 def _role(row: Any) -> Role:

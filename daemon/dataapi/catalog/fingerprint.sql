@@ -2,8 +2,8 @@
 -- whether a standby says so.
 --
 -- Every change of a catalog row writes the transaction's number into it (xmin), so that number of rows and sum
--- tell changes of a system table.  Temporary objects are nobody else's, and what PostgreSQL brings along (numbers
--- below 16384) does not change: both are left out.
+-- show changes of a system table.  Temporary objects belong to one session, and what PostgreSQL brings along
+-- (numbers below 16384) does not change: both are left out.
 with space as materialized (
     select n.oid, n.xmin::text::bigint as version
     from pg_catalog.pg_namespace n

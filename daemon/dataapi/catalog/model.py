@@ -1,8 +1,8 @@
 """What a database holds, as an immutable snapshot.
 
-A ``Catalog`` is built once per reload from one reflection query and never changes; a
-request keeps the snapshot that it started with.  Nothing here knows about roles' views
-of it (``privileges``), how directives are written (``directives``) or API names (``names``).
+A ``Catalog`` is built once per reload from one reflection query and never changes; a request uses the
+snapshot that it started with.  Nothing here knows about roles' views of it (``privileges``), how directives
+are written (``directive_reader``) or API names (``names``).
 """
 
 from __future__ import annotations
@@ -359,7 +359,7 @@ class Catalog:
         json or text or the other way.
     :ivar media_handlers: in the order of schemas and names.
     :ivar timezones: names that ``set timezone`` knows.
-    :ivar content: tells what was read from any other content, but for time zones; empty where it was made up.
+    :ivar content: a digest of what was read, without time zones; empty for a catalog that was made up.
     :ivar read_all, write_all: oids of ``pg_read_all_data`` and ``pg_write_all_data``, 0 before PostgreSQL 14.
     """
 
@@ -384,7 +384,7 @@ class Catalog:
     content: bytes = b""
 
     def is_like(self, other: Catalog | None) -> bool:
-        """Tell whether what was made of the other catalog is right for this one too."""
+        """Whether what was made of the other catalog is right for this one, too."""
         return self is other or (other is not None and self.content != b"" and self.content == other.content)
 
     def primary_key(self, table: Table) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ class Privileges:
 
 
 def executable_by_some(catalog: Catalog) -> Callable[[Function], bool]:
-    """Return what tells of a function whether a role that requests run as may call it."""
+    """Return a test whether some role that requests run as may call a function."""
     roles = [role for role in catalog.roles.values() if not role.login]
     if any(role.superuser for role in roles):
         return lambda _function: True

@@ -18,7 +18,7 @@ from dataapi.concurrency.long_work import Naps
 from dataapi.concurrency.pauses import pause, pausing
 
 Refresh = Callable[[Catalog], Awaitable[Catalog]]
-"""Returns the catalog that serves, having made sure that the given one is not outdated."""
+"""Returns the catalog that serves, having made sure that this one is not outdated."""
 
 FINGERPRINT = files("dataapi.catalog").joinpath("fingerprint.sql").read_text(encoding="utf-8")
 """Asks for a text that changes with the catalog, and whether it was read on a standby."""
@@ -64,7 +64,7 @@ async def reflect(
 
 
 def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:
-    """Return what tells one content from another; time zones are none of it."""
+    """Return a digest of the content, without time zones."""
     digest = hashlib.blake2b(digest_size=16)
     for part, body in rows:
         if body is not None and part != "timezones":

@@ -93,7 +93,7 @@ class CatalogWatcher:
 
         :param listen: makes the listener of channels, which calls ``on_notification`` with channel and
             payload, and ``on_reconnect`` after a gap; None when notifications are switched off.
-        :param renew: begins the sessions anew, whose settings are to be read again.
+        :param renew: replaces the sessions, whose settings are to be read again.
         :param backoff: how long to wait between attempts to load.
         """
         self.current: Catalog | None = None
@@ -210,7 +210,7 @@ class CatalogWatcher:
             self._compared = self._reactor.seconds()
 
     async def _read_fingerprint(self) -> str | None:
-        """Return what tells whether the database has changed, None where its system tables do not tell."""
+        """Return a text that changes with the database, None where its system tables do not say."""
         try:
             [(fingerprint, self._is_standby)] = await self._fetch(FINGERPRINT, ())
         except DatabaseUnavailable:
@@ -268,18 +268,11 @@ class CatalogWatcher:
         self.error = str(error)
         wait = self._retry.failed()
         state = f"catalog {self.current.generation} stays" if self.current else "there is none yet"
+        text = "The catalog could not be loaded, {state}; again in {wait:.1f} s"
         if isinstance(error, ApiError):
-            _log.error(
-                "The catalog could not be loaded, {state}; again in {wait:.1f} s: {code} {error}",
-                state=state,
-                wait=wait,
-                code=error.code,
-                error=error.message,
-            )
+            _log.error(text + ": {code} {error}", state=state, wait=wait, code=error.code, error=str(error))
         else:
-            _log.failure(
-                "The catalog could not be loaded, {state}; again in {wait:.1f} s.", state=state, wait=wait
-            )
+            _log.failure(text + ".", state=state, wait=wait)
 
     def _cancel_timers(self) -> None:
         self._soon.cancel()

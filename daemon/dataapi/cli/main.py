@@ -68,12 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dataapi", description="Operate the daemon dataapi.")
     subcommands = parser.add_subparsers(required=True, metavar="COMMAND")
     added = {}
-    for name, subcommand in (
-        ("check-config", Command.check_config),
-        ("keys", Command.keys),
-        ("ready", Command.ready),
-        ("schema", Command.schema),
-    ):
+    for subcommand in (Command.check_config, Command.keys, Command.ready, Command.schema):
+        name = subcommand.__name__.replace("_", "-")
         summary = (subcommand.__doc__ or "").partition("\n")[0]
         added[name] = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
         added[name].set_defaults(subcommand=subcommand)

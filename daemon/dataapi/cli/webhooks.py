@@ -157,19 +157,13 @@ async def _revoke_token(store: Store, options: argparse.Namespace) -> Lines:
 
 async def _list_tokens(store: Store, _options: argparse.Namespace) -> Lines:
     """List tokens: identifier, organization, permissions, expiry, and how they stand."""
-    now = datetime.now(UTC)
-    return [
-        "\t".join(
-            (
-                str(one.id),
-                one.organization,
-                ",".join(sorted(one.permissions)),
-                "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}",
-                "revoked" if one.revoked_at else "usable" if one.usable(now) else "expired",
-            )
-        )
-        for one in await store.directory.tokens()
-    ]
+    now, lines = datetime.now(UTC), []
+    for one in await store.directory.tokens():
+        permissions = ",".join(sorted(one.permissions))
+        expiry = "-" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
+        state = "revoked" if one.revoked_at else "usable" if one.usable(now) else "expired"
+        lines.append(f"{one.id}\t{one.organization}\t{permissions}\t{expiry}\t{state}")
+    return lines
 
 
 async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:

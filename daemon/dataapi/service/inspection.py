@@ -89,7 +89,15 @@ def inspect_service(settings: Settings) -> list[Finding]:
 
 def inspect_documents(project: Project) -> list[Finding]:
     """Read the project's persisted documents and return the findings; needs no database."""
-    return [Finding(project.ref, text) for text in _document_faults(project)]
+    if project.graphql_documents is None:
+        return []
+    from dataapi.graphql.document_store import read_folder  # noqa: PLC0415 - the start needs only ``role_faults``
+
+    try:
+        problems = read_folder(project.graphql_documents).problems
+    except OSError as error:
+        problems = [f"{project.graphql_documents}: {error.strerror}"]
+    return [Finding(project.ref, f"graphql-documents: {problem}") for problem in problems]
 
 
 def read_catalog(project: Project) -> Catalog:
@@ -140,14 +148,13 @@ def _is_announced(project: Project) -> bool:
 
 def _function_faults(project: Project) -> Iterator[str]:
     """Yield each function that the configuration names and the database does not have; blocks."""
-    named = {"db-pre-request": project.db_pre_request, "db-root-spec": project.db_root_spec}
-    if not any(named.values()):
+    keys = {"db-pre-request": project.db_pre_request, "db-root-spec": project.db_root_spec}
+    named = {key: function for key, function in keys.items() if function}
+    if not named:
         return
     # A database that cannot be reached any more is reported elsewhere.
     with suppress(ScriptError), connected(project.db_uri) as fetch:
         for key, function in named.items():
-            if function is None:
-                continue
             schema, _, name = function.rpartition(".")
             further = project.db_extra_search_path if key == "db-pre-request" else ()
             searched = list(dict.fromkeys([schema] if schema else [*project.db_schemas, *further]))
@@ -158,20 +165,6 @@ def _function_faults(project: Project) -> Iterator[str]:
 
 async def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
-
-
-def _document_faults(project: Project) -> Iterator[str]:
-    """Yield each persisted document that cannot be used."""
-    if project.graphql_documents is None:
-        return
-    from dataapi.graphql.document_store import read_folder  # noqa: PLC0415 - the start needs only ``role_faults``
-
-    try:
-        documents = read_folder(project.graphql_documents)
-    except OSError as error:
-        yield f"graphql-documents: {project.graphql_documents}: {error.strerror}"
-        return
-    yield from (f"graphql-documents: {problem}" for problem in documents.problems)
 
 
 def role_faults(project: Project, catalog: Catalog) -> list[str]:

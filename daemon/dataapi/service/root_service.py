@@ -230,9 +230,8 @@ def _send(address: str, message: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Notifier:
-    """Notifies systemd (``sd_notify(3)``); does nothing when there is none.
+    """Notifies systemd (``sd_notify(3)``) at ``NOTIFY_SOCKET``; does nothing without it.
 
-    :ivar address: ``NOTIFY_SOCKET``, or None.
     :ivar watchdog: seconds between two keep-alive messages, half of what systemd allows, or None.
     """
 

@@ -166,7 +166,7 @@ class _ContextRecorder:
     context: Any = None
 
     def listenSSL(self, _port: int, _factory: Any, **options: Any) -> None:  # noqa: N802 - IReactorSSL
-        """Keep the context."""
+        """Record the context."""
         self.context = options["contextFactory"]
 
 

@@ -53,16 +53,6 @@ class RoutedRequest(NamedTuple):
         project = self.backend.project.max_body
         return project if family is None else min(family, project)
 
-    def refusal(self) -> Reply | None:
-        """Return the answer to a request without the API key that its project requires, else None."""
-        if self.backend is None or not self.route.family.of_project:
-            return None
-        try:
-            self.backend.authenticator.check_key(self.request)
-        except ApiError as error:
-            return self.refuse(error)
-        return None
-
     def refuse(self, error: ApiError) -> Reply:
         """Return the answer for an error in the form of the protocol."""
         verbosity = "verbose" if self.backend is None else self.backend.project.client_error_verbosity
@@ -102,8 +92,11 @@ class Pipeline:
         routed, error = self._read(received, b"")
         received.limit = routed.max_body
         decision = routed.refuse(error) if error else _decide(routed, length or 0)
-        if decision is None:
-            decision = routed.refusal()
+        if decision is None and routed.backend is not None and routed.route.family.of_project:
+            try:
+                routed.backend.authenticator.check_key(routed.request)
+            except ApiError as refused:
+                decision = routed.refuse(refused)
         if decision is None:
             received.routed = routed
         else:

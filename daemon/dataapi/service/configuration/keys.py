@@ -1,6 +1,6 @@
 """Every key of every section, with the reader of its value.
 
-A key's name is that of the dataclass field with ``-`` for ``_``; a test keeps the two alike.
+A key's name is that of the dataclass field with ``-`` for ``_``; a test compares the two.
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ def web_address(value: str) -> str:
 
 
 def encryption_keys(value: str) -> tuple[str, ...]:
-    """Read keys that encrypt what webhooks keep: the first one encrypts, all of them decrypt."""
+    """Read keys that encrypt what webhooks store: the first one encrypts, all of them decrypt."""
     keys = listed(value)
     for number, key in enumerate(keys, 1):
         try:
