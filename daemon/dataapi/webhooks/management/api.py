@@ -100,7 +100,7 @@ class ManagementApi:
         self._reason = reason
         self._by_path = operations.by_path()
         self._publishing = EventPublishing(store, catalogue)
-        handlers = Handlers(store, catalogue, url_check)
+        handlers = _Handlers(store, catalogue, url_check)
         self._run: Mapping[str, Callable[[AuthorizedRequest], Awaitable[OperationResult]]] = {
             "listEndpoints": handlers.list_endpoints,
             "createEndpoint": handlers.create_endpoint,
@@ -184,8 +184,8 @@ def _reply(operation: ManagementOperation, result: OperationResult) -> Reply:
     return Reply(operation.status, headers, text.encode("utf-8", "replace"))
 
 
-class Handlers:
-    """The operations of a scope: on endpoints, deliveries and event types."""
+class _Handlers:
+    """The operations of a scope, on endpoints, deliveries and event types, by the names in the table."""
 
     def __init__(self, store: Store, catalogue: Catalogue, url_check: EndpointUrlCheck) -> None:
         self._store = store
@@ -193,14 +193,12 @@ class Handlers:
         self._url_check = url_check
 
     async def list_endpoints(self, request: AuthorizedRequest) -> OperationResult:
-        """List a page of endpoints."""
         limit, offset = request.values.get("page[limit]", listing.PAGE), request.values.get("page[offset]", 0)
         endpoints, total = await self._store.endpoints.page(request.scope, limit, offset)
         links = listing.offset_links(request.path, limit, offset, total)
         return OperationResult([resources.endpoint(one) for one in endpoints], links)
 
     async def create_endpoint(self, request: AuthorizedRequest) -> OperationResult:
-        """Create an endpoint."""
         attributes = await self._validated(request.attributes)
         try:
             created = await self._store.endpoints.create(
@@ -214,11 +212,9 @@ class Handlers:
         return OperationResult(resources.endpoint(created), location=location)
 
     async def read_endpoint(self, request: AuthorizedRequest) -> OperationResult:
-        """Read an endpoint."""
         return OperationResult(resources.endpoint(await self._endpoint(request)))
 
     async def change_endpoint(self, request: AuthorizedRequest) -> OperationResult:
-        """Change an endpoint."""
         change: Any = await self._validated(request.attributes)
         if not change:
             return await self.read_endpoint(request)
@@ -226,7 +222,6 @@ class Handlers:
         return OperationResult(resources.endpoint(_existing(changed, ErrorCode.NO_ENDPOINT)))
 
     async def delete_endpoint(self, request: AuthorizedRequest) -> OperationResult:
-        """Delete an endpoint and return it."""
         deleted = await self._store.endpoints.delete(request.scope, request.endpoint_id)
         return OperationResult(resources.endpoint(_existing(deleted, ErrorCode.NO_ENDPOINT)))
 
@@ -236,7 +231,6 @@ class Handlers:
         return OperationResult([resources.endpoint(one) for one in deleted])
 
     async def test_endpoint(self, request: AuthorizedRequest) -> OperationResult:
-        """Send a test event."""
         endpoint = await self._endpoint(request)
         if not endpoint.enabled:
             raise ManagementError(ErrorCode.TEST_DISABLED)
@@ -303,7 +297,6 @@ class Handlers:
         return OperationResult([resources.delivery(one) for one in page.deliveries], links)
 
     async def read_delivery(self, request: AuthorizedRequest) -> OperationResult:
-        """Read a delivery and its event."""
         found = await self._store.history.read(request.scope, request.delivery_id)
         delivery, event = _existing(found, ErrorCode.NO_DELIVERY)
         return OperationResult(resources.delivery(delivery, self._rendered(event)))
@@ -320,7 +313,6 @@ class Handlers:
         return replace(event, payload=payload)
 
     async def retry_delivery(self, request: AuthorizedRequest) -> OperationResult:
-        """Send a delivery again."""
         result = await self._store.manual_deliveries.retry(request.scope, request.delivery_id)
         accepted = _accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_DELIVERY)
         return OperationResult(resources.queued(accepted))
@@ -333,7 +325,6 @@ class Handlers:
         return OperationResult(resources.recovery(accepted))
 
     async def list_event_types(self, _request: AuthorizedRequest) -> OperationResult:
-        """List all event types."""
         return OperationResult([resources.event_type(one) for one in self._catalogue.types.values()])
 
 

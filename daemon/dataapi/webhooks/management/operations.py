@@ -30,8 +30,8 @@ class ManagementOperation:
     :ivar body: makes the schema of the body; None when it has none.
     :ivar body_optional: whether an empty body means ``{}``.
     :ivar status: of a success.
-    :ivar answer: the schema of a success.
-    :ivar own: codes of errors beyond those that all operations of its kind have.
+    :ivar response: the schema of a success.
+    :ivar errors: codes beyond those that all operations of its kind have.
     """
 
     name: str
@@ -40,12 +40,12 @@ class ManagementOperation:
     summary: str
     permission: Permission | None
     status: int
-    answer: Schema
+    response: Schema
     scoped: bool = True
     parameters: tuple[QueryParameter, ...] = ()
     body: Callable[[Catalogue], Schema] | None = None
     body_optional: bool = False
-    own: tuple[ErrorCode, ...] = ()
+    errors: tuple[ErrorCode, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -54,16 +54,12 @@ class ManagementOperation:
 
     def codes(self, path: str) -> tuple[ErrorCode, ...]:
         """Return the codes of all errors at one of its paths."""
-        found = {*SURROUNDING, *self.own} - {ErrorCode.NOT_FOUND}
+        found = {*SURROUNDING, *self.errors} - {ErrorCode.NOT_FOUND}
         if self.body is None:
             found.remove(ErrorCode.WRONG_MEDIA_TYPE)
         if self.permission is not None:
-            found |= {
-                ErrorCode.UNAUTHORIZED,
-                ErrorCode.PERMISSION_DENIED,
-                ErrorCode.ACCESS_DISABLED,
-                ErrorCode.VALIDATION,
-            }
+            found |= {ErrorCode.UNAUTHORIZED, ErrorCode.PERMISSION_DENIED}
+            found |= {ErrorCode.ACCESS_DISABLED, ErrorCode.VALIDATION}
             if not path.startswith(PROJECT):
                 found.add(ErrorCode.INVALID_SLUG)
             if not path.startswith(ORGANIZATION):
@@ -86,7 +82,7 @@ OPERATIONS = (
     ),
     ManagementOperation(
         "createEndpoint", "POST", _ENDPOINTS, "Create an endpoint", _WRITE, 201, resources.one("endpoint"),
-        body=resources.new_endpoint, own=(*_URL, ErrorCode.TOO_MANY_ENDPOINTS),
+        body=resources.new_endpoint, errors=(*_URL, ErrorCode.TOO_MANY_ENDPOINTS),
     ),
     ManagementOperation(
         "deleteEndpoints", "DELETE", _ENDPOINTS, "Delete all endpoints, with their events and deliveries",
@@ -94,26 +90,26 @@ OPERATIONS = (
     ),
     ManagementOperation(
         "readEndpoint", "GET", _ENDPOINT, "Read an endpoint", _READ, 200, resources.one("endpoint"),
-        own=(_ABSENT,),
+        errors=(_ABSENT,),
     ),
     ManagementOperation(
         "changeEndpoint", "PATCH", _ENDPOINT, "Change an endpoint; what is absent stays as it is", _WRITE,
         200, resources.one("endpoint"), body=resources.endpoint_change,
-        own=(*_URL, _ABSENT),
+        errors=(*_URL, _ABSENT),
     ),
     ManagementOperation(
         "deleteEndpoint", "DELETE", _ENDPOINT, "Delete an endpoint, with its events and deliveries", _WRITE,
-        200, resources.one("endpoint"), own=(_ABSENT,),
+        200, resources.one("endpoint"), errors=(_ABSENT,),
     ),
     ManagementOperation(
         "testEndpoint", "POST", f"{_ENDPOINT}/test", "Send a test event", _WRITE, 201,
         resources.one("queued"), body=resources.test_event, body_optional=True,
-        own=(_ABSENT, ErrorCode.TEST_DISABLED, ErrorCode.TEST_WRONG_TYPE, ErrorCode.TOO_MANY_REQUESTS),
+        errors=(_ABSENT, ErrorCode.TEST_DISABLED, ErrorCode.TEST_WRONG_TYPE, ErrorCode.TOO_MANY_REQUESTS),
     ),
     ManagementOperation(
         "listEndpointDeliveries", "GET", f"{_ENDPOINT}/deliveries",
         "List the deliveries to an endpoint, newest first", _READ, 200,
-        resources.many("delivery", linked=True), parameters=listing.DELIVERIES, own=(_ABSENT,),
+        resources.many("delivery", linked=True), parameters=listing.DELIVERIES, errors=(_ABSENT,),
     ),
     ManagementOperation(
         "listDeliveries", "GET", _DELIVERIES, "List the deliveries to all endpoints, newest first", _READ,
@@ -121,17 +117,17 @@ OPERATIONS = (
     ),
     ManagementOperation(
         "readDelivery", "GET", _DELIVERY, "Read a delivery and its event", _READ, 200,
-        resources.one("delivery_with_event"), own=(ErrorCode.NO_DELIVERY,),
+        resources.one("delivery_with_event"), errors=(ErrorCode.NO_DELIVERY,),
     ),
     ManagementOperation(
         "retryDelivery", "POST", f"{_DELIVERY}/retry", "Deliver once more: one attempt", _WRITE, 201,
         resources.one("queued"),
-        own=(ErrorCode.NO_DELIVERY, ErrorCode.RETRY_DISABLED, ErrorCode.TOO_MANY_REQUESTS),
+        errors=(ErrorCode.NO_DELIVERY, ErrorCode.RETRY_DISABLED, ErrorCode.TOO_MANY_REQUESTS),
     ),
     ManagementOperation(
         "recoverEndpoint", "POST", f"{_ENDPOINT}/recover",
         "Deliver once more all that finally failed in a range of time", _WRITE, 202,
-        resources.one("recovery"), body=resources.new_recovery, own=(_ABSENT, ErrorCode.RETRY_DISABLED),
+        resources.one("recovery"), body=resources.new_recovery, errors=(_ABSENT, ErrorCode.RETRY_DISABLED),
     ),
     ManagementOperation(
         "listEventTypes", "GET", "/event-types", "List the event types, with JSON Schemas and examples",
@@ -253,7 +249,7 @@ def _parameters(operation: ManagementOperation, path: str) -> Iterator[Schema]:
 
 def _success(operation: ManagementOperation) -> Schema:
     headers = _CREATED if operation.name == "createEndpoint" else {}
-    return _response(operation.summary, operation.answer, headers)
+    return _response(operation.summary, operation.response, headers)
 
 
 def _refusals(codes: Sequence[ErrorCode]) -> Schema:
