@@ -199,13 +199,12 @@ def _text_search(left: Expression, search: InputObject) -> Condition:
 
 
 def _node_id_condition(view: TableView, operators: InputObject) -> Condition | None:
-    conditions: list[Condition] = []
-    for leaf in operators.values():
-        if leaf is not None:
-            conditions.append(key_condition(view, as_leaf(leaf)))
-            continue
-        conditions += [_compared_with_null(column, type_) for column, type_ in _key_operands(view)]
-    return all_of(conditions)
+    if "eq" not in operators:
+        return None
+    leaf = operators["eq"]
+    if leaf is not None:
+        return key_condition(view, as_leaf(leaf))
+    return all_of([_compared_with_null(column, type_) for column, type_ in _key_operands(view)])
 
 
 def key_condition(view: TableView, leaf: InputLeaf) -> Condition:

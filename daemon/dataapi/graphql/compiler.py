@@ -31,16 +31,16 @@ from dataapi.graphql.collection_arguments import (
 )
 from dataapi.graphql.limits import Cost, PageSize, capacity
 from dataapi.graphql.outputs import (
+    CollectionAggregates,
     ConnectionOutput,
     Edges,
-    Fact,
     FunctionValue,
     FunctionVoid,
     Groups,
     NodeId,
-    PageFact,
+    PageInfo,
+    PageInfoField,
     RowCursor,
-    Summary,
 )
 from dataapi.graphql.schema.catalog_view import ColumnField, ComputedField, RelatedField, TableView
 from dataapi.graphql.schema.functions import FunctionField, arguments_error
@@ -285,14 +285,14 @@ class Compiler:
                 return Edges(self.members(TableType.EDGE.of(view), nodes, edge, in_list=True))
             case "pageInfo":
                 return self.members(
-                    PAGE_INFO.name, nodes, lambda fields: PageFact(Fact(fields[0].name.value))
+                    PAGE_INFO.name, nodes, lambda fields: PageInfo(PageInfoField(fields[0].name.value))
                 )
             case "totalCount":
-                return Summary(Value(COUNT))
+                return CollectionAggregates(Value(COUNT))
             case "groupBy":
                 return self._groups(view, nodes)
             case _:
-                return Summary(self._aggregate(view, nodes))
+                return CollectionAggregates(self._aggregate(view, nodes))
 
     def _edge_field(self, view: TableView, order: tuple[OrderTerm, ...], nodes: list[FieldNode]) -> Output:
         return RowCursor(order) if nodes[0].name.value == "cursor" else self.row(view, nodes)

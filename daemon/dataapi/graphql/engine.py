@@ -39,6 +39,7 @@ from dataapi.graphql.plan import (
     root_fields,
 )
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view
+from dataapi.graphql.sources import client_key
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, RequestRejected, Stage
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Request
@@ -68,7 +69,7 @@ class _Execution:
     @property
     def keys(self) -> tuple[str | None, ...]:
         """The response keys of the root fields, None for those that are not the database's."""
-        return tuple(None if key is None else self.variables.get(key, key) for key in self.plan.keys)
+        return tuple(None if key is None else client_key(key, self.variables) for key in self.plan.keys)
 
 
 class _RoleState(RoleDocuments):

@@ -279,12 +279,7 @@ class LazyObjectType(GraphQLObjectType):
         unlisted: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(name, fields={}, description=description)
-        self._lazy_fields = LazyMap(make, names, unlisted)
-
-    @cached_property
-    def fields(self) -> Any:
-        """Return the fields."""
-        return self._lazy_fields
+        self.fields = LazyMap(make, names, unlisted)
 
 
 class LazySchema(GraphQLSchema):

@@ -114,7 +114,7 @@ class _Pending:
 
 def _step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled, ...], _Pending]:
     if not isinstance(step, MutationStep):
-        calling, output = _call_apart(step, f"dataapi.rows{number}")
+        calling, output = _call_separately(step, f"dataapi.rows{number}")
         writer = Writer()
         return *calling, _Pending(writer, "", output.json(writer, None))
     if step.key and not isinstance(step.mutation, Delete) and not step.output.reads_only_columns():
@@ -266,7 +266,7 @@ def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
     return _Pending(writer, "", _answer_json(writer, step.output, records, counted))
 
 
-def _call_apart(output: Output, setting: str) -> tuple[tuple[Compiled, ...], Output]:
+def _call_separately(output: Output, setting: str) -> tuple[tuple[Compiled, ...], Output]:
     """Return the statement that calls a volatile function and stores its rows, and the output over these.
 
     There is none when the call may stand in the answer itself: it changes nothing, or the answer has only

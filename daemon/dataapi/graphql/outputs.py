@@ -129,8 +129,8 @@ def base64_sql(values: list[str]) -> str:
     return f"pg_catalog.translate({encoded}, E'\\n', '')"
 
 
-class Fact(Enum):
-    """A fact about a page."""
+class PageInfoField(Enum):
+    """A field of ``pageInfo``."""
 
     START_CURSOR = "startCursor"
     END_CURSOR = "endCursor"
@@ -139,10 +139,10 @@ class Fact(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class PageFact(InnerOutput):
-    """A fact about a page, of which ``pageInfo`` is made."""
+class PageInfo(InnerOutput):
+    """The value of a field of ``pageInfo``."""
 
-    which: Fact
+    field: PageInfoField
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Edges(InnerOutput):
 
 
 @dataclass(frozen=True, slots=True)
-class Summary(InnerOutput):
+class CollectionAggregates(InnerOutput):
     """Outputs made of aggregates over all rows that match, whatever the page."""
 
     output: Output
@@ -190,7 +190,7 @@ class ConnectionOutput(Output):
 
 
 class _ConnectionWriter:
-    """Writes one connection: a page selected by an inner query, numbered where a fact needs it.
+    """Writes one connection: a page selected by an inner query, numbered where ``pageInfo`` needs it.
 
     The inner query takes the page's rows in the direction of paging (reversed for the
     last rows), one more than the limit where the answer says whether there is a next page.
@@ -212,8 +212,10 @@ class _ConnectionWriter:
         match output:
             case Object(members):
                 return any(self._looks_ahead(value) for _, value in members)
-            case PageFact(fact):
-                return fact is (Fact.HAS_PREVIOUS_PAGE if self._connection.backward else Fact.HAS_NEXT_PAGE)
+            case PageInfo(PageInfoField.HAS_NEXT_PAGE):
+                return not self._connection.backward
+            case PageInfo(PageInfoField.HAS_PREVIOUS_PAGE):
+                return self._connection.backward
             case _:
                 return False
 
@@ -250,10 +252,10 @@ class _ConnectionWriter:
                 return object_json(self._writer, [(key, self._output_json(value)) for key, value in members])
             case Edges(edge):
                 return self._edges_json(edge)
-            case PageFact(fact):
-                return self._fact_json(fact)
-            case Summary(inner):
-                return self._summary_json(inner)
+            case PageInfo(field):
+                return self._page_info_json(field)
+            case CollectionAggregates(inner):
+                return self._aggregates_json(inner)
             case Groups():
                 return self._groups_json(output)
             case _:
@@ -269,15 +271,15 @@ class _ConnectionWriter:
             within = f" filter (where {self._number()} <= {self._limit()})"
         return array_json(json, order, within)
 
-    def _fact_json(self, fact: Fact) -> Json:
+    def _page_info_json(self, field: PageInfoField) -> Json:
         backward = self._connection.backward
-        if fact in (Fact.START_CURSOR, Fact.END_CURSOR):
+        if field in (PageInfoField.START_CURSOR, PageInfoField.END_CURSOR):
             self._reads_page = True
             cursor = cursor_sql(self._writer, self._rows.order, self._page)
-            last = (fact is Fact.START_CURSOR) == backward
+            last = (field is PageInfoField.START_CURSOR) == backward
             number = self._last_number() if last else self._first_number()
             return quoted_json(f"pg_catalog.max({cursor}) filter (where {self._number()} = {number})")
-        if (fact is Fact.HAS_NEXT_PAGE) == backward:
+        if (field is PageInfoField.HAS_NEXT_PAGE) == backward:
             return value_json(self._behind_sql(), BOOL)
         self._reads_page = True
         return value_json(f"(pg_catalog.count(*) > {self._limit()})", BOOL)
@@ -296,7 +298,7 @@ class _ConnectionWriter:
         row = Row(self._writer.alias())
         return f"exists (select 1 from {source_sql(self._writer, self._rows, row, self._parent, *extra)})"
 
-    def _summary_json(self, output: Output) -> Json:
+    def _aggregates_json(self, output: Output) -> Json:
         row = Row(self._writer.alias(), self._rows.table)
         inner = output.json(self._writer, row)
         source = source_sql(self._writer, self._rows, row, self._parent)

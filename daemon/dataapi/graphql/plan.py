@@ -18,7 +18,7 @@ from dataapi.graphql.mutations import mutation_step
 from dataapi.graphql.outputs import Instant, JsonText
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, TableField, TableFieldKind
-from dataapi.graphql.sources import Fixed, Variables, source_weight
+from dataapi.graphql.sources import Fixed, Variables, client_key, source_weight
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import Parameter, Rows
 from dataapi.sql.outputs import Key, Null, Object, Output, Text
@@ -131,9 +131,8 @@ def plan_query(
     :raises GraphQLError: invalid arguments of a non-null field, which graphql-core's validation cannot find.
     """
     compiler = Compiler(schema, operation.fragments, variables)
-    members: list[tuple[Key, Output]] = []
+    members: dict[str, tuple[Key, Output]] = {}
     constants: dict[str, str] = {}
-    keys: list[str | None] = []
     errors: list[GraphQLError] = []
     for key, nodes in fields.items():
         name = nodes[0].name.value
@@ -157,20 +156,15 @@ def plan_query(
             errors.append(error)
             constants[key] = "null"
             output = Null()
-        members.append((member_key(key, nodes[0]), output))
-        keys.append(None if key in constants else key)
+        members[key] = member_key(key, nodes[0]), output
     if fields and len(errors) == len(fields):
         return OperationPlan((), "null", errors=tuple(errors))
     if len(constants) == len(members):
-        names = [_name(key, variables) for key, _ in members]
-        data = ", ".join(f'"{name}": {value}' for name, value in zip(names, constants.values(), strict=True))
+        # Names of GraphQL need no escapes in JSON.
+        data = ", ".join(f'"{client_key(key, variables)}": {value}' for key, value in constants.items())
         return OperationPlan((), f"{{{data}}}", errors=tuple(errors))
-    return _plan(compiler, (compile_query(Object(tuple(members))),), keys, errors)
-
-
-def _name(key: Key, variables: Variables) -> str:
-    """Return a member's name, a GraphQL name, which needs no escapes in JSON."""
-    return key.text if isinstance(key, Text) else str(key.source.bind(variables))
+    keys = [None if key in constants else key for key in members]
+    return _plan(compiler, (compile_query(Object(tuple(members.values()))),), keys, errors)
 
 
 def _plan(

@@ -113,6 +113,12 @@ def parameter_name(number: int) -> str:
     return f"{PARAMETER}{number}"
 
 
+def client_key(key: str, variables: Variables) -> str:
+    """Return a response key as the client wrote it."""
+    found: str = variables[key] if key.startswith(PARAMETER) else key
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Alias:
     """A field's name in the response, which documents that share a plan differ in."""

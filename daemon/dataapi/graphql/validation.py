@@ -65,7 +65,7 @@ from graphql.validation.validation_context import NodeWithSelectionSet, Variable
 
 from dataapi.concurrency.pauses import pause
 from dataapi.graphql.graphql_core import PausingTypeInfo, visit_types
-from dataapi.graphql.schema.role_schema import RoleSchema, RootFields
+from dataapi.graphql.schema.role_schema import RoleSchema, RootFields, TableField, TableFieldKind
 
 COMPARISONS = 12_000
 """How many pairs of fields the validation of one document may compare, less than a tenth of a second.
@@ -106,9 +106,11 @@ class _RequiredArguments(ProvidedRequiredArgumentsRule):
         self._fields = fields
 
     def leave_field(self, field_node: FieldNode, *args: Any) -> Any:
-        if self._fields.is_by_key(field_node.name.value):
-            return None
-        return super().leave_field(field_node, *args)
+        match self._fields.find(field_node.name.value):
+            case TableField(TableFieldKind.BY_KEY):
+                return None
+            case _:
+                return super().leave_field(field_node, *args)
 
 
 class _OverlappingFields(OverlappingFieldsCanBeMergedRule):

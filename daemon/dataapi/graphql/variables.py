@@ -217,13 +217,13 @@ def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
             named = get_named_type(type_)
             shapes = isinstance(named, GraphQLEnumType) and named.extensions.get("shapes")
             return tuple if shapes else (lambda _value: True)
-        items = _Late(type_.of_type)
+        items = _LazyShaper(type_.of_type)
         if not get_named_type(type_).extensions.get("rows"):
             return lambda value: tuple(items(item) for item in value)
         # However many rows there are, they are bound as one value (see ``mutations``).
         return lambda value: (True, *value[0]) if is_uniform(value) else tuple(items(item) for item in value)
     if isinstance(type_, GraphQLInputObjectType):
-        members = {name: _Late(field.type) for name, field in type_.fields.items()}
+        members = {name: _LazyShaper(field.type) for name, field in type_.fields.items()}
         return lambda value: tuple((name, members[name](member)) for name, member in value.items())
     if type_ is GraphQLID:
         return _shape_of_node_id
@@ -234,7 +234,7 @@ def _shaper_of_present(type_: GraphQLInputType) -> Shaper:
     return lambda _value: True
 
 
-class _Late:
+class _LazyShaper:
     """A shaper made at its first use, because input types nest in themselves."""
 
     def __init__(self, type_: GraphQLInputType) -> None:

@@ -277,6 +277,10 @@ async def test_the_path_of_a_database_error_is_there_where_it_is_known(api: Serv
     broken = "x: brokenCollection { edges { node { ratio } } }"
     assert (await api.ask(f"{{ a: __typename {broken} }}")).errors[0]["path"] == ["x"]
     assert "path" not in (await api.ask(f"{{ {broken} accountCollection {{ __typename }} }}")).errors[0]
+    same = "brokenCollection"  # variables may have the names of fields
+    text = f"query (${same}: Int) {{ {same}(first: ${same}) {{ edges {{ node {{ ratio }} }} }} }}"
+    answer = await api.ask(text, {same: 5})
+    assert answer.errors[0]["path"] == [same]
 
 
 async def test_errors_within_lists_have_an_index(api: Service) -> None:

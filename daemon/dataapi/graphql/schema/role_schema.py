@@ -107,11 +107,6 @@ class RootFields:
                     return TableField(kind, view)
         return self._functions.get(name)
 
-    def is_by_key(self, name: str) -> bool:
-        """Whether a field is the ``…ByPk`` of a table."""
-        field = self.find(name)
-        return isinstance(field, TableField) and field.kind is TableFieldKind.BY_KEY
-
     def field(self, name: str) -> GraphQLField | None:
         """Make the field of that name, None when the role has none."""
         match self.find(name):
