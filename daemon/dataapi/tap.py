@@ -94,13 +94,14 @@ def _with_embedded_value(words: Sequence[str]) -> list[str]:
 
 
 def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd looks for
-    """Build the root service; mistakes in the configuration are all printed, and end twistd with 1."""
+    """Build the root service; mistakes in the configuration are all printed, and end twistd with 78."""
     from twisted.internet import reactor  # noqa: PLC0415 - twistd may install another one before this runs
 
     try:
         source = _demo(options) if options["demo"] else _configured(options)
     except ConfigurationError as error:
-        sys.exit(f"dataapi: the configuration cannot be used:\n{error}")
+        sys.stderr.write(f"dataapi: the configuration cannot be used:\n{error}\n")
+        sys.exit(os.EX_CONFIG)
     twistd: Mapping[str, Any] = options.parent or {}
     observer = line_observer(source.settings, _log_writer(twistd))
     logging.getLogger().addHandler(StandardHandler(observer))

@@ -14,6 +14,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
 
 import pytest
+from support import documents
 from support.clocks import FOR_EVER
 from support.daemon import (
     JWT_SECRET,
@@ -234,12 +235,13 @@ def test_a_taken_port_is_reported_when_a_detached_daemon_starts(served: Database
 
 
 def test_all_mistakes_of_a_configuration_are_printed(served: Database, tmp_path: Path) -> None:
-    """Every mistake is named, the exit status is 1, and nothing listens."""
+    """Every mistake is named, nothing listens, and a service manager need not try again."""
     daemon = Daemon(
         tmp_path, served.uri, settings={"workers": "many", "lisen": "x"}, project={"db-pool": "-1"}
     )
     daemon.start()
-    assert daemon.process.wait(PATIENCE) == 1
+    assert daemon.process.wait(PATIENCE) == os.EX_CONFIG
+    assert f"RestartPreventExitStatus={os.EX_CONFIG}\n" in documents.read("etc/dataapi.service")
     for key in ("workers", "lisen", "db-pool"):
         assert key in daemon.text
     assert "Traceback" not in daemon.text

@@ -187,6 +187,12 @@ def test_an_unknown_path_is_404_as_json(target: str, status: int) -> None:
     assert "Invalid path specified in request URL" in response.body.decode()
 
 
+def test_the_address_alone_leads_a_browser_to_the_console() -> None:
+    """Other clients learn that there is nothing."""
+    response = Web().request("GET", "/", headers=[("Accept", "text/html,*/*")])
+    assert (response.status, response.headers["location"]) == (302, "/graphql/v1")
+
+
 @pytest.mark.parametrize("target", ["/rest/v1/%zz", "/rest/v1/%ff", "/graphql/v1?query=%ff", "/rest/v1/a%00"])
 def test_a_target_that_cannot_be_decoded_is_400_with_the_place(target: str) -> None:
     response = Web().request("GET", target)

@@ -231,6 +231,17 @@ async def test_a_taken_port_is_named(reactor: Any) -> None:
     gc.collect()
 
 
+@pytest.mark.parametrize(("passed", "named"), [(None, "none"), ("admin:other", "admin, other")])
+async def test_a_socket_that_the_service_manager_does_not_pass_is_named(
+    reactor: Any, monkeypatch: pytest.MonkeyPatch, passed: str | None, named: str
+) -> None:
+    """With the names of those that it does pass."""
+    if passed is not None:
+        monkeypatch.setenv("LISTEN_FDNAMES", passed)
+    with pytest.raises(StartFailed, match=f"name=http: the service manager .* it passes {named}$"):
+        bind(reactor, ["systemd:domain=INET:name=http"])
+
+
 async def test_an_endpoint_that_cannot_be_understood_is_named(reactor: Any) -> None:
     """A wrong endpoint fails the start like a taken port does."""
     with pytest.raises(StartFailed, match="cannot listen on nonsense:1"):

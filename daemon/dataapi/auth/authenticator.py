@@ -189,7 +189,7 @@ _REFUSALS = {
     ),
     "invalid_api_key": (
         "Invalid API key",
-        "Double check your Supabase `anon` or `service_role` API key.",
+        "Keys are those of the configuration, and those in JWT form that `dataapi keys` prints.",
     ),
 }
 """Messages and hints by the codes of errors."""

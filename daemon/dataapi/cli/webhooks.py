@@ -254,7 +254,7 @@ def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.Argument
         help="what it may be used for; again for more; without it webhooks:read and webhooks:write",
     )
     create.add_argument("--expires", metavar="DAYS", type=_read(whole(1)), help="without it, never")
-    leaf(group, "revoke", _revoke_token).add_argument("id", metavar="ID", type=_read(UUID))
+    leaf(group, "revoke", _revoke_token).add_argument("id", metavar="ID", type=_read(_token_id))
     leaf(group, "list", _list_tokens)
 
 
@@ -273,6 +273,13 @@ def _read(parse: Callable[[str], Any]) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
+
+
+def _token_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise ValueError("expected the ID of a token, as dataapi token list prints it") from None
 
 
 def _json_object(text: str) -> dict[str, Any]:

@@ -137,6 +137,10 @@ def bind(reactor: Any, descriptions: Sequence[str]) -> tuple[BoundSocket, ...]:
         outcome: list[Any] = []
         try:
             serverFromString(reactor, description).listen(Factory()).addBoth(outcome.append)
+        except LookupError as error:
+            passed = os.environ.get("LISTEN_FDNAMES", "").replace(":", ", ") or "none"
+            reason = f"the service manager passes no such socket; it passes {passed}"
+            raise StartFailed(f"cannot listen on {description}: {reason}") from error
         except Exception as error:
             raise StartFailed(f"cannot listen on {description}: {error}") from error
         if not outcome or isinstance(outcome[0], Failure):

@@ -31,8 +31,9 @@ from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project
+from dataapi.web.families import family_of
 from dataapi.web.pipeline import Observe, Pipeline
-from dataapi.web.routing import Backend, Backends, Routes, WebhooksApi, route
+from dataapi.web.routing import Backend, Backends, Route, Routes, WebhooksApi, no_route, route
 from dataapi.web.server.site import ApiSite
 from dataapi.webhooks.management.operations import by_path
 
@@ -69,6 +70,12 @@ CONSOLE = _console()
 def make_app(webhooks: WebhooksApi | None = None) -> Klein:
     """Return an application with the routes of every protocol family."""
     app = Klein()
+
+    @route(app, "/")
+    async def start_page(_backend: Backend, request: Request) -> Reply:
+        if not transport.wants_page(request):
+            raise no_route(Route("/", family_of("/"), None, {}))
+        return Reply(302, (("Location", "/graphql/v1"), ("Vary", "Accept")), b"")
 
     @route(app, "/graphql/v1")
     async def graphql(backend: Backend, request: Request) -> Reply:
