@@ -22,7 +22,6 @@ from dataapi.settings import Project
 
 Batches = AsyncGenerator[list[tuple[Any, ...]], None]
 
-_EXPLAIN = "explain (format json) "
 _NOTHING = Bound(Statement("select 1", ()))
 _WHOLE_RESULT = ("cursor_tuple_fraction", "1")
 """Makes PostgreSQL plan a cursor for all of its rows; by default it expects that a tenth is read."""
@@ -226,7 +225,9 @@ class MultiMessageTransactions(Transactions):
 
 def explained(bound: Bound) -> Bound:
     """Return the statement that shows the plan of another one as JSON without running it."""
-    statement = Statement(f"{_EXPLAIN}{bound.statement.text}", bound.statement.types, prepared=False)
+    statement = Statement(
+        f"explain (format json) {bound.statement.text}", bound.statement.types, prepared=False
+    )
     return Bound(statement, bound.values)
 
 

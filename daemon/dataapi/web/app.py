@@ -21,7 +21,6 @@ from typing import Any
 from klein import Klein
 
 from dataapi.auth.authenticator import Authenticator, split_query
-from dataapi.catalog.model import Catalog
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.database.pool import Pool
 from dataapi.graphql import transport
@@ -122,12 +121,11 @@ class ProjectApis:
     def __init__(
         self, project: Project, pool: Pool, watcher: CatalogWatcher, authenticator: Authenticator
     ) -> None:
-        def catalog() -> Catalog | None:
-            return watcher.current
-
         self.documents = folder = DocumentFolder(project.graphql_documents)
-        self._engine = Engine(project, pool, catalog, lambda: folder.documents, watcher.refresh)
-        self._rest = RestHandler(project, pool, catalog, watcher.refresh)
+        self._engine = Engine(
+            project, pool, lambda: watcher.current, lambda: folder.documents, watcher.refresh
+        )
+        self._rest = RestHandler(project, pool, lambda: watcher.current, watcher.refresh)
         self.backend = Backend(project, authenticator, self._engine, self._rest)
 
     @property

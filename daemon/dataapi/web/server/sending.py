@@ -14,10 +14,6 @@ _AT_ONCE = 65_536
 """Bytes that the transport gets at a time; what is left stays here, so that progress can be seen."""
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 @implementer(IPullProducer, IPushProducer)
 class Sender:
     """The outgoing half of a connection.
@@ -116,7 +112,7 @@ class Sender:
         """Forget what waits: the connection is lost."""
         self.waits = False
         self._unsent = memoryview(b"")
-        self._progress = self._sent = self._end = _nothing
+        self._progress = self._sent = self._end = lambda: None
 
     def pauseProducing(self) -> None:  # noqa: N802 - twisted's name
         """Write nothing more for now: the transport holds enough."""
