@@ -38,8 +38,7 @@ from dataapi.sql.outputs import (
     object_json,
 )
 from dataapi.sql.row_output import MemberWriter, One
-from dataapi.sql.statement import Compiled, Guard, compiled, raise_sql
-from dataapi.sql.writer import Row, Writer, qualified
+from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, qualified, raise_sql
 
 
 @dataclass(frozen=True, slots=True)

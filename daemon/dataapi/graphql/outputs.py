@@ -35,7 +35,7 @@ from dataapi.sql.outputs import (
 )
 from dataapi.sql.page_source import at_most_one
 from dataapi.sql.row_output import MemberWriter
-from dataapi.sql.writer import Row, Writer
+from dataapi.sql.statement import Row, Writer
 
 
 @dataclass(frozen=True, slots=True)

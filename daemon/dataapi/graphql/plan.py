@@ -21,8 +21,8 @@ from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, Tabl
 from dataapi.graphql.sources import Fixed, Variables, client_key, source_weight
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import Parameter, Rows
-from dataapi.sql.outputs import Key, Null, Object, Output, Text
-from dataapi.sql.statement import Compiled, compile_query
+from dataapi.sql.outputs import Key, Null, Object, Output, Text, compile_query
+from dataapi.sql.statement import Compiled
 
 PLAN = 600
 """About how many bytes a plan takes besides its statements and their sources."""

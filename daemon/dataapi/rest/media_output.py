@@ -14,7 +14,7 @@ from dataapi.sql.algebra import Parameter
 from dataapi.sql.outputs import Key, Output, Text, array_json, json_sql, key_sql
 from dataapi.sql.page_source import RowSource
 from dataapi.sql.row_output import OutputRows, Record, Spread, json_rows, output_rows
-from dataapi.sql.writer import Writer, qualified
+from dataapi.sql.statement import Writer, qualified
 
 
 class Form(Enum):

@@ -14,7 +14,7 @@ from dataapi.http.headers import MediaType, parse_accept
 from dataapi.rest.media_output import Body, Content, Form, HandlerBody
 from dataapi.rest.parse.body import BINARY
 
-LONGEST_REMEMBERED = 300
+LONGEST_CACHED = 300
 """Characters of an ``Accept`` header whose result is cached: clients repeat themselves."""
 
 PLAN_OPTIONS = ("analyze", "verbose", "settings", "buffers", "wal")
@@ -130,7 +130,7 @@ def negotiate(accept: str | None, offers: Offers) -> Media:
     :raises ApiError: PGRST107 (406), none of the accepted media types is available.
     """
     accept = ANY_MEDIA_TYPE if accept is None else accept
-    return (_remembered if len(accept) <= LONGEST_REMEMBERED else _negotiate)(accept, offers)
+    return (_cached if len(accept) <= LONGEST_CACHED else _negotiate)(accept, offers)
 
 
 def _negotiate(accept: str, offers: Offers) -> Media:
@@ -147,7 +147,7 @@ def unavailable(names: Iterable[str]) -> ApiError:
     return ApiError(406, "PGRST107", f"None of these media types are available: {', '.join(names)}")
 
 
-_remembered = lru_cache(maxsize=512)(_negotiate)
+_cached = lru_cache(maxsize=512)(_negotiate)
 
 # ---------------------------------------------------------------- the choice
 

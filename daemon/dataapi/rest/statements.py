@@ -22,8 +22,7 @@ from dataapi.sql.mutations import Mutation
 from dataapi.sql.outputs import Output, json_sql
 from dataapi.sql.page_source import RowSource, row_source
 from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
-from dataapi.sql.statement import Compiled, Guard, compiled, raise_sql
-from dataapi.sql.writer import Row, Writer
+from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, raise_sql
 
 TOO_LARGE = "PGRST100"
 """What a statement raises for an answer of too many bytes."""
@@ -216,6 +215,12 @@ class _Source:
         self._used.append(row)
         rows, relation = replace(self.rows, call=None), f"{self._called} as {row.alias}"
         return source_sql(self._writer, rows, row, None, relation=relation)
+
+
+def compile_matching(rows: Rows) -> Compiled:
+    """Return the statement of all rows that match, whatever the page, for a look at its plan."""
+    writer = Writer()
+    return compiled(f"select 1 from {source_sql(writer, rows, Row(writer.alias()), None)}", writer)
 
 
 # ---------------------------------------------------------------- mutations

@@ -21,7 +21,7 @@ from dataapi.sql.mutations import (
     Update,
     ValueRows,
 )
-from dataapi.sql.writer import Row, Writer, qualified
+from dataapi.sql.statement import Row, Writer, qualified
 
 
 def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Row) -> str:

@@ -39,7 +39,7 @@ from dataapi.sql.algebra import (
     Rows,
     TextSearch,
 )
-from dataapi.sql.writer import Row, Writer, qualified
+from dataapi.sql.statement import Row, Writer, qualified
 
 
 def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:

@@ -17,7 +17,7 @@ from enum import Enum
 from dataapi.database.sql_text import quote_literal
 from dataapi.sql.algebra import AggregateFunction, AggregateOf, ColumnOf, ComputedOf, Expression, Parameter
 from dataapi.sql.expressions import expression_sql, operator_sql
-from dataapi.sql.writer import Row, Writer
+from dataapi.sql.statement import Compiled, Row, Writer, compiled
 
 # ---------------------------------------------------------------- JSON text
 
@@ -377,6 +377,12 @@ class Object(Output):
     def reads_only_columns(self) -> bool:
         """Return whether all members read nothing else."""
         return all(value.reads_only_columns() for _, value in self.members)
+
+
+def compile_query(output: Output) -> Compiled:
+    """Return the statement whose single row and column is the output's JSON text."""
+    writer = Writer()
+    return compiled(json_query(output.json(writer, None)), writer)
 
 
 def key_sql(writer: Writer, key: Key) -> str:

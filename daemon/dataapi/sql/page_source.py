@@ -27,7 +27,7 @@ from dataapi.sql.algebra import (
 )
 from dataapi.sql.expressions import expression_sql, limit_sql, one_sql, order_sql, source_sql, term_sql
 from dataapi.sql.outputs import Output, Value, type_of
-from dataapi.sql.writer import Row, Writer
+from dataapi.sql.statement import Row, Writer
 
 OPERAND = "~operand"
 """The column that stands for the operand of an aggregate until it is known."""

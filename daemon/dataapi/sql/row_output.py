@@ -39,7 +39,7 @@ from dataapi.sql.page_source import (
     row_source,
     with_operand,
 )
-from dataapi.sql.writer import Row, Writer
+from dataapi.sql.statement import Row, Writer
 
 MOST_JOINS = 5
 """Related rows joined to the rows of one page.

@@ -27,8 +27,7 @@ from dataapi.sql.algebra import (
 from dataapi.sql.outputs import Output, Text, Value
 from dataapi.sql.page_source import RowSource
 from dataapi.sql.row_output import Many, Record, Spread
-from dataapi.sql.statement import compiled
-from dataapi.sql.writer import Row, Writer
+from dataapi.sql.statement import Row, Writer, compiled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.slots import parameter

@@ -10,9 +10,8 @@ import pytest
 from dataapi.rest.media_output import Form
 from dataapi.rest.statements import compile_answer
 from dataapi.sql.algebra import ColumnOf, Rows
-from dataapi.sql.outputs import Object, Output, Text, Value, WireForm
+from dataapi.sql.outputs import Object, Output, Text, Value, WireForm, compile_query
 from dataapi.sql.row_output import Many, Record
-from dataapi.sql.statement import compile_query
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.catalog import load_catalog, table_named

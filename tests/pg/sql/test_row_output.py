@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.sql.algebra import ColumnOf, Join, Rows
-from dataapi.sql.outputs import Object, Output, Text, Value
+from dataapi.sql.outputs import Object, Output, Text, Value, compile_query
 from dataapi.sql.row_output import Many, One
-from dataapi.sql.statement import Compiled, compile_query
+from dataapi.sql.statement import Compiled
 from support.catalog import load_catalog, table_named
 from support.slots import parameter
 

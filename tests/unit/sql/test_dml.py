@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dataapi.sql.algebra import ColumnOf, Compare, Operator
 from dataapi.sql.dml import mutation_queries
 from dataapi.sql.mutations import Delete, Insert, JsonColumn, JsonRows, MissingMember, OnConflict, Update
-from dataapi.sql.writer import Row, Writer
+from dataapi.sql.statement import Row, Writer
 from support.catalog import MadeUp, table_named
 from support.slots import parameter
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.sql.statement import Guard, Violation, raise_sql, violation_in
-from dataapi.sql.writer import Writer
+from dataapi.sql.statement import Guard, Violation, Writer, raise_sql, violation_in
 from support.slots import parameter
 
 RAISED = 'invalid input syntax for type integer: "~dataapi~too many~dataapi~2~dataapi~17"'

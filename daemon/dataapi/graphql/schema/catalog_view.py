@@ -13,7 +13,7 @@ from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.relationships import KeyRelationship
 from dataapi.graphql.schema.type_mapping import TypeMapping, mapping_of
 from dataapi.sql.algebra import ColumnOf, Condition, FunctionCall, Join, OrderTerm, Rows
-from dataapi.sql.writer import qualified
+from dataapi.sql.statement import qualified
 
 
 @dataclass(eq=False)

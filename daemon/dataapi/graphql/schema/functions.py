@@ -18,7 +18,7 @@ from dataapi.catalog.model import Argument, Function, Type, TypeKind, Volatility
 from dataapi.catalog.names import argument_name, first_free
 from dataapi.graphql.schema.catalog_view import CatalogView, TableView
 from dataapi.graphql.schema.type_mapping import OPAQUE, TypeMapping
-from dataapi.sql.writer import qualified
+from dataapi.sql.statement import qualified
 
 _QUOTED = re.compile(r"'((?:[^']|'')*)'(::[\w\" .]+)?")
 _NUMBER = re.compile(r"\(?(-?[0-9]+(?:\.[0-9]+)?)\)?(::[\w ]+)?")

@@ -35,7 +35,7 @@ from dataapi.catalog.names import has_value, is_list
 from dataapi.database.sql_text import quote_identifier
 from dataapi.http.strict_json import EXACT_DECODER, InvalidConstant
 from dataapi.sql.outputs import Labels, WireForm
-from dataapi.sql.writer import qualified
+from dataapi.sql.statement import qualified
 
 Encode = Callable[[Any], str]
 """Makes the text form of a coerced value, which PostgreSQL reads."""

@@ -47,9 +47,9 @@ MOST = 2**63 - 1
 
 LONGEST_LOCATION = 2000
 """Characters of a query string beyond which ``Content-Location`` is omitted: proxies refuse long headers."""
-LONGEST_REMEMBERED = 1000
+LONGEST_CACHED = 1000
 """Characters of a query string, and of a selection, that are cached: clients repeat themselves."""
-LONGEST_REMEMBERED_SELECT = 4000
+LONGEST_CACHED_SELECT = 4000
 """Characters of a ``select`` whose items are cached, whatever the rest of the query string."""
 
 _NEGATIVE = "Limit should be greater than or equal to zero."
@@ -207,7 +207,7 @@ def _selection(shape: SelectionShape) -> Selection:
     text = shape.select
     items = None
     if text is not None:
-        items = (_remembered_items if len(text) <= LONGEST_REMEMBERED_SELECT else parse_select)(text)
+        items = (_cached_items if len(text) <= LONGEST_CACHED_SELECT else parse_select)(text)
     filters = tuple([(parse_target(name), operation) for name, operation in shape.filters])
     orders = tuple([(parse_embeds(name)[:-1], parse_order(order)) for name, order in shape.orders])
     limits = tuple([parse_embeds(embeds) if embeds else () for embeds in shape.limits])
@@ -227,8 +227,8 @@ def _size(shape: SelectionShape) -> int:
     return sum(map(len, texts)) + 10 * (len(shape.filters) + len(trees))
 
 
-_remembered_items = lru_cache(maxsize=128)(parse_select)
-_remembered_selection = lru_cache(maxsize=1024)(_selection)
+_cached_items = lru_cache(maxsize=128)(parse_select)
+_cached_selection = lru_cache(maxsize=1024)(_selection)
 
 
 def _relation_names(path: EmbedPath, items: tuple[Item, ...]) -> Iterator[tuple[str, str]]:
@@ -291,7 +291,7 @@ def parse_query(
     :raises ApiError: PGRST100 (400) a syntax error; PGRST103 (416), an impossible range.
     """
     size = len(query) + len(header_range or "")
-    return (_remembered if size <= LONGEST_REMEMBERED else _parse)(query, header_range, is_call, reads)
+    return (_cached if size <= LONGEST_CACHED else _parse)(query, header_range, is_call, reads)
 
 
 def _parse(query: str, header_range: str | None, is_call: bool, reads: bool) -> QueryParameters:
@@ -301,7 +301,7 @@ def _parse(query: str, header_range: str | None, is_call: bool, reads: bool) -> 
         parser.take(pairs)
     else:  # As in PostgREST, a name without "=" is ignored.
         parser.take(querystring.pairs("&".join([part for part in query.split("&") if "=" in part])))
-    selection, values = parser.result(header_range, remembered=len(query) <= LONGEST_REMEMBERED)
+    selection, values = parser.result(header_range, cached=len(query) <= LONGEST_CACHED)
     if is_call and reads:
         arguments, filters = tuple(parser.arguments), tuple(parser.filter_texts)
         return QueryParameters(selection, values, arguments=arguments, filter_texts=filters)
@@ -316,7 +316,7 @@ def _parse(query: str, header_range: str | None, is_call: bool, reads: bool) -> 
     return QueryParameters(selection, values, None, columns, conflict, "limit" in named or "offset" in named)
 
 
-_remembered = lru_cache(maxsize=1024)(_parse)
+_cached = lru_cache(maxsize=1024)(_parse)
 
 
 def _canonical(pairs: Iterable[tuple[str, str]]) -> str:
@@ -392,10 +392,10 @@ class _QueryParser:
         if self._conditions > MOST_CONDITIONS:
             raise too_much(f"At most {MOST_CONDITIONS} parameters are allowed, with filters in logic trees")
 
-    def result(self, header: str | None, *, remembered: bool) -> tuple[Selection, Values]:
+    def result(self, header: str | None, *, cached: bool) -> tuple[Selection, Values]:
         """Return the selection and the values, within the window that the ``Range`` header requests.
 
-        :param remembered: whether the selection is cached.
+        :param cached: whether the selection is cached.
         """
         limits, offsets, top = self._limits, self._offsets, Window()
         if header or limits or offsets:
@@ -421,5 +421,5 @@ class _QueryParser:
             tuple(limits),
             tuple(offsets),
         )
-        selection = (_remembered_selection if remembered else _selection)(shape)
+        selection = (_cached_selection if cached else _selection)(shape)
         return selection, Values(tuple(literals), top.offset)

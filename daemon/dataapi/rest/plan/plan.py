@@ -19,8 +19,7 @@ from dataapi.rest.plan.rows import RowPlanner
 from dataapi.rest.plan.tables import CatalogTables, Relation, RoleTables
 from dataapi.rest.statements import ResultRow
 from dataapi.settings import Project
-from dataapi.sql.statement import Compiled
-from dataapi.sql.writer import qualified
+from dataapi.sql.statement import Compiled, qualified
 
 PLANS_PER_ROLE = 500
 """Compiled statements that are cached for one role."""

@@ -17,9 +17,9 @@ from dataapi.rest.plan.plan import RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.rows import with_column_names
 from dataapi.rest.plan.tables import Relation
 from dataapi.rest.respond import content_range, make_reply, status_of
-from dataapi.rest.statements import TO_COME, ResultRow, Total, compile_answer, compile_lines
+from dataapi.rest.statements import TO_COME, ResultRow, Total, compile_answer, compile_lines, compile_matching
 from dataapi.sql.algebra import Parameter
-from dataapi.sql.statement import Compiled, compile_matching
+from dataapi.sql.statement import Compiled
 
 
 def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:

@@ -13,7 +13,7 @@ from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
 from dataapi.rest.plan.similar_names import NameIndex, similar
 from dataapi.sql.mutations import JsonColumn
-from dataapi.sql.writer import qualified
+from dataapi.sql.statement import qualified
 
 
 @dataclass(frozen=True, slots=True)
