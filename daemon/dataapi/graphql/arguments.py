@@ -240,8 +240,7 @@ class _ArgumentReader:
         if isinstance(type_, GraphQLInputObjectType):
             return self._object(node, type_)
         value = coerce_input_literal(node, type_)
-        if value is Undefined:
-            raise GraphQLError(f"Invalid input for {type_} type", node)
+        assert value is not Undefined, "validation lets no invalid literal pass"
         return self.leaf(LiteralOrigin(value), value, node)
 
     def _inner(self, node: ValueNode, type_: GraphQLInputType) -> InputTree | UndefinedType:
@@ -251,8 +250,7 @@ class _ArgumentReader:
         return tree
 
     def _object(self, node: ValueNode, type_: GraphQLInputObjectType) -> dict[str, InputTree]:
-        if not isinstance(node, ObjectValueNode):
-            raise GraphQLError(f"Invalid input for {type_} type", node)
+        assert isinstance(node, ObjectValueNode), "validation lets no other literal pass"
         trees: dict[str, InputTree] = {}
         for member in node.fields:
             name = member.name.value

@@ -104,10 +104,7 @@ class GraphQLOperation:
         variables = self.variables
         composite = [each for each in variables if isinstance(raw.get(each.name), dict | list)]
         if composite:
-            try:
-                check_variables((each.name, each.type, raw[each.name]) for each in composite)
-            except GraphQLError as error:
-                raise RequestRejected(Stage.VARIABLES, error) from None
+            check_variables((each.name, each.type, raw[each.name]) for each in composite)
         for name, node in self._required:
             if raw.get(name) is None and (name in raw or node.default_value is None):
                 raise self._refusal(raw)

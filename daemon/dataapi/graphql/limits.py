@@ -26,6 +26,7 @@ from graphql import (
 
 from dataapi.catalog.model import Table
 from dataapi.graphql.sources import Variables
+from dataapi.graphql.transport import RequestRejected, Stage
 
 LONGEST_DOCUMENT = 1_000_000
 """Characters of the longest document that is read."""
@@ -115,17 +116,18 @@ def check_variables(variables: Iterable[tuple[str, Any, Any]]) -> None:
     Rows to insert that all name the same members are one value, so they do not count.
 
     :param variables: name, type and value of each, as the client sent it.
-    :raises GraphQLError: naming the variable.
+    :raises RequestRejected: naming the variable.
     """
     left = MOST_INPUT_OBJECTS
     for name, type_, value in variables:
         rows = get_named_type(type_).extensions.get("rows")
         left -= 0 if rows and _same_members(value) else _objects(value, left)
         if left < 0:
-            raise GraphQLError(
+            message = (
                 f"The variable '${name}' holds too many input objects: {MOST_INPUT_OBJECTS} are allowed in "
                 "one request, not counting rows that all name the same members."
             )
+            raise RequestRejected(Stage.VARIABLES, message)
 
 
 def _same_members(value: Any) -> bool:

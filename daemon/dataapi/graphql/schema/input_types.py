@@ -181,7 +181,7 @@ INPUT_TYPES = {
     TableType.FILTER: TypeRecipe(
         GraphQLInputObjectType,
         _filter_fields,
-        description="Conditions on a row of {}; all that are given must hold.",
+        description="Conditions on a row of {}, all of which must hold.",
     ),
     TableType.COLLECTION_FILTER: TypeRecipe(
         GraphQLInputObjectType,

@@ -117,7 +117,7 @@ FILTER_OPERATORS: dict[str, tuple[str, ...]] = {
 }
 """Which operators a filter type has, by scalar name (docs/reference/graphql.md, Filters)."""
 LIST_OPERATORS = ("containedBy", "contains", "eq", "is", "overlaps")
-_CONDITIONS = "Conditions on {}; all that are given must hold."
+_CONDITIONS = "Conditions on {}, all of which must hold."
 
 
 def filter_type(
