@@ -20,7 +20,7 @@ from dataapi.service.root_service import Notifier, RequestServer, RootService
 from dataapi.service.settings_source import EMBEDDED_URI, Configured, DemoSource, Embedded, SettingsSource
 from dataapi.service.sockets import Descriptor
 from dataapi.service.workers import Workers
-from dataapi.settings import Settings
+from dataapi.settings import Settings, installed_version
 from dataapi.telemetry.logs import StandardHandler, line_observer, to_descriptor
 
 
@@ -62,6 +62,11 @@ class Options(usage.Options):
         self["listen"].append(endpoint)
 
     opt_l = opt_listen
+
+    def opt_version(self) -> None:
+        """Print the version of dataapi and exit."""
+        sys.stdout.write(f"dataapi {installed_version()}\n")
+        sys.exit(0)
 
     @property
     def overrides(self) -> list[tuple[str, str, str]]:

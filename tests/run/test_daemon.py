@@ -97,6 +97,23 @@ def test_a_health_check_asks_whether_it_is_ready(daemon: Daemon, tmp_path: Path)
     assert "does not answer" in checked.stderr
 
 
+def test_versions_are_those_that_are_installed_and_that_serve(daemon: Daemon) -> None:
+    """As PostgreSQL's view of extensions has them; by the admin listener and by both commands."""
+    row = daemon.admin("GET", "/version").json
+    assert row.keys() == {"name", "default_version", "installed_version", "comment"}
+    version = row["default_version"]
+    assert row["installed_version"] == version
+    assert daemon.metric(f'dataapi_build_info{{version="{version}"}}') == 1
+    assert daemon.lines[0]["message"] == f"dataapi {version} starts"
+
+    def printed(*command: str) -> str:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert json.loads(printed(*DATAAPI, "version", "--config", str(daemon.config))) == row
+    assert json.loads(printed(*DATAAPI, "version", "--config", "/nowhere"))["installed_version"] is None
+    assert printed(*DATAAPI, "--version") == printed(TWISTD, "dataapi", "--version") == f"dataapi {version}\n"
+
+
 def test_a_role_that_requests_cannot_assume_is_reported_at_the_start(
     served: Database, tmp_path: Path
 ) -> None:

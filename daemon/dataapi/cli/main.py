@@ -6,6 +6,7 @@ Exit codes: 0 all is well, 1 there is a problem, 2 the command line is invalid.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import secrets
 import sys
@@ -25,11 +26,11 @@ from dataapi.rest.openapi.description import description_text
 from dataapi.service.configuration import ConfigurationError, load
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
-from dataapi.settings import Project, Settings
+from dataapi.settings import Project, Settings, installed_version, version_row
 from dataapi.webhooks.secrets import new_key
 
-_READY_WITHIN = 5.0
-"""Seconds that the daemon may take to say whether it is ready."""
+_ANSWER_WITHIN = 5.0
+"""Seconds that the admin listener may take to answer."""
 
 _ABOUT_NEW_KEYS = """\
 ; New keys.  Copy these lines into [project] and [webhooks].  A secret is better kept in a
@@ -66,9 +67,10 @@ def _parser() -> argparse.ArgumentParser:
         help="the configuration (else ./etc/dataapi.ini, then /etc/dataapi/dataapi.ini)",
     )
     parser = argparse.ArgumentParser(prog="dataapi", description="Operate the daemon dataapi.")
+    parser.add_argument("--version", action="version", version=f"dataapi {installed_version()}")
     subcommands = parser.add_subparsers(required=True, metavar="COMMAND")
     added = {}
-    for subcommand in (Command.check_config, Command.keys, Command.ready, Command.schema):
+    for subcommand in (Command.check_config, Command.keys, Command.ready, Command.schema, Command.version):
         name = subcommand.__name__.replace("_", "-")
         summary = (subcommand.__doc__ or "").partition("\n")[0]
         added[name] = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
@@ -139,22 +141,34 @@ class Command:
 
     def ready(self) -> int:
         """Ask the running daemon's admin listener for /ready: exit with 0 when it can answer requests."""
-        addresses = filter(None, map(http_address, self._load().admin_listen))
-        address = next(addresses, None)
-        if address is None:
-            print("admin-listen has no TCP endpoint that could be asked", file=self._errors)
-            return 1
         try:
-            with urllib.request.urlopen(f"{address}/ready", timeout=_READY_WITHIN) as response:
-                self._output.write(response.read().decode())
-        except HTTPError as error:  # the answer is another one than 200
-            with error:
-                self._output.write(error.read().decode())
-            return 1
+            status, body = self._ask_daemon("/ready")
         except OSError as error:
-            print(f"{address}/ready does not answer: {error}", file=self._errors)
+            print(f"the daemon does not answer: {error}", file=self._errors)
             return 1
+        self._output.write(body)
+        return 0 if status == 200 else 1
+
+    def version(self) -> int:
+        """Print the version that is installed, and the one that the running daemon has, as JSON."""
+        try:
+            _, body = self._ask_daemon("/version")
+        except (ConfigurationError, OSError):
+            body = json.dumps(version_row(None)) + "\n"
+        self._output.write(body)
         return 0
+
+    def _ask_daemon(self, path: str) -> tuple[int, str]:
+        """Return status and body of the admin listener's answer; raises ``OSError`` without one."""
+        address = next(filter(None, map(http_address, self._load().admin_listen)), None)
+        if address is None:
+            raise OSError("admin-listen has no TCP endpoint that could be asked")
+        try:
+            with urllib.request.urlopen(f"{address}{path}", timeout=_ANSWER_WITHIN) as response:
+                return response.status, response.read().decode()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
 
     def _project_keys(self, settings: Settings, project: Project) -> int:
         if len(settings.projects) > 1:

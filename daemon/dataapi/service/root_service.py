@@ -26,7 +26,7 @@ from twisted.python.failure import Failure
 
 from dataapi.service.settings_source import SettingsSource
 from dataapi.service.sockets import Acceptor, BoundSocket, Descriptor, StartFailed, accept, bind
-from dataapi.settings import Settings
+from dataapi.settings import Settings, installed_version
 from dataapi.telemetry.readiness import Operated
 from dataapi.web.admin import make_admin_site
 
@@ -111,6 +111,7 @@ class RootService(Service):
         self._working.addErrback(self._start_failed)
 
     async def _start(self) -> None:
+        _log.info("dataapi {version} starts", version=installed_version())
         if self._notifier.watchdog is not None:
             watching = self._watchdog.start(self._notifier.watchdog)
             watching.addErrback(lambda failure: _log.failure("the watchdog is not notified", failure))

@@ -32,6 +32,7 @@ class Metric:
 
 
 FAMILIES: Mapping[str, Metric] = {
+    "dataapi_build_info": Metric("1, with the version that serves.", ("version",)),
     "dataapi_requests_total": Metric("HTTP requests answered.", ("area", "status")),
     "dataapi_request_duration_seconds": Metric("Time from a request's last byte to its answer.", ("area",)),
     "dataapi_requests_in_flight": Metric("HTTP requests being answered."),

@@ -1,4 +1,4 @@
-"""The admin listener: ``/live``, ``/ready``, ``/metrics`` and ``POST /reload``; never public."""
+"""The admin listener: ``/live``, ``/ready``, ``/metrics``, ``/version``, ``POST /reload``; never public."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
 from dataapi.http.messages import Reply
-from dataapi.telemetry.metrics import exposition
+from dataapi.settings import installed_version, version_row
+from dataapi.telemetry.metrics import Snapshot, exposition, merge
 from dataapi.telemetry.readiness import Operated
 
 _log = Logger(namespace="dataapi.admin")
@@ -35,10 +36,12 @@ class AdminApi(Resource):
     def __init__(self, operated: Operated) -> None:
         super().__init__()
         self._operated = operated
+        self._version = installed_version()
         self._routes: dict[str, tuple[str, Callable[[], Awaitable[Reply]]]] = {
             "/live": ("GET", self._live),
             "/ready": ("GET", self._ready),
             "/metrics": ("GET", self._metrics),
+            "/version": ("GET", self._versions),
             "/reload": ("POST", self._reload),
         }
 
@@ -70,8 +73,12 @@ class AdminApi(Resource):
         return _json(503, state.as_json(), ("Retry-After", "1"))
 
     async def _metrics(self) -> Reply:
-        body = exposition(await self._operated.snapshot())
+        build: Snapshot = {"dataapi_build_info": {(self._version,): 1.0}}
+        body = exposition(merge([build, await self._operated.snapshot()]))
         return Reply(200, (("Content-Type", _EXPOSITION),), body)
+
+    async def _versions(self) -> Reply:
+        return _json(200, version_row(self._version))
 
     async def _reload(self) -> Reply:
         reloaded = await self._operated.reload()
