@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name dropin.cache)
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: demo test test-lowest quick develop wheel lock clean
+.PHONY: demo test test-lowest quick develop docs wheel lock clean
 
 # A sample database, its APIs, and what to type next.  Ctrl-C ends it.
 demo: $(if $(wildcard .venv/.develop),develop,.venv/.demo)
@@ -36,6 +36,10 @@ test-lowest: .venv/.lowest
 # Makes added and removed files known to the environment; quick, and safe to run from several shells at once.
 develop: .venv/.develop
 	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
+
+# The documentation's site, in build/docs.
+docs: develop
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs . build/docs
 
 # A wheel that is the same, byte for byte, wherever it is built from a commit.
 wheel: develop

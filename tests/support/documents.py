@@ -65,9 +65,8 @@ def headings(text: str) -> set[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """Return what a link may name in a document: GitHub's anchors of its headings, and its own."""
-    made = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings(text)}
-    return made | set(re.findall(r'<a id="([^"]+)"></a>', text))
+    """Return what a link may name in a document: GitHub's anchors of its headings."""
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings(text)}
 
 
 def blocks(text: str) -> list[Block]:
