@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,7 @@ class Options(usage.Options):
     synopsis = "[options]"
     longdesc = (
         "Serves a PostgreSQL database as GraphQL and REST APIs. "
-        "SIGHUP, SIGUSR1 and SIGUSR2 read the database's catalog again (the configuration is read at start "
-        "only); "
+        "SIGHUP, SIGUSR1 and SIGUSR2 read the configuration and the database's catalog again; "
         "SIGTERM answers the requests in flight and ends, a second one ends at once. "
         "--embedded may stand alone or name a folder."
     )
@@ -111,11 +111,13 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
     observer = line_observer(source.settings, _log_writer(twistd))
     logging.getLogger().addHandler(StandardHandler(observer))
 
-    def build(settings: Settings, sockets: Sequence[Descriptor]) -> RequestServer:
+    def build(
+        settings: Settings, sockets: Sequence[Descriptor], reconfigure: Callable[[], None]
+    ) -> RequestServer:
         observer.learn(settings)
         if settings.workers == 1:
-            return assemble(reactor, settings, sockets, observer)
-        return Workers(reactor, settings, sockets, observer.write, os.environ)
+            return assemble(reactor, settings, sockets, observer, reconfigure)
+        return Workers(reactor, settings, sockets, observer.write, os.environ, reconfigure)
 
     keeps_twisteds = twistd.get("logger") or twistd.get("syslog")
     notifier = Notifier.from_environment(os.environ)
@@ -125,10 +127,10 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
 def _configured(options: Options) -> SettingsSource:
     """Read the configuration; raises ``ConfigurationError``."""
     path = None if options["config"] is None else Path(options["config"])
-    settings = load(path, os.environ, overrides=options.overrides)
+    read = partial(load, path, os.environ, overrides=options.overrides)
     if options["embedded"] is None:
-        return Configured(settings)
-    return Embedded(settings, EmbeddedServer(options.directory or default_directory(os.environ)))
+        return Configured(read(), read)
+    return Embedded(read(), read, EmbeddedServer(options.directory or default_directory(os.environ)))
 
 
 def _demo(options: Options) -> SettingsSource:

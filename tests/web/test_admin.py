@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import ProjectState, Reloaded, State
 from dataapi.web.admin import make_admin_site
@@ -35,7 +36,7 @@ class Operated:
             raise LookupError("inside")
         return {"dataapi_workers": {(): 2.0}}
 
-    async def reload(self) -> Reloaded:
+    async def reload(self, _settings: Settings | None = None) -> Reloaded:
         """Reload, when allowed to."""
         if self.reload_began is not None:
             await self.reload_began

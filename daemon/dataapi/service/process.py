@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, gatherResults
+from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
+from dataapi.concurrency.tasks import Background
 from dataapi.http.errors import ApiError
 from dataapi.service.project import ProjectPart
 from dataapi.service.sockets import Acceptor, Descriptor, accept
-from dataapi.settings import Settings
+from dataapi.settings import Project, Settings
 from dataapi.telemetry.logs import LineObserver, request_observer
 from dataapi.telemetry.metrics import RequestMetrics, Snapshot, merge
 from dataapi.telemetry.readiness import ProjectState, Reloaded, State, WebhooksState
@@ -22,6 +24,8 @@ from dataapi.webhooks.management.errors import ErrorCode, ManagementError
 if TYPE_CHECKING:
     from dataapi.http.messages import Reply, Request
     from dataapi.service.webhooks import WebhooksPart
+    from dataapi.web.routing import Backend
+    from dataapi.web.server.site import ApiSite
 
 _log = Logger(namespace="dataapi.service")
 OLDEST = 2
@@ -49,6 +53,7 @@ class ServedProject(Served, Protocol):
     """A project while the daemon runs."""
 
     ref: str
+    settings: Project
 
     async def reload(self) -> int:
         """Read the catalog again and return its generation."""
@@ -62,6 +67,9 @@ class ServedProject(Served, Protocol):
 
 class ServedWebhooks(Served, Protocol):
     """Webhooks while the daemon runs; the APIs do not depend on them."""
+
+    async def configure(self, settings: Settings) -> None:
+        """Go on with other settings, if they differ."""
 
     async def drain(self, seconds: float) -> None:
         """Deliver nothing more; returns when no attempt is under way, or after ``seconds``."""
@@ -82,10 +90,24 @@ class DrainableSite(Protocol):
         """Close idle connections; fires when no request is in flight, or after ``seconds``."""
 
 
+class Assembly(Protocol):
+    """Makes the parts of the process."""
+
+    def project(self, settings: Project) -> ServedProject:
+        """Make the part of a project, which is started later."""
+
+    def site(self, projects: Sequence[Any], requests: RequestMetrics) -> DrainableSite:
+        """Make the factory of the public sockets, once the projects are started."""
+
+    def configure(
+        self, settings: Settings, site: Any, projects: Sequence[Any], requests: RequestMetrics
+    ) -> None:
+        """Have the site serve these projects by these settings from the next request on."""
+
+
 class Serving:
     """Answers requests in this process.
 
-    :param make_site: makes the factory of the sockets from the request metrics.
     :param webhooks: started and stopped together with the projects.
     :param collections: started once everything that stays is loaded.
     """
@@ -93,19 +115,20 @@ class Serving:
     def __init__(
         self,
         reactor: Any,
-        projects: Sequence[ServedProject],
+        projects: Sequence[Project],
         sockets: Sequence[Descriptor],
-        make_site: Callable[[RequestMetrics], DrainableSite],
+        assembly: Assembly,
         webhooks: ServedWebhooks | None = None,
         collections: ShortCollections | None = None,
     ) -> None:
         self._collections = collections
         self._reactor = reactor
         self._webhooks = webhooks
-        self._projects = projects
+        self._projects = [assembly.project(project) for project in projects]
         self._sockets = sockets
         self._requests = RequestMetrics()
-        self._make_site = make_site
+        self._assembly = assembly
+        self._background = Background()
         self._site: DrainableSite | None = None
         self._accepting: list[Acceptor] = []
         self._starting = True
@@ -116,7 +139,7 @@ class Serving:
         gc.disable()  # nearly all that a start loads stays
         try:
             await gatherResults([Deferred.fromCoroutine(project.start()) for project in self._projects])
-            self._site = site = self._make_site(self._requests)
+            self._site = site = self._assembly.site(self._projects, self._requests)
             self._accepting = [accept(self._reactor, bound, site) for bound in self._sockets]
             if self._webhooks:
                 await self._webhooks.start()
@@ -135,6 +158,7 @@ class Serving:
         if self._webhooks:
             ending.append(Deferred.fromCoroutine(self._webhooks.drain(GRACE)))
         await gatherResults(ending)
+        self._background.cancel()
         if self._webhooks:
             await self._webhooks.stop()
         for project in self._projects:
@@ -164,11 +188,11 @@ class Serving:
         projects = [project.snapshot() for project in self._projects]
         return merge([self._requests.snapshot(), own, *projects, webhooks])
 
-    async def reload(self) -> Reloaded:
-        """Read every project's catalog again, all at the same time."""
+    async def reload(self, settings: Settings | None = None) -> Reloaded:
+        """Go on with other settings, if there are, and read every project's catalog again."""
+        failures = {} if settings is None else await self._configure(settings)
         reloading = {project.ref: Deferred.fromCoroutine(project.reload()) for project in self._projects}
         generations: dict[str, int] = {}
-        failures: dict[str, str] = {}
         for ref, loaded in reloading.items():
             try:
                 generations[ref] = await loaded
@@ -181,6 +205,40 @@ class Serving:
                 failures[ref] = "internal error; the log says more"
         return Reloaded(generations, failures)
 
+    async def _configure(self, settings: Settings) -> dict[str, str]:
+        """Replace each project whose settings changed, and return why others keep their old ones.
+
+        What the old part of a project has begun to answer, it answers.
+        """
+        unchanged = {project.settings: project for project in self._projects}
+        parts = [unchanged.get(project) or self._assembly.project(project) for project in settings.projects]
+        await gatherResults(
+            [Deferred.fromCoroutine(part.start()) for part in parts if part not in self._projects]
+        )
+        failures = {}
+        by_ref = {project.ref: project for project in self._projects}
+        for place, part in enumerate(parts):
+            old = by_ref.get(part.ref)
+            if old not in (None, part) and not part.state().ready:
+                failures[part.ref] = f"the new settings are not used: {part.state().reason}"
+                parts[place] = old
+                await part.stop()
+        gone = [project for project in self._projects if project not in parts]
+        self._projects = parts
+        self._assembly.configure(settings, self._site, parts, self._requests)
+        for project in gone:
+            self._background.spawn(self._end(project))
+        if self._webhooks:
+            await self._webhooks.configure(settings)
+        return failures
+
+    async def _end(self, project: ServedProject) -> None:
+        """Stop a project that was replaced, once its requests are answered."""
+        try:
+            await deferLater(self._reactor, GRACE)
+        finally:
+            await project.stop()
+
 
 class LateWebhooks:
     """Webhooks that are imported once the APIs answer.
@@ -191,6 +249,7 @@ class LateWebhooks:
     def __init__(self, reactor: Any, settings: Settings) -> None:
         self._reactor = reactor
         self._settings = settings
+        self._background = Background()
         self._part: WebhooksPart | None = None
 
     async def start(self) -> None:
@@ -199,6 +258,14 @@ class LateWebhooks:
         self._part = part = make(self._reactor, self._settings)
         await part.start()
 
+    async def configure(self, settings: Settings) -> None:
+        """Go on with other settings; attempts under way end by the old ones."""
+        before, self._settings = self._settings, settings
+        if _of_webhooks(before) != _of_webhooks(settings):
+            if self._part is not None:
+                self._background.spawn(_end_webhooks(self._part))
+            await self.start()
+
     async def drain(self, seconds: float) -> None:
         """Deliver nothing more; returns when no attempt is under way, or after ``seconds``."""
         if self._part:
@@ -206,6 +273,7 @@ class LateWebhooks:
 
     async def stop(self) -> None:
         """Close every connection."""
+        self._background.cancel()
         if self._part:
             await self._part.stop()
 
@@ -229,6 +297,21 @@ class LateWebhooks:
                 ErrorCode.UNAVAILABLE, "Webhooks are starting", headers=(("Retry-After", "1"),)
             )
         return await self._part.api.answer(request, path, places)
+
+
+def _of_webhooks(settings: Settings) -> tuple[object, ...]:
+    """Return what webhooks are made from."""
+    first = settings.projects[0]
+    how = (first.db_prepared_statements, first.db_channel_enabled)
+    return settings.webhooks, first.db_uri, *how, first.db_pool_max_idletime, first.db_pool_max_lifetime
+
+
+async def _end_webhooks(part: WebhooksPart) -> None:
+    """Let attempts under way end, and close every connection."""
+    try:
+        await part.drain(GRACE)
+    finally:
+        await part.stop()
 
 
 def _webhooks_part() -> type[WebhooksPart]:
@@ -275,26 +358,75 @@ class ShortCollections:
             gc.freeze()
 
 
-def assemble(
-    reactor: Any, settings: Settings, sockets: Sequence[Descriptor], observer: LineObserver
-) -> Serving:
-    """Assemble what runs in this process: the projects, webhooks, and the site that answers for both."""
-    projects = [ProjectPart(reactor, project) for project in settings.projects]
-    webhooks = LateWebhooks(reactor, settings)
+class ProcessAssembly:
+    """Makes the parts of a process that serves a configuration.
 
-    def site(metrics: RequestMetrics) -> DrainableSite:
+    :param webhooks: answers the management API.
+    :param reconfigure: asks for the configuration to be read again.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        settings: Settings,
+        observer: LineObserver,
+        webhooks: LateWebhooks,
+        reconfigure: Callable[[], None],
+    ) -> None:
+        self._reactor = reactor
+        self._settings = settings
+        self._observer = observer
+        self._webhooks = webhooks
+        self._reconfigure = reconfigure
+
+    def project(self, settings: Project) -> ProjectPart:
+        """Make the part of a project."""
+        return ProjectPart(self._reactor, settings, self._reconfigure)
+
+    def site(self, projects: Sequence[ProjectPart], requests: RequestMetrics) -> ApiSite:
+        """Make the factory of the public sockets."""
         from dataapi.web.app import make_site  # noqa: PLC0415 - imported by the projects' start
 
-        observe = request_observer(metrics, settings.log_level, observer.put)
+        settings = self._settings
         made = make_site(
-            [project.apis.backend for project in projects if project.apis is not None],
-            reactor,
-            observe,
-            webhooks=webhooks,
+            _backends(projects),
+            self._reactor,
+            request_observer(requests, settings.log_level, self._observer.put),
+            webhooks=self._webhooks,
             max_bodies=settings.max_bodies,
             max_connections=settings.max_connections,
         )
         made.noisy = False
         return made
 
-    return Serving(reactor, projects, sockets, site, webhooks, ShortCollections(reactor))
+    def configure(
+        self, settings: Settings, site: ApiSite, projects: Sequence[ProjectPart], requests: RequestMetrics
+    ) -> None:
+        """Have the site serve these projects by these settings."""
+        self._observer.learn(settings)
+        site.configure(
+            _backends(projects),
+            request_observer(requests, settings.log_level, self._observer.put),
+            max_bodies=settings.max_bodies,
+            max_connections=settings.max_connections,
+        )
+
+
+def _backends(projects: Sequence[ProjectPart]) -> list[Backend]:
+    return [project.apis.backend for project in projects if project.apis is not None]
+
+
+def assemble(
+    reactor: Any,
+    settings: Settings,
+    sockets: Sequence[Descriptor],
+    observer: LineObserver,
+    reconfigure: Callable[[], None],
+) -> Serving:
+    """Assemble what runs in this process: the projects, webhooks, and the site that answers for both.
+
+    :param reconfigure: asks for the configuration to be read again, as a notification does.
+    """
+    webhooks = LateWebhooks(reactor, settings)
+    assembly = ProcessAssembly(reactor, settings, observer, webhooks, reconfigure)
+    return Serving(reactor, settings.projects, sockets, assembly, webhooks, ShortCollections(reactor))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -36,12 +36,19 @@ FIRST_CATALOG_WITHIN = 5.0
 
 
 class ProjectPart:
-    """A project while the daemon runs; its ``apis`` are None until it starts."""
+    """A project while the daemon runs; its ``apis`` are None until it starts.
 
-    def __init__(self, reactor: Any, project: Project) -> None:
+    :param reconfigure: called when a notification asks for the configuration to be read again.
+    """
+
+    def __init__(
+        self, reactor: Any, project: Project, reconfigure: Callable[[], None] = lambda: None
+    ) -> None:
         self.ref = project.ref
+        self.settings = project
+        self._reconfigure = reconfigure
         self.apis: ProjectApis | None = None
-        self._project = project
+        self.settings = project
         self._listener: Listener | None = None
         self._lends = False
         self._background = Background()
@@ -61,7 +68,7 @@ class ProjectPart:
             self._pool.fetch,
             project.db_schemas,
             self._listen if listens else None,
-            renew=self._pool.renew,
+            renew=self._renew,
         )
         self._authenticator = authenticator = Authenticator(project, time.time)
         self._keys: PublishedKeys | None = None
@@ -71,6 +78,11 @@ class ProjectPart:
 
             self._keys = PublishedKeys(project.jwt_secret, fetcher(reactor), authenticator.use_keys, reactor)
             authenticator.on_unknown_key(self._keys.refresh)
+
+    def _renew(self) -> None:
+        """Begin the sessions anew, and have the configuration read again."""
+        self._pool.renew()
+        self._reconfigure()
 
     async def start(self) -> None:
         """Connect and load the first catalog; if that takes too long, go on without waiting for it."""
@@ -91,12 +103,12 @@ class ProjectPart:
     def _make_apis(self) -> ProjectApis:
         from dataapi.web.app import ProjectApis  # noqa: PLC0415 - see there
 
-        return ProjectApis(self._project, self._pool, self._watcher, self._authenticator)
+        return ProjectApis(self.settings, self._pool, self._watcher, self._authenticator)
 
     def _listen(self, channels: Sequence[str], **callbacks: Any) -> Listener:
         """Make the listener of the catalog's watcher."""
         # A standby does not listen.
-        uri = primary_uri(self._project.db_uri)
+        uri = primary_uri(self.settings.db_uri)
         self._listener = Listener(self._reactor, uri, channels, **callbacks)
         return self._listener
 
@@ -113,18 +125,18 @@ class ProjectPart:
 
     def _role_faults(self) -> list[str]:
         catalog = self._watcher.current
-        return role_faults(self._project, catalog) if catalog is not None else []
+        return role_faults(self.settings, catalog) if catalog is not None else []
 
     async def _check_pooler(self) -> None:
         """Find out whether the pooler keeps prepared statements, if the configuration enables them."""
-        if self._project.db_prepared_statements and self._pool.pooled:
-            self._lends = await pools_transactions(self._reactor, self._project.db_uri)
+        if self.settings.db_prepared_statements and self._pool.pooled:
+            self._lends = await pools_transactions(self._reactor, self.settings.db_uri)
             if self._lends:
                 _log.error("{project}: {fault}", project=self.ref, fault=self._pooler_fault())
 
     def _pooler_fault(self) -> str | None:
         """Return which settings cannot work through the pooler before the database, None without one."""
-        project, listener = self._project, self._listener
+        project, listener = self.settings, self._listener
         return pooler_advice(
             prepared=project.db_prepared_statements and self._pool.pooled and self._lends,
             listening=project.db_channel_enabled and listener is not None and listener.swallowed,

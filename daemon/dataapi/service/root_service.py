@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,10 +24,12 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import ILogObserver, Logger
 from twisted.python.failure import Failure
 
+from dataapi.concurrency.tasks import SingleFlight
+from dataapi.service.configuration import ConfigurationError
 from dataapi.service.settings_source import SettingsSource
 from dataapi.service.sockets import Acceptor, BoundSocket, Descriptor, StartFailed, accept, bind
 from dataapi.settings import Settings, installed_version
-from dataapi.telemetry.readiness import Operated
+from dataapi.telemetry.readiness import Operated, Reloaded
 from dataapi.web.admin import make_admin_site
 
 _log = Logger(namespace="dataapi.service")
@@ -46,8 +48,11 @@ class RequestServer(Operated, Protocol):
         """Accept no more, finish what is in flight, and end."""
 
 
-Build = Callable[[Settings, Sequence[Descriptor]], RequestServer]
-"""Makes what serves from complete settings and bound sockets."""
+Build = Callable[[Settings, Sequence[Descriptor], Callable[[], None]], RequestServer]
+"""Makes what serves from complete settings, bound sockets, and what asks for the configuration anew."""
+
+_FIXED = ("listen", "admin_listen", "workers", "log_format")
+"""The settings that a restart alone changes."""
 
 
 class RootService(Service):
@@ -73,7 +78,9 @@ class RootService(Service):
         self._admin: list[Acceptor] = []
         self._server: RequestServer | None = None
         self._working: Deferred[None] | None = None
-        self._reload_asked: signal.Signals | None = None
+        self._settings: Settings = source.settings
+        self._reloading = SingleFlight(self._reload, fresh=True)
+        self._reload_asked: str | None = None
         self._stopping = False
         self._watchdog = LoopingCall(notifier.alive)
         self._watchdog.clock = reactor
@@ -88,7 +95,7 @@ class RootService(Service):
         """Bind every socket; raises ``StartFailed``, on which twistd exits with 1."""
         super().privilegedStartService()
         for number in RELOADING:
-            self._on_signal(number, partial(self._ask_to_reload, number))
+            self._on_signal(number, partial(self._ask_to_reload, number.name))
         try:
             self._sockets = bind(self._reactor, self._source.settings.listen)
             self._admin_sockets = bind(self._reactor, self._source.settings.admin_listen)
@@ -115,15 +122,17 @@ class RootService(Service):
         if self._notifier.watchdog is not None:
             watching = self._watchdog.start(self._notifier.watchdog)
             watching.addErrback(lambda failure: _log.failure("the watchdog is not notified", failure))
-        settings = await self._source.prepare()
-        self._server = server = self._build(settings, [bound.handed for bound in self._sockets])
-        site = make_admin_site(server, self._reactor)
+        self._settings = settings = await self._source.prepare()
+        self._server = server = self._build(
+            settings, [bound.handed for bound in self._sockets], partial(self._ask_to_reload, "NOTIFY")
+        )
+        site = make_admin_site(server, self._reactor, self._reloading.run)
         self._admin = [accept(self._reactor, bound.handed, site) for bound in self._admin_sockets]
         await server.start()
         _log.info("listening on {listen}", listen=", ".join(settings.listen))
         self._source.announce()
         self._notifier.ready("serving")
-        await self._reload_as_asked(server)
+        await self._reload_as_asked()
 
     def _start_failed(self, failure: Failure) -> None:
         if self._stopping and failure.check(CancelledError):
@@ -147,6 +156,7 @@ class RootService(Service):
         self._notifier.stopping()
         if self._working is not None:
             self._working.cancel()
+        self._reloading.cancel()
         for bound in self._sockets:
             await _logged("a socket", bound.close)
         if self._server is not None:
@@ -172,25 +182,43 @@ class RootService(Service):
         _log.warn("asked twice to stop: requests in flight are given up")
         _leave(1)
 
-    def _ask_to_reload(self, number: signal.Signals) -> None:
+    def _ask_to_reload(self, cause: str) -> None:
         """Reload, once the start or the reload that is under way is over."""
-        self._reload_asked = number
+        self._reload_asked = cause
         if self._server is not None and self._working is not None and self._working.called:
-            self._working = Deferred.fromCoroutine(self._reload_as_asked(self._server))
+            self._working = Deferred.fromCoroutine(self._reload_as_asked())
 
-    async def _reload_as_asked(self, server: RequestServer) -> None:
+    async def _reload_as_asked(self) -> None:
         while self._reload_asked is not None and not self._stopping:
-            number, self._reload_asked = self._reload_asked, None
+            cause, self._reload_asked = self._reload_asked, None
             self._notifier.reloading()
             try:
-                outcome = await server.reload()
+                outcome = await self._reloading.run()
             except CancelledError:
                 return
             except Exception:
                 _log.failure("the reload failed")
             else:
-                _log.info("reloaded on {signal}", signal=number.name, **outcome.as_json())
+                _log.info("reloaded on {signal}", signal=cause, **outcome.as_json())
             self._notifier.ready("serving")
+
+    async def _reload(self) -> Reloaded:
+        """Read the configuration and the catalogs again; a mistake keeps the settings that serve."""
+        server = self._server
+        assert server is not None, "nobody asks before"
+        try:
+            settings = await self._source.reread()
+        except ConfigurationError as error:
+            _log.error("the configuration is not used: {error}", error=str(error))
+            outcome = await server.reload()
+            return replace(outcome, failures={**outcome.failures, "configuration": str(error)})
+        if settings is not None:
+            fixed = {name: getattr(self._settings, name) for name in _FIXED}
+            if changed := [name for name, value in fixed.items() if getattr(settings, name) != value]:
+                keys = ", ".join(changed).replace("_", "-")
+                _log.warn("a restart is needed for the new values of {keys}", keys=keys)
+            self._settings = settings = replace(settings, **fixed)
+        return await server.reload(settings)
 
 
 async def _logged(what: str, stop: Callable[[], Awaitable[None]]) -> None:

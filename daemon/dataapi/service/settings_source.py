@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from twisted.internet.threads import deferToThread
+
 from dataapi.auth.keys import new_publishable_key, new_secret, new_secret_key, sign
 from dataapi.catalog.directives import FEATURES
-from dataapi.database.embedded import EmbeddedServer, EmbeddedServerError
+from dataapi.database.embedded import LOGIN_ROLE, EmbeddedServer, EmbeddedServerError
 from dataapi.database.script import ScriptError, run_script
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.sockets import StartFailed
@@ -44,6 +46,9 @@ class SettingsSource(Protocol):
     async def prepare(self) -> Settings:
         """Start what the settings need and return them complete; raises ``StartFailed``."""
 
+    async def reread(self) -> Settings | None:
+        """Read the settings again; raises ``ConfigurationError``.  None when they come from nowhere else."""
+
     def announce(self) -> None:
         """Print what the operator should know once requests are answered."""
 
@@ -53,13 +58,18 @@ class SettingsSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A configuration whose databases run elsewhere."""
+    """A configuration whose databases run elsewhere; ``load`` reads it again and blocks."""
 
     settings: Settings
+    load: Callable[[], Settings]
 
     async def prepare(self) -> Settings:
         """Return the settings as they are."""
         return self.settings
+
+    async def reread(self) -> Settings | None:
+        """Read the configuration again."""
+        return await deferToThread(self.load)
 
     def announce(self) -> None:
         """Print nothing; the log suffices."""
@@ -80,17 +90,26 @@ class Embedded(Configured):
             uri = await self.server.start()
         except EmbeddedServerError as error:
             raise StartFailed(f"the embedded PostgreSQL cannot start: {error}") from error
-        return replace(
-            self.settings,
-            projects=tuple(
-                replace(project, db_uri=uri) if project.db_uri == EMBEDDED_URI else project
-                for project in self.settings.projects
-            ),
-        )
+        return _in_server(self.settings, uri)
+
+    async def reread(self) -> Settings | None:
+        """Read the configuration again."""
+        return _in_server(await deferToThread(self.load), self.server.uri(LOGIN_ROLE))
 
     async def cleanup(self) -> None:
         """Stop the server."""
         await self.server.stop()
+
+
+def _in_server(settings: Settings, uri: str) -> Settings:
+    """Point the project at the embedded server."""
+    return replace(
+        settings,
+        projects=tuple(
+            replace(project, db_uri=uri) if project.db_uri == EMBEDDED_URI else project
+            for project in settings.projects
+        ),
+    )
 
 
 class DemoSource:
@@ -109,6 +128,10 @@ class DemoSource:
         except EmbeddedServerError as error:
             raise StartFailed(f"the embedded PostgreSQL cannot start: {error}") from error
         return self._demo.settings
+
+    async def reread(self) -> Settings | None:
+        """Keep the keys that were printed."""
+        return None
 
     def announce(self) -> None:
         """Print addresses, keys and a first query."""

@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 from dataapi.service.process import Serving, assemble
 from dataapi.service.root_service import use_monotonic_clock
 from dataapi.service.sockets import ConnectionShare, Descriptor, StartFailed
-from dataapi.service.worker_pipe import ANSWERS, COUNTS, FIRST_SOCKET, Assignment, encode
+from dataapi.service.worker_pipe import ANSWERS, COUNTS, FIRST_SOCKET, Assignment, encode, read
 from dataapi.telemetry.logs import line_observer, to_descriptor
 from dataapi.telemetry.metrics import to_json
 
@@ -49,7 +49,9 @@ class Worker(LineOnlyReceiver):
             starting.addErrback(self._failed)
         else:
             document = json.loads(line)
-            answering = Deferred.fromCoroutine(self._answer(self._serving, document["ask"]))
+            answering = Deferred.fromCoroutine(
+                self._answer(self._serving, document["ask"], document.get("settings"))
+            )
             answering.addErrback(self._error)
             answering.addCallback(lambda reply: self._send({"id": document["id"], **reply}))
 
@@ -71,7 +73,9 @@ class Worker(LineOnlyReceiver):
         sockets = [
             Descriptor(text, FIRST_SOCKET + index, share) for index, text in enumerate(assignment.listen)
         ]
-        self._serving = serving = assemble(self._reactor, settings, sockets, observer)
+        self._serving = serving = assemble(
+            self._reactor, settings, sockets, observer, lambda: self._send({"event": "reconfigure"})
+        )
         self._reactor.addSystemEventTrigger(
             "before", "shutdown", lambda: Deferred.fromCoroutine(serving.stop())
         )
@@ -88,14 +92,14 @@ class Worker(LineOnlyReceiver):
         self.stop()
 
     @staticmethod
-    async def _answer(serving: Serving, what: str) -> Mapping[str, Any]:
+    async def _answer(serving: Serving, what: str, settings: str | None) -> Mapping[str, Any]:
         if what == "known":
             return {"answer": serving.known().as_json()}
         if what == "state":
             return {"answer": (await serving.state()).as_json()}
         if what == "snapshot":
             return {"answer": to_json(await serving.snapshot())}
-        return {"answer": (await serving.reload()).as_json()}
+        return {"answer": (await serving.reload(read(settings) if settings else None)).as_json()}
 
     @staticmethod
     def _error(failure: Failure) -> Mapping[str, Any]:

@@ -3,7 +3,8 @@
 The parent's first line carries the settings; then it asks (``{"id": 1, "ask": "state"}``)
 and the worker answers (``{"id": 1, "answer": …}`` or ``{"id": 1, "error": "…"}``).  "known" is
 a heartbeat, answered with the last known state; for "state" it asks the databases.  Once it
-accepts requests the worker says ``{"event": "started"}``, or ``{"event": "failed", "reason": "…"}``.
+accepts requests the worker says ``{"event": "started"}``, or ``{"event": "failed", "reason": "…"}``, and
+``{"event": "reconfigure"}`` when a notification asks for the configuration to be read again.
 """
 
 from __future__ import annotations
@@ -42,16 +43,26 @@ class Assignment:
     listen: tuple[str, ...]
 
     def encode(self) -> bytes:
-        """Write the assignment as a line; the pipe is private, so a pickle carries the settings."""
-        pickled = base64.b64encode(pickle.dumps(self.settings)).decode()
-        return encode({"number": self.number, "settings": pickled, "listen": list(self.listen)})
+        """Write the assignment as a line."""
+        document = {"number": self.number, "settings": written(self.settings), "listen": list(self.listen)}
+        return encode(document)
 
     @classmethod
     def decode(cls, line: bytes) -> Assignment:
         """Read what ``encode`` wrote."""
         document = json.loads(line)
-        settings = pickle.loads(base64.b64decode(document["settings"]))
-        return cls(document["number"], settings, tuple(document["listen"]))
+        return cls(document["number"], read(document["settings"]), tuple(document["listen"]))
+
+
+def written(settings: Settings) -> str:
+    """Return settings as text; the pipe is private, so that it is a pickle."""
+    return base64.b64encode(pickle.dumps(settings)).decode()
+
+
+def read(text: str) -> Settings:
+    """Return the settings that ``written`` wrote."""
+    settings: Settings = pickle.loads(base64.b64decode(text))
+    return settings
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
@@ -92,7 +103,7 @@ class Asker:
         self._pending: dict[int, Deferred[Any]] = {}
         self._last = 0
 
-    async def ask(self, what: str, seconds: float | None = None) -> Any:
+    async def ask(self, what: str, seconds: float | None = None, **more: object) -> Any:
         """Ask and return the answer; raises ``WorkerGone`` when none comes within ``seconds``, if limited."""
         self._last += 1
         number = self._last
@@ -100,7 +111,7 @@ class Asker:
         self._pending[number] = answer
         if seconds is not None:
             answer.addTimeout(seconds, self._reactor, _no_answer)
-        self._send(encode({"id": number, "ask": what}))
+        self._send(encode({"id": number, "ask": what, **more}))
         try:
             return await answer
         finally:

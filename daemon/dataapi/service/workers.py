@@ -20,7 +20,16 @@ from twisted.python.failure import Failure
 from dataapi.concurrency.timers import Backoff
 from dataapi.service.process import GRACE
 from dataapi.service.sockets import ConnectionShare, Descriptor, StartFailed, make_counts
-from dataapi.service.worker_pipe import ANSWERS, COUNTS, FIRST_SOCKET, Asker, Assignment, Lines, WorkerGone
+from dataapi.service.worker_pipe import (
+    ANSWERS,
+    COUNTS,
+    FIRST_SOCKET,
+    Asker,
+    Assignment,
+    Lines,
+    WorkerGone,
+    written,
+)
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot, counted, from_json, merge
 from dataapi.telemetry.readiness import Reloaded, State, combined, state_from_json
@@ -71,7 +80,13 @@ class WorkerProcess(ProcessProtocol):
     :ivar unanswered: heartbeats in a row that it did not answer.
     """
 
-    def __init__(self, reactor: Any, assignment: Assignment, write: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        assignment: Assignment,
+        write: Callable[[str], object],
+        reconfigure: Callable[[], None],
+    ) -> None:
         self.number = assignment.number
         self.started: Deferred[None] = Deferred()
         self.ended: Deferred[str] = Deferred()
@@ -82,6 +97,7 @@ class WorkerProcess(ProcessProtocol):
         self.unanswered = 0
         self._asking: set[str] = set()
         self._assignment = assignment
+        self._reconfigure = reconfigure
         self._asker = Asker(reactor, self._send)
         self._streams = {
             1: Lines(lambda line: write(line.decode("utf-8", "replace") + "\n")),
@@ -142,9 +158,10 @@ class WorkerProcess(ProcessProtocol):
         self.last = from_json(await self._asker.ask("snapshot", _METRICS_WITHIN))
         return self.last
 
-    async def reload(self) -> Reloaded:
-        """Make it read its catalogs again; raises ``WorkerGone``."""
-        document = await self._asker.ask("reload", _RELOAD_WITHIN)
+    async def reload(self, settings: Settings | None) -> Reloaded:
+        """Make it go on with other settings and read its catalogs again; raises ``WorkerGone``."""
+        pickled = settings and written(settings)
+        document = await self._asker.ask("reload", _RELOAD_WITHIN, settings=pickled)
         return Reloaded(document["generations"], document["failures"])
 
     def signal(self, name: str) -> None:
@@ -164,6 +181,8 @@ class WorkerProcess(ProcessProtocol):
         event = document.get("event")
         if event is None:
             self._asker.received(document)
+        elif event == "reconfigure":
+            self._reconfigure()
         elif event == "failed":
             self.refusal = document["reason"]
             self._not_started(self.refusal)
@@ -186,6 +205,7 @@ class Workers:
 
     :param write: takes the log lines that the workers wrote.
     :param environ: what the workers' environment is made from.
+    :param reconfigure: asks for the configuration to be read again.
     """
 
     def __init__(
@@ -195,7 +215,9 @@ class Workers:
         sockets: Sequence[Descriptor],
         write: Callable[[str], object],
         environ: Mapping[str, str],
+        reconfigure: Callable[[], None] = lambda: None,
     ) -> None:
+        self._reconfigure = reconfigure
         self._reactor = reactor
         self._settings = settings
         self._sockets = sockets
@@ -272,11 +294,12 @@ class Workers:
         counts = [counted(worker.last) for worker in serving if worker.number not in answered]
         return merge([own, self._departed, *counts, *answered.values()])
 
-    async def reload(self) -> Reloaded:
+    async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Make every worker read its catalogs again; a project's generation is its oldest one."""
+        self._settings = settings or self._settings
         stuck = self._stuck()
         asked = [worker for worker in self._running.values() if worker not in stuck]
-        replies = await self._ask(WorkerProcess.reload, asked)
+        replies = await self._ask(lambda worker: worker.reload(settings), asked)
         generations: dict[str, int] = {}
         failures = {f"worker {worker.number}": "the worker does not answer" for worker in stuck}
         for number, reply in replies.items():
@@ -346,7 +369,9 @@ class Workers:
 
     def _spawn(self, number: int) -> WorkerProcess:
         assignment = Assignment(number, self._settings, tuple(one.description for one in self._sockets))
-        worker = self._running[number] = WorkerProcess(self._reactor, assignment, self._write)
+        worker = self._running[number] = WorkerProcess(
+            self._reactor, assignment, self._write, self._reconfigure
+        )
         inherited = {FIRST_SOCKET + index: one.descriptor for index, one in enumerate(self._sockets)}
         self._reactor.spawnProcess(
             worker,

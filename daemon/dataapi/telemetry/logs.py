@@ -194,8 +194,9 @@ class LineObserver:
             self.put(record_of(event, request_id.get(), self._redact))
 
     def learn(self, settings: Settings) -> None:
-        """Redact these settings' secrets from now on."""
+        """Redact these settings' secrets from now on, and log by their level."""
         self._redact = Redactor.knowing(_secrets(settings))
+        self._debug = settings.log_level == "debug"
 
     def put(self, record: LogRecord) -> None:
         """Write a record that was made elsewhere, such as a request's line; it must hold no secret."""

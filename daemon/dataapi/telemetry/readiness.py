@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Protocol, TypeVar
 
+from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot
 
 T = TypeVar("T", "ProjectState", "WebhooksState")
@@ -152,5 +153,5 @@ class Operated(Protocol):
     async def snapshot(self) -> Snapshot:
         """Take the values of ``/metrics``."""
 
-    async def reload(self) -> Reloaded:
-        """Read every project's catalog again."""
+    async def reload(self, settings: Settings | None = None) -> Reloaded:
+        """Go on with other settings, if there are, and read every project's catalog again."""

@@ -16,7 +16,7 @@ from twisted.web.server import NOT_DONE_YET, Site
 from dataapi.http.messages import Reply
 from dataapi.settings import installed_version, version_row
 from dataapi.telemetry.metrics import Snapshot, exposition, merge
-from dataapi.telemetry.readiness import Operated
+from dataapi.telemetry.readiness import Operated, Reloaded
 
 _log = Logger(namespace="dataapi.admin")
 _PLAIN = "text/plain; charset=utf-8"
@@ -33,9 +33,10 @@ class AdminApi(Resource):
 
     isLeaf = True  # noqa: N815 - IResource
 
-    def __init__(self, operated: Operated) -> None:
+    def __init__(self, operated: Operated, reload: Callable[[], Awaitable[Reloaded]]) -> None:
         super().__init__()
         self._operated = operated
+        self._reload_all = reload
         self._version = installed_version()
         self._routes: dict[str, tuple[str, Callable[[], Awaitable[Reply]]]] = {
             "/live": ("GET", self._live),
@@ -81,7 +82,7 @@ class AdminApi(Resource):
         return _json(200, version_row(self._version))
 
     async def _reload(self) -> Reply:
-        reloaded = await self._operated.reload()
+        reloaded = await self._reload_all()
         return _json(503 if reloaded.failures else 200, reloaded.as_json())
 
     @staticmethod
@@ -110,6 +111,10 @@ class _AdminSite(Site):
         """Write nothing: probes and scrapes are no news."""
 
 
-def make_admin_site(operated: Operated, reactor: Any) -> Site:
-    """Make the factory that the admin endpoints serve."""
-    return _AdminSite(AdminApi(operated), parsePOSTFormSubmission=False, reactor=reactor)
+def make_admin_site(
+    operated: Operated, reactor: Any, reload: Callable[[], Awaitable[Reloaded]] | None = None
+) -> Site:
+    """Make the factory that the admin endpoints serve; ``reload`` also reads the configuration again."""
+    return _AdminSite(
+        AdminApi(operated, reload or operated.reload), parsePOSTFormSubmission=False, reactor=reactor
+    )

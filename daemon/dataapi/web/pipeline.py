@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import NamedTuple
@@ -83,6 +83,11 @@ class Pipeline:
         self._seconds = seconds
         self._ids = ids
         self._deadlines: dict[float, Deadlines] = {}
+
+    def configure(self, backends: Sequence[Backend], observe: Observe) -> None:
+        """Hand the next requests to these projects."""
+        self._backends = Backends(backends)
+        self._observe = observe
 
     def expect(self, received: ServerRequest, length: int | None) -> None:
         """Judge a request by its head before its body is received: refuse it, or set the body's limit.

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 from dataapi.http.errors import DatabaseUnavailable
 from dataapi.http.messages import Request
 from dataapi.service.process import GRACE, LateWebhooks, Serving
-from dataapi.settings import Settings
+from dataapi.settings import Project, Settings
+from dataapi.settings import Webhooks as WebhooksSettings
 from dataapi.telemetry.metrics import RequestMetrics, Snapshot
-from dataapi.telemetry.readiness import ProjectState, WebhooksState
+from dataapi.telemetry.readiness import ProjectState, Reloaded, WebhooksState
 from dataapi.webhooks.management.errors import ManagementError
 from support.deferreds import outcome
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 class Part:
     """A project on paper."""
 
-    def __init__(self, ref: str, events: list[str]) -> None:
-        self.ref = ref
+    def __init__(self, settings: Project, events: list[str]) -> None:
+        self.ref = settings.ref
+        self.settings = settings
         self.events = events
+        self.available = True
         self.reloading: Deferred[int] = Deferred()
         self.checks = 0
 
@@ -41,7 +50,7 @@ class Part:
 
     def state(self) -> ProjectState:
         """Be ready."""
-        return ProjectState(self.ref, database_available=True, generation=1)
+        return ProjectState(self.ref, self.available, 1, reason=None if self.available else "no route")
 
     def snapshot(self) -> Snapshot:
         """Have a pool."""
@@ -74,6 +83,10 @@ class Webhooks:
         """Start."""
         self.events.append("start webhooks")
 
+    async def configure(self, settings: Settings) -> None:
+        """Note how long their events are kept."""
+        self.events.append(f"configure webhooks {settings.webhooks.retention_days}")
+
     async def drain(self, seconds: float) -> None:
         """Drain when told to."""
         self.events.append(f"drain webhooks {seconds:g}")
@@ -96,19 +109,46 @@ class Webhooks:
         return {"dataapi_webhooks_in_flight": {(): 2.0}}
 
 
+def project(ref: str, **changed: Any) -> Project:
+    """Return a project's settings."""
+    return Project(ref=ref, organization="acme", db_uri="postgresql:///app", **changed)
+
+
+SETTINGS = Settings(projects=(project("p"), project("q")))
+
+
 class Process:
-    """A process with two projects."""
+    """A process with two projects.
 
-    def __init__(self) -> None:
+    :ivar served: the projects that the site serves.
+    """
+
+    def __init__(self, webhooks: Webhooks | None = None) -> None:
         self.events: list[str] = []
-        self.parts = [Part("p", self.events), Part("q", self.events)]
-        self.site = Site(self.events)
-        self.serving = Serving(Clock(), self.parts, [], self.make_site)
+        self.parts: list[Part] = []
+        self.clock = Clock()
+        self.fake_site = Site(self.events)
+        self.served: list[Part] = []
+        if webhooks is not None:
+            webhooks.events = self.events
+        self.serving = Serving(self.clock, SETTINGS.projects, [], self, webhooks)
 
-    def make_site(self, figures: RequestMetrics) -> Site:
+    def project(self, settings: Project) -> Part:
+        """Make a project on paper."""
+        self.parts.append(Part(settings, self.events))
+        return self.parts[-1]
+
+    def site(self, projects: Sequence[Part], requests: RequestMetrics) -> Site:
         """Keep what counts requests."""
-        self.figures = figures
-        return self.site
+        self.served = list(projects)
+        self.figures = requests
+        return self.fake_site
+
+    def configure(
+        self, _settings: Settings, _site: Site, projects: Sequence[Part], _requests: RequestMetrics
+    ) -> None:
+        """Serve other projects."""
+        self.served = list(projects)
 
 
 def test_projects_stop_after_the_requests_in_flight() -> None:
@@ -118,16 +158,16 @@ def test_projects_stop_after_the_requests_in_flight() -> None:
     stopping = Deferred.fromCoroutine(process.serving.stop())
     assert process.events == ["start p", "start q", f"drain {GRACE:g}"]
     assert outcome(process.serving.state()).draining
-    process.site.drained.callback(None)
+    process.fake_site.drained.callback(None)
     assert stopping.called
     assert process.events[3:] == ["stop p", "stop q"]
 
 
 def test_webhooks_end_beside_the_requests_in_flight() -> None:
     """Nothing is claimed while requests end; connections are closed when the last attempt and request did."""
-    process = Process()
-    webhooks = Webhooks(process.events)
-    serving = Serving(Clock(), process.parts, [], process.make_site, webhooks)
+    webhooks = Webhooks([])
+    process = Process(webhooks)
+    serving = process.serving
     outcome(serving.start())
     assert "start webhooks" in process.events
     state = outcome(serving.state())
@@ -136,7 +176,7 @@ def test_webhooks_end_beside_the_requests_in_flight() -> None:
     del process.events[:]
     stopping = Deferred.fromCoroutine(serving.stop())
     assert process.events == [f"drain {GRACE:g}", f"drain webhooks {GRACE:g}"]
-    process.site.drained.callback(None)
+    process.fake_site.drained.callback(None)
     assert not stopping.called
     webhooks.drained.callback(None)
     assert stopping.called
@@ -153,11 +193,11 @@ def test_nothing_is_ready_before_requests_are_accepted() -> None:
 
 def test_webhooks_start_when_requests_are_accepted() -> None:
     """The first request need not wait for webhooks; the process is ready when both have started."""
-    process = Process()
-    webhooks = Webhooks(process.events)
+    webhooks = Webhooks([])
     started: Deferred[None] = Deferred()
     webhooks.start = lambda: started  # type: ignore[method-assign, assignment, return-value]
-    serving = Serving(Clock(), process.parts, [], process.make_site, webhooks)
+    process = Process(webhooks)
+    serving = process.serving
     starting = Deferred.fromCoroutine(serving.start())
     assert hasattr(process, "figures"), "the site that answers is there"
     assert outcome(serving.state()).starting
@@ -206,3 +246,65 @@ def test_an_unknown_failure_of_a_reload_shows_nothing_of_itself() -> None:
     reloaded = outcome(process.serving.reload())
     assert reloaded.generations == {"p": 2}
     assert "inside" not in reloaded.failures["q"]
+
+
+def test_a_changed_project_is_replaced_and_others_go_on() -> None:
+    """Requests go to the new part at once; the old one ends when it has answered what it began."""
+    webhooks = Webhooks([])
+    process = Process(webhooks)
+    outcome(process.serving.start())
+    old, other = process.parts
+    del process.events[:]
+    changed = project("p", db_max_rows=5)
+    settings = replace(
+        SETTINGS, projects=(changed, project("q")), webhooks=WebhooksSettings(retention_days=3)
+    )
+    other.reloading.callback(8)
+    reloading = Deferred.fromCoroutine(process.serving.reload(settings))
+    new = process.parts[2]
+    assert process.events == ["start p", "configure webhooks 3"]
+    assert process.served == [new, other]
+    new.reloading.callback(1)
+    assert outcome(reloading) == Reloaded({"p": 1, "q": 8}, {})
+    process.clock.advance(GRACE)
+    assert process.events[2:] == ["stop p"]
+    assert old not in process.served
+
+
+def test_settings_by_which_the_database_cannot_be_used_are_not_used() -> None:
+    """A wrong password is reported, and the old part goes on."""
+    process = Process()
+    outcome(process.serving.start())
+    old, other = process.parts
+    make = process.project
+
+    def unusable(settings: Project) -> Part:
+        part = make(settings)
+        part.available = False
+        return part
+
+    process.project = unusable  # type: ignore[method-assign]
+    settings = replace(SETTINGS, projects=(project("p", db_pool=2), project("q")))
+    old.reloading.callback(1)
+    other.reloading.callback(1)
+    reloaded = outcome(process.serving.reload(settings))
+    assert reloaded.failures == {"p": "the new settings are not used: no route"}
+    assert process.served == [old, other]
+    assert process.events[-1] == "stop p"
+
+
+def test_projects_come_and_go() -> None:
+    """One that is no longer configured ends, a new one is served."""
+    process = Process()
+    outcome(process.serving.start())
+    process.parts[1].reloading.callback(1)
+    settings = replace(SETTINGS, projects=(project("q"), project("r")))
+    reloading = Deferred.fromCoroutine(process.serving.reload(settings))
+    process.parts[2].reloading.callback(1)
+    assert outcome(reloading).generations == {"q": 1, "r": 1}
+    assert [part.ref for part in process.served] == ["q", "r"]
+    stopping = Deferred.fromCoroutine(process.serving.stop())
+    process.fake_site.drained.callback(None)
+    assert stopping.called
+    assert sorted(process.events[-3:]) == ["stop p", "stop q", "stop r"]
+    assert process.clock.getDelayedCalls() == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from dataapi.service import root_service as root
+from dataapi.service.configuration.load import ConfigurationError, Mistake
 from dataapi.service.root_service import Notifier, RootService
 from dataapi.service.sockets import Descriptor, StartFailed
 from dataapi.settings import Settings
@@ -49,6 +50,13 @@ class Source:
     def __init__(self, events: list[str], prepared: Deferred[Settings]) -> None:
         self.events = events
         self.prepared = prepared
+        self.reread_as: Settings | Exception | None = None
+
+    async def reread(self) -> Settings | None:
+        """Give what the configuration has become."""
+        if isinstance(self.reread_as, Exception):
+            raise self.reread_as
+        return self.reread_as
 
     async def prepare(self) -> Settings:
         """Prepare when told to."""
@@ -72,6 +80,7 @@ class Server:
         self.started: Deferred[None] = Deferred()
         self.stopped: Deferred[None] = Deferred()
         self.reloaded: Deferred[None] = succeed(None)
+        self.settings: Settings | None = None
 
     async def start(self) -> None:
         """Start when told to."""
@@ -91,9 +100,10 @@ class Server:
         """Have no figures."""
         return {}
 
-    async def reload(self) -> Reloaded:
+    async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Note it."""
         self.events.append("reload")
+        self.settings = settings
         await self.reloaded
         return Reloaded({}, {})
 
@@ -113,7 +123,9 @@ class Daemon:
         notifier = Notifier("/x", None, lambda _to, text: self.events.append(text.decode().split("\n")[0]))
         self.root = RootService(self.machine, self.source, self.build, notifier, None)
 
-    def build(self, _settings: Settings, _sockets: Sequence[Descriptor]) -> Server:
+    def build(
+        self, _settings: Settings, _sockets: Sequence[Descriptor], _reconfigure: Callable[[], None]
+    ) -> Server:
         """Give the server on paper."""
         self.events.append("build")
         return self.server
@@ -304,3 +316,30 @@ def test_the_watchdog_is_patted_by_the_running_reactor() -> None:
     stopping: Any = daemon.root.stopService()
     assert stopping.called
     assert daemon.machine.getDelayedCalls() == []
+
+
+def serving(daemon: Daemon, settings: Settings) -> Daemon:
+    """Start a daemon with settings."""
+    daemon.start()
+    daemon.prepared.callback(settings)
+    daemon.server.started.callback(None)
+    daemon.events.clear()
+    return daemon
+
+
+def test_a_signal_reads_the_configuration_again() -> None:
+    """What serves gets the new settings, but for what a restart alone changes."""
+    daemon = serving(Daemon(), Settings(projects=(), listen=("tcp:1",), workers=2))
+    daemon.source.reread_as = Settings(projects=(), listen=("tcp:9",), workers=3, log_level="debug")
+    signal.raise_signal(signal.SIGHUP)
+    assert daemon.server.settings == Settings(projects=(), listen=("tcp:1",), workers=2, log_level="debug")
+    assert daemon.events == ["RELOADING=1", "reload", "READY=1"]
+
+
+def test_a_mistake_in_the_configuration_keeps_the_settings() -> None:
+    """Catalogs are read again all the same, and the outcome has the mistake."""
+    daemon = serving(Daemon(), Settings(projects=()))
+    daemon.source.reread_as = ConfigurationError([Mistake("x.ini", "expected more", "project", "db-pool")])
+    signal.raise_signal(signal.SIGHUP)
+    assert daemon.server.settings is None
+    assert daemon.events == ["RELOADING=1", "reload", "READY=1"]

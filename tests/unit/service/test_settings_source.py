@@ -40,14 +40,14 @@ def project(ref: str, uri: str) -> Project:
 def test_a_configuration_is_taken_as_it_is() -> None:
     """Settings that need nothing of ours are complete from the beginning."""
     settings = Settings(projects=())
-    assert outcome(Configured(settings).prepare()) is settings
+    assert outcome(Configured(settings, lambda: settings).prepare()) is settings
 
 
 def test_the_embedded_server_takes_the_place_of_the_address() -> None:
     """The project without an address of its own gets the embedded server's; others keep theirs."""
     server = Server()
     settings = Settings(projects=(project("a", EMBEDDED_URI), project("b", "postgresql://else")))
-    source = Embedded(settings, cast(EmbeddedServer, server))
+    source = Embedded(settings, lambda: settings, cast(EmbeddedServer, server))
     prepared = outcome(source.prepare())
     assert [one.db_uri for one in prepared.projects] == ["postgresql:///paper", "postgresql://else"]
     outcome(source.cleanup())
@@ -56,7 +56,8 @@ def test_the_embedded_server_takes_the_place_of_the_address() -> None:
 
 def test_a_server_that_does_not_start_fails_the_start() -> None:
     """The operator reads why there is no embedded server."""
-    source = Embedded(Settings(projects=()), cast(EmbeddedServer, Server("no initdb")))
+    settings = Settings(projects=())
+    source = Embedded(settings, lambda: settings, cast(EmbeddedServer, Server("no initdb")))
     error = outcome(source.prepare())
     assert isinstance(error, StartFailed)
     assert str(error) == "the embedded PostgreSQL cannot start: no initdb"

@@ -48,7 +48,7 @@ class Server:
         """Have one figure."""
         return {"dataapi_pool_size": {("p",): 10.0}}
 
-    async def reload(self) -> Reloaded:
+    async def reload(self, _settings: Settings | None = None) -> Reloaded:
         """Fail."""
         raise DatabaseUnavailable(503, "PGRST000", "no connection")
 
@@ -80,7 +80,7 @@ class Process:
         self.sockets: Sequence[Descriptor] = ()
 
         def assemble(
-            _reactor: Any, _settings: Settings, sockets: Sequence[Descriptor], _observer: Any
+            _reactor: Any, _settings: Settings, sockets: Sequence[Descriptor], _observer: Any, _again: Any
         ) -> Server:
             if error is not None:
                 raise error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ from zope.interface import implementer
 from dataapi.web.server.connection import ClientConnection
 
 if TYPE_CHECKING:
-    from dataapi.web.pipeline import Pipeline
+    from dataapi.web.pipeline import Observe, Pipeline
+    from dataapi.web.routing import Backend
 
 _log = Logger(namespace="dataapi.web")
 
@@ -40,7 +41,12 @@ class Budget:
     """Bytes that all requests together may hold in memory, and how many of them are free."""
 
     def __init__(self, size: int) -> None:
-        self.free = size
+        self.free = self._size = size
+
+    def resize(self, size: int) -> None:
+        """Have another size from now on; what is taken stays so."""
+        self.free += size - self._size
+        self._size = size
 
     def take(self, count: int) -> bool:
         """Take so many bytes, unless fewer are left."""
@@ -81,6 +87,7 @@ class ApiSite(Factory):
     ) -> None:
         self.reactor = reactor
         self.timeout = 60.0
+        self._pipeline = pipeline
         self.expect = pipeline.expect
         self.handle = pipeline.handle
         self.refuse = pipeline.refuse
@@ -96,6 +103,14 @@ class ApiSite(Factory):
         self._second = 0
         self._date = ""
         self._drained: list[Deferred[None]] = []
+
+    def configure(
+        self, backends: Sequence[Backend], observe: Observe, *, max_bodies: int, max_connections: int
+    ) -> None:
+        """Serve other projects by other limits from the next request on."""
+        self._pipeline.configure(backends, observe)
+        self.bodies.resize(max_bodies)
+        self._max_connections = max_connections
 
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 - twisted's name
         """Speak HTTP/1.1 alone."""

@@ -1,0 +1,134 @@
+"""The configuration is read again while requests are answered: keys, limits, projects, and mistakes in it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.daemon import KEY, QUICK, Daemon, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.postgres import Database
+
+NEW_KEY = "sb_publishable_of_tomorrow"
+
+
+@pytest.fixture(params=["1", "2"])
+def daemon(served: Database, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """Give a daemon with one or two workers that logs every request."""
+    settings = {"workers": request.param, "log-level": "info"}
+    with Daemon(tmp_path, served.uri, settings=settings) as running:
+        running.wait_ready()
+        yield running
+
+
+def rewrite(daemon: Daemon, old: str, new: str) -> None:
+    """Change the configuration file."""
+    text = daemon.config.read_text()
+    assert old in text
+    daemon.config.write_text(text.replace(old, new))
+
+
+def reloads(daemon: Daemon) -> int:
+    """Count the reloads by signals and notifications so far."""
+    return sum("reloaded on" in line["message"] for line in daemon.lines)
+
+
+class Caller(threading.Thread):
+    """Asks again and again with a key.
+
+    :ivar statuses: of the answers so far.
+    """
+
+    def __init__(self, daemon: Daemon, key: str) -> None:
+        super().__init__(daemon=True)
+        self.statuses: list[int] = []
+        self._daemon, self._key = daemon, key
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Ask until the end."""
+        while not self._ended.is_set():
+            self.statuses.append(self._daemon.graphql(QUICK, self._key).status)
+
+    def end(self) -> set[int]:
+        """Ask no more, and return the statuses of all answers."""
+        self._ended.set()
+        self.join()
+        return set(self.statuses)
+
+    def more(self) -> None:
+        """Wait for some further answers."""
+        count = len(self.statuses)
+        wait_for(lambda: len(self.statuses) > count + 5, "answers")
+
+
+def test_keys_are_rotated_without_a_refusal(daemon: Daemon) -> None:
+    """First both are allowed, then the new one alone; whoever has an allowed key is answered all the time."""
+    old = Caller(daemon, KEY)
+    old.start()
+    assert daemon.graphql(QUICK, NEW_KEY).status == 401
+    rewrite(daemon, f"publishable-keys = {KEY}", f"publishable-keys = {KEY}, {NEW_KEY}")
+    assert daemon.admin("POST", "/reload").status == 200
+    new = Caller(daemon, NEW_KEY)
+    new.start()
+    old.more()
+    new.more()
+    assert old.end() == {200}
+    rewrite(daemon, f"{KEY}, {NEW_KEY}", NEW_KEY)
+    before = reloads(daemon)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: reloads(daemon) > before, "the reload")
+    new.more()
+    assert new.end() == {200}
+    assert daemon.graphql(QUICK, KEY).status == 401
+
+
+def test_a_notification_has_the_configuration_read_again(daemon: Daemon, served: Database) -> None:
+    """As PostgREST does; limits and the level of the log hold from then on."""
+    sums = "/rest/v1/note?select=id.sum()"
+    assert daemon.request("GET", sums, headers={"apikey": KEY}).status == 400
+    assert "/graphql/v1" in str(answered(daemon))
+    rewrite(daemon, "log-level = info", "log-level = warn")
+    rewrite(daemon, "[project]", "[project]\ndb-aggregates-enabled = yes")
+    served.execute("notify pgrst, 'reload config'")
+    wait_for(lambda: reloads(daemon) > 0, "the reload")
+    assert daemon.request("GET", sums, headers={"apikey": KEY}).json == [{"sum": 1}]
+    assert "/graphql/v1" not in str(answered(daemon))
+
+
+def answered(daemon: Daemon) -> list[dict[str, Any]]:
+    """Send a request and return the log lines that came meanwhile."""
+    before = len(daemon.lines)
+    daemon.graphql(QUICK)
+    daemon.wait_ready()
+    return daemon.lines[before:]
+
+
+def test_a_mistake_keeps_the_settings_and_is_named(daemon: Daemon) -> None:
+    """By the answer of ``/reload`` and by the log; so does a database that cannot be used."""
+    rewrite(daemon, "[project]", "[project]\ndb-pool = many")
+    reloaded = daemon.admin("POST", "/reload")
+    assert reloaded.status == 503
+    assert "db-pool = 'many'" in reloaded.json["failures"]["configuration"]
+    assert daemon.graphql(QUICK).status == 200
+    assert any("the configuration is not used" in line["message"] for line in daemon.lines)
+    rewrite(daemon, "db-pool = many", "db-pool = 3")
+    rewrite(daemon, "db-uri = ", "db-uri = postgresql://authenticator@127.0.0.1:1/none ; ")
+    reloaded = daemon.admin("POST", "/reload")
+    assert reloaded.status == 503
+    assert "the new settings are not used" in str(reloaded.json["failures"])
+    assert daemon.graphql(QUICK).status == 200
+
+
+def test_what_only_a_restart_changes_is_named(daemon: Daemon) -> None:
+    """Listeners and the number of workers stay as they are."""
+    rewrite(daemon, f"tcp:{daemon.port}:", "tcp:1:")
+    assert daemon.admin("POST", "/reload").status == 200
+    assert daemon.graphql(QUICK).status == 200
+    assert any("a restart is needed for the new values of listen" in line["message"] for line in daemon.lines)
