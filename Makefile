@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name dropin.cache)
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: demo test test-lowest quick develop docs wheel lock clean
+.PHONY: demo test test-lowest quick develop docs reference wheel lock clean
 
 # A sample database, its APIs, and what to type next.  Ctrl-C ends it.
 demo: $(if $(wildcard .venv/.develop),develop,.venv/.demo)
@@ -40,6 +40,10 @@ develop: .venv/.develop
 # The documentation's site, in build/docs.
 docs: develop
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs . build/docs
+
+# The pages of docs/reference/ that list what the code has.
+reference: develop
+	$(BIN)/python docs/generate.py
 
 # A wheel that is the same, byte for byte, wherever it is built from a commit.
 wheel: develop

@@ -178,7 +178,7 @@ def _with_role(caller: Caller) -> Caller:
     return caller
 
 
-_REFUSALS = {
+REFUSALS = {
     "missing_api_key": (
         "No API key found in request",
         "No `apikey` request header or url param was found.",
@@ -196,5 +196,5 @@ _REFUSALS = {
 
 
 def _refusal(code: str) -> GatewayError:
-    message, hint = _REFUSALS[code]
+    message, hint = REFUSALS[code]
     return GatewayError(401, code, message, hint=hint)

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str], output: TextIO, er
 
     :raises SystemExit: by argparse, with 2 when the command line is not understood and 0 after help.
     """
-    chosen = _parser().parse_args(arguments)
+    chosen = command_line_parser().parse_args(arguments)
     command = Command(chosen, environ, output, errors)
     subcommand: Callable[[Command], int] = chosen.subcommand
     try:
@@ -58,7 +58,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str], output: TextIO, er
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line_parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "--config",

@@ -24,17 +24,23 @@ DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric; a name ending in ``_total`` is a counter, else a gauge.  ``merge`` joins two values."""
+    """A metric: a histogram, else a counter if its name ends in ``_total``, else a gauge.
+
+    :ivar merge: joins the values of two workers.
+    """
 
     help: str
     labels: tuple[str, ...] = ()
     merge: Callable[[Any, Any], Any] = operator.add
+    histogram: bool = False
 
 
 FAMILIES: Mapping[str, Metric] = {
     "dataapi_build_info": Metric("1, with the version that serves.", ("version",)),
     "dataapi_requests_total": Metric("HTTP requests answered.", ("area", "status")),
-    "dataapi_request_duration_seconds": Metric("Time from a request's last byte to its answer.", ("area",)),
+    "dataapi_request_duration_seconds": Metric(
+        "Time from a request's last byte to its answer.", ("area",), histogram=True
+    ),
     "dataapi_requests_in_flight": Metric("HTTP requests being answered."),
     "dataapi_database_available": Metric("1 while connections can be had.", ("project",), min),
     "dataapi_pool_connections": Metric("Database connections by what they do.", ("project", "state")),
@@ -55,7 +61,9 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_webhooks_attempts_total": Metric("Attempts made, by outcome.", ("outcome",)),
     "dataapi_webhooks_settled_total": Metric("Deliveries skipped or dropped when they were due."),
     "dataapi_webhooks_lost_outcomes_total": Metric("Outcomes that came after the end of their lease."),
-    "dataapi_webhooks_first_attempt_seconds": Metric("Time from an event to its first attempt."),
+    "dataapi_webhooks_first_attempt_seconds": Metric(
+        "Time from an event to its first attempt.", histogram=True
+    ),
     "dataapi_workers": Metric("Worker processes that serve."),
     "dataapi_workers_stuck": Metric("Worker processes that do not answer their parent."),
     "dataapi_worker_restarts_total": Metric("Worker processes started again after they died."),
@@ -139,7 +147,7 @@ def counted(snapshot: Snapshot) -> Snapshot:
     return {
         name: series
         for name, series in snapshot.items()
-        if name.endswith("_total") or any(isinstance(value, Histogram) for value in series.values())
+        if name.endswith("_total") or FAMILIES[name].histogram
     }
 
 
@@ -170,7 +178,7 @@ def _family(name: str, series: Mapping[tuple[str, ...], Any]) -> metrics_core.Me
     )
 
     family = FAMILIES[name]
-    if any(isinstance(value, Histogram) for value in series.values()):
+    if family.histogram:
         histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
         bounds = [*map(str, DURATIONS), "+Inf"]
         for labels, value in series.items():

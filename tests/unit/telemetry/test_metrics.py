@@ -7,6 +7,7 @@ import json
 from dataapi.telemetry.metrics import (
     DURATIONS,
     FAMILIES,
+    Histogram,
     RequestMetrics,
     Snapshot,
     counted,
@@ -112,7 +113,12 @@ def test_only_what_grows_outlives_its_worker() -> None:
 
 def test_every_family_can_be_shown() -> None:
     """Every family that is declared comes out under its name, with its help."""
-    snapshot: Snapshot = {name: {tuple("x" for _ in family.labels): 1.0} for name, family in FAMILIES.items()}
+    counts = Histogram((1,) * (len(DURATIONS) + 1), 1.0)
+    snapshot: Snapshot = {
+        name: {tuple("x" for _ in family.labels): counts if family.histogram else 1.0}
+        for name, family in FAMILIES.items()
+    }
     text = exposition(snapshot).decode()
     for name, family in FAMILIES.items():
         assert f"# HELP {name} {family.help}" in text
+        assert (f"# TYPE {name} histogram" in text) == family.histogram

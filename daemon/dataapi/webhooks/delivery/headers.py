@@ -27,7 +27,7 @@ _BASE64 = re.compile("[A-Za-z0-9+/]+(={0,2})")
 
 MAX_HEADERS, MAX_NAME_LENGTH, MAX_VALUE_LENGTH = 20, 128, 4096
 USER_AGENT = "dataapi-webhooks/1"
-_CONSTANT = (("content-type", "application/json"), ("user-agent", USER_AGENT))
+CONSTANT_HEADERS = (("content-type", "application/json"), ("user-agent", USER_AGENT))
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 _RESERVED = re.compile(
@@ -150,7 +150,7 @@ def delivery_headers(
     secret: str, event_id: str, timestamp: int, body: bytes, custom: Iterable[tuple[str, str]] = ()
 ) -> tuple[tuple[str, str], ...]:
     """Return all headers of an attempt except those of the connection, the endpoint's own first."""
-    return (*custom, *_CONSTANT, *signed_headers(secret, event_id, timestamp, body))
+    return (*custom, *CONSTANT_HEADERS, *signed_headers(secret, event_id, timestamp, body))
 
 
 @lru_cache(MAX_CACHED)
@@ -159,7 +159,7 @@ def constant_head(destination: Destination, custom: tuple[tuple[str, str], ...])
     # No compression is requested and none is undone: a few compressed bytes can be gigabytes.
     connection = (("host", destination.host_header), ("accept-encoding", "identity"))
     # A custom header may replace one of these.
-    headers = {name.lower(): (name, value) for name, value in (*connection, *custom, *_CONSTANT)}
+    headers = {name.lower(): (name, value) for name, value in (*connection, *custom, *CONSTANT_HEADERS)}
     return f"POST {destination.path_and_query} HTTP/1.1\r\n".encode("ascii") + header_lines(headers.values())
 
 
