@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from http.client import HTTPConnection, HTTPException
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support import documents
@@ -205,6 +205,27 @@ def test_log_lines_are_json_with_the_requests_id(daemon: Daemon) -> None:
     )
     assert (line["method"], line["path"], line["status"]) == ("POST", "/graphql/v1", 200)
     assert all({"ts", "level", "logger", "message"} <= set(line) for line in daemon.lines)
+
+
+def test_log_lines_name_client_project_role_operation_and_error(daemon: Daemon) -> None:
+    """The proxy's word counts for the address, as it is not public itself."""
+    before = len(daemon.lines)
+    body = json.dumps({"query": "query Notes { noteCollection { nonsense } }", "operationName": "Notes"})
+    headers = {"apikey": KEY, "X-Forwarded-For": "192.0.2.7, 198.51.100.4"}
+    assert daemon.request("POST", "/graphql/v1", body, headers).status == 200
+    assert daemon.request("GET", "/rest/v1/nowhere", headers=headers).status == 404
+
+    def logged() -> list[dict[str, Any]]:
+        return [line for line in daemon.lines[before:] if "client" in line]
+
+    wait_for(lambda: len(logged()) == 2, "the lines")
+    lines = logged()
+    common = {"client": "198.51.100.4", "project": "abcdefghijklmnopqrst", "role": "anon", "level": "warn"}
+    assert all(common.items() <= line.items() for line in lines)
+    assert [(line.get("operation"), line["code"]) for line in lines] == [
+        ("Notes", "GRAPHQL_VALIDATION"),
+        (None, "PGRST205"),
+    ]
 
 
 def test_no_secret_is_logged(daemon: Daemon) -> None:

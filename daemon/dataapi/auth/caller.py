@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from json.encoder import encode_basestring_ascii as quoted
 
 from dataapi.catalog.model import Function
@@ -38,17 +37,7 @@ class Caller:
 def identity(request: Request, caller: Caller) -> str:
     """Return what identifies a caller among those who share connections: the user, else the address."""
     user = json.loads(caller.claims).get("sub")
-    return f"{caller.role} {user}" if user else f"{caller.role} at {_address(request)}"
-
-
-def _address(request: Request) -> str:
-    """Return the client's address: the one that a proxy names, if the proxy's own is not public."""
-    named = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-    try:
-        is_proxy = bool(named) and not ip_address(request.peer).is_global
-    except ValueError:  # no address: a unix socket
-        is_proxy = bool(named)
-    return named if is_proxy else request.peer
+    return f"{caller.role} {user}" if user else f"{caller.role} at {request.client}"
 
 
 def settings_for(request: Request, caller: Caller) -> Settings:

@@ -117,7 +117,14 @@ def reply(answer: GraphQLResponse, request: Request) -> Reply:
         status, headers = 405, (*headers, ("Allow", "POST"))
     elif answer.stage is not Stage.EXECUTION and media_type is GRAPHQL_RESPONSE:
         status = 400
-    return Reply(status, headers, _body(answer))
+    return Reply(status, headers, _body(answer), code=_code(answer))
+
+
+def _code(answer: GraphQLResponse) -> str:
+    """Return the code of the first error, that of the stage for one of GraphQL's own, "" without errors."""
+    if not answer.errors:
+        return ""
+    return str(answer.errors[0].get("extensions", {}).get("code") or f"GRAPHQL_{answer.stage.name}")
 
 
 def media_type_of(request: Request) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import ip_address
 
 Stream = AsyncGenerator[bytes, None]
 """The pieces of a body that is sent while it is made; none is asked for while the client does not read."""
@@ -53,6 +54,20 @@ class Timing:
         return ", ".join(f"{stage};dur={seconds * 1000:.3f}" for stage, seconds in measured)
 
 
+class RequestFacts:
+    """What the log says of a request, as its handler learns it.
+
+    :ivar role: that the request runs under, "" before the caller is known.
+    :ivar operation: the name of the GraphQL operation, "" without one.
+    """
+
+    __slots__ = ("operation", "role")
+
+    def __init__(self) -> None:
+        self.role = ""
+        self.operation = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One HTTP request whose body was read and is within the limit.
@@ -73,6 +88,17 @@ class Request:
     body: bytes
     timing: Timing | None = None
     peer: str = ""
+    facts: RequestFacts = field(default_factory=RequestFacts, compare=False)
+
+    @property
+    def client(self) -> str:
+        """The client's address: the one that a proxy names, if the proxy's own is not public."""
+        named = self.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        try:
+            is_proxy = bool(named) and not ip_address(self.peer).is_global
+        except ValueError:  # no address: a unix socket
+            is_proxy = bool(named)
+        return named if is_proxy else self.peer
 
     def mark(self, stage: str) -> None:
         """End a stage of the answer, one of ``STAGES``."""
@@ -87,6 +113,7 @@ class Reply:
     :ivar stream: the rest of the body after ``body``, sent while it is made.  An error before its first
         piece is answered like any other; a later one cuts the answer off.  ``HEAD`` does not run it.
     :ivar reason: the reason phrase of the status line, None for the standard one.
+    :ivar code: that of the error that it reports, for the log; "" without an error.
     """
 
     status: int
@@ -94,3 +121,4 @@ class Reply:
     body: bytes
     stream: Stream | None = None
     reason: str | None = None
+    code: str = ""

@@ -278,6 +278,11 @@ class AnsweredRequest(NamedTuple):
     :ivar status: of the answer; 499 when the client went away before it.
     :ivar seconds: from the request's last byte to its answer.
     :ivar size: bytes of the answer's body.
+    :ivar client: the client's address.
+    :ivar project: the reference of its project; this and what follows is "" where there is none.
+    :ivar role: that the request ran under.
+    :ivar operation: the name of the GraphQL operation.
+    :ivar code: that of the error which was answered; GraphQL answers most of them with status 200.
     """
 
     area: str
@@ -287,6 +292,11 @@ class AnsweredRequest(NamedTuple):
     status: int
     seconds: float
     size: int
+    client: str = ""
+    project: str = ""
+    role: str = ""
+    operation: str = ""
+    code: str = ""
 
 
 LOWEST_STATUS: Mapping[str, int] = MappingProxyType(
@@ -306,20 +316,26 @@ def request_observer(
 
     def observe(answered: AnsweredRequest) -> None:
         metrics.observe(answered.area, answered.status, answered.seconds)
-        if answered.status >= lowest:
+        if answered.code:
+            metrics.count_error(answered.area)
+        if answered.status >= lowest or (answered.code and lowest <= LOWEST_STATUS["warn"]):
             put(_request_record(answered, now()))
 
     return observe
 
 
 def _request_record(answered: AnsweredRequest, time_of: float) -> LogRecord:
-    level = "error" if answered.status >= 500 else "warn" if answered.status >= 400 else "info"
+    level = "error" if answered.status >= 500 else "info"
+    if answered.status < 500 and (answered.code or answered.status >= 400):
+        level = "warn"
+    known = ("client", "project", "role", "operation", "code")
     fields = {
         "method": answered.method,
         "path": answered.path,
         "status": answered.status,
         "milliseconds": round(answered.seconds * 1000, 3),
         "bytes": answered.size,
+        **{name: value for name in known if (value := getattr(answered, name))},
     }
     message = f"{answered.method} {answered.path} {answered.status}"
     return LogRecord(time_of, level, "dataapi.requests", message, answered.request_id, fields)

@@ -38,6 +38,9 @@ class Metric:
 FAMILIES: Mapping[str, Metric] = {
     "dataapi_build_info": Metric("1, with the version that serves.", ("version",)),
     "dataapi_requests_total": Metric("HTTP requests answered.", ("area", "status")),
+    "dataapi_request_errors_total": Metric(
+        "HTTP requests answered with an error, be it with status 200 as in GraphQL.", ("area",)
+    ),
     "dataapi_request_duration_seconds": Metric(
         "Time from a request's last byte to its answer.", ("area",), histogram=True
     ),
@@ -91,9 +94,10 @@ Snapshot = Mapping[str, Mapping[tuple[str, ...], Value]]
 class _AreaCounts:
     """The running counts of one area."""
 
-    __slots__ = ("buckets", "classes", "total")
+    __slots__ = ("buckets", "classes", "errors", "total")
 
     def __init__(self) -> None:
+        self.errors = 0
         self.classes = [0] * 10
         self.buckets = [0] * (len(DURATIONS) + 1)
         self.total = 0.0
@@ -114,9 +118,16 @@ class RequestMetrics:
         counts.buckets[bisect_left(DURATIONS, seconds)] += 1
         counts.total += seconds
 
+    def count_error(self, area: str) -> None:
+        """Count that an observed request was answered with an error."""
+        self._areas[area].errors += 1
+
     def snapshot(self) -> Snapshot:
         """Return the counts so far."""
         return {
+            "dataapi_request_errors_total": {
+                (area,): float(counts.errors) for area, counts in self._areas.items()
+            },
             "dataapi_requests_total": {
                 (area, f"{status}xx"): float(count)
                 for area, counts in self._areas.items()

@@ -82,7 +82,10 @@ def make_app(webhooks: WebhooksApi | None = None) -> Klein:
             return CONSOLE
         caller = await backend.authenticator.authenticate(request)
         request.mark("jwt")
-        answer = await backend.graphql.answer(transport.read(request), caller, request)
+        request.facts.role = caller.role
+        read = transport.read(request)
+        request.facts.operation = read.operation_name or ""
+        answer = await backend.graphql.answer(read, caller, request)
         return transport.reply(answer, request)
 
     @route(app, "/rest/v1")
@@ -91,6 +94,7 @@ def make_app(webhooks: WebhooksApi | None = None) -> Klein:
         try:
             caller = await backend.authenticator.authenticate(request)
             request.mark("jwt")
+            request.facts.role = caller.role
             if "apikey=" in request.query:  # which the handler would read as a filter
                 request = replace(request, query=split_query(request.query)[1])
             return await backend.rest.answer(request, caller)

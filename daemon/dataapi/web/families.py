@@ -84,7 +84,7 @@ def management_error(error: ApiError, request: Request, _verbosity: str) -> Repl
     elif error.issues:
         members["issues"] = [_issue(issue) for issue in error.issues]
     body = json.dumps({"error": members}, separators=(",", ":")).encode()
-    return Reply(error.status, (("Content-Type", JSON), *error.headers), body)
+    return Reply(error.status, (("Content-Type", JSON), *error.headers), body, code=members["code"])
 
 
 def _issue(issue: Issue) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _reply(error: ApiError, media_type: str, members: Mapping[str, Any], proxy: 
     headers = [("Content-Type", media_type), *error.headers]
     if _TOKEN.fullmatch(error.code):
         headers.append(("Proxy-Status", f"{proxy}; error={error.code}"))
-    return Reply(error.status, tuple(headers), body, reason=error.reason)
+    return Reply(error.status, tuple(headers), body, reason=error.reason, code=error.code)
 
 
 _MOST_GRAPHQL = 1_048_576

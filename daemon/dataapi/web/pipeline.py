@@ -142,7 +142,7 @@ class Pipeline:
             if reply.stream is not None:
                 await self._stream(received, routed, reply, reply.stream, deadlines)
             elif received.gone:
-                self._report(routed, _CLIENT_CLOSED_REQUEST, 0)
+                self._report(routed, _CLIENT_CLOSED_REQUEST, 0, "")
             else:
                 self._send(received, routed, reply)
         except Exception:
@@ -190,7 +190,7 @@ class Pipeline:
         else:
             received.finish()
         finally:
-            self._report(routed, status, size)
+            self._report(routed, status, size, reply.code)
 
     def _read(self, received: ServerRequest, body: bytes) -> tuple[RoutedRequest, ApiError | None]:
         """Route what was received; return the error too if it is malformed."""
@@ -243,17 +243,20 @@ class Pipeline:
     def _reject(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
         """Answer a request that is still being sent."""
         received.reject(reply, self._headers(received, routed))
-        self._report(routed, reply.status, len(reply.body))
+        self._report(routed, reply.status, len(reply.body), reply.code)
 
     def _send(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:
         received.send(reply, self._headers(received, routed))
-        self._report(routed, reply.status, len(reply.body))
+        self._report(routed, reply.status, len(reply.body), reply.code)
         received.finish()
 
-    def _report(self, routed: RoutedRequest, status: int, size: int) -> None:
+    def _report(self, routed: RoutedRequest, status: int, size: int, code: str) -> None:
         seconds, request = self._seconds() - routed.started, routed.request
-        family = routed.route.family.name
-        answered = AnsweredRequest(family, request.id, request.method, request.path, status, seconds, size)
+        answered = AnsweredRequest(
+            routed.route.family.name, request.id, request.method, request.path, status, seconds, size,
+            request.client, "" if routed.backend is None else routed.backend.project.ref, request.facts.role,
+            request.facts.operation, code,
+        )  # fmt: skip
         try:
             self._observe(answered)
         except Exception:

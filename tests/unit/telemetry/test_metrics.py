@@ -108,7 +108,11 @@ def test_only_what_grows_outlives_its_worker() -> None:
     figures = RequestMetrics()
     figures.observe("rest", 200, 0.3)
     snapshot = merge([figures.snapshot(), {"dataapi_pool_size": {("p",): 10.0}}])
-    assert set(counted(snapshot)) == {"dataapi_requests_total", "dataapi_request_duration_seconds"}
+    assert set(counted(snapshot)) == {
+        "dataapi_requests_total",
+        "dataapi_request_errors_total",
+        "dataapi_request_duration_seconds",
+    }
 
 
 def test_every_family_can_be_shown() -> None:

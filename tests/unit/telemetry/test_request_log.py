@@ -47,3 +47,17 @@ def test_a_log_line_says_what_was_requested_and_how_it_ended() -> None:
             {"method": "GET", "path": "/rest/v1/blog", "status": 404, "milliseconds": 12.346, "bytes": 42},
         )
     ]  # fmt: skip
+
+
+def test_an_error_in_a_graphql_answer_counts_as_one() -> None:
+    """Though its status is 200: it is counted, and logged as a warning with all that is known of it."""
+    lines: list[LogRecord] = []
+    metrics = RequestMetrics()
+    observe = request_observer(metrics, "warn", lines.append)
+    facts = {"client": "192.0.2.7", "project": "p", "role": "anon", "operation": "Blogs", "code": "42501"}
+    observe(AnsweredRequest("graphql", "r-1", "POST", "/graphql/v1", 200, 0.01, 42))
+    observe(AnsweredRequest("graphql", "r-2", "POST", "/graphql/v1", 200, 0.01, 42, **facts))
+    [line] = lines
+    assert (line.level, line.request_id) == ("warn", "r-2")
+    assert facts.items() <= line.fields.items()
+    assert metrics.snapshot()["dataapi_request_errors_total"] == {("graphql",): 1}
