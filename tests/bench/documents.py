@@ -26,7 +26,7 @@ from dataapi.graphql.engine import Engine  # noqa: E402
 from dataapi.graphql.limits import Limits  # noqa: E402
 from dataapi.graphql.transport import GraphQLRequest  # noqa: E402
 from dataapi.http.messages import Request  # noqa: E402
-from dataapi.service.process import ShortCollections  # noqa: E402
+from dataapi.service.garbage_collection import ShortCollections  # noqa: E402
 from dataapi.settings import Project  # noqa: E402
 from support.catalog import load_catalog  # noqa: E402
 from support.long_documents import TABLES, documents  # noqa: E402

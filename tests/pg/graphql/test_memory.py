@@ -18,7 +18,7 @@ from dataapi.graphql.literal_parameters import coerce_literals, extract_paramete
 from dataapi.graphql.plan import OperationPlan, plan_mutation, plan_query, root_fields
 from dataapi.graphql.transport import GraphQLRequest
 from dataapi.http.messages import Request
-from dataapi.service.process import MANY, ShortCollections
+from dataapi.service.garbage_collection import MANY, ShortCollections
 from graphql import Node
 from support.service import Service
 from twisted.internet import task

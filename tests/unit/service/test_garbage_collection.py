@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.service.process import MANY, ShortCollections
+from dataapi.service.garbage_collection import MANY, ShortCollections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
