@@ -158,9 +158,10 @@ class Server:
 
     def has_program(self, name: str) -> bool:
         """Tell whether the installation has one of PostgreSQL's programs."""
-        return self._program(name).exists()
+        return self.program(name).exists()
 
-    def _program(self, name: str) -> Path:
+    def program(self, name: str) -> Path:
+        """Return where one of PostgreSQL's programs is, if the installation has it."""
         # Links to some of the programs lead to all of them.
         linked = self._binaries / name
         return linked if linked.exists() else (self._binaries / "initdb").resolve().parent / name
@@ -321,7 +322,7 @@ class Server:
         # The server keeps its standard output open, so that a pipe would never end: use a file.
         with tempfile.TemporaryFile() as output:
             finished = subprocess.run(
-                [str(self._program(program)), *arguments],
+                [str(self.program(program)), *arguments],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False,
                 cwd=self._directory, user=self._user, env=self._environ,
                 group=pwd.getpwnam(self._user).pw_gid if self._user else None,

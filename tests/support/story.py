@@ -1,0 +1,140 @@
+"""A document's blocks, run from top to bottom as a reader pastes them into a shell."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dataapi.webhooks.secrets import new_key
+from support import documents
+from support.daemon import JWT_SECRET, PATIENCE, Daemon, environment, wait_for
+from support.documents import Block, fits, pattern
+from support.readme_receivers import PYTHON_PLAIN, Running
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from support.postgres import Database
+
+
+class Story:
+    """A reader's shell, with what the documents have them start; use it as a context manager.
+
+    :ivar receiver: runs from the first command on that names its port, as the daemon does.
+    :ivar said: the JSON documents that the last command with curl printed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        database: Database,
+        config: str = "my.ini",
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.database = database
+        self.receiver: Running | None = None
+        self.said: list[Any] = []
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self.environ = environment({"PATH": path, "PYTHONPATH": str(folder), **(environ or {})})
+        (folder / "daemon").mkdir()
+        listening: dict[str, str] = {}
+        self.daemon = Daemon(folder / "daemon", database.uri, environ=listening)
+        self.daemon.config = folder / config
+        for name, port in (("LISTEN", self.daemon.port), ("ADMIN_LISTEN", self.daemon.admin_port)):
+            listening[f"DATAAPI_DATAAPI_{name}"] = f"tcp:{port}:interface=127.0.0.1"
+        listening.update({"PYTHONPATH": str(folder), **(environ or {})})
+        self._started = False
+
+    def __enter__(self) -> Story:
+        """Return it; nothing runs yet."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the receiver and the daemon."""
+        if self.receiver is not None:
+            self.receiver.end()
+        if self._started:
+            self.daemon.__exit__()
+
+    def read(self, text: str) -> None:
+        """Do what a document says, block by block, and see that it is as it says."""
+        for block, after in itertools.pairwise([*documents.blocks(text), Block("", "", 0)]):
+            if block.language == "sql":
+                self.database.execute(block.text)
+            elif block.language == "ini":
+                self._configure(block.text)
+            elif block.language == "sh":
+                if "127.0.0.1:8000" in block.text and not self._started:
+                    self._start()
+                if "127.0.0.1:9000" in block.text and self.receiver is None:
+                    self.receiver = Running(PYTHON_PLAIN, self.folder, self._secret(block.text))
+                shown = pattern(after.text) if after.language == "json" else None
+                try:
+                    wait_for(lambda: self._shell(block.text, shown), block.text)  # noqa: B023 - called at once
+                except AssertionError as error:
+                    raise AssertionError(f"{error}\nIt printed {self.said}") from error
+
+    def _secret(self, text: str) -> str:
+        """Return the signing secret of the endpoint that a command registers."""
+        return (
+            self.environ.get("WEBHOOK_SECRET") or text.partition('"signing_secret": "')[2].partition('"')[0]
+        )
+
+    def _configure(self, text: str) -> None:
+        """Write a configuration, or add lines to the end of the one that is there."""
+        values = {"jwt-secret": JWT_SECRET, "encryption-key": new_key()}
+        for name, value in values.items():
+            if f"@/etc/dataapi/{name}" in text:
+                (self.folder / name).write_text(value)
+                text = text.replace(f"@/etc/dataapi/{name}", f"@{self.folder / name}")
+        text = text.replace("postgresql://authenticator@127.0.0.1/app", self.database.uri)
+        if text.startswith("["):
+            self.daemon.config.write_text(text)
+            return
+        with self.daemon.config.open("a") as file:
+            file.write(text)
+        self.daemon.stop()
+        self._start()
+
+    def _start(self) -> None:
+        self._started = True
+        self.daemon.start()
+        self.daemon.wait_ready()
+        wait_for(lambda: self.daemon.admin("GET", "/ready").json["webhooks"]["ready"], "webhooks")
+
+    def _shell(self, script: str, shown: Any) -> bool:
+        """Run a script, whose variables the next one finds; return whether it prints what is shown of it."""
+        script = script.replace("127.0.0.1:8000", f"127.0.0.1:{self.daemon.port}")
+        if self.receiver is not None:
+            script = script.replace("127.0.0.1:9000", f"127.0.0.1:{self.receiver.port}")
+        kept = self.folder / "environment"
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f"set -a\n{script}\nenv -0 > {kept}"],
+            cwd=self.folder,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        self.environ = dict(one.split("=", 1) for one in kept.read_text().split("\0") if one)
+        self.said = _documents(done.stdout) if "curl" in script else []
+        assert not any("error" in document for document in self.said), self.said
+        return shown is None or fits(self.said[-1], shown)
+
+
+def _documents(text: str) -> list[Any]:
+    """Return the JSON documents of an output, which stand one after the other."""
+    found, decoder, rest = [], json.JSONDecoder(), text.strip()
+    while rest:
+        document, end = decoder.raw_decode(rest)
+        found.append(document)
+        rest = rest[end:].lstrip()
+    return found
