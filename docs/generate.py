@@ -403,7 +403,7 @@ RESPONSES = {
     "Date": "when the answer was made",
     "Location": "the inserted row (`Prefer: return=headers-only`), what else was made, or the console",
     "Preference-Applied": "the preferences of `Prefer` that were followed",
-    "Proxy-Status": "`PostgREST; error=CODE`, so that a `HEAD` shows the error as well",
+    "Proxy-Status": "`PostgREST; error=CODE` of REST, else `dataapi; error=CODE`: the code, also for `HEAD`",
     "Referrer-Policy": "of the console",
     "Retry-After": "after how many seconds to try again, with statuses 429, 503 and 504",
     "Server": "the name of the service",

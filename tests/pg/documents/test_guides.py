@@ -1,0 +1,64 @@
+"""The guides: their SQL runs, their configurations can be used, and what they name is there."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from dataapi.service.configuration import load
+from dataapi.service.configuration.keys import PROJECT, SERVICE
+from support import documents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.postgres import Database
+
+GUIDES = [name for name in documents.names() if name.startswith("docs/guides/")]
+NOTE = "create table note (id int primary key, owner text, body text);"
+
+
+def _blocks(guide: str, language: str) -> list[str]:
+    return [block.text for block in documents.blocks(documents.read(guide)) if block.language == language]
+
+
+@pytest.mark.parametrize("guide", [guide for guide in GUIDES if _blocks(guide, "sql")])
+def test_the_sql_runs(guide: str, database: Database) -> None:
+    """In a database with the API's roles and a table of notes."""
+    database.execute(NOTE)
+    for text in _blocks(guide, "sql"):
+        database.execute(text)
+
+
+@pytest.mark.parametrize("guide", [guide for guide in GUIDES if _blocks(guide, "ini")])
+def test_the_configurations_are_good(guide: str, tmp_path: Path) -> None:
+    """Those without a section are lines of ``[project]``."""
+    secret = tmp_path / "jwt-secret"
+    secret.write_text("a secret of this test, 32 characters and more")
+    for number, block in enumerate(_blocks(guide, "ini")):
+        text = re.sub("@/[a-z./-]+/(jwt-secret)", f"@{secret}", block)
+        if not text.startswith("["):
+            text = f"[project]\ndb-uri = postgresql://authenticator@127.0.0.1/app\n{text}"
+        file = tmp_path / f"{number}.ini"
+        file.write_text(text)
+        assert load(file, {}).projects
+
+
+def test_the_keys_of_postgrest_are_ours() -> None:
+    """Each key that is said to have PostgREST's name, or to stand for one of its keys, exists."""
+    text = documents.chapter(documents.read("docs/guides/from-postgrest.md"), "Keys")
+    same, _, table = text.partition("| PostgREST |")
+    named = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", same))
+    rows = re.findall(r"^\| .* \| (.*) \|$", table, re.MULTILINE)
+    named |= {key for row in rows for key in re.findall(r"`([a-z-]+) = ", row)}
+    assert len(named) > 8
+    assert named <= PROJECT.keys() | SERVICE.keys()
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_error_codes_exist(guide: str) -> None:
+    """Each code of PostgREST's kind is one that the service answers with."""
+    known = documents.read("docs/reference/errors.md")
+    for code in re.findall(r"\bPGRSTX?\d+", documents.read(guide)):
+        assert f"| {code} |" in known, code
