@@ -60,10 +60,12 @@ def test_documents_are_read_at_start_and_at_each_reload(daemon: Daemon) -> None:
 
 
 def test_a_folder_that_goes_away_leaves_the_documents(daemon: Daemon) -> None:
-    """Clients must not suffer from a deployment that fails half-way; the log says it."""
+    """Clients must not suffer from a deployment that fails half-way; the answer and the log say it."""
     documents = daemon.folder / "documents"
     documents.rename(daemon.folder / "elsewhere")
-    assert daemon.admin("POST", "/reload").status == 200
+    reloaded = daemon.admin("POST", "/reload")
+    assert reloaded.status == 503
+    assert "graphql-documents" in reloaded.json["failures"]["configuration"]
     assert by_id(daemon, "First").json == {"data": {"__typename": "Query"}}
     assert any(
         line["message"] == f"graphql-documents: {documents}: No such file or directory"

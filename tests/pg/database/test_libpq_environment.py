@@ -54,7 +54,7 @@ async def test_the_environment_leads_to_the_database(
     assert await pool.run(message("select current_database()")) == [(database.name,)]
     with connected(NOWHERE) as fetch:
         assert fetch("select current_user::text", ()) == [("authenticator",)]
-    assert inspect(Project("ref", "acme", NOWHERE)) == []
+    assert not any(finding.wrong for finding in inspect(Project("ref", "acme", NOWHERE)))
 
 
 async def test_names_of_the_environment_are_looked_up_without_blocking(environment: str) -> None:
