@@ -139,6 +139,7 @@ class Webhooks:
     concurrency_per_host: int = 16
     allow_addresses: tuple[str, ...] = ()
     require_https: bool = False
+    row_change_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

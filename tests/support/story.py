@@ -113,6 +113,7 @@ class Story:
         script = script.replace("127.0.0.1:8000", f"127.0.0.1:{self.daemon.port}")
         if self.receiver is not None:
             script = script.replace("127.0.0.1:9000", f"127.0.0.1:{self.receiver.port}")
+        script = script.replace("postgresql://postgres@127.0.0.1/app", self.database.admin_uri)
         kept = self.folder / "environment"
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", f"set -a\n{script}\nenv -0 > {kept}"],

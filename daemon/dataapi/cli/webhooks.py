@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 from uuid import UUID, uuid4
 
 from dataapi.database.address import primary_uri
 from dataapi.database.script import ScriptError, complete, opened
+from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
-from dataapi.service.configuration.parsers import ref, slug, whole
+from dataapi.service.configuration.parsers import listed, ref, slug, whole
 from dataapi.settings import Settings
 from dataapi.webhooks.catalogue import BadPayload
 from dataapi.webhooks.event_types import completed
@@ -31,6 +32,7 @@ Lines = list[str]
 Action = Callable[[Store, argparse.Namespace], Awaitable[Lines]]
 
 _MAX_LISTED = 10
+_SCOPE = ("organization", "organization_column", "project", "project_column")
 _MANAGING = [Permission.READ, Permission.WRITE]
 
 
@@ -41,6 +43,7 @@ class _Failed(Exception):
 def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, errors: TextIO) -> int:
     """Run the subcommand of a command line; return the exit code."""
     uri = primary_uri(settings.webhooks.db_uri or settings.projects[0].db_uri)
+    options.row_change_types = settings.webhooks.row_change_types
 
     async def run(database: Any) -> Lines:
         options.applied = await migrate(database)
@@ -55,13 +58,21 @@ def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, e
             # The project, if there is one, is the argument or an option.
             named = getattr(options, "ref", None) or getattr(options, "project", None)
             options.organization = _configured_organization(settings, named)
+        statement = options.statement(settings, options) if hasattr(options, "statement") else ""
+        if statement and options.print:
+            print(f"{statement};", file=output)
+            return 0
         with opened(uri) as database:
             lines = complete(run(database))
+        if statement:
+            with opened(options.owner_uri or uri) as database:
+                complete(database.fetch(statement))
     except ScriptError as error:
         print(f"webhooks: the database cannot be used: {' '.join(str(error).split())}", file=errors)
         return 1
     except (ApiError, CannotMigrate, CannotPublish, BadPayload, _Failed) as error:
-        print(f"webhooks: {error}", file=errors)
+        hint = getattr(error, "hint", None)
+        print(f"webhooks: {error}; {hint}" if hint else f"webhooks: {error}", file=errors)
         return 1
     for line in lines:
         print(line, file=output)
@@ -185,7 +196,7 @@ async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
 async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     """Publish an event and print its identifier."""
     scope = Scope(options.organization, options.project)
-    catalogue = installed_catalogue()
+    catalogue = installed_catalogue(options.row_change_types)
     published = catalogue.types.get(options.type)
     if published is not None and published.example.get("project_ref") and options.project is None:
         raise _Failed(f"{options.type} is about a project: name it with --project")
@@ -194,6 +205,35 @@ async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     key = f"dataapi event publish {uuid4()}" if key is None else key
     event = NewEvent(options.type, scope, options.payload, key)
     return [str(await store.publisher.publish(event))]
+
+
+async def _watch(store: Store, options: argparse.Namespace) -> Lines:
+    """Publish each change of a table's rows as an event."""
+    catalogue = installed_catalogue(options.row_change_types)
+    await store.publisher.sync_event_types(catalogue.versions(), catalogue.types)
+    return []
+
+
+async def _unwatch(_store: Store, _options: argparse.Namespace) -> Lines:
+    """Publish changes of a table's rows no longer."""
+    return []
+
+
+def _statement(settings: Settings, options: argparse.Namespace) -> str:
+    """Return the call of ``webhooks.watch`` or ``unwatch``; by default for the configured organization."""
+    arguments = [_literal(value) for value in (options.table, options.type) if value]
+    if options.action is _watch:
+        named = {name: getattr(options, name) for name in ("columns", "when", "operations", *_SCOPE)}
+        if not any(named[name] for name in _SCOPE):
+            named["organization"] = _configured_organization(settings, None)
+        arguments += [f"{quote_identifier(name)} => {_literal(named[name])}" for name in named if named[name]]
+    return f"select webhooks.{options.action.__name__.lstrip('_')}({', '.join(arguments)})"
+
+
+def _literal(value: str | Sequence[str]) -> str:
+    return (
+        quote_literal(value) if isinstance(value, str) else f"array[{', '.join(map(quote_literal, value))}]"
+    )
 
 
 async def _organization(store: Store, options: argparse.Namespace) -> None:
@@ -231,6 +271,7 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
     leaf(project, "list", _list_projects)
     _add_tokens(group("token", "Manage personal access tokens."), leaf)
     leaf(group("secrets", "Manage what encrypts the secrets of endpoints."), "reseal", _reseal)
+    _add_watches(group("webhooks", "Publish changes of rows as events."), leaf)
     publish = leaf(group("event", "Publish events."), "publish", _publish)
     publish.add_argument("type", metavar="TYPE", help="such as v1.project.paused")
     _add_organization(publish)
@@ -241,6 +282,24 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
         metavar="KEY",
         help="the same key within 24 hours prints the first id and raises nothing; without it, a new one",
     )
+
+
+def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
+    watch, unwatch = leaf(group, "watch", _watch), leaf(group, "unwatch", _unwatch)
+    for parser in (watch, unwatch):
+        parser.set_defaults(statement=_statement)
+        parser.add_argument("table", metavar="TABLE", help="as in SQL, with its schema: shop.orders")
+        parser.add_argument("--print", action="store_true", help="print the SQL instead of running it")
+        parser.add_argument("--owner-uri", metavar="URI", help="connects as the table's owner (else: db-uri)")
+    watch.add_argument("type", metavar="TYPE", help="of the events, such as v1.shop.order")
+    unwatch.add_argument("type", metavar="TYPE", nargs="?", help="without it, the watches of all types")
+    watch.add_argument("--columns", type=listed, help="separated by commas; without it, all")
+    watch.add_argument("--operations", type=listed, help="of insert, update, delete; without it, all")
+    watch.add_argument("--when", metavar="SQL", help="a condition over NEW and OLD: new.total > 100")
+    for pair, metavar in (_SCOPE[:2], "SLUG"), (_SCOPE[2:], "REF"):
+        either = watch.add_mutually_exclusive_group()
+        either.add_argument(f"--{pair[0]}", metavar=metavar, default="", help=f"the {pair[0]} of the events")
+        either.add_argument(f"--{pair[0]}-column", metavar="COLUMN", help="the column that names it")
 
 
 def _add_tokens(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:

@@ -94,7 +94,7 @@ class WebhooksPart:
         self._why = "the schema webhooks has not been checked yet"
         self.store = make_store(self._pool, Cipher(section.encryption_key), section.retention_days)
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
-        self.catalogue = installed_catalogue()
+        self.catalogue = installed_catalogue(section.row_change_types)
         self._sender = Sender(
             reactor,
             self.address_check,
@@ -194,7 +194,7 @@ class WebhooksPart:
         """Migrate the schema and start; if that fails, try again later."""
         try:
             applied = await migrate(self._pool)
-            await self.store.publisher.sync_event_types(self.catalogue.versions())
+            await self.store.publisher.sync_event_types(self.catalogue.versions(), self.catalogue.types)
         except (ApiError, CannotMigrate) as error:
             self._not_yet(error)
         else:

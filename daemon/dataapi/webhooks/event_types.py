@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 Payload: TypeAlias = Mapping[str, Any]
 
-_TYPE = re.compile(r"v([1-9][0-9]{0,3})(?:\.[a-z][a-z0-9_]*){2,}")
+TYPE = re.compile(r"v([1-9][0-9]{0,3})(?:\.[a-z][a-z0-9_]*){2,}")
 
 ORGANIZATION = {"type": "string", "pattern": r"^[A-Za-z0-9_-]+$"}
 PROJECT = {"type": "string", "pattern": "^[a-z]{20}$"}
@@ -49,7 +49,7 @@ class EventType:
 
 def version(event_type: str) -> int:
     """Return the version in a type's prefix; ``ValueError`` when the type does not have that form."""
-    found = _TYPE.fullmatch(event_type)
+    found = TYPE.fullmatch(event_type)
     if found is None:
         raise ValueError(f"{event_type} is not of the form v<N>.<area>.<name>")
     return int(found[1])
@@ -63,6 +63,26 @@ def project_schema(members: Mapping[str, Any] | None = None) -> dict[str, Any]:
 def organization_schema(members: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the payload schema of an organization's event with further members, all of them required."""
     return _schema({"type": "null"}, members or {})
+
+
+def row_change(event_type: str, description: str, row: Mapping[str, Any] | None = None) -> EventType:
+    """Return a type for ``webhooks.watch`` (docs/reference/webhooks.md, Row changes).
+
+    :param row: JSON Schemas of columns by name, for ``old`` and ``new``; rows may have others.
+    """
+    columns = {"type": ["object", "null"], "properties": row or {}}
+    members = {
+        "operation": {"enum": ["insert", "update", "delete"]},
+        "schema": {"type": "string"},
+        "table": {"type": "string"},
+        "old": columns,
+        "new": columns,
+        "truncated": {"type": "boolean"},
+    }
+    table = {"schema": "public", "table": event_type.rpartition(".")[2]}
+    change: Payload = {"operation": "delete", **table, "old": {}, "new": None, "truncated": False}
+    schema = _schema({**PROJECT, "type": ["string", "null"]}, members)
+    return EventType(event_type, description, schema, completed(change, "acme", None))
 
 
 def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:

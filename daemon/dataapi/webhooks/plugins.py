@@ -13,7 +13,7 @@ from twisted.plugin import getPlugins
 from zope.interface import implementer
 
 from dataapi.webhooks.catalogue import BadEventType, Catalogue
-from dataapi.webhooks.event_types import EventType, completed
+from dataapi.webhooks.event_types import EventType, completed, row_change
 from dataapi.webhooks.interfaces import IEventCatalogue, IEventPublisher, IEventSource
 from dataapi.webhooks.model import NewEvent, Scope
 
@@ -22,13 +22,18 @@ SHIPPED = "dataapi.plugins.platform_events"
 _log = Logger(namespace="dataapi.webhooks")
 
 
-def installed_catalogue() -> Catalogue:
-    """Return the event types of the installed plugins; a plugin that fails is logged and skipped entirely."""
+def installed_catalogue(row_change_types: Iterable[str] = ()) -> Catalogue:
+    """Return the event types of the installed plugins; a plugin that fails is logged and skipped entirely.
+
+    :param row_change_types: types that the configuration adds to them.
+    """
     found = getPlugins(IEventCatalogue, import_module("dataapi.plugins"))
     catalogue, problems = combined(found)
     for problem in problems:
         _log.error("an event catalogue is skipped: {problem}", problem=problem)
-    return catalogue
+    added = [name for name in row_change_types if name not in catalogue.types]
+    changes = [row_change(name, "A row of a watched table changed.") for name in dict.fromkeys(added)]
+    return Catalogue((*catalogue.types.values(), *changes)) if changes else catalogue
 
 
 def installed_sources() -> tuple[IEventSource, ...]:

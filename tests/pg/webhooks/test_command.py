@@ -411,3 +411,57 @@ def test_malformed_commands_exit_with_2(
         operator.tries(*arguments)
     assert exited.value.code == 2
     assert "usage: dataapi" in capsys.readouterr().err
+
+
+ORDER = "v1.shop.order"
+
+
+async def test_rows_are_watched_from_the_command_line(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """As the owner of the table; the types of the configuration are known at once."""
+    store = await migrated(database, pool)
+    endpoint = await add_endpoint(store)
+    database.execute("create table item (id int, size int)")
+    operator.configure("DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES", ORDER)
+    watch = ("webhooks", "watch", "item", ORDER, "--columns", "id, size", "--when", "new.id > 1",
+             "--operations", "insert,update", "--project", REF)  # fmt: skip
+    assert "only its owner may watch" in operator.fails(*watch)
+    assert operator.says(*watch, "--owner-uri", database.admin_uri) == ""
+    database.execute("insert into item values (1, 1), (2, 2)")
+    [work] = await claim(store)
+    payload = json.loads(work.body or b"")["payload"]
+    assert (work.endpoint_id, payload["project_ref"], payload["new"]) == (
+        endpoint.id,
+        REF,
+        {"id": 2, "size": 2},
+    )
+    installed_catalogue([ORDER]).check(ORDER, payload)
+    assert operator.says("webhooks", "unwatch", "item", "--owner-uri", database.admin_uri) == ""
+    database.execute("insert into item values (3, 3)")
+    assert await claim(store) == ()
+
+
+def test_the_sql_of_a_watch_is_printed(operator: Operator) -> None:
+    """Without a database; a scope that is not named is the configured organization."""
+    operator.configure("DATAAPI_PROJECT_ORGANIZATION", "acme")
+    assert operator.says("webhooks", "watch", "it's", ORDER, "--columns", "a,b", "--print") == (
+        "select webhooks.watch('it''s', 'v1.shop.order', \"columns\" => array['a', 'b'], "
+        "\"organization\" => 'acme');\n"
+    )
+    printed = operator.says("webhooks", "watch", "t", ORDER, "--organization-column", "tenant", "--print")
+    assert "\"organization_column\" => 'tenant');" in printed
+    assert operator.says("webhooks", "unwatch", "t", "--print") == "select webhooks.unwatch('t');\n"
+    assert operator.says("webhooks", "unwatch", "t", ORDER, "--print") == (
+        "select webhooks.unwatch('t', 'v1.shop.order');\n"
+    )
+
+
+async def test_types_that_are_not_declared_are_not_watched(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
+    """The message names the key."""
+    await migrated(database, pool)
+    database.execute("create table item (id int); alter table item owner to authenticator")
+    error = operator.fails("webhooks", "watch", "item", ORDER, "--organization", "acme")
+    assert "no event catalogue has the type v1.shop.order; Add it to row-change-types in [webhooks]" in error

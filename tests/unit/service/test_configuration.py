@@ -145,6 +145,7 @@ def test_every_kind_of_value_is_read() -> None:
         retry-waits = 1, 2.5
         allow-addresses = 10.0.0.0/8, fd00::1
         require-https = TRUE
+        row-change-types = v1.shop.order, v2.shop.order
         """.replace("\n        ", "\n")
     )
     assert settings.listen == ("tcp:8000", "unix:/run/x.sock:mode=660", "systemd:domain=INET:name=http")
@@ -169,6 +170,7 @@ def test_every_kind_of_value_is_read() -> None:
     assert settings.webhooks.retry_waits == (1.0, 2.5)
     assert settings.webhooks.allow_addresses == ("10.0.0.0/8", "fd00::1")
     assert settings.webhooks.require_https is True
+    assert settings.webhooks.row_change_types == ("v1.shop.order", "v2.shop.order")
 
 
 def test_environment_wins_over_the_file_and_the_command_line_over_both() -> None:
@@ -455,6 +457,7 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
         ("[dataapi]\nadmin-listen = tcp:1:backlog=x", "expected a whole number for backlog"),
         ("[webhooks]\nretry-waits = 1, soon", "expected seconds separated by commas"),
         ("[webhooks]\nallow-addresses = 10.0.0.1/8", "expected addresses or networks"),
+        ("[webhooks]\nrow-change-types = orders", "expected event types separated by commas"),
         ("[webhooks]\nretention-days = 0", "expected a whole number of at least 1"),
     ],
 )

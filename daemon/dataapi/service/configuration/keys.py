@@ -107,6 +107,7 @@ WEBHOOKS = {
     "concurrency-per-host": _POSITIVE,
     "allow-addresses": _list(parsers.networks),
     "require-https": _SWITCH,
+    "row-change-types": _list(parsers.event_types),
 }
 
 

@@ -17,6 +17,7 @@ from dataapi.database.address import is_connection_string
 from dataapi.database.sql_text import may_travel
 from dataapi.http.headers import may_be_chosen
 from dataapi.settings import TransactionEnd
+from dataapi.webhooks.event_types import TYPE
 from dataapi.webhooks.secrets import read_key
 
 _WHOLE = re.compile("[0-9]{1,15}")
@@ -118,6 +119,9 @@ def waits(value: str) -> tuple[float, ...]:
     """Read a list of waits in seconds; zero is allowed."""
     items = each(_DECIMAL.fullmatch, "expected seconds separated by commas, such as 10, 30, 90, 270")(value)
     return tuple(map(float, items))
+
+
+event_types = each(TYPE.fullmatch, "expected event types separated by commas, such as v1.shop.order")
 
 
 def transaction_end(value: str) -> TransactionEnd:

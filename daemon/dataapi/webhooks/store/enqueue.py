@@ -79,11 +79,13 @@ class Publisher:
             raise
         return [UUID(identifier) for (identifiers,) in rows for identifier in identifiers]
 
-    async def sync_event_types(self, versions: Mapping[str, Iterable[str]]) -> None:
-        """Replace the stored versions: the older types that are sent alongside each published type."""
+    async def sync_event_types(
+        self, versions: Mapping[str, Iterable[str]], types: Iterable[str] = ()
+    ) -> None:
+        """Replace the stored types, and the older ones that are sent alongside each published type."""
         pairs = sorted({(newer, older) for newer, all_older in versions.items() for older in all_older})
-        values = ([newer for newer, _ in pairs], [older for _, older in pairs])
-        await self._database.fetch(_SQL["replace_versions"], values)
+        values = ([newer for newer, _ in pairs], [older for _, older in pairs], list(types))
+        await self._database.fetch(_SQL["replace_event_types"], values)
 
 
 class ManualDeliveries:
