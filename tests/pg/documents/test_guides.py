@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from dataapi.service.configuration import load
 from dataapi.service.configuration.keys import PROJECT, SERVICE
 from support import documents
+from support.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +20,12 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 GUIDES = [name for name in documents.names() if name.startswith("docs/guides/")]
+SECRETS = {
+    "db-uri": "postgresql://authenticator@127.0.0.1/app",
+    "jwt-secret": "a secret of this test, 32 characters and more",
+    "publishable-keys": "sb_publishable_of_this_test",
+    "secret-keys": "sb_secret_of_this_test",
+}
 NOTE = "create table note (id int primary key, owner text, body text);"
 
 
@@ -34,15 +44,28 @@ def test_the_sql_runs(guide: str, database: Database) -> None:
 @pytest.mark.parametrize("guide", [guide for guide in GUIDES if _blocks(guide, "ini")])
 def test_the_configurations_are_good(guide: str, tmp_path: Path) -> None:
     """Those without a section are lines of ``[project]``."""
-    secret = tmp_path / "jwt-secret"
-    secret.write_text("a secret of this test, 32 characters and more")
+    for name, value in SECRETS.items():
+        (tmp_path / name).write_text(value)
     for number, block in enumerate(_blocks(guide, "ini")):
-        text = re.sub("@/[a-z./-]+/(jwt-secret)", f"@{secret}", block)
+        text = re.sub(r"@/[a-z./-]+/([a-z-]+)", rf"@{tmp_path}/\1", block)
         if not text.startswith("["):
-            text = f"[project]\ndb-uri = postgresql://authenticator@127.0.0.1/app\n{text}"
+            text = f"[project]\ndb-uri = {SECRETS['db-uri']}\n{text}"
         file = tmp_path / f"{number}.ini"
         file.write_text(text)
         assert load(file, {}).projects
+
+
+def test_nginx_takes_its_configuration(tmp_path: Path) -> None:
+    """But for the port and the certificate, which belong to the machine that it is for."""
+    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if nginx is None or os.geteuid() != 0:
+        pytest.skip("nginx is not installed, or cannot be tried without root")
+    [server] = _blocks("docs/guides/systemd-nginx-docker.md", "nginx")
+    server = re.sub("    ssl_.*\n", "", server).replace("443 ssl http2", f"127.0.0.1:{free_port()}")
+    file = tmp_path / "nginx.conf"
+    file.write_text(f"pid {tmp_path}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n{server}\n}}\n")
+    done = subprocess.run([nginx, "-t", "-c", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_keys_of_postgrest_are_ours() -> None:
