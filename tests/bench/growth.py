@@ -232,7 +232,7 @@ def measure(bench: Bench, database: Database, folder: Path) -> dict[str, Any]:
     time_of = "us of processor time"
     show("rows", rows(bench, database), "A page of rows", "rows", time_of)
     rate, latency = connections(bench, database)
-    show("connections", rate, "By primary key, 16 to 256 clients", "connections", "requests/s")
+    show("connections", rate, "By primary key: requests a second", "connections", "requests/s")
     show("latency", latency, "By primary key: latency", "connections", "ms")
     cost, memory = roles(bench, database)
     show("roles", cost, "By primary key, as many roles in turn", "roles", time_of)

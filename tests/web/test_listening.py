@@ -90,6 +90,7 @@ class Counter(Factory):
     """Counts connections and keeps them."""
 
     protocol = Protocol
+    report: Callable[[int], object]
 
     def __init__(self) -> None:
         self.made = 0
@@ -97,6 +98,7 @@ class Counter(Factory):
     def buildProtocol(self, addr: Any) -> Any:  # noqa: N802 - IFactory
         """Count one."""
         self.made += 1
+        self.report(self.made)
         return super().buildProtocol(addr)
 
 
@@ -107,8 +109,12 @@ async def test_connections_opened_together_are_spread(reactor: Any) -> None:
     opened = await deferToThread(
         lambda: [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(16)]
     )
-    counters = [Counter(), Counter()]
-    accepting = [accept(reactor, bound.handed, counter) for counter in counters]
+    counters, counts = [Counter(), Counter()], make_counts(2)
+    shares = [ConnectionShare(counts, 2, worker) for worker in range(2)]
+    accepting = [
+        accept(reactor, replace(bound.handed, share=share), counter)
+        for share, counter in zip(shares, counters, strict=True)
+    ]
     while sum(counter.made for counter in counters) < 16:
         await deferLater(reactor, 0.01)
     for one in accepting:
@@ -116,7 +122,8 @@ async def test_connections_opened_together_are_spread(reactor: Any) -> None:
     for stream in opened:
         stream.close()
     await bound.close()
-    assert [counter.made for counter in counters] == [8, 8]
+    os.close(counts)
+    assert min(counter.made for counter in counters) >= 7
 
 
 class Watcher(Clock):
@@ -167,13 +174,11 @@ async def test_a_connection_is_left_to_the_worker_that_serves_the_fewest(reactor
         accept(machine, replace(bound.handed, share=ConnectionShare(counts, 2, worker)), site)
         for worker, (machine, site) in enumerate(zip(machines, sites, strict=True))
     )
-    for expected in ([1, 0], [1, 0]):
-        first.doRead()
-        assert [site.made for site in sites] == expected
+    first.doRead()
+    assert [site.made for site in sites] == [1, 0]
     assert machines[0].readers == set()
-    for expected in ([1, 1], [1, 2], [1, 2]):
-        second.doRead()
-        assert [site.made for site in sites] == expected
+    second.doRead()
+    assert [site.made for site in sites] == [1, 2]
     machines[1].advance(1)
     assert [site.made for site in sites] == [1, 3]
     assert machines[1].readers == {second}
@@ -181,7 +186,6 @@ async def test_a_connection_is_left_to_the_worker_that_serves_the_fewest(reactor
     assert [site.made for site in sites] == [2, 3]
     second.stop()
     sites[1].report(0)
-    first.doRead()
     first.doRead()
     assert [site.made for site in sites] == [4, 3]
     first.stop()

@@ -34,6 +34,8 @@ _BACKLOG = 1024
 """Connections that may wait to be accepted, unless the endpoint has ``backlog=``; Twisted's 50 are few."""
 
 
+_AT_ONCE = 64
+"""Connections that are accepted before the reactor looks after those that there are."""
 _DEFER = 0.002
 """Seconds for which a worker leaves a connection to those that serve fewer."""
 _ABSENT = 2**31 - 1
@@ -182,9 +184,7 @@ def _family(descriptor: int) -> socket.AddressFamily:
 
 @implementer(IReadDescriptor)
 class Acceptor:
-    """Accepts one connection per turn of the reactor.
-
-    Twisted's own port accepts up to a hundred at once, whatever other workers do.
+    """Accepts connections, several in a turn of the reactor, but none that is another worker's.
 
     :param descriptor: the bound socket; a duplicate is used.
     :param factory: makes the protocols; started here and stopped by ``stop``.
@@ -212,30 +212,34 @@ class Acceptor:
         return "dataapi"
 
     def doRead(self) -> None:  # noqa: N802 - IReadDescriptor
-        """Accept one connection, unless another worker should rather do so."""
-        if self._share is None or self._share.is_due:
-            self._accept()
-        else:
-            self._pause(_DEFER, self._accept_anyway)
+        """Accept what waits, unless another worker should rather do so."""
+        for _ in range(_AT_ONCE):
+            if self._share is not None and not self._share.is_due:
+                self._pause(_DEFER, self._accept_anyway)
+                return
+            if not self._accept():
+                return
 
-    def _accept(self) -> None:
-        """Accept one connection, if another process did not take it first."""
+    def _accept(self) -> bool:
+        """Accept one connection, and tell whether there may be more."""
         try:
             connection, _ = self._socket.accept()
         except (BlockingIOError, ConnectionError, InterruptedError):
-            return
+            return False
         except OSError as error:
             if error.errno not in _EXHAUSTED:
                 raise
             self._report(error)
-            return
+            return False
         with connection:
             try:
                 self._reactor.adoptStreamConnection(connection.fileno(), connection.family, self._factory)
             except OSError as error:
+                # Otherwise the peer has closed it in the meantime.
                 if error.errno in _EXHAUSTED:
                     self._report(error)
-                # Otherwise the peer has closed it in the meantime.
+                    return False
+        return True
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: ARG002, N802 - IReadDescriptor
         """End, because the reactor does, or because the socket is broken."""
