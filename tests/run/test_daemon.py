@@ -170,9 +170,18 @@ def test_what_it_holds_for_clients_is_bounded(served: Database, tmp_path: Path) 
             connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE)
             opened.enter_context(connection).sendall(begun)
 
+        def begin_with_leave(head: str, begun: bytes) -> None:
+            """Send a part of a body once the head is accepted, so that it is this body that has the room."""
+            connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE)
+            opened.enter_context(connection).sendall(
+                head.replace("Host", "Expect: 100-continue\r\nHost").encode()
+            )
+            assert connection.recv(100).startswith(b"HTTP/1.1 100 ")
+            connection.sendall(begun)
+
         head = f"POST /rest/v1/note HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\nContent-Length: 99000\r\n\r\n"
-        begin(head.encode() + b" " * 98_000)
         body = " " * 98_000
+        begin_with_leave(head, body.encode())
         wait_for(
             lambda: daemon.request("POST", "/rest/v1/note", body, {"apikey": KEY}).status == 503,
             "a body that is too much",
