@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import ip_address
 
 Stream = AsyncGenerator[bytes, None]
@@ -68,6 +69,15 @@ class RequestFacts:
         self.operation = ""
 
 
+@lru_cache(maxsize=1024)
+def _is_public(address: str) -> bool:
+    """Whether an address is on the Internet; a unix socket has none.  Cached, as each request asks."""
+    try:
+        return ip_address(address).is_global
+    except ValueError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One HTTP request whose body was read and is within the limit.
@@ -94,11 +104,7 @@ class Request:
     def client(self) -> str:
         """The client's address: the one that a proxy names, if the proxy's own is not public."""
         named = self.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-        try:
-            is_proxy = bool(named) and not ip_address(self.peer).is_global
-        except ValueError:  # no address: a unix socket
-            is_proxy = bool(named)
-        return named if is_proxy else self.peer
+        return named if named and not _is_public(self.peer) else self.peer
 
     def mark(self, stage: str) -> None:
         """End a stage of the answer, one of ``STAGES``."""

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from twisted.internet.defer import CancelledError, Deferred, gatherResults
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock, gatherResults
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
@@ -126,6 +126,7 @@ class Serving:
         self._requests = RequestMetrics()
         self._assembly = assembly
         self._background = Background()
+        self._changing = DeferredLock()
         self._site: DrainableSite | None = None
         self._accepting: list[Acceptor] = []
         self._starting = True
@@ -133,6 +134,7 @@ class Serving:
 
     async def start(self) -> None:
         """Start every project, then accept requests, and start webhooks, which the APIs do not need."""
+        await self._changing.acquire()
         gc.disable()  # nearly all that a start loads stays
         try:
             await gatherResults([Deferred.fromCoroutine(project.start()) for project in self._projects])
@@ -142,6 +144,7 @@ class Serving:
                 await self._webhooks.start()
         finally:
             gc.enable()
+            self._changing.release()
         if self._collections:
             self._collections.start()
         self._starting = False
@@ -187,7 +190,10 @@ class Serving:
 
     async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Go on with other settings, if there are, and read every project's catalog again."""
-        failures = {} if settings is None else await self._configure(settings)
+        failures: dict[str, str] = {}
+        if settings is not None:
+            # Not before the start is over, which makes the site.
+            await self._changing.run(lambda: Deferred.fromCoroutine(self._configure(settings, failures)))
         reloading = {project.ref: Deferred.fromCoroutine(project.reload()) for project in self._projects}
         generations: dict[str, int] = {}
         for ref, loaded in reloading.items():
@@ -202,8 +208,8 @@ class Serving:
                 failures[ref] = "internal error; the log says more"
         return Reloaded(generations, failures)
 
-    async def _configure(self, settings: Settings) -> dict[str, str]:
-        """Replace each project whose settings changed, and return why others keep their old ones.
+    async def _configure(self, settings: Settings, failures: dict[str, str]) -> None:
+        """Replace each project whose settings changed; ``failures`` gets why others keep their old ones.
 
         What the old part of a project has begun to answer, it answers.
         """
@@ -212,7 +218,6 @@ class Serving:
         await gatherResults(
             [Deferred.fromCoroutine(part.start()) for part in parts if part not in self._projects]
         )
-        failures = {}
         by_ref = {project.ref: project for project in self._projects}
         for place, part in enumerate(parts):
             old = by_ref.get(part.ref)
@@ -227,7 +232,6 @@ class Serving:
             self._background.spawn(self._end(project))
         if self._webhooks:
             await self._webhooks.configure(settings)
-        return failures
 
     async def _end(self, project: ServedProject) -> None:
         """Stop a project that was replaced, once its requests are answered."""
@@ -347,7 +351,7 @@ class ProcessAssembly:
         from dataapi.web.app import make_site  # noqa: PLC0415 - imported by the projects' start
 
         settings = self._settings
-        made = make_site(
+        return make_site(
             _backends(projects),
             self._reactor,
             request_observer(requests, settings.log_level, self._observer.put),
@@ -355,8 +359,6 @@ class ProcessAssembly:
             max_bodies=settings.max_bodies,
             max_connections=settings.max_connections,
         )
-        made.noisy = False
-        return made
 
     def configure(
         self, settings: Settings, site: ApiSite, projects: Sequence[ProjectPart], requests: RequestMetrics

@@ -49,7 +49,7 @@ class RequestServer(Operated, Protocol):
 
 
 Build = Callable[[Settings, Sequence[Descriptor], Callable[[], None]], RequestServer]
-"""Makes what serves from complete settings, bound sockets, and what asks for the configuration anew."""
+"""Makes what serves from complete settings, bound sockets, and a callback that requests a reload."""
 
 _FIXED = ("listen", "admin_listen", "workers", "log_format")
 """The settings that a restart alone changes."""
@@ -205,7 +205,7 @@ class RootService(Service):
     async def _reload(self) -> Reloaded:
         """Read the configuration and the catalogs again; a mistake keeps the settings that serve."""
         server = self._server
-        assert server is not None, "nobody asks before"
+        assert server is not None, "the admin listener starts later"
         try:
             settings = await self._source.reread()
         except ConfigurationError as error:
@@ -217,7 +217,8 @@ class RootService(Service):
             if changed := [name for name, value in fixed.items() if getattr(settings, name) != value]:
                 keys = ", ".join(changed).replace("_", "-")
                 _log.warn("a restart is needed for the new values of {keys}", keys=keys)
-            self._settings = settings = replace(settings, **fixed)
+            before, self._settings = self._settings, replace(settings, **fixed)
+            settings = None if before == self._settings else self._settings
         return await server.reload(settings)
 
 

@@ -308,3 +308,26 @@ def test_projects_come_and_go() -> None:
     assert stopping.called
     assert sorted(process.events[-3:]) == ["stop p", "stop q", "stop r"]
     assert process.clock.getDelayedCalls() == []
+
+
+def test_settings_that_come_during_the_start_are_used_after_it() -> None:
+    """The site, which they change, is made at the end of the start."""
+    process = Process()
+    old, other = process.parts
+    started: Deferred[None] = Deferred()
+
+    async def start() -> None:
+        await started
+
+    old.start = start  # type: ignore[method-assign]
+    starting = Deferred.fromCoroutine(process.serving.start())
+    settings = replace(SETTINGS, projects=(project("p", db_pool=2), project("q")))
+    other.reloading.callback(1)
+    reloading = Deferred.fromCoroutine(process.serving.reload(settings))
+    assert len(process.parts) == 2
+    started.callback(None)
+    assert starting.called
+    new = process.parts[2]
+    new.reloading.callback(1)
+    assert outcome(reloading) == Reloaded({"p": 1, "q": 1}, {})
+    assert process.served == [new, other]
