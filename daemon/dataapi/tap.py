@@ -21,8 +21,9 @@ from dataapi.service.root_service import Notifier, RequestServer, RootService
 from dataapi.service.settings_source import EMBEDDED_URI, Configured, DemoSource, Embedded, SettingsSource
 from dataapi.service.sockets import Descriptor
 from dataapi.service.workers import Workers
-from dataapi.settings import Settings, installed_version
+from dataapi.settings import Settings
 from dataapi.telemetry.logs import StandardHandler, line_observer, to_descriptor
+from dataapi.telemetry.version import installed_version
 
 
 class Options(usage.Options):

@@ -135,7 +135,7 @@ class Management:
         self.token = await self.new_token()
         receivers = EndpointUrlCheck(self._reactor, self.address_check, require_https=require_https)
         api = ManagementApi(self.store, self.catalogue, receivers, lambda: self.reason)
-        self._site = make_site([], self._reactor, lambda _served: None, webhooks=api)
+        self._site = make_site([], self._reactor, webhooks=api)
         self._port = self._reactor.listenTCP(0, self._site, interface="127.0.0.1")
 
     async def stop(self) -> None:

@@ -147,7 +147,7 @@ class Service:
         self.engine = Engine(self.project, self._recorder, current, lambda: folder.documents, refresh)
         self.handler = rest = RestHandler(self.project, self._recorder, current, refresh)
         backend = Backend(self.project, Authenticator(self.project, time.time), self.engine, rest)
-        self._site = make_site([backend], reactor, lambda _served: None)
+        self._site = make_site([backend], reactor)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
         self._port: Any = None
         self._schemas: dict[tuple[int, str], RoleSchema] = {}

@@ -26,7 +26,8 @@ from dataapi.rest.openapi.description import description_text
 from dataapi.service.configuration import ConfigurationError, load
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
-from dataapi.settings import Project, Settings, installed_version, version_row
+from dataapi.settings import Project, Settings
+from dataapi.telemetry.version import installed_version, version_row
 from dataapi.webhooks.secrets import new_key
 
 _ANSWER_WITHIN = 5.0

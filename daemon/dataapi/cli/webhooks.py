@@ -18,7 +18,7 @@ from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
 from dataapi.service.configuration.parsers import listed, ref, slug, whole
 from dataapi.settings import Settings
-from dataapi.webhooks.catalogue import BadPayload
+from dataapi.webhooks.catalogue import BadPayload, Catalogue
 from dataapi.webhooks.event_types import completed
 from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.plugins import installed_catalogue
@@ -43,7 +43,7 @@ class _Failed(Exception):
 def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, errors: TextIO) -> int:
     """Run the subcommand of a command line; return the exit code."""
     uri = primary_uri(settings.webhooks.db_uri or settings.projects[0].db_uri)
-    options.row_change_types = settings.webhooks.row_change_types
+    options.settings, options.uri = settings, uri
 
     async def run(database: Any) -> Lines:
         options.applied = await migrate(database)
@@ -58,15 +58,11 @@ def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, e
             # The project, if there is one, is the argument or an option.
             named = getattr(options, "ref", None) or getattr(options, "project", None)
             options.organization = _configured_organization(settings, named)
-        statement = options.statement(settings, options) if hasattr(options, "statement") else ""
-        if statement and options.print:
-            print(f"{statement};", file=output)
+        if options.printed is not None:
+            print(f"{options.printed(options)};", file=output)
             return 0
         with opened(uri) as database:
             lines = complete(run(database))
-        if statement:
-            with opened(options.owner_uri or uri) as database:
-                complete(database.fetch(statement))
     except ScriptError as error:
         print(f"webhooks: the database cannot be used: {' '.join(str(error).split())}", file=errors)
         return 1
@@ -196,7 +192,7 @@ async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
 async def _publish(store: Store, options: argparse.Namespace) -> Lines:
     """Publish an event and print its identifier."""
     scope = Scope(options.organization, options.project)
-    catalogue = installed_catalogue(options.row_change_types)
+    catalogue = _catalogue(options)
     published = catalogue.types.get(options.type)
     if published is not None and published.example.get("project_ref") and options.project is None:
         raise _Failed(f"{options.type} is about a project: name it with --project")
@@ -209,31 +205,54 @@ async def _publish(store: Store, options: argparse.Namespace) -> Lines:
 
 async def _watch(store: Store, options: argparse.Namespace) -> Lines:
     """Publish each change of a table's rows as an event."""
-    catalogue = installed_catalogue(options.row_change_types)
+    catalogue = _catalogue(options)
     await store.publisher.sync_event_types(catalogue.versions(), catalogue.types)
-    return []
+    return _as_owner(options, _watch_call(options))
 
 
-async def _unwatch(_store: Store, _options: argparse.Namespace) -> Lines:
+async def _unwatch(_store: Store, options: argparse.Namespace) -> Lines:
     """Publish changes of a table's rows no longer."""
+    return _as_owner(options, _unwatch_call(options))
+
+
+def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
+    """Run a statement as the owner of the table."""
+    with opened(options.owner_uri or options.uri) as database:
+        complete(database.fetch(statement))
     return []
 
 
-def _statement(settings: Settings, options: argparse.Namespace) -> str:
-    """Return the call of ``webhooks.watch`` or ``unwatch``; by default for the configured organization."""
-    arguments = [_literal(value) for value in (options.table, options.type) if value]
-    if options.action is _watch:
-        named = {name: getattr(options, name) for name in ("columns", "when", "operations", *_SCOPE)}
-        if not any(named[name] for name in _SCOPE):
-            named["organization"] = _configured_organization(settings, None)
-        arguments += [f"{quote_identifier(name)} => {_literal(named[name])}" for name in named if named[name]]
-    return f"select webhooks.{options.action.__name__.lstrip('_')}({', '.join(arguments)})"
+def _watch_call(options: argparse.Namespace) -> str:
+    """Return the call of ``webhooks.watch``; by default for the configured organization."""
+    named = {name: getattr(options, name) for name in ("columns", "when", "operations", *_SCOPE)}
+    if not any(named[name] for name in _SCOPE):
+        named["organization"] = _configured_organization(options.settings, None)
+    return _call(
+        "watch",
+        _literal(options.table),
+        _literal(options.type),
+        *(f"{quote_identifier(name)} => {_literal(value)}" for name, value in named.items() if value),
+    )
+
+
+def _unwatch_call(options: argparse.Namespace) -> str:
+    """Return the call of ``webhooks.unwatch``, of all types unless one is named."""
+    return _call("unwatch", *(_literal(value) for value in (options.table, options.type) if value))
+
+
+def _call(function: str, *arguments: str) -> str:
+    return f"select webhooks.{function}({', '.join(arguments)})"
 
 
 def _literal(value: str | Sequence[str]) -> str:
     return (
         quote_literal(value) if isinstance(value, str) else f"array[{', '.join(map(quote_literal, value))}]"
     )
+
+
+def _catalogue(options: argparse.Namespace) -> Catalogue:
+    settings: Settings = options.settings
+    return installed_catalogue(settings.webhooks.row_change_types)
 
 
 async def _organization(store: Store, options: argparse.Namespace) -> None:
@@ -249,7 +268,7 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
         parser: argparse.ArgumentParser = group.add_parser(
             name, parents=[common], help=summary, description=summary
         )
-        parser.set_defaults(subcommand=run, action=action)
+        parser.set_defaults(subcommand=run, action=action, printed=None)
         return parser
 
     def group(name: str, summary: str) -> Any:
@@ -286,10 +305,15 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
 
 def _add_watches(group: Any, leaf: Callable[[Any, str, Action], argparse.ArgumentParser]) -> None:
     watch, unwatch = leaf(group, "watch", _watch), leaf(group, "unwatch", _unwatch)
-    for parser in (watch, unwatch):
-        parser.set_defaults(statement=_statement)
+    for parser, call in ((watch, _watch_call), (unwatch, _unwatch_call)):
         parser.add_argument("table", metavar="TABLE", help="as in SQL, with its schema: shop.orders")
-        parser.add_argument("--print", action="store_true", help="print the SQL instead of running it")
+        parser.add_argument(
+            "--print",
+            dest="printed",
+            action="store_const",
+            const=call,
+            help="print the SQL instead of running it",
+        )
         parser.add_argument("--owner-uri", metavar="URI", help="connects as the table's owner (else: db-uri)")
     watch.add_argument("type", metavar="TYPE", help="of the events, such as v1.shop.order")
     unwatch.add_argument("type", metavar="TYPE", nargs="?", help="without it, the watches of all types")

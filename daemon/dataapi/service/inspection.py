@@ -19,6 +19,9 @@ from dataapi.database.script import ScriptError, ServerTooOld, complete, connect
 from dataapi.service.configuration.endpoints import is_public
 from dataapi.settings import Project, Settings
 
+Fetch = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+"""Runs SQL on a connection and returns the last statement's rows; blocks."""
+
 _CALLABLE = """
 select 1 from pg_catalog.pg_proc f join pg_catalog.pg_namespace s on s.oid = f.pronamespace
 where f.proname = $1::text and s.nspname = any ($2::text[]) and f.prokind = 'f'
@@ -49,15 +52,21 @@ def inspect(project: Project) -> list[Finding]:
     """Read the project's documents and its database and return the findings; blocks."""
     findings = inspect_documents(project)
     try:
-        catalog = read_catalog(project)
+        with connected(project.db_uri) as fetch:
+            findings += _inspect_database(project, fetch)
     except ServerTooOld as error:
-        return [*findings, Finding(project.ref, str(error))]
+        findings.append(Finding(project.ref, str(error)))
     except ScriptError as error:
         reason = " ".join(str(error).split())
-        return [*findings, Finding(project.ref, f"the database cannot be checked: {reason}")]
+        findings.append(Finding(project.ref, f"the database cannot be checked: {reason}"))
+    return findings
+
+
+def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
+    catalog = _catalog(project, fetch)
     faults = chain(
-        _pooler_faults(project),
-        _function_faults(project),
+        _pooler_faults(project, fetch),
+        _function_faults(project, fetch),
         (
             f"db-schemas names {schema}, and there is no such schema"
             for schema in project.db_schemas
@@ -65,9 +74,9 @@ def inspect(project: Project) -> list[Finding]:
         ),
         role_faults(project, catalog),
     )
-    findings += [Finding(project.ref, text) for text in faults]
+    findings = [Finding(project.ref, text) for text in faults]
     findings += [Finding(project.ref, text, wrong=False) for text in _privileges_missing(project, catalog)]
-    if project.db_channel_enabled is not False and not _is_announced(project):
+    if project.db_channel_enabled is not False and not fetch(ANNOUNCED, ())[0][0]:
         findings.append(Finding(project.ref, UNANNOUNCED, wrong=False))
     # Clashing names are resolved by a rule, whose outcome may be intended.
     return findings + [
@@ -103,25 +112,28 @@ def inspect_documents(project: Project) -> list[Finding]:
 def read_catalog(project: Project) -> Catalog:
     """Read what the project's database holds; blocks, and raises ``ScriptError`` if it cannot be asked."""
     with connected(project.db_uri) as fetch:
-
-        async def at_once(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-            return fetch(text, values)
-
-        return complete(reflect(at_once, project.db_schemas, 1, in_thread=_call))
+        return _catalog(project, fetch)
 
 
-def _pooler_faults(project: Project) -> Iterator[str]:
+def _catalog(project: Project, fetch: Fetch) -> Catalog:
+    async def at_once(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return fetch(text, values)
+
+    return complete(reflect(at_once, project.db_schemas, 1, in_thread=_call))
+
+
+def _pooler_faults(project: Project, fetch: Fetch) -> Iterator[str]:
     """Yield settings that cannot work through the pooler before the database; blocks."""
     advice = pooler_advice(prepared=project.db_prepared_statements, listening=project.db_channel_enabled)
     if advice is None:
         return
-    # A database without a free connection is reported elsewhere.
-    with suppress(ScriptError), connected(project.db_uri) as one, connected(project.db_uri) as other:
+    # It takes a second connection, which a database may not have free.
+    with suppress(ScriptError), connected(project.db_uri) as other:
 
-        async def process(fetch: Callable[..., list[tuple[Any, ...]]]) -> int:
+        async def process(fetch: Fetch) -> int:
             return int(fetch(PROCESS, ())[0][0])
 
-        if complete(share_processes(partial(process, one), partial(process, other))):
+        if complete(share_processes(partial(process, fetch), partial(process, other))):
             yield advice
 
 
@@ -139,28 +151,18 @@ def _privileges_missing(project: Project, catalog: Catalog) -> Iterator[str]:
             yield f"{SERVICE_ROLE} may read no table of schema {schema}; dataapi init grants it all of them"
 
 
-def _is_announced(project: Project) -> bool:
-    # A database that cannot be reached any more is reported elsewhere.
-    with suppress(ScriptError), connected(project.db_uri) as fetch:
-        return bool(fetch(ANNOUNCED, ())[0][0])
-    return True
-
-
-def _function_faults(project: Project) -> Iterator[str]:
+def _function_faults(project: Project, fetch: Fetch) -> Iterator[str]:
     """Yield each function that the configuration names and the database does not have; blocks."""
     keys = {"db-pre-request": project.db_pre_request, "db-root-spec": project.db_root_spec}
-    named = {key: function for key, function in keys.items() if function}
-    if not named:
-        return
-    # A database that cannot be reached any more is reported elsewhere.
-    with suppress(ScriptError), connected(project.db_uri) as fetch:
-        for key, function in named.items():
-            schema, _, name = function.rpartition(".")
-            further = project.db_extra_search_path if key == "db-pre-request" else ()
-            searched = list(dict.fromkeys([schema] if schema else [*project.db_schemas, *further]))
-            if not fetch(_CALLABLE, (name, searched)):
-                places = ", ".join(searched)
-                yield f"{key} names {function}, and there is no such function without arguments in {places}"
+    for key, function in keys.items():
+        if not function:
+            continue
+        schema, _, name = function.rpartition(".")
+        further = project.db_extra_search_path if key == "db-pre-request" else ()
+        searched = list(dict.fromkeys([schema] if schema else [*project.db_schemas, *further]))
+        if not fetch(_CALLABLE, (name, searched)):
+            places = ", ".join(searched)
+            yield f"{key} names {function}, and there is no such function without arguments in {places}"
 
 
 async def _call(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -25,7 +25,6 @@ from dataapi.webhooks.management.errors import ErrorCode, ManagementError
 if TYPE_CHECKING:
     from dataapi.http.messages import Reply, Request
     from dataapi.service.webhooks import WebhooksPart
-    from dataapi.web.routing import Backend
     from dataapi.web.server.site import ApiSite
 
 _log = Logger(namespace="dataapi.service")
@@ -350,15 +349,9 @@ class ProcessAssembly:
         """Make the factory of the public sockets."""
         from dataapi.web.app import make_site  # noqa: PLC0415 - imported by the projects' start
 
-        settings = self._settings
-        return make_site(
-            _backends(projects),
-            self._reactor,
-            request_observer(requests, settings.log_level, self._observer.put),
-            webhooks=self._webhooks,
-            max_bodies=settings.max_bodies,
-            max_connections=settings.max_connections,
-        )
+        site = make_site((), self._reactor, webhooks=self._webhooks)
+        self.configure(self._settings, site, projects, requests)
+        return site
 
     def configure(
         self, settings: Settings, site: ApiSite, projects: Sequence[ProjectPart], requests: RequestMetrics
@@ -366,15 +359,11 @@ class ProcessAssembly:
         """Have the site serve these projects by these settings."""
         self._observer.learn(settings)
         site.configure(
-            _backends(projects),
+            [project.apis.backend for project in projects if project.apis is not None],
             request_observer(requests, settings.log_level, self._observer.put),
             max_bodies=settings.max_bodies,
             max_connections=settings.max_connections,
         )
-
-
-def _backends(projects: Sequence[ProjectPart]) -> list[Backend]:
-    return [project.apis.backend for project in projects if project.apis is not None]
 
 
 def assemble(

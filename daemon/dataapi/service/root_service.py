@@ -28,8 +28,9 @@ from dataapi.concurrency.tasks import SingleFlight
 from dataapi.service.configuration import ConfigurationError
 from dataapi.service.settings_source import SettingsSource
 from dataapi.service.sockets import Acceptor, BoundSocket, Descriptor, StartFailed, accept, bind
-from dataapi.settings import Settings, installed_version
+from dataapi.settings import Settings
 from dataapi.telemetry.readiness import Operated, Reloaded
+from dataapi.telemetry.version import installed_version
 from dataapi.web.admin import make_admin_site
 
 _log = Logger(namespace="dataapi.service")

@@ -14,9 +14,9 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
 from dataapi.http.messages import Reply
-from dataapi.settings import installed_version, version_row
 from dataapi.telemetry.metrics import Snapshot, exposition, merge
 from dataapi.telemetry.readiness import Operated, Reloaded
+from dataapi.telemetry.version import installed_version, version_row
 
 _log = Logger(namespace="dataapi.admin")
 _PLAIN = "text/plain; charset=utf-8"

@@ -142,7 +142,7 @@ class ProjectApis:
 def make_site(
     backends: Sequence[Backend],
     reactor: Any,
-    observe: Observe,
+    observe: Observe = lambda _served: None,
     *,
     webhooks: WebhooksApi | None = None,
     now: Callable[[], float] = time.time,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dataapi.settings import installed_version
+from dataapi.telemetry.version import installed_version
 from dataapi.web.app import make_app
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.management.errors import OTHER, ErrorCode, IssueCode

@@ -18,7 +18,8 @@ from dataapi.http.messages import Request
 from dataapi.rest.negotiation import OPENAPI, unavailable
 from dataapi.rest.openapi import openapi3, swagger
 from dataapi.rest.openapi.model import VisibleSchema, encode
-from dataapi.settings import Project, installed_version
+from dataapi.settings import Project
+from dataapi.telemetry.version import installed_version
 
 REGISTERED = "application/vnd.oai.openapi+json"
 

@@ -16,7 +16,7 @@ from twisted.logger import Logger
 
 from dataapi.http.errors import DatabaseError
 from dataapi.http.messages import Reply, Request
-from dataapi.settings import installed_version
+from dataapi.telemetry.version import installed_version
 from dataapi.webhooks.catalogue import (
     ALL_EVENT_TYPES,
     Catalogue,
