@@ -135,5 +135,6 @@ class Settings:
     max_bodies: int = 268_435_456
     log_format: str = "json"
     log_level: str = "error"
+    log_subject: bool = False
     webhooks: Webhooks = field(default_factory=Webhooks)
     file: Path | None = None

@@ -136,8 +136,8 @@ def test_other_paths_and_methods_of_the_admin_listener_are_refused(daemon: Daemo
 
 
 def test_metrics_count_requests_and_show_the_pool(daemon: Daemon) -> None:
-    """``/metrics`` counts answered requests by area and status class, and shows pool and catalog."""
-    sample = 'dataapi_requests_total{area="graphql",status="2xx"}'
+    """``/metrics`` counts answered requests by route and status, and shows pool and catalog."""
+    sample = 'dataapi_requests_total{area="graphql",code="",method="POST",route="/graphql/v1",status="200"}'
     before = daemon.metric(sample)
     assert daemon.graphql(QUICK).json == {"data": {"noteCollection": {"edges": [{"node": {"id": 1}}]}}}
     assert daemon.metric(sample) == before + 1
@@ -235,6 +235,22 @@ def test_log_lines_name_client_project_role_operation_and_error(daemon: Daemon) 
         ("Notes", "GRAPHQL_VALIDATION"),
         (None, "PGRST205"),
     ]
+
+
+def test_log_lines_say_where_the_time_went_and_what_postgresql_refused(daemon: Daemon) -> None:
+    """A value that PostgreSQL refuses has its SQLSTATE and the time that it took there."""
+    refused = daemon.request(
+        "GET", "/rest/v1/note?id=eq.x", headers={"apikey": KEY, "X-Request-Id": "refused"}
+    )
+    assert refused.status == 400
+    [line] = wait_for(
+        lambda: [line for line in daemon.lines if line.get("request_id") == "refused"], "its line"
+    )
+    assert (line["code"], line["sqlstate"]) == ("22P02", "22P02")
+    assert 0 < line["database_milliseconds"] < line["milliseconds"]
+    count = daemon.metric('dataapi_request_database_seconds_count{area="rest"}')
+    assert count >= 1
+    assert daemon.metric('dataapi_request_queue_seconds_count{area="rest"}') == count
 
 
 def test_no_secret_is_logged(daemon: Daemon) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 READY_WORKERS = "dataapi_workers"
 STUCK = "dataapi_workers_stuck"
 RESTARTS = "dataapi_worker_restarts_total"
-ANSWERED = 'dataapi_requests_total{area="graphql",status="2xx"}'
+ANSWERED = 'dataapi_requests_total{area="graphql",code="",method="POST",route="/graphql/v1",status="200"}'
 
 
 @pytest.fixture(scope="module")

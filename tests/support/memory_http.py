@@ -13,7 +13,7 @@ from dataapi.auth.caller import Caller
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, Stage
 from dataapi.http.messages import Reply, Request
 from dataapi.settings import Project
-from dataapi.telemetry.logs import AnsweredRequest
+from dataapi.telemetry.requests import AnsweredRequest
 from dataapi.web.app import make_site
 from dataapi.web.routing import Backend
 from twisted.internet.address import IPv4Address

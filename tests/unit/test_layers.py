@@ -43,7 +43,7 @@ INPUT_AND_OUTPUT = {
         "configuration.parsers inspection process project root_service "
         "settings_source sockets webhooks worker worker_pipe workers"
     ),
-    "telemetry": "logs",
+    "telemetry": "logs process requests",
     "web": "admin app pipeline routing server.connection server.request server.sending server.site",
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "

@@ -90,6 +90,7 @@ async def test_a_body_is_not_kept_behind_its_answer(reactor: Any) -> None:
         client.send(upload(8 * MEBIBYTE) + b"x" * 8 * MEBIBYTE)
         await client.wait_for(b"HTTP/1.1 200 OK")
         web.rest.asked.clear()
+        web.served.clear()
         assert tracemalloc.get_traced_memory()[0] - before < MEBIBYTE
         assert len(running.site.connections) == 1
         client.transport.loseConnection()

@@ -160,7 +160,7 @@ async def test_what_is_too_long_or_not_http_is_refused_in_the_form_of_the_api(
     assert statuses(answer) == [status]
     assert set(parsed(answer)) == FORMS[path]
     assert b"\r\nX-Request-Id: " in answer
-    assert [(one.path, one.status) for one in web.served] == [(path, status)]
+    assert [(one.request.path, one.status) for one in web.served] == [(path, status)]
 
 
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quoted
@@ -28,16 +27,17 @@ class Caller:
 
     :ivar role: the PostgreSQL role that the request's transaction runs under.
     :ivar claims: the verified claims as JSON text, for ``request.jwt.claims``.
+    :ivar subject: the claim ``sub``, "" without one.
     """
 
     role: str
     claims: str
+    subject: str = ""
 
 
 def identity(request: Request, caller: Caller) -> str:
     """Return what identifies a caller among those who share connections: the user, else the address."""
-    user = json.loads(caller.claims).get("sub")
-    return f"{caller.role} {user}" if user else f"{caller.role} at {request.client}"
+    return f"{caller.role} {caller.subject or f'at {request.client}'}"
 
 
 def settings_for(request: Request, caller: Caller) -> Settings:

@@ -84,7 +84,8 @@ class Verifier:
             raise anonymous_disabled()
         if claims.get("role") != role:
             text = json.dumps({**claims, "role": role}, separators=(",", ":"))
-        return Verified(Caller(role, text), found is not None, usable_from, usable_until)
+        caller = Caller(role, text, str(claims.get("sub") or ""))
+        return Verified(caller, found is not None, usable_from, usable_until)
 
     def _checked_payload(self, token: str) -> bytes:
         """Return the payload after one of the keys verified the signature."""

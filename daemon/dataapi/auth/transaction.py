@@ -119,6 +119,7 @@ class Transactions:
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
             isolation=isolation_of(extra),
+            facts=request.facts,
         )
 
     async def explain(
@@ -133,7 +134,7 @@ class Transactions:
         settings = settings_for(request, caller) + catalog.roles[caller.role].settings
         plans = []
         for bound in statements:
-            message = Message(caller.role, settings, (explained(bound),), read_only=True)
+            message = Message(caller.role, settings, (explained(bound),), facts=request.facts)
             [[plan]] = await self._runner.run(message)
             plans.append({"statement": bound.statement.text, "plan": json.loads(plan)})
         return plans

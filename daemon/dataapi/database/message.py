@@ -6,11 +6,12 @@ end with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dataapi.database import sql_text
+from dataapi.http.messages import RequestFacts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +53,7 @@ class Message:
         to the login role's ``default_transaction_isolation``.
     :ivar rollback: undo everything once the answer is there, which takes a second round trip.
     :ivar caller: whose share of the connections a transaction of several messages takes; "" for none.
+    :ivar facts: of the request that it is for, which learn how long it took.
     """
 
     role: str
@@ -61,6 +63,7 @@ class Message:
     rollback: bool = False
     caller: str = ""
     isolation: str | None = None
+    facts: RequestFacts = field(default_factory=RequestFacts)
 
 
 FACTS = """

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from secrets import token_hex
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from dataapi.database.connection import Rows
     from dataapi.database.message import Message
+    from dataapi.http.messages import RequestFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +205,18 @@ class Pool:
         ``DatabaseError`` for what PostgreSQL refuses, ``DatabaseUnavailable`` when there is no
         connection or it died, and ``ApiError`` for values that PostgreSQL cannot hold.
         """
-        session = self._idle.pop() if self._idle else await self._wait()
+        facts = message.facts
+        session = self._idle.pop() if self._idle else await self._wait(facts)
+        began = perf_counter()
         try:
             return await session.run(message)
         except psycopg2.Error as error:
+            facts.sqlstate = error.pgcode or ""
             raise errors.refused(error, anonymous=message.role == self._anonymous_role) from error
         except ConnectionDied as error:
             raise errors.died() from error
         finally:
+            facts.database += perf_counter() - began
             self._release(session)
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
@@ -258,10 +264,14 @@ class Pool:
 
     @asynccontextmanager
     async def _transaction(self, message: Message) -> AsyncGenerator[OpenTransaction, None]:
-        await self._slots.take(message.caller)
+        facts, began = message.facts, perf_counter()
         try:
-            session = self._idle.pop() if self._idle else await self._wait()
-            transaction = session.transaction(anonymous=message.role == self._anonymous_role)
+            await self._slots.take(message.caller)
+        finally:
+            facts.queued += perf_counter() - began
+        try:
+            session = self._idle.pop() if self._idle else await self._wait(facts)
+            transaction = session.transaction(facts, anonymous=message.role == self._anonymous_role)
             try:
                 yield transaction
             except ApiError:
@@ -272,12 +282,18 @@ class Pool:
         finally:
             self._slots.give_back(message.caller)
 
-    async def _wait(self) -> Session:
+    async def _wait(self, facts: RequestFacts | None = None) -> Session:
+        """Wait for a free connection; the facts of the request that needs it get the time."""
         if self._stopped or (self._retry.failures and not self._sessions):
             raise self._unavailable()
+        began = perf_counter()
         place = self._queue.join()
         self._grow()
-        return await place
+        try:
+            return await place
+        finally:
+            if facts is not None:
+                facts.queued += perf_counter() - began
 
     def _release(self, session: Session) -> None:
         if session.connection.lost:

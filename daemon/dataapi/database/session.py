@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import psycopg2
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from dataapi.database.connection import Rows
     from dataapi.database.message import Bound, Defaults, Message
+    from dataapi.http.messages import RequestFacts
 
 FIRST_FETCH = 100
 """Rows of the first fetch, by whose size the next ones are measured."""
@@ -49,12 +51,16 @@ class OpenTransaction:
     Its methods raise what ``Pool.run`` raises.
 
     :param defaults: what its messages begin with.
+    :param facts: of the request that it is for, which learn how long it took.
     :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
     """
 
-    def __init__(self, connection: Connection, defaults: Defaults, *, anonymous: bool) -> None:
+    def __init__(
+        self, connection: Connection, defaults: Defaults, facts: RequestFacts, *, anonymous: bool
+    ) -> None:
         self._connection = connection
         self._defaults = defaults
+        self._facts = facts
         self._anonymous = anonymous
         self._in_savepoint = False
         self._role = ""
@@ -102,12 +108,16 @@ class OpenTransaction:
         return "rollback to savepoint step;release savepoint step;" if self._in_savepoint else ""
 
     async def _send(self, text: str, values: Sequence[object]) -> Rows:
+        began = perf_counter()
         try:
             return await self._connection.send(text, values)
         except psycopg2.Error as error:
+            self._facts.sqlstate = error.pgcode or ""
             raise errors.refused(error, anonymous=self._anonymous) from error
         except ConnectionDied as error:
             raise errors.died() from error
+        finally:
+            self._facts.database += perf_counter() - began
 
 
 def _begun(message: Message) -> Message:
@@ -233,10 +243,10 @@ class Session:
             self._uncertain = True
             raise
 
-    def transaction(self, *, anonymous: bool) -> OpenTransaction:
+    def transaction(self, facts: RequestFacts, *, anonymous: bool) -> OpenTransaction:
         """Return a transaction of several messages, yet to be begun."""
         self.uses += 1
-        return OpenTransaction(self.connection, self._defaults, anonymous=anonymous)
+        return OpenTransaction(self.connection, self._defaults, facts, anonymous=anonymous)
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:
         """Run SQL as the login role; ``$1`` … are the values, quoted into the text."""

@@ -56,17 +56,27 @@ class Timing:
 
 
 class RequestFacts:
-    """What the log says of a request, as its handler learns it.
+    """What logs and metrics say of a request, as it becomes known.
 
+    :ivar route: the form of its path, such as ``/rest/v1/{resource}``; "" without a handler.
     :ivar role: that the request runs under, "" before the caller is known.
+    :ivar subject: the ``sub`` of the caller's token, "" without one.
     :ivar operation: the name of the GraphQL operation, "" without one.
+    :ivar queued: seconds that it waited for a database connection.
+    :ivar database: seconds that its statements took there and back.
+    :ivar sqlstate: of the last statement that PostgreSQL refused, "" without one.
     """
 
-    __slots__ = ("operation", "role")
+    __slots__ = ("database", "operation", "queued", "role", "route", "sqlstate", "subject")
 
-    def __init__(self) -> None:
+    def __init__(self, route: str = "") -> None:
+        self.route = route
         self.role = ""
+        self.subject = ""
         self.operation = ""
+        self.queued = 0.0
+        self.database = 0.0
+        self.sqlstate = ""
 
 
 @lru_cache(maxsize=1024)

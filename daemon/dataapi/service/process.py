@@ -17,9 +17,11 @@ from dataapi.service.garbage_collection import ShortCollections
 from dataapi.service.project import ProjectPart
 from dataapi.service.sockets import Acceptor, Descriptor, accept
 from dataapi.settings import Project, Settings
-from dataapi.telemetry.logs import LineObserver, request_observer
-from dataapi.telemetry.metrics import RequestMetrics, Snapshot, merge
+from dataapi.telemetry.logs import LineObserver
+from dataapi.telemetry.metrics import Snapshot, merge
+from dataapi.telemetry.process import ProcessMetrics
 from dataapi.telemetry.readiness import ProjectState, Reloaded, State, WebhooksState
+from dataapi.telemetry.requests import RequestMetrics, request_observer
 from dataapi.webhooks.management.errors import ErrorCode, ManagementError
 
 if TYPE_CHECKING:
@@ -123,6 +125,7 @@ class Serving:
         self._projects = [assembly.project(project) for project in projects]
         self._sockets = sockets
         self._requests = RequestMetrics()
+        self._process = ProcessMetrics(reactor)
         self._assembly = assembly
         self._background = Background()
         self._changing = DeferredLock()
@@ -146,6 +149,7 @@ class Serving:
             self._changing.release()
         if self._collections:
             self._collections.start()
+        self._process.start()
         self._starting = False
 
     async def stop(self) -> None:
@@ -164,6 +168,7 @@ class Serving:
             await project.stop()
         if self._collections:
             self._collections.stop()
+        self._process.stop()
 
     async def state(self) -> State:
         """Return whether requests can be answered, having asked the databases."""
@@ -180,12 +185,12 @@ class Serving:
         return State(projects, self._starting, self._draining, webhooks=webhooks)
 
     async def snapshot(self) -> Snapshot:
-        """Take the metrics of requests, projects and webhooks."""
+        """Take the metrics of requests, projects, webhooks and the process."""
         in_flight = float(self._site.in_flight) if self._site else 0.0
         own: Snapshot = {"dataapi_requests_in_flight": {(): in_flight}}
         webhooks = await self._webhooks.snapshot() if self._webhooks else {}
         projects = [project.snapshot() for project in self._projects]
-        return merge([self._requests.snapshot(), own, *projects, webhooks])
+        return merge([self._requests.snapshot(), own, *projects, webhooks, self._process.snapshot()])
 
     async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Go on with other settings, if there are, and read every project's catalog again."""
@@ -360,7 +365,7 @@ class ProcessAssembly:
         self._observer.learn(settings)
         site.configure(
             [project.apis.backend for project in projects if project.apis is not None],
-            request_observer(requests, settings.log_level, self._observer.put),
+            request_observer(requests, settings.log_level, self._observer.put, subjects=settings.log_subject),
             max_bodies=settings.max_bodies,
             max_connections=settings.max_connections,
         )

@@ -2,7 +2,7 @@
 
 Every module logs with ``twisted.logger.Logger(namespace="dataapi.…")``; keyword arguments
 of the call become fields of the line.  Twisted's own chatter below a warning is left out
-unless ``log-level`` is ``debug``.  Answered requests are logged as far as ``log-level`` asks for them.
+unless ``log-level`` is ``debug``.
 """
 
 from __future__ import annotations
@@ -12,20 +12,17 @@ import logging
 import os
 import re
 import select
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
 from zope.interface import implementer
 
 from dataapi.settings import Settings
-from dataapi.telemetry.metrics import RequestMetrics
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that the running code works for; routing sets it."""
@@ -268,74 +265,3 @@ class StandardHandler(logging.Handler):
         if record.exc_info:
             event["exception"] = logging.Formatter().formatException(record.exc_info)
         self._observer(event)
-
-
-class AnsweredRequest(NamedTuple):
-    """An answered request, as logs and metrics see it.
-
-    :ivar area: ``graphql``, ``rest``, ``webhooks`` or ``other``; a label of metrics.
-    :ivar path: the decoded path, without the query string, which may hold a key.
-    :ivar status: of the answer; 499 when the client went away before it.
-    :ivar seconds: from the request's last byte to its answer.
-    :ivar size: bytes of the answer's body.
-    :ivar client: the client's address.
-    :ivar project: the reference of its project; this and what follows is "" where there is none.
-    :ivar role: that the request ran under.
-    :ivar operation: the name of the GraphQL operation.
-    :ivar code: that of the error which was answered; GraphQL answers most of them with status 200.
-    """
-
-    area: str
-    request_id: str
-    method: str
-    path: str
-    status: int
-    seconds: float
-    size: int
-    client: str = ""
-    project: str = ""
-    role: str = ""
-    operation: str = ""
-    code: str = ""
-
-
-LOWEST_STATUS: Mapping[str, int] = MappingProxyType(
-    {"crit": 1000, "error": 500, "warn": 400, "info": 0, "debug": 0}
-)
-"""The lowest status that each ``log-level`` logs, as PostgREST does."""
-
-
-def request_observer(
-    metrics: RequestMetrics,
-    level: str,
-    put: Callable[[LogRecord], object],
-    now: Callable[[], float] = time.time,
-) -> Callable[[AnsweredRequest], None]:
-    """Return the function that counts every answered request and logs those of the level."""
-    lowest = LOWEST_STATUS[level]
-
-    def observe(answered: AnsweredRequest) -> None:
-        metrics.observe(answered.area, answered.status, answered.seconds)
-        if answered.code:
-            metrics.count_error(answered.area)
-        if answered.status >= lowest or (answered.code and lowest <= LOWEST_STATUS["warn"]):
-            put(_request_record(answered, now()))
-
-    return observe
-
-
-def _request_record(answered: AnsweredRequest, time_of: float) -> LogRecord:
-    level = "error" if answered.status >= 500 else "info"
-    if answered.status < 500 and (answered.code or answered.status >= 400):
-        level = "warn"
-    known = ("client", "project", "role", "operation", "code")
-    fields = {
-        "method": answered.method,
-        "path": answered.path,
-        "status": answered.status,
-        "milliseconds": round(answered.seconds * 1000, 3),
-        "bytes": answered.size,
-        **{name: value for name in known if (value := getattr(answered, name))},
-    }
-    message = f"{answered.method} {answered.path} {answered.status}"
-    return LogRecord(time_of, level, "dataapi.requests", message, answered.request_id, fields)

@@ -82,7 +82,7 @@ def make_app(webhooks: WebhooksApi | None = None) -> Klein:
             return CONSOLE
         caller = await backend.authenticator.authenticate(request)
         request.mark("jwt")
-        request.facts.role = caller.role
+        request.facts.role, request.facts.subject = caller.role, caller.subject
         read = transport.read(request)
         request.facts.operation = read.operation_name or ""
         answer = await backend.graphql.answer(read, caller, request)
@@ -94,7 +94,7 @@ def make_app(webhooks: WebhooksApi | None = None) -> Klein:
         try:
             caller = await backend.authenticator.authenticate(request)
             request.mark("jwt")
-            request.facts.role = caller.role
+            request.facts.role, request.facts.subject = caller.role, caller.subject
             if "apikey=" in request.query:  # which the handler would read as a filter
                 request = replace(request, query=split_query(request.query)[1])
             return await backend.rest.answer(request, caller)

@@ -14,8 +14,9 @@ from twisted.logger import Logger, LogLevel
 from dataapi.concurrency.deadlines import Deadlines
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
-from dataapi.http.messages import Reply, Request, Stream, Timing
-from dataapi.telemetry.logs import AnsweredRequest, request_id
+from dataapi.http.messages import Reply, Request, RequestFacts, Stream, Timing
+from dataapi.telemetry.logs import request_id
+from dataapi.telemetry.requests import AnsweredRequest
 from dataapi.web import cors
 from dataapi.web.families import family_of, internal_error
 from dataapi.web.routing import Backend, Backends, Route, Routes, no_route
@@ -213,7 +214,10 @@ class Pipeline:
         if connection.crowded:
             connection.persistent = False
             error = _crowded()
-        request = Request(identifier, method, route.path, query, headers, body, timing, connection.peer)
+        facts = RequestFacts(route.form)
+        request = Request(
+            identifier, method, route.path, query, headers, body, timing, connection.peer, facts
+        )
         return RoutedRequest(route, request, backend, started), error
 
     def _with_body(self, routed: RoutedRequest, body: bytes) -> RoutedRequest:
@@ -251,16 +255,15 @@ class Pipeline:
         received.finish()
 
     def _report(self, routed: RoutedRequest, status: int, size: int, code: str) -> None:
-        seconds, request = self._seconds() - routed.started, routed.request
+        seconds = self._seconds() - routed.started
+        project = "" if routed.backend is None else routed.backend.project.ref
         answered = AnsweredRequest(
-            routed.route.family.name, request.id, request.method, request.path, status, seconds, size,
-            request.client, "" if routed.backend is None else routed.backend.project.ref, request.facts.role,
-            request.facts.operation, code,
-        )  # fmt: skip
+            routed.route.family.name, routed.request, status, seconds, size, project, code
+        )
         try:
             self._observe(answered)
         except Exception:
-            _log.failure("an answered request could not be observed", request_id=request.id)
+            _log.failure("an answered request could not be observed", request_id=routed.request.id)
 
 
 async def _reply(routed: RoutedRequest) -> Reply | None:

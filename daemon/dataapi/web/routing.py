@@ -6,6 +6,7 @@ resource walks its URL map for each request, which costs as much as the rest of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import unwrap
@@ -28,6 +29,8 @@ _REMEMBERED = 1024
 """Paths whose match is remembered."""
 _LONGEST_REMEMBERED = 300
 """Bytes of the longest such path, to bound the memory."""
+
+_PART = re.compile(r"<(?:\w+:)?_?(\w+)>")
 
 Handler = Callable[..., Awaitable[Reply]]
 
@@ -92,12 +95,17 @@ def _host_name(host: str) -> str:
 
 
 class Route(NamedTuple):
-    """A matched path; ``handler`` is None when there is none."""
+    """A matched path; ``handler`` is None when there is none.
+
+    :ivar form: the path with the names of its variable parts, such as ``/rest/v1/{resource}``; "" when
+        there is no handler.
+    """
 
     path: str
     family: ProtocolFamily
     handler: Handler | None
     arguments: dict[str, Any]
+    form: str = ""
 
 
 def route(app: Klein, rule: str) -> Callable[[Handler], Handler]:
@@ -126,10 +134,11 @@ class Routes:
         path = querystring.path(raw.decode("latin-1"))
         family = family_of(path)
         try:
-            endpoint, arguments = self._urls.match(path)
+            rule, arguments = self._urls.match(path, return_rule=True)
         except (HTTPException, RequestRedirect):
             return Route(path, family, None, {})
-        found = Route(path, family, self._handlers[endpoint], dict(arguments))
+        handler = self._handlers[str(rule.endpoint)]
+        found = Route(path, family, handler, dict(arguments), _PART.sub(r"{\1}", rule.rule))
         if len(raw) <= _LONGEST_REMEMBERED:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()

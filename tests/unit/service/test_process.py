@@ -10,8 +10,9 @@ from dataapi.http.messages import Request
 from dataapi.service.process import GRACE, LateWebhooks, Serving
 from dataapi.settings import Project, Settings
 from dataapi.settings import Webhooks as WebhooksSettings
-from dataapi.telemetry.metrics import RequestMetrics, Snapshot
+from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import ProjectState, Reloaded, WebhooksState
+from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics
 from dataapi.webhooks.management.errors import ManagementError
 from support.deferreds import outcome
 from twisted.internet.defer import Deferred, succeed
@@ -220,9 +221,9 @@ def test_figures_of_requests_and_projects_come_together() -> None:
     """One snapshot has the requests, those in flight, and every project's pool."""
     process = Process()
     outcome(process.serving.start())
-    process.figures.observe("rest", 200, 0.1)
+    process.figures.observe(AnsweredRequest("rest", Request("1", "GET", "/", "", {}, b""), 200, 0.1, 0))
     snapshot = outcome(process.serving.snapshot())
-    assert snapshot["dataapi_requests_total"] == {("rest", "2xx"): 1}
+    assert snapshot["dataapi_requests_total"] == {("rest", "GET", "", "200", ""): 1}
     assert snapshot["dataapi_requests_in_flight"] == {(): 3}
     assert snapshot["dataapi_pool_size"] == {("p",): 10, ("q",): 10}
 

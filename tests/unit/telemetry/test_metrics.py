@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
+from dataapi.http.messages import Request, RequestFacts
 from dataapi.telemetry.metrics import (
     DURATIONS,
     FAMILIES,
     Histogram,
-    RequestMetrics,
     Snapshot,
     counted,
     exposition,
@@ -16,6 +16,7 @@ from dataapi.telemetry.metrics import (
     merge,
     to_json,
 )
+from dataapi.telemetry.requests import MOST_SERIES, AnsweredRequest, RequestMetrics
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -35,17 +36,36 @@ def of(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return name, frozenset(labels.items())
 
 
-def test_requests_are_counted_by_area_and_status_class() -> None:
-    """Requests show as a counter by area and status class."""
+def answered(
+    status: int, seconds: float = 0.002, code: str = "", facts: RequestFacts | None = None
+) -> AnsweredRequest:
+    """Return a REST request that was answered so."""
+    facts = facts or RequestFacts("/rest/v1/{resource}")
+    request = Request("1", "GET", "/rest/v1/blog", "", {}, b"", facts=facts)
+    return AnsweredRequest("rest", request, status, seconds, 1, "", code)
+
+
+def test_requests_are_counted_by_method_route_status_and_code() -> None:
+    """Two tables are one route; errors show their code, also those with status 200."""
     figures = RequestMetrics()
-    for status in (200, 204, 404, 500):
-        figures.observe("graphql", status, 0.002)
-    figures.observe("rest", 200, 0.002)
+    for status, code in ((200, ""), (200, ""), (404, "PGRST205"), (200, "42501")):
+        figures.observe(answered(status, code=code))
     samples = shown(figures.snapshot())
-    assert samples[of("dataapi_requests_total", area="graphql", status="2xx")] == 2
-    assert samples[of("dataapi_requests_total", area="graphql", status="4xx")] == 1
-    assert samples[of("dataapi_requests_total", area="graphql", status="5xx")] == 1
-    assert samples[of("dataapi_requests_total", area="rest", status="2xx")] == 1
+    labels = {"area": "rest", "method": "GET", "route": "/rest/v1/{resource}"}
+    assert samples[of("dataapi_requests_total", **labels, status="200", code="")] == 2
+    assert samples[of("dataapi_requests_total", **labels, status="404", code="PGRST205")] == 1
+    assert samples[of("dataapi_requests_total", **labels, status="200", code="42501")] == 1
+    assert samples[of("dataapi_request_errors_total", area="rest")] == 2
+
+
+def test_codes_that_sql_makes_up_do_not_make_series_without_end() -> None:
+    """Beyond a number of series an error is counted under the code "other"; none is lost."""
+    figures = RequestMetrics()
+    for number in range(MOST_SERIES + 500):
+        figures.observe(answered(400, code=f"C{number}"))
+    counts = figures.snapshot()["dataapi_requests_total"]
+    assert len(counts) == MOST_SERIES + 1
+    assert counts[("rest", "GET", "/rest/v1/{resource}", "400", "other")] == 500
 
 
 @given(st.lists(st.floats(0, 60)))
@@ -53,13 +73,25 @@ def test_durations_are_a_cumulative_histogram(durations: list[float]) -> None:
     """Each bucket counts the requests that took at most its bound, and the last one all of them."""
     figures = RequestMetrics()
     for duration in durations:
-        figures.observe("rest", 200, duration)
+        figures.observe(answered(200, duration))
     samples = shown(figures.snapshot())
     name = "dataapi_request_duration_seconds_bucket"
     for bound in DURATIONS:
         expected = sum(duration <= bound for duration in durations)
         assert samples.get(of(name, area="rest", le=str(bound)), 0) == expected
     assert samples.get(of(name, area="rest", le="+Inf"), 0) == len(durations)
+
+
+def test_the_time_of_a_request_is_split_into_queue_database_and_daemon() -> None:
+    """The three add up; a request without a statement spent all of its time in the daemon."""
+    figures, facts = RequestMetrics(), RequestFacts()
+    facts.queued, facts.database = 1.0, 2.0
+    figures.observe(answered(200, 3.5, facts=facts))
+    figures.observe(answered(200, 0.25))
+    samples = shown(figures.snapshot())
+    for stage, total, count in (("queue", 1.0, 1), ("database", 2.0, 1), ("daemon", 0.75, 2)):
+        assert samples[of(f"dataapi_request_{stage}_seconds_sum", area="rest")] == total
+        assert samples[of(f"dataapi_request_{stage}_seconds_count", area="rest")] == count
 
 
 def test_workers_are_merged_by_each_familys_rule() -> None:
@@ -87,8 +119,8 @@ def test_workers_are_merged_by_each_familys_rule() -> None:
 def test_histograms_of_workers_are_added() -> None:
     """The buckets and sums of two workers add up."""
     one, other = RequestMetrics(), RequestMetrics()
-    one.observe("rest", 200, 0.3)
-    other.observe("rest", 200, 20.0)
+    one.observe(answered(200, 0.3))
+    other.observe(answered(200, 20.0))
     samples = shown(merge([one.snapshot(), other.snapshot()]))
     assert samples[of("dataapi_request_duration_seconds_count", area="rest")] == 2
     assert samples[of("dataapi_request_duration_seconds_sum", area="rest")] == 20.3
@@ -98,7 +130,7 @@ def test_histograms_of_workers_are_added() -> None:
 def test_a_snapshot_survives_the_pipe() -> None:
     """A snapshot is the same after it went through JSON."""
     figures = RequestMetrics()
-    figures.observe("rest", 503, 0.3)
+    figures.observe(answered(503, 0.3))
     snapshot = merge([figures.snapshot(), {"dataapi_pool_size": {("p",): 10.0}}])
     assert from_json(json.loads(json.dumps(to_json(snapshot)))) == snapshot
 
@@ -106,12 +138,15 @@ def test_a_snapshot_survives_the_pipe() -> None:
 def test_only_what_grows_outlives_its_worker() -> None:
     """Counters and histograms of a dead worker stay in the sums; its gauges do not."""
     figures = RequestMetrics()
-    figures.observe("rest", 200, 0.3)
+    figures.observe(answered(200, 0.3))
     snapshot = merge([figures.snapshot(), {"dataapi_pool_size": {("p",): 10.0}}])
     assert set(counted(snapshot)) == {
         "dataapi_requests_total",
         "dataapi_request_errors_total",
         "dataapi_request_duration_seconds",
+        "dataapi_request_queue_seconds",
+        "dataapi_request_database_seconds",
+        "dataapi_request_daemon_seconds",
     }
 
 

@@ -20,8 +20,9 @@ PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 
 def series() -> set[str]:
     """Return the names that ``/metrics`` may have."""
-    buckets = {f"{name}_bucket" for name, metric in FAMILIES.items() if metric.histogram}
-    return {*FAMILIES, *buckets, *PROCESS}
+    histograms = [name for name, metric in FAMILIES.items() if metric.histogram]
+    parts = {f"{name}_{part}" for name in histograms for part in ("bucket", "sum", "count")}
+    return {*FAMILIES, *parts, *PROCESS}
 
 
 @pytest.mark.parametrize("file", [ALERTS, DASHBOARD], ids=["alerts", "dashboard"])
@@ -37,7 +38,8 @@ def test_every_label_that_is_asked_for_is_one_of_its_metric() -> None:
     text = DASHBOARD.read_text("utf-8") + ALERTS.read_text("utf-8")
     for name, selector in re.findall(r"(dataapi_[a-z_]+)\{([^}]*)\}", text):
         labels = set(re.findall(r"(\w+) *(?:=~|=|!=)", selector.replace('\\"', '"')))
-        assert labels <= {*FAMILIES[name.removesuffix("_bucket")].labels, "instance", "job"}, name
+        family = FAMILIES[re.sub("_(bucket|sum|count)$", "", name)]
+        assert labels <= {*family.labels, "instance", "job"}, name
 
 
 def test_panels_do_not_overlap_and_have_what_to_show() -> None:

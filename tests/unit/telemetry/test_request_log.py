@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.telemetry.logs import AnsweredRequest, LogRecord, request_observer
-from dataapi.telemetry.metrics import RequestMetrics
+from dataapi.http.messages import Request, RequestFacts
+from dataapi.telemetry.logs import LogRecord
+from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics, request_observer
 
 
-def answered(status: int) -> AnsweredRequest:
-    return AnsweredRequest("rest", "r-1", "GET", "/rest/v1/blog", status, 0.0123456, 42)
+def answered(status: int, code: str = "", facts: RequestFacts | None = None) -> AnsweredRequest:
+    """Return a request that was answered so."""
+    headers = {"x-forwarded-for": "192.0.2.7"} if facts else {}
+    request = Request(
+        "r-1", "GET", "/rest/v1/blog", "", headers, b"", facts=facts or RequestFacts("/rest/v1/{resource}")
+    )
+    return AnsweredRequest("rest", request, status, 0.0123456, 42, "p" if facts else "", code)
+
+
+def known() -> RequestFacts:
+    """Return the facts of a request that ran a statement."""
+    facts = RequestFacts("/rest/v1/{resource}")
+    facts.role, facts.subject, facts.operation, facts.sqlstate = "authenticated", "alice", "Blogs", "42501"
+    facts.queued, facts.database = 0.001, 0.0021234
+    return facts
 
 
 @pytest.mark.parametrize(
@@ -34,7 +48,8 @@ def test_every_request_is_counted_whether_logged_or_not() -> None:
     """The metrics count what is not logged too."""
     metrics = RequestMetrics()
     request_observer(metrics, "crit", lambda _record: None)(answered(200))
-    assert metrics.snapshot()["dataapi_requests_total"] == {("rest", "2xx"): 1}
+    series = ("rest", "GET", "/rest/v1/{resource}", "200", "")
+    assert metrics.snapshot()["dataapi_requests_total"] == {series: 1}
 
 
 def test_a_log_line_says_what_was_requested_and_how_it_ended() -> None:
@@ -54,10 +69,27 @@ def test_an_error_in_a_graphql_answer_counts_as_one() -> None:
     lines: list[LogRecord] = []
     metrics = RequestMetrics()
     observe = request_observer(metrics, "warn", lines.append)
-    facts = {"client": "192.0.2.7", "project": "p", "role": "anon", "operation": "Blogs", "code": "42501"}
-    observe(AnsweredRequest("graphql", "r-1", "POST", "/graphql/v1", 200, 0.01, 42))
-    observe(AnsweredRequest("graphql", "r-2", "POST", "/graphql/v1", 200, 0.01, 42, **facts))
+    observe(answered(200))
+    observe(answered(200, "42501", known()))
     [line] = lines
-    assert (line.level, line.request_id) == ("warn", "r-2")
-    assert facts.items() <= line.fields.items()
-    assert metrics.snapshot()["dataapi_request_errors_total"] == {("graphql",): 1}
+    assert line.level == "warn"
+    assert line.fields == {
+        "method": "GET", "path": "/rest/v1/blog", "status": 200, "milliseconds": 12.346, "bytes": 42,
+        "client": "192.0.2.7", "project": "p", "role": "authenticated", "operation": "Blogs", "code": "42501",
+        "sqlstate": "42501", "database_milliseconds": 2.123, "queue_milliseconds": 1.0,
+    }  # fmt: skip
+    assert metrics.snapshot()["dataapi_request_errors_total"] == {("rest",): 1}
+
+
+def test_a_line_says_who_the_caller_is_where_that_is_asked_for() -> None:
+    """The claim ``sub`` may be personal data, so that it is left out by default."""
+    lines: list[LogRecord] = []
+    request_observer(RequestMetrics(), "info", lines.append, subjects=True)(answered(200, "", known()))
+    assert lines[0].fields["sub"] == "alice"
+
+
+def test_a_statement_that_was_run_again_with_success_leaves_no_error() -> None:
+    """An SQLSTATE belongs to the error that was answered."""
+    lines: list[LogRecord] = []
+    request_observer(RequestMetrics(), "info", lines.append)(answered(200, "", known()))
+    assert "sqlstate" not in lines[0].fields

@@ -45,6 +45,7 @@ SERVICE = {
     "max-bodies": _POSITIVE,
     "log-format": ConfigurationKey(parsers.one_of("json", "text")),
     "log-level": ConfigurationKey(parsers.one_of("crit", "error", "warn", "info", "debug")),
+    "log-subject": _SWITCH,
 }
 
 PROJECT = {

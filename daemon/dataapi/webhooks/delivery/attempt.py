@@ -6,7 +6,6 @@ One attempt is one POST, and one deadline covers all of it, the body of the resp
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from twisted.web.client import BrowserLikePolicyForHTTPS, HostnameCachingHTTPSPo
 from twisted.web.iweb import IPolicyForHTTPS
 
 from dataapi.http.errors import ApiError, DatabaseError
-from dataapi.telemetry.metrics import DURATIONS, Histogram, Snapshot
+from dataapi.telemetry.metrics import Histogram, RunningHistogram, Snapshot
 from dataapi.webhooks.catalogue import read_payload
 from dataapi.webhooks.delivery import destinations
 from dataapi.webhooks.delivery.headers import constant_head, header_lines, signed_headers
@@ -47,16 +46,13 @@ class DeliveryCounters:
 
     def __init__(self) -> None:
         self._attempts: Counter[str] = Counter()
-        self._buckets = [0] * (len(DURATIONS) + 1)
-        self._waited = 0.0
+        self._waited = RunningHistogram()
         self.settled = 0
         self.lost = 0
 
     def began(self, waited: float) -> None:
         """Count the start of a first attempt, so many seconds after its event was published."""
-        waited = max(0.0, waited)
-        self._buckets[bisect_left(DURATIONS, waited)] += 1
-        self._waited += waited
+        self._waited.add(max(0.0, waited))
 
     def ended(self, outcome: AttemptOutcome) -> None:
         """Count the end of an attempt."""
@@ -71,7 +67,7 @@ class DeliveryCounters:
             },
             "dataapi_webhooks_settled_total": {(): float(self.settled)},
             "dataapi_webhooks_lost_outcomes_total": {(): float(self.lost)},
-            "dataapi_webhooks_first_attempt_seconds": {(): Histogram(tuple(self._buckets), self._waited)},
+            "dataapi_webhooks_first_attempt_seconds": {(): self._waited.counts()},
         }
         if queue is not None:
             own["dataapi_webhooks_due"] = {

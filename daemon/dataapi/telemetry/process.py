@@ -1,0 +1,55 @@
+"""What the process itself takes: processor time, memory, and how late its event loop runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataapi.telemetry.metrics import RunningHistogram, Snapshot
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+EVERY = 1.0
+"""Seconds between two looks at how late a timer fires."""
+
+_PAGES = Path("/proc/self/statm")
+
+
+class ProcessMetrics:
+    """The figures of the process; those of several workers add up."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._delays = RunningHistogram()
+        self._due = 0.0
+        self._timer: IDelayedCall | None = None
+
+    def start(self) -> None:
+        """Begin to measure the event loop."""
+        self._due = self._clock.seconds() + EVERY
+        self._timer = self._clock.callLater(EVERY, self._measure)
+
+    def stop(self) -> None:
+        """Measure no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _measure(self) -> None:
+        self._delays.add(max(0.0, self._clock.seconds() - self._due))
+        self.start()
+
+    def snapshot(self) -> Snapshot:
+        """Take the figures."""
+        return {
+            "dataapi_process_cpu_seconds_total": {(): time.process_time()},
+            "dataapi_process_resident_memory_bytes": {(): _resident_memory()},
+            "dataapi_event_loop_delay_seconds": {(): self._delays.counts()},
+        }
+
+
+def _resident_memory() -> float:
+    return float(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

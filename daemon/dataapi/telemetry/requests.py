@@ -1,0 +1,162 @@
+"""What is counted and logged of the requests that were answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dataapi.http.messages import Request
+from dataapi.telemetry.logs import LogRecord
+from dataapi.telemetry.metrics import RunningHistogram, Snapshot
+
+
+class AnsweredRequest(NamedTuple):
+    """An answered request, as logs and metrics see it.
+
+    :ivar area: ``graphql``, ``rest``, ``webhooks`` or ``other``; a label of metrics.
+    :ivar status: of the answer; 499 when the client went away before it.
+    :ivar seconds: from the request's last byte to its answer.
+    :ivar size: bytes of the answer's body.
+    :ivar project: the reference of its project, "" where there is none.
+    :ivar code: that of the error which was answered, "" without one; GraphQL answers most of them with
+        status 200.
+    """
+
+    area: str
+    request: Request
+    status: int
+    seconds: float
+    size: int
+    project: str = ""
+    code: str = ""
+
+
+_Series = tuple[str, str, str, int, str]
+"""Area, method, route, status and code."""
+
+MOST_SERIES = 1000
+"""Series beyond which errors are counted without their codes, of which SQL can raise any."""
+
+
+class _Times:
+    """Where the requests of one area spent their time."""
+
+    __slots__ = ("daemon", "database", "duration", "queue")
+
+    def __init__(self) -> None:
+        self.duration = RunningHistogram()
+        self.queue = RunningHistogram()
+        self.database = RunningHistogram()
+        self.daemon = RunningHistogram()
+
+
+class RequestMetrics:
+    """Counts requests and their times."""
+
+    def __init__(self) -> None:
+        self._counts: dict[_Series, int] = {}
+        self._times: dict[str, _Times] = {}
+
+    def observe(self, answered: AnsweredRequest) -> None:
+        """Count one answered request.  Runs for every request, so it is written for speed."""
+        area, request, status, seconds, _, _, code = answered
+        facts = request.facts
+        series = (area, request.method, facts.route, status, code)
+        if series in self._counts:
+            self._counts[series] += 1
+        else:
+            self._count_new(series)
+        times = self._times.get(area) or self._times.setdefault(area, _Times())
+        times.duration.add(seconds)
+        if facts.database or facts.queued:
+            times.queue.add(facts.queued)
+            times.database.add(facts.database)
+        times.daemon.add(max(0.0, seconds - facts.queued - facts.database))
+
+    def _count_new(self, series: _Series) -> None:
+        if len(self._counts) >= MOST_SERIES and series[-1]:
+            series = (*series[:-1], "other")
+        self._counts[series] = self._counts.get(series, 0) + 1
+
+    def snapshot(self) -> Snapshot:
+        """Return the counts so far."""
+        errors: dict[tuple[str, ...], float] = {(area,): 0.0 for area in self._times}
+        for (area, *_, code), count in self._counts.items():
+            if code:
+                errors[(area,)] += count
+        return {
+            "dataapi_requests_total": {
+                (area, method, route, str(status), code): float(count)
+                for (area, method, route, status, code), count in self._counts.items()
+            },
+            "dataapi_request_errors_total": errors,
+            **{
+                f"dataapi_request_{name}_seconds": {
+                    (area,): getattr(times, name).counts() for area, times in self._times.items()
+                }
+                for name in _Times.__slots__
+            },
+        }
+
+
+LOWEST_STATUS: Mapping[str, int] = MappingProxyType(
+    {"crit": 1000, "error": 500, "warn": 400, "info": 0, "debug": 0}
+)
+"""The lowest status that each ``log-level`` logs, as PostgREST does."""
+
+
+def request_observer(
+    metrics: RequestMetrics,
+    level: str,
+    put: Callable[[LogRecord], object],
+    now: Callable[[], float] = time.time,
+    *,
+    subjects: bool = False,
+) -> Callable[[AnsweredRequest], None]:
+    """Return the function that counts every answered request and logs those of the level.
+
+    :param subjects: whether lines say who the caller is.
+    """
+    lowest = LOWEST_STATUS[level]
+    lowest_error = 0 if lowest <= LOWEST_STATUS["warn"] else lowest
+
+    def observe(answered: AnsweredRequest) -> None:
+        metrics.observe(answered)
+        if answered.status >= lowest or (answered.code and answered.status >= lowest_error):
+            put(_request_record(answered, now(), subjects=subjects))
+
+    return observe
+
+
+def _request_record(answered: AnsweredRequest, time_of: float, *, subjects: bool) -> LogRecord:
+    request, facts = answered.request, answered.request.facts
+    level = "error" if answered.status >= 500 else "info"
+    if answered.status < 500 and (answered.code or answered.status >= 400):
+        level = "warn"
+    known = {
+        "client": request.client,
+        "project": answered.project,
+        "role": facts.role,
+        "sub": facts.subject if subjects else "",
+        "operation": facts.operation,
+        "code": answered.code,
+        "sqlstate": facts.sqlstate if answered.code else "",
+        "database_milliseconds": _milliseconds(facts.database),
+        "queue_milliseconds": _milliseconds(facts.queued),
+    }
+    fields = {
+        "method": request.method,
+        "path": request.path,
+        "status": answered.status,
+        "milliseconds": _milliseconds(answered.seconds),
+        "bytes": answered.size,
+        **{name: value for name, value in known.items() if value},
+    }
+    message = f"{request.method} {request.path} {answered.status}"
+    return LogRecord(time_of, level, "dataapi.requests", message, request.id, fields)
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)
