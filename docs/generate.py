@@ -123,7 +123,7 @@ def _about(section: str, entry: Entry, keys: Mapping[str, ConfigurationKey]) -> 
             if value
             else "empty"
         )
-        variable = f"DATAAPI_{section}_{name}".upper().replace("-", "_")
+        variable = f"DATAAPI_{section}_{name}".upper().translate(str.maketrans("-.", "__"))
         rows.append(
             [code(name), "never shown" if keys[name].secret and not value else default, code(variable)]
         )
@@ -138,7 +138,7 @@ def _entries(text: str) -> Iterator[tuple[str, list[Entry]]]:
         for block in re.split(r"\n\s*\n", body):
             comment: list[str] = []
             for line in block.splitlines():
-                key = re.fullmatch(r"(; )?([a-z][a-z0-9-]*) =\s?(.*)", line)
+                key = re.fullmatch(r"(; )?([a-z][a-z0-9.*-]*) =\s?(.*)", line)
                 if key is None:
                     comment += line.removeprefix(";").split()
                     continue

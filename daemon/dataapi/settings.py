@@ -42,6 +42,8 @@ class Project:
     """A ``[project]`` section: one database, its keys and its limits. Secrets are not shown by ``repr``.
 
     None stands for ``auto``.
+
+    :ivar app_settings: the keys ``app.settings.…`` with their values, for SQL to read.
     """
 
     ref: str
@@ -59,6 +61,7 @@ class Project:
     db_pre_request: str | None = None
     db_root_spec: str | None = None
     db_prepared_statements: bool | None = None
+    db_channel: str = "pgrst"
     db_channel_enabled: bool | None = None
     db_statement_timeout: float | None = 30.0
     request_timeout: float = 60.0
@@ -95,6 +98,7 @@ class Project:
     server_cors_allowed_origins: tuple[str, ...] = ()
     max_body: int = 10_485_760
     max_answer: int = 104_857_600
+    app_settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
     def search_path(self) -> tuple[str, ...]:
@@ -130,6 +134,7 @@ class Settings:
     projects: tuple[Project, ...]
     listen: tuple[str, ...] = ("tcp:8000:interface=127.0.0.1",)
     admin_listen: tuple[str, ...] = ("tcp:8001:interface=127.0.0.1",)
+    server_reuseport: bool = False
     workers: int = 1
     max_connections: int = 1000
     max_bodies: int = 268_435_456

@@ -52,9 +52,9 @@ def received(stream: socket.socket) -> bytes:
     return data
 
 
-def greeting(port: int) -> bytes:
+def greeting(port: int, host: str = "127.0.0.1") -> bytes:
     """Connect and return what is said."""
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as stream:
+    with socket.create_connection((host, port), timeout=PATIENCE) as stream:
         return received(stream)
 
 
@@ -69,6 +69,31 @@ async def test_connections_wait_until_somebody_accepts(reactor: Any) -> None:
     await bound.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
+
+
+@pytest.mark.parametrize("kind", ["tcp", "tcp6"])
+async def test_a_replacement_may_listen_on_the_same_port(reactor: Any, kind: str) -> None:
+    """With ``server-reuseport`` for both, a client is answered by the one that is left."""
+    port = free_port()
+    endpoint = f"tcp:{port}:interface=127.0.0.1" if kind == "tcp" else rf"tcp6:{port}:interface=\:\:1"
+    [old] = bind(reactor, [endpoint], reuse_port=True)
+    [new] = bind(reactor, [endpoint], reuse_port=True)
+    with pytest.raises(StartFailed, match="in use"):
+        bind(reactor, [endpoint])
+    await old.close()
+    accepting = accept(reactor, new.handed, greeter())
+    host = "127.0.0.1" if kind == "tcp" else "::1"
+    assert await deferToThread(greeting, port, host) == b"hello"
+    accepting.stop()
+    await new.close()
+
+
+async def test_the_mode_of_a_unix_socket_is_the_endpoints(reactor: Any, tmp_path: Path) -> None:
+    """Which is how PostgREST's ``server-unix-socket-mode`` is written."""
+    path = tmp_path / "http.sock"
+    [bound] = bind(reactor, [f"unix:{path}:mode=640"])
+    assert path.stat().st_mode & 0o777 == 0o640
+    await bound.close()
 
 
 async def test_many_connections_may_wait(reactor: Any) -> None:

@@ -17,8 +17,8 @@ from dataapi.concurrency.tasks import SingleFlight
 from dataapi.concurrency.timers import Alarm, Backoff, Retry
 from dataapi.http.errors import ApiError, DatabaseUnavailable
 
-CHANNELS = ("pgrst", "dataapi")
-"""Channels on which a reload can be asked for, the first one being PostgREST's."""
+OWN_CHANNEL = "dataapi"
+"""The channel of the event trigger that ``dataapi init`` installs; PostgREST's is ``db-channel``."""
 
 DEBOUNCE = 0.1
 """Seconds from a notification to the reload, which then answers all that came meanwhile."""
@@ -36,15 +36,22 @@ ANNOUNCED = """
 select exists (
     select from pg_catalog.pg_event_trigger t join pg_catalog.pg_proc f on f.oid = t.evtfoid
     where t.evtevent = 'ddl_command_end' and t.evtenabled <> 'D'
-      and f.prosrc ~* '(notify +|pg_notify *[(] *'')(pgrst|dataapi)'
+      and f.prosrc ~* ('(notify +|pg_notify *[(] *'')(dataapi|' || $1::text || ')')
 )
 """
-"""Whether an event trigger announces changes of the schema, be it ours or what PostgREST's users install."""
+"""Whether an event trigger announces changes of the schema, be it ours or what PostgREST's users install.
 
-UNANNOUNCED = (
-    "no event trigger announces changes of the schema: use NOTIFY pgrst, 'reload schema' after them, "
-    "or let dataapi init install one"
-)
+Its value is ``db-channel``, which has no character that is special in a pattern.
+"""
+
+
+def unannounced(channel: str) -> str:
+    """Return what to say of a database where no event trigger announces changes."""
+    return (
+        f"no event trigger announces changes of the schema: use NOTIFY {channel}, 'reload schema' after "
+        "them, or let dataapi init install one"
+    )
+
 
 RELOAD_CONFIG = "reload config"
 """Asks for what roles and the database set for sessions, of which the catalog has the roles' part."""
@@ -85,6 +92,7 @@ class CatalogWatcher:
         search_path: Sequence[str],
         listen: Callable[..., Listening] | None = None,
         *,
+        channel: str = "pgrst",
         renew: Callable[[], object] = lambda: None,
         backoff: Backoff = BACKOFF,
         in_thread: InThread | None = None,
@@ -93,6 +101,7 @@ class CatalogWatcher:
 
         :param listen: makes the listener of channels, which calls ``on_notification`` with channel and
             payload, and ``on_reconnect`` after a gap; None when notifications are switched off.
+        :param channel: on which a reload can be asked for, besides ours.
         :param renew: replaces the sessions, whose settings are to be read again.
         :param backoff: how long to wait between attempts to load.
         """
@@ -104,8 +113,10 @@ class CatalogWatcher:
         self._fetch = fetch
         self._renew = renew
         self._search_path = tuple(search_path)
+        self._channel = channel
+        self._channels = tuple(dict.fromkeys((channel, OWN_CHANNEL)))
         self._listener = (
-            listen(CHANNELS, on_notification=self._notified, on_reconnect=self.request_reload)
+            listen(self._channels, on_notification=self._notified, on_reconnect=self.request_reload)
             if listen
             else None
         )
@@ -190,7 +201,7 @@ class CatalogWatcher:
             self._soon.within(DEBOUNCE)
 
     def _notified(self, channel: str, payload: str) -> None:
-        if channel not in CHANNELS or payload not in _RELOADS:
+        if channel not in self._channels or payload not in _RELOADS:
             return
         if payload == RELOAD_CONFIG:
             self._renew()
@@ -284,8 +295,8 @@ class CatalogWatcher:
             return
         self._asks_for_trigger = False
         try:
-            [(announced,)] = await self._fetch(ANNOUNCED, ())
+            [(announced,)] = await self._fetch(ANNOUNCED, (self._channel,))
         except ApiError:
             return  # the catalog is there, which matters more
         if not announced:
-            _log.warn("{text}", text=UNANNOUNCED)
+            _log.warn("{text}", text=unannounced(self._channel))

@@ -111,6 +111,7 @@ def defaults_of(
     facts: Sequence[tuple[int, str, str, str]],
     search_path: tuple[str, ...],
     statement_timeout: float | None,
+    configured: Settings = (),
     *,
     pooled: bool,
 ) -> Defaults:
@@ -118,8 +119,9 @@ def defaults_of(
 
     :param facts: the rows of ``FACTS``.
     :param statement_timeout: in seconds; what the login role or the database has of its own wins.
+    :param configured: further settings.
     """
-    settings = []
+    settings = list(configured)
     if search_path:
         settings.append(("search_path", sql_text.search_path(search_path)))
     for _, name, value, source in facts:

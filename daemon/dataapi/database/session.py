@@ -147,6 +147,7 @@ class SessionOptions:
     """How a pool's connections are used.
 
     :ivar search_path: schemas, set for every message; none leaves it to PostgreSQL.
+    :ivar settings: further ones that are made for every message, ``(name, value)``.
     :ivar prepared_statements: whether statements are prepared; None does so where no pooler stands before
         PostgreSQL, for each connection by itself.
     :ivar statement_timeout: seconds for each statement of a caller whose role, function or database has no
@@ -156,6 +157,7 @@ class SessionOptions:
     """
 
     search_path: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
     prepared_statements: bool | None = None
     statement_timeout: float | None = None
     idle_time: float | None = None
@@ -197,7 +199,9 @@ class Session:
         options = self._options
         # A pooler makes up process numbers of its own.
         self.connection.pooled = pooled = facts[0][0] != self.connection.process()
-        self._defaults = defaults_of(facts, options.search_path, options.statement_timeout, pooled=pooled)
+        self._defaults = defaults_of(
+            facts, options.search_path, options.statement_timeout, options.settings, pooled=pooled
+        )
         self._as_login_role = self._defaults.undo + sql_text.as_login_role(self._defaults.own)
         if options.prepared_statements or (options.prepared_statements is None and not pooled):
             self._prepared = Prepared(self._prefix)

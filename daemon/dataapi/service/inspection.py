@@ -13,7 +13,7 @@ from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.reflect import reflect
-from dataapi.catalog.watcher import ANNOUNCED, UNANNOUNCED
+from dataapi.catalog.watcher import ANNOUNCED, unannounced
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
 from dataapi.database.script import ScriptError, ServerTooOld, complete, connected
 from dataapi.service.configuration.endpoints import is_public
@@ -76,8 +76,8 @@ def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
     )
     findings = [Finding(project.ref, text) for text in faults]
     findings += [Finding(project.ref, text, wrong=False) for text in _privileges_missing(project, catalog)]
-    if project.db_channel_enabled is not False and not fetch(ANNOUNCED, ())[0][0]:
-        findings.append(Finding(project.ref, UNANNOUNCED, wrong=False))
+    if project.db_channel_enabled is not False and not fetch(ANNOUNCED, (project.db_channel,))[0][0]:
+        findings.append(Finding(project.ref, unannounced(project.db_channel), wrong=False))
     # Clashing names are resolved by a rule, whose outcome may be intended.
     return findings + [
         Finding(project.ref, f"{problem.place}: {problem.message}", wrong=not problem.clash)

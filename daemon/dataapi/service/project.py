@@ -68,6 +68,7 @@ class ProjectPart:
             self._pool.fetch,
             project.db_schemas,
             self._listen if listens else None,
+            channel=project.db_channel,
             renew=self._renew,
         )
         self._authenticator = authenticator = Authenticator(project, time.time)
@@ -220,6 +221,7 @@ def session_options(project: Project) -> SessionOptions:
     """Return how the connections of a project are used."""
     return SessionOptions(
         search_path=project.search_path,
+        settings=project.app_settings,
         prepared_statements=project.db_prepared_statements,
         statement_timeout=project.db_statement_timeout,
         idle_time=project.db_pool_max_idletime,

@@ -52,7 +52,7 @@ class RequestServer(Operated, Protocol):
 Build = Callable[[Settings, Sequence[Descriptor], Callable[[], None]], RequestServer]
 """Makes what serves from complete settings, bound sockets, and a callback that requests a reload."""
 
-_FIXED = ("listen", "admin_listen", "workers", "log_format")
+_FIXED = ("listen", "admin_listen", "server_reuseport", "workers", "log_format")
 """The settings that a restart alone changes."""
 
 
@@ -98,8 +98,9 @@ class RootService(Service):
         for number in RELOADING:
             self._on_signal(number, partial(self._ask_to_reload, number.name))
         try:
-            self._sockets = bind(self._reactor, self._source.settings.listen)
-            self._admin_sockets = bind(self._reactor, self._source.settings.admin_listen)
+            settings = self._source.settings
+            self._sockets = bind(self._reactor, settings.listen, reuse_port=settings.server_reuseport)
+            self._admin_sockets = bind(self._reactor, settings.admin_listen)
         except StartFailed as error:
             _log.critical("{error}", error=str(error))
             # twistd prints exceptions that it cannot handle; the message is all that an operator needs.

@@ -21,6 +21,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.protocol import Factory
+from twisted.internet.tcp import Port
 from twisted.logger import Logger
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
@@ -132,9 +133,47 @@ def _reason(outcome: Sequence[Failure]) -> str:
     return f"{reason}{advice}"
 
 
-def bind(reactor: Any, descriptions: Sequence[str]) -> tuple[BoundSocket, ...]:
-    """Bind every endpoint; raises ``StartFailed`` that names the one which cannot be."""
+class _ReusedPort(Port):
+    """A TCP port that other processes may bind at the same time."""
+
+    def createInternetSocket(self) -> socket.socket:  # noqa: N802 - twisted's name
+        """Make the socket, which is bound later."""
+        made: socket.socket = super().createInternetSocket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        return made
+
+
+class _ReusingPorts:
+    """Stands in for a reactor to bind TCP ports that other processes may bind, too."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
+
+    def listenTCP(  # noqa: N802 - IReactorTCP
+        self, port: int, factory: Factory, backlog: int = 50, interface: str = ""
+    ) -> _ReusedPort:
+        """Bind a port."""
+        made = _ReusedPort(port, factory, backlog, interface, self._reactor)
+        made.startListening()
+        return made
+
+    def listenSSL(  # noqa: N802 - IReactorSSL
+        self, port: int, factory: Factory, _context: object, **options: Any
+    ) -> _ReusedPort:
+        """Bind a port; ``accept`` adds the encryption."""
+        return self.listenTCP(port, factory, **options)
+
+
+def bind(reactor: Any, descriptions: Sequence[str], *, reuse_port: bool = False) -> tuple[BoundSocket, ...]:
+    """Bind every endpoint; raises ``StartFailed`` that names the one which cannot be.
+
+    :param reuse_port: whether other processes may bind the TCP ports, too.
+    """
     bound: list[BoundSocket] = []
+    reactor = _ReusingPorts(reactor) if reuse_port else reactor
     for description in descriptions:
         outcome: list[Any] = []
         try:

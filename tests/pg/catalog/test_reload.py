@@ -91,6 +91,21 @@ async def test_new_settings_of_roles_hold_from_a_notification_on(
     database.execute(f"alter role authenticator in database {database.name} reset all")
 
 
+def knows(watcher: CatalogWatcher, table: str) -> bool:
+    """Tell whether the watcher knows a table."""
+    return table in names(watcher)
+
+
+async def test_another_channel_than_postgrests_may_be_listened_to(
+    watch: Watch, database: Database, reactor: Any
+) -> None:
+    """By ``db-channel``; that of our event trigger is heard all the same."""
+    watcher = await watch(channel="Our_Own")
+    for number, notify in enumerate(('notify "Our_Own"', "notify dataapi"), 2):
+        database.execute(f"create table t{number} (id int); {notify}, 'reload schema'")
+        await until(reactor, partial(knows, watcher, f"t{number}"))
+
+
 async def test_reload_returns_what_the_database_holds_now(watch: Watch, database: Database) -> None:
     """A change that was committed before the call is in the answer, for every caller."""
     watcher = await watch()
@@ -173,7 +188,7 @@ async def test_the_database_stays_as_it_is(watch: Watch, database: Database, log
 def test_what_announces_changes_is_recognized(database: Database, trigger: str, announced: bool) -> None:
     """Our own event trigger, or that of PostgREST's documentation, unless it is disabled."""
     database.execute(trigger)
-    assert database.execute(ANNOUNCED) == [(announced,)]
+    assert database.execute(ANNOUNCED.replace("$1", "'pgrst'")) == [(announced,)]
 
 
 async def test_a_change_while_the_connection_was_lost_is_noticed(

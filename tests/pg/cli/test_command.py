@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import jwt
 import pytest
-from dataapi.catalog.watcher import UNANNOUNCED
+from dataapi.catalog.watcher import unannounced
 from dataapi.cli.main import run
 from dataapi.webhooks.secrets import new_key
 
@@ -75,7 +75,7 @@ def test_check_config_says_that_changes_are_not_announced(database: Database) ->
     """Which may be intended, and ends with an event trigger, or where no notification is wanted."""
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_CHANNEL_ENABLED": "auto"}
     code, _, errors = dataapi("check-config", environ=environ)
-    assert (code, errors) == (0, f"project abcdefghijklmnopqrst: {UNANNOUNCED}\n")
+    assert (code, errors) == (0, f"project abcdefghijklmnopqrst: {unannounced('pgrst')}\n")
     database.execute(files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8"))
     assert dataapi("check-config", environ=environ)[2] == ""
 

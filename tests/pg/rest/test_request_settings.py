@@ -56,6 +56,10 @@ create function expired() returns text stable language plpgsql as $$ begin
         detail = '{"status": 419, "status_text": "Page Expired", "headers": {"X-Own": "gone"}}'; end $$;
 create function malformed() returns text stable language plpgsql as $$ begin
     raise sqlstate 'PGRST' using message = 'no json', detail = '{"status": 400, "headers": {}}'; end $$;
+create function configured() returns json stable language sql as $$ select json_build_object(
+    'greeting', current_setting('app.settings.greeting'), 'empty', current_setting('app.settings.empty')) $$;
+create function overwrite() returns text volatile language sql
+    as $$ select set_config('app.settings.greeting', 'changed', false) $$;
 create function peek() returns bigint stable language sql as 'select count(*) from closed';
 create function fail(state text) returns text stable language plpgsql as $$ begin
     raise exception using errcode = state, message = 'told so', detail = 'a detail', hint = 'a hint'; end $$;
@@ -71,7 +75,13 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
     """Serve functions that tell what they see."""
     database = server.create_database()
     database.execute(SCHEMA.replace("{name}", database.name))
-    with serving(reactor, database, db_pre_request="public.before", server_timing_enabled=True) as service:
+    with serving(
+        reactor,
+        database,
+        db_pre_request="public.before",
+        server_timing_enabled=True,
+        app_settings=(("app.settings.greeting", "it's 100 % \\o/"), ("app.settings.Empty", "")),
+    ) as service:
         yield service
 
 
@@ -96,6 +106,16 @@ async def test_sql_reads_the_request_from_settings(api: Service) -> None:
     reported = (await api.rest("GET", "rpc/report", headers=headers)).body
     assert (reported["method"], reported["path"], reported["header"]) == ("GET", "/rpc/report", "mine")
     assert (reported["cookie"], reported["sub"]) == ("vanilla", "7")
+
+
+async def test_sql_reads_the_settings_of_the_configuration(api: Service) -> None:
+    """Everywhere in a request, whatever their values and whatever an earlier request has set."""
+    for _ in range(2):
+        answer = await api.rest("GET", "rpc/configured")
+        assert answer.body == {"greeting": "it's 100 % \\o/", "empty": ""}
+        assert (await api.rest("POST", "rpc/overwrite")).status == 200
+        [configured] = (await api.data("{ configured }")).values()
+        assert json.loads(configured) == answer.body
 
 
 async def test_policies_see_the_claims(api: Service) -> None:

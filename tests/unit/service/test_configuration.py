@@ -106,7 +106,11 @@ def test_shipped_file_alone_says_that_nobody_could_be_admitted() -> None:
 def test_keys_and_fields_are_alike(keys: dict[str, object], kind: type) -> None:
     """Each key has a field of its name and each field a key."""
     fields = {field.name.replace("_", "-") for field in dataclasses.fields(kind)}
-    assert set(keys) == fields - {"projects", "webhooks", "file"}
+    assert {key.replace("app.settings.*", "app-settings") for key in keys} == fields - {
+        "projects",
+        "webhooks",
+        "file",
+    }
 
 
 def test_every_kind_of_value_is_read() -> None:
@@ -632,6 +636,21 @@ def test_projects_must_be_told_apart() -> None:
     [message] = mistakes(SEVERAL + f"ref = {'c' * 20}\n")
     assert f"ref: expected {'b' * 20}, the reference in the section's name" in message
     assert any("not both" in message for message in mistakes(SEVERAL + MINIMAL))
+
+
+def test_settings_for_sql_have_any_name() -> None:
+    """The environment adds to those of the file; their values are never shown."""
+    found = project(
+        "app.settings.Key = first\napp.settings.other =\n", {"DATAAPI_PROJECT_APP_SETTINGS_MY_KEY": "three"}
+    )
+    assert found.app_settings == (
+        ("app.settings.Key", "first"),
+        ("app.settings.other", ""),
+        ("app.settings.my_key", "three"),
+    )
+    assert "first" not in repr(found)
+    [message] = mistakes(MINIMAL + "app.settings.a-b = secret\n")
+    assert message.startswith("test.ini: [project] app.settings.a-b: expected a name")
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=30).map("DATAAPI_".__add__), st.text(max_size=30)))

@@ -1,6 +1,7 @@
 """Every key of every section, with the reader of its value.
 
-A key's name is that of the dataclass field with ``-`` for ``_``; a test compares the two.
+A key's name is that of the dataclass field with ``-`` for ``_``; a test compares the two.  The names of
+``app.settings.*`` are the operator's.
 """
 
 from __future__ import annotations
@@ -37,9 +38,13 @@ _TIME_LIMIT = ConfigurationKey(parsers.time_limit, empty_means_empty=True)
 _SWITCH = ConfigurationKey(parsers.boolean)
 _TEXT = ConfigurationKey(str)
 
+APP_SETTINGS = "app.settings."
+"""What the names of settings begin with that are for SQL to read."""
+
 SERVICE = {
     "listen": _list(endpoints.parse_some_endpoints),
     "admin-listen": _list(endpoints.parse_endpoints),
+    "server-reuseport": _SWITCH,
     "workers": ConfigurationKey(parsers.workers),
     "max-connections": _POSITIVE,
     "max-bodies": _POSITIVE,
@@ -64,6 +69,7 @@ PROJECT = {
     "db-pre-request": _TEXT,
     "db-root-spec": _TEXT,
     "db-prepared-statements": ConfigurationKey(parsers.automatic),
+    "db-channel": ConfigurationKey(parsers.channel),
     "db-channel-enabled": ConfigurationKey(parsers.automatic),
     "db-statement-timeout": _TIME_LIMIT,
     "request-timeout": _SECONDS,
@@ -96,6 +102,7 @@ PROJECT = {
     "server-cors-allowed-origins": _list(parsers.origins),
     "max-body": _POSITIVE,
     "max-answer": _POSITIVE,
+    "app.settings.*": ConfigurationKey(parsers.setting_value, secret=True, empty_means_empty=True),
 }
 
 WEBHOOKS = {
@@ -117,3 +124,8 @@ def keys_of(section: str) -> dict[str, ConfigurationKey] | None:
     if section == "project" or section.startswith("project:"):
         return PROJECT
     return {"dataapi": SERVICE, "webhooks": WEBHOOKS}.get(section)
+
+
+def key_of(section: str, name: str) -> ConfigurationKey | None:
+    """Return a key of a section, None when there is no such key or section."""
+    return (keys_of(section) or {}).get("app.settings.*" if name.startswith(APP_SETTINGS) else name)

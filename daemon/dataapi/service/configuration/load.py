@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dataapi.auth.keys import is_url, parse_keys
+from dataapi.service.configuration import parsers
 from dataapi.service.configuration.endpoints import http_address
-from dataapi.service.configuration.keys import PROJECT, SERVICE, WEBHOOKS, keys_of
+from dataapi.service.configuration.keys import APP_SETTINGS, PROJECT, SERVICE, WEBHOOKS, key_of, keys_of
 from dataapi.service.configuration.parsers import InvalidValue
 from dataapi.service.configuration.parsers import ref as parse_ref
 from dataapi.settings import Project, Settings, Webhooks
@@ -25,6 +26,7 @@ DEFAULT_REF = "abcdefghijklmnopqrst"
 DEFAULT_ORGANIZATION = "default"
 SECTIONS = ("dataapi", "project", "webhooks")
 
+_SEPARATORS = str.maketrans(":-.", "___")
 _NO_COMMENT = re.compile(r"\s#(\s|$)")
 _VERBATIM = "; a value that needs it can stand in a file, as @/path"
 
@@ -209,7 +211,7 @@ class _Reading:
         for variable in sorted(name for name in environ if name.startswith(PREFIX)):
             place, name = f"environment {variable}", variable.removeprefix(PREFIX)
             section, key = _section_and_key(name)
-            if key in (keys_of(section) or {}):
+            if key_of(section, key) is not None:
                 self._take(Entry(place, section, key, environ[variable]))
             else:
                 # Compared without the prefix, which all names share.
@@ -228,7 +230,7 @@ class _Reading:
         assert keys is not None
         values: dict[str, Any] = {}
         for name, entry in self.sections.get(section, {}).items():
-            key = keys.get(name)
+            key = key_of(section, name)
             if key is None:
                 # The value is not shown: the key may be a misspelt secret.
                 expected = f"no such key{suggestion(name, keys)}"
@@ -238,7 +240,10 @@ class _Reading:
                 if entry.place == self.place:
                     _check_written(entry.value.strip())
                 value = self._resolve(entry)
-                if value or key.empty_means_empty:
+                if name.startswith(APP_SETTINGS):
+                    setting = parsers.setting_name(name), key.parse(value)
+                    values["app_settings"] = (*values.get("app_settings", ()), setting)
+                elif value or key.empty_means_empty:
                     values[name.replace("-", "_")] = key.parse(value)
             except InvalidValue as error:
                 self.mistakes.append(_invalid(entry, error, secret=key.secret))
@@ -402,7 +407,10 @@ def _section_and_key(words: str) -> tuple[str, str]:
 
 def _key(words: str) -> str:
     """Return the key of upper-case words, nothing when they are not all upper case."""
-    return words.lower().replace("_", "-") if words == words.upper() else ""
+    if words != words.upper():
+        return ""
+    setting = words.removeprefix("APP_SETTINGS_")
+    return words.lower().replace("_", "-") if setting == words else APP_SETTINGS + setting.lower()
 
 
 def _variables(section: str) -> list[str]:
@@ -415,4 +423,4 @@ def _variables(section: str) -> list[str]:
 
 def variable_name(section: str, key: str) -> str:
     """Return the environment variable of a key."""
-    return PREFIX + f"{section}_{key}".replace(":", "_").replace("-", "_").upper()
+    return PREFIX + f"{section}_{key}".translate(_SEPARATORS).upper()

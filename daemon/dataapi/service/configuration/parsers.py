@@ -161,6 +161,10 @@ database_uri = checked(
 """Reads a connection string: a URI or libpq's ``keyword=value`` form."""
 
 
+channel = checked(re.compile("[A-Za-z_][A-Za-z0-9_]{0,62}").fullmatch, "expected a name such as pgrst")
+"""Reads the name of a channel of notifications."""
+
+
 def jwt_secret(value: str) -> str:
     """Read what verifies tokens: a secret for HS256, a JWK, a JWKS or the URL of one."""
     try:
@@ -212,6 +216,12 @@ setting_names = each(
     may_travel, "expected names of PostgreSQL's settings, such as statement_timeout", str.lower
 )
 """Reads names of settings that may be made for a caller, in lower case as PostgreSQL compares them."""
+
+setting_name = checked(may_travel, "expected a name of letters, digits and _, such as app.settings.name")
+"""Reads the name of a setting that may be made for a caller."""
+
+setting_value = checked(lambda value: "\0" not in value, "expected a text without NUL")
+"""Reads the value of such a setting."""
 
 header_name = checked(may_be_chosen, "expected the name of a header, such as X-Request-Id")
 """Reads the name of a header that has no part in framing an answer."""
