@@ -448,3 +448,32 @@ def test_a_frozen_server_is_noticed_and_heals_by_itself(own_server: Server, tmp_
             comes_back()
         daemon.wait_ready()
         wait_for(lambda: daemon.graphql(QUICK).status == 200, "an answer")
+
+
+def test_a_migrated_configuration_serves_as_postgrest_did(served: Database, tmp_path: Path) -> None:
+    """Its own file is refused with the command that translates it, and the translation needs no API key."""
+    theirs = tmp_path / "postgrest.conf"
+    daemon = Daemon(tmp_path, served.uri)
+    theirs.write_text(
+        f'db-uri = "{served.uri}"\ndb-anon-role = "anon" # nobody\nserver-host = "127.0.0.1"\n'
+        f"server-port = {daemon.port}\nadmin-server-port = {daemon.admin_port}\nmax-rows = 1\n"
+    )
+    refused = subprocess.run(
+        [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(theirs)],
+        env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert refused.returncode == os.EX_CONFIG
+    assert f"dataapi migrate-config {theirs} translates it" in refused.stderr
+    ours = daemon.config
+    ours.unlink()
+    command = [*DATAAPI, "migrate-config", str(theirs), "--output", str(ours)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "max-rows: deprecated; db-max-rows has taken its place\n")
+    assert ours.stat().st_mode & 0o777 == 0o600
+    again = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert again.returncode == 1
+    assert "File exists" in again.stderr
+    with daemon:
+        daemon.wait_ready()
+        answer = daemon.request("GET", "/rest/v1/note?select=id")
+        assert (answer.status, answer.json) == (200, [{"id": 1}])

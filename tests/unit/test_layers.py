@@ -40,7 +40,7 @@ INPUT_AND_OUTPUT = {
     "rest": "execute handler",
     "service": (
         "__main__ configuration configuration.endpoints configuration.keys configuration.load "
-        "configuration.parsers inspection process project root_service "
+        "configuration.parsers configuration.postgrest inspection process project root_service "
         "settings_source sockets webhooks worker worker_pipe workers"
     ),
     "telemetry": "logs process requests",

@@ -23,8 +23,9 @@ from dataapi.cli import init, webhooks
 from dataapi.database.script import ScriptError
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_text
 from dataapi.rest.openapi.description import description_text
-from dataapi.service.configuration import ConfigurationError, load
+from dataapi.service.configuration import ConfigurationError, load, postgrest
 from dataapi.service.configuration.endpoints import http_address
+from dataapi.service.configuration.load import read_text
 from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
 from dataapi.settings import Project, Settings
 from dataapi.telemetry.version import installed_version, version_row
@@ -82,6 +83,16 @@ def command_line_parser() -> argparse.ArgumentParser:
     )
     init.add(subcommands).set_defaults(subcommand=Command.init)
     webhooks.add(subcommands, common, Command.webhooks)
+    migrate = subcommands.add_parser(
+        "migrate-config",
+        help="Translate PostgREST's configuration into ours.",
+        description="Translate PostgREST's configuration, of a file and PGRST_*, into ours, and print it.",
+    )
+    migrate.set_defaults(subcommand=Command.migrate_config)
+    migrate.add_argument("file", metavar="FILE", nargs="?", type=Path, help="without it, PGRST_* alone")
+    migrate.add_argument(
+        "--output", metavar="FILE", type=Path, help="write this new file (mode 600) instead of printing"
+    )
     schema = added["schema"]
     schema.add_argument(
         "--role", required=True, help="the role whose view of the database it is, such as anon"
@@ -202,6 +213,28 @@ class Command:
         self._output.write(schema_text(RoleSchema(catalog_view(catalog, names, role, project))))
         return 0
 
+    def migrate_config(self) -> int:
+        """Translate PostgREST's configuration, and say what has no counterpart or is no good value."""
+        source, target = self._options.file, self._options.output
+        try:
+            text = read_text(source, Path.read_bytes) if source else ""
+            migration = postgrest.migrate(text, self._environ, Path.cwd())
+        except ValueError as error:
+            print(f"{source}: {error}", file=self._errors)
+            return 1
+        for note in migration.notes:
+            print(note, file=self._errors)
+        if target is None:
+            self._output.write(migration.text)
+        else:
+            try:
+                with open(target, "x", encoding="utf-8", opener=_private) as file:
+                    file.write(migration.text)
+            except OSError as error:
+                print(f"{target}: {error.strerror}", file=self._errors)
+                return 1
+        return 0
+
     def init(self) -> int:
         """Carry out ``dataapi.cli.init``, with questions where somebody sits at a terminal."""
         answers = sys.stdin if sys.stdin.isatty() else None
@@ -228,6 +261,11 @@ class Command:
 
     def _say(self, text: str) -> None:
         print(text, file=self._output)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that its owner alone may read."""
+    return os.open(path, flags, 0o600)
 
 
 def _new_keys(lacking: Collection[str]) -> str:

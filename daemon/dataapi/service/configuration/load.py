@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dataapi.auth.keys import is_url, parse_keys
-from dataapi.service.configuration import parsers
+from dataapi.service.configuration import parsers, postgrest
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.configuration.keys import APP_SETTINGS, PROJECT, SERVICE, WEBHOOKS, key_of, keys_of
 from dataapi.service.configuration.parsers import InvalidValue
@@ -182,6 +182,8 @@ class _Reading:
             return self.wrong(error.section, "", expected)
         except configparser.MissingSectionHeaderError as error:
             expected = f"line {error.lineno}: expected a section such as [project] first"
+            if postgrest.is_configuration(text):
+                expected = f"it is PostgREST's; dataapi migrate-config {self.place} translates it"
             return self.wrong("", "", expected)
         except configparser.ParsingError as error:
             for line, _ in error.errors:

@@ -1,0 +1,283 @@
+"""PostgREST's configuration, its file and its ``PGRST_*`` environment, translated into ours.
+
+docs/guides/from-postgrest.md lists the same keys; a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataapi.service.configuration.keys import APP_SETTINGS
+
+PREFIX = "PGRST_"
+
+RENAMED = {
+    "db-pool-timeout": "db-pool-max-idletime",
+    "db-schema": "db-schemas",
+    "max-rows": "db-max-rows",
+    "pre-request": "db-pre-request",
+    "role-claim-key": "jwt-role-claim-key",
+    "root-spec": "db-root-spec",
+    "secret-is-base64": "jwt-secret-is-base64",
+}
+"""Deprecated names, each with the one that took its place."""
+
+SAME = (
+    "log-level",
+    "server-reuseport",
+    *("db-uri", "db-schemas", "db-extra-search-path", "db-anon-role", "db-pool"),
+    *("db-pool-acquisition-timeout", "db-pool-max-idletime", "db-pool-max-lifetime", "db-max-rows"),
+    *("db-pre-request", "db-root-spec", "db-prepared-statements", "db-channel", "db-channel-enabled"),
+    *("db-tx-end", "db-hoisted-tx-settings", "db-plan-enabled", "db-aggregates-enabled", "jwt-secret"),
+    *("jwt-secret-is-base64", "jwt-aud", "jwt-role-claim-key", "jwt-cache-max-entries", "openapi-mode"),
+    *("openapi-server-proxy-uri", "client-error-verbosity", "server-timing-enabled"),
+    *("server-trace-header", "server-cors-allowed-origins"),
+)
+"""Keys that have the same name here, and but for ``auto`` the same values."""
+
+LISTENING = (
+    *("server-host", "server-port", "server-unix-socket", "server-unix-socket-mode"),
+    *("admin-server-host", "admin-server-port", "admin-server-unix-socket", "admin-server-unix-socket-mode"),
+)
+"""Keys that become ``listen`` and ``admin-listen``."""
+
+WITHOUT = {
+    "admin-server-config-enabled": "the configuration is not shown over HTTP",
+    "db-config": "settings in the database are not read; write them into the file",
+    "db-pool-automatic-recovery": "connections are always made again",
+    "db-pre-config": "settings in the database are not read; write them into the file",
+    "db-use-legacy-gucs": "headers, cookies and claims are JSON settings, as in PostgREST since version 12",
+    "internal-schema-cache-query-sleep": "it is for PostgREST's own tests",
+    "internal-schema-cache-query-sleep-before-queries": "it is for PostgREST's own tests",
+    "internal-schema-cache-sleep": "it is for PostgREST's own tests",
+    "jwt-cache-max-lifetime": "jwt-cache-max-entries bounds the cache, and tokens leave it when they expire",
+    "log-query": "statements are not logged",
+    "openapi-security-active": "the OpenAPI description always says how to authenticate",
+    "raw-media-types": "functions and aggregates declare media types, as in PostgREST since version 12",
+    "url-use-legacy-target-names": "filters may always name the table of an embedded resource with an alias",
+}
+"""Keys without a counterpart, each with the reason."""
+
+KNOWN = frozenset({*RENAMED, *SAME, *LISTENING, *WITHOUT})
+
+_SERVICE = ("log-level", "server-reuseport")
+_AUTOMATIC = ("db-prepared-statements", "db-channel-enabled")
+_SWITCHES = (
+    *("server-reuseport", "db-plan-enabled", "db-aggregates-enabled", "jwt-secret-is-base64"),
+    "server-timing-enabled",
+    *_AUTOMATIC,
+)
+_FILES = ("db-uri", "jwt-secret")
+_AS_POSTGREST = {"db-uri": "postgresql://", "db-anon-role": ""}
+"""What PostgREST takes without these keys, where our default differs or there is none."""
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>\s+|\#[^\r\n]*)
+    | (?P<word>[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)*)
+    | (?P<text>"(?:[^"\\]|\\.)*")
+    | (?P<number>[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+    | (?P<sign>[={}])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_PLACE = re.compile(r"\$(?:\(([^)]+)\)|(\$)?)")
+_KEY_LINE = re.compile(rf"^\s*(?:{'|'.join(sorted(KNOWN))}|app\.settings\.\S+)\s*=\s*\"", re.MULTILINE)
+
+
+class NotUnderstood(ValueError):
+    """A file is no configuration of PostgREST; the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A translated configuration.
+
+    :ivar text: the configuration file.
+    :ivar notes: what an operator should know of keys that are not in it, or not as they were.
+    """
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def is_configuration(text: str) -> bool:
+    """Tell whether a file without sections has a key of PostgREST's with a text in quotes."""
+    return _KEY_LINE.search(text) is not None
+
+
+def migrate(text: str, environ: Mapping[str, str], folder: Path) -> Migration:
+    """Translate a file, over which the variables ``PGRST_*`` win.
+
+    :param folder: where PostgREST is started, from where it reads the files of ``@path``.
+    :raises NotUnderstood: for a file that PostgREST would not read.
+    """
+    return _Translation({**parse(text, environ), **_variables(environ)}, folder).migration()
+
+
+def parse(text: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of a file as PostgREST reads it, ``$(NAME)`` standing for a variable or a key."""
+    values: dict[str, str] = {}
+    prefixes: list[str] = []
+    tokens = _tokens(text)
+    for line, kind, token in tokens:
+        if token == "}" and prefixes:
+            prefixes.pop()
+        elif kind != "word":
+            raise NotUnderstood(f"line {line}: expected key = value")
+        else:
+            key = ".".join([*prefixes, token])
+            _, _, sign = next(tokens, (line, "", ""))
+            if sign == "{":
+                prefixes.append(token)
+                continue
+            _, *written = next(tokens, (line, "", "")) if sign == "=" else (line, "", "")
+            values[key] = _value(line, key, *written, known={**environ, **values})
+    if prefixes:
+        raise NotUnderstood(f"{prefixes[-1]}: expected a closing }}")
+    return values
+
+
+def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line number, kind and text of each token."""
+    place = 0
+    while place < len(text):
+        line = text.count("\n", 0, place) + 1
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise NotUnderstood(f"line {line}: expected key = value, a text being in double quotes")
+        place = match.end()
+        if match.lastgroup != "blank":
+            yield line, str(match.lastgroup), match[0]
+
+
+def _value(line: int, key: str, kind: str, token: str, *, known: Mapping[str, str]) -> str:
+    if kind == "number":
+        return token
+    if kind == "word" and token in ("true", "on", "false", "off"):
+        return "true" if token in ("true", "on") else "false"
+    if kind != "text":
+        raise NotUnderstood(f"line {line}: {key}: expected a text in double quotes, a number, true or false")
+
+    def filled(match: re.Match[str]) -> str:
+        name, dollar = match[1], match[2]
+        if name is None and dollar is None:
+            raise NotUnderstood(f"line {line}: {key}: expected $$ for a single $")
+        if name is not None and name not in known:
+            raise NotUnderstood(f"line {line}: {key}: there is no variable {name}")
+        return "$" if name is None else known[name]
+
+    try:
+        written = str(json.loads(token, strict=False))
+    except ValueError:
+        raise NotUnderstood(f'line {line}: {key}: a backslash goes before n, t, r, u, " or itself') from None
+    return _PLACE.sub(filled, written)
+
+
+def _variables(environ: Mapping[str, str]) -> dict[str, str]:
+    values = {}
+    for name in sorted(name for name in environ if name.startswith(PREFIX)):
+        words = name.removeprefix(PREFIX)
+        setting = words.removeprefix("APP_SETTINGS_")
+        key = words.lower().replace("_", "-") if setting == words else APP_SETTINGS + setting.lower()
+        values[key] = environ[name]
+    return values
+
+
+class _Translation:
+    """Translates values by key."""
+
+    def __init__(self, values: Mapping[str, str], folder: Path) -> None:
+        self._folder = folder
+        self._notes: list[str] = []
+        self._values = dict(values)
+        for old, new in RENAMED.items():
+            if old in values:
+                self._notes.append(f"{old}: deprecated; {new} has taken its place")
+                if new not in values or old == "db-pool-timeout":
+                    self._values[new] = values[old]
+
+    def migration(self) -> Migration:
+        """Return the file and the notes."""
+        service = [
+            ("listen", self._listen("server-", default_port="3000")),
+            ("admin-listen", self._listen("admin-server-", default_port="")),
+            *self._lines(_SERVICE),
+        ]
+        project = [
+            *self._lines([key for key in SAME if key not in _SERVICE]),
+            ("require-api-key", "no"),
+            *self._lines([key for key in self._values if key.startswith(APP_SETTINGS)]),
+        ]
+        for key in self._values:
+            if key in WITHOUT:
+                self._notes.append(f"{key}: {WITHOUT[key]}")
+            elif key not in KNOWN and not key.startswith(APP_SETTINGS):
+                self._notes.append(f"{key}: PostgREST has no such key")
+        text = "".join(
+            f"{head}\n" + "".join(f"{key} = {value}".rstrip() + "\n" for key, value in lines)
+            for head, lines in (("[dataapi]", service), ("\n[project]", project))
+        )
+        return Migration(text, tuple(self._notes))
+
+    def _lines(self, keys: list[str] | tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        values = {**_AS_POSTGREST, **self._values}
+        for key in keys:
+            if key not in values:
+                continue
+            value = self._written(key, values[key])
+            if value is not None:
+                yield key, value
+
+    def _written(self, key: str, value: str) -> str | None:
+        """Return a value as our file has it, None for the default, or when it cannot stand there."""
+        if key in _SWITCHES:
+            on = _switch(value)
+            if on is None:
+                self._notes.append(f"{key}: neither true nor false, which PostgREST ignores")
+                return None
+            return ("auto" if key in _AUTOMATIC else "yes") if on else "no"
+        if key in _FILES and value.startswith("@"):
+            return f"@{self._folder / value[1:]}"
+        if "\n" in value or value != value.strip() or re.search(r"(^|\s)[;#]|^@/|^([\"']).*\2$", value):
+            self._notes.append(f"{key}: write its value into a file, and {key} = @/path")
+            return None
+        return value
+
+    def _listen(self, prefix: str, default_port: str) -> str:
+        value = self._values.get
+        if socket := value(f"{prefix}unix-socket"):
+            mode = value(f"{prefix}unix-socket-mode") or "660"
+            return f"unix:{_escaped(str(self._folder / socket))}:mode={mode}"
+        port = value(f"{prefix}port") or default_port
+        if not port:
+            return ""
+        host = value(f"{prefix}host") or value("server-host") or "!4"
+        if host in ("*", "*4", "!4"):
+            return f"tcp:{port}"
+        if host in ("*6", "!6"):
+            return f"tcp6:{port}"
+        if ":" in host:
+            return f"tcp6:{port}:interface={_escaped(host)}"
+        if host == "localhost":
+            host = "127.0.0.1"
+        elif re.fullmatch(r"[0-9.]+", host) is None:
+            self._notes.append(f"{prefix}host: put the address of {host} in place of its name")
+        return f"tcp:{port}:interface={host}"
+
+
+def _switch(value: str) -> bool | None:
+    """Read a switch as PostgREST does: by its letters, or as a number."""
+    letters = "".join(filter(str.isalpha, value)).lower()
+    if letters in ("true", "false"):
+        return letters == "true"
+    return int(value) > 0 if re.fullmatch(r"-?[0-9]+", value) else None
+
+
+def _escaped(argument: str) -> str:
+    """Return the argument of an endpoint string."""
+    return re.sub(r"([\\:=])", r"\\\1", argument)
