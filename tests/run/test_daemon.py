@@ -477,3 +477,6 @@ def test_a_migrated_configuration_serves_as_postgrest_did(served: Database, tmp_
         daemon.wait_ready()
         answer = daemon.request("GET", "/rest/v1/note?select=id")
         assert (answer.status, answer.json) == (200, [{"id": 1}])
+        assert daemon.metric("pgrst_db_pool_max") == 10
+        assert daemon.metric('pgrst_schema_cache_loads_total{status="SUCCESS"}') >= 1
+        assert daemon.metric("pgrst_schema_cache_query_time_seconds") > 0

@@ -190,8 +190,14 @@ class TokenCache:
         self._verify = verify
         self._entries = entries
         self._tokens: BoundedCache[str, Verified] = BoundedCache(entries)
+        self._evicted_before = 0
         self.hits = 0
         self.misses = 0
+
+    @property
+    def evictions(self) -> int:
+        """How many tokens were forgotten to make room for others."""
+        return self._evicted_before + self._tokens.evictions
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -199,6 +205,7 @@ class TokenCache:
     def replace_verifier(self, verify: Callable[[str, float], Verified]) -> None:
         """Verify with other keys from now on, and forget every token."""
         self._verify = verify
+        self._evicted_before = self.evictions
         self._tokens = BoundedCache(self._entries)
 
     def verified(self, token: str, now: float) -> Verified:

@@ -83,6 +83,7 @@ class CatalogWatcher:
     :ivar current: the snapshot that serves, or None before the first load.
     :ivar error: why the last load failed, or None after one that worked.
     :ivar loads, failures: how many loads worked, and how many failed.
+    :ivar load_seconds: how long the last load that worked took.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class CatalogWatcher:
         self.error: str | None = None
         self.loads = 0
         self.failures = 0
+        self.load_seconds = 0.0
         self._reactor = reactor
         self._fetch = fetch
         self._renew = renew
@@ -265,12 +267,13 @@ class CatalogWatcher:
         )
         began = self._reactor.seconds()
         catalog = await reflect(self._fetch, self._search_path, generation, in_thread, self.current)
+        self.load_seconds = self._reactor.seconds() - began
         _log.info(
             "Loaded catalog {generation}: {tables} tables, {functions} functions in {seconds:.3f} s.",
             generation=generation,
             tables=len(catalog.tables),
             functions=len(catalog.functions),
-            seconds=self._reactor.seconds() - began,
+            seconds=self.load_seconds,
         )
         return catalog
 

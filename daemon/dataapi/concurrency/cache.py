@@ -15,6 +15,7 @@ class BoundedCache(Generic[K, V]):
 
     :param heaviest: the most that the entries may weigh together, without a bound when left out.
     :ivar weight: what the entries weigh together.
+    :ivar evictions: entries that were dropped to make room.
     """
 
     def __init__(self, size: int, heaviest: float = float("inf")) -> None:
@@ -23,6 +24,7 @@ class BoundedCache(Generic[K, V]):
         self._entries: dict[K, tuple[V, int]] = {}
         self._lock = Lock()
         self.weight = 0
+        self.evictions = 0
 
     def get(self, key: K) -> V | None:
         """Return the entry and mark it as used, or None."""
@@ -46,6 +48,7 @@ class BoundedCache(Generic[K, V]):
             self.weight += weight
             while len(self._entries) > self._size or self.weight > self._heaviest:
                 self._remove(next(iter(self._entries)))
+                self.evictions += 1
 
     def drop(self, key: K) -> None:
         """Take an entry out if it is there."""

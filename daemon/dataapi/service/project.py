@@ -207,6 +207,8 @@ class ProjectPart:
                 (ref, "loaded"): float(watcher.loads),
                 (ref, "failed"): float(watcher.failures),
             },
+            "dataapi_catalog_load_seconds": {(ref,): watcher.load_seconds},
+            "dataapi_cache_evictions_total": {(ref, "tokens"): float(tokens.evictions)},
             "dataapi_catalog_problems": {(ref,): float(len(watcher.problems))},
             "dataapi_cache_lookups_total": {
                 (ref, "tokens", "hit"): float(tokens.hits),

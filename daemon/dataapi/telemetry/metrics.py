@@ -85,8 +85,10 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_pool_cancels_total": Metric("Statements given up by their callers.", ("project",)),
     "dataapi_catalog_generation": Metric("Number of the catalog that serves.", ("project",), min),
     "dataapi_catalog_loads_total": Metric("Catalog loads by outcome.", ("project", "outcome")),
+    "dataapi_catalog_load_seconds": Metric("How long the last load of the catalog took.", ("project",), max),
     "dataapi_catalog_problems": Metric("Malformed directives.", ("project",), max),
     "dataapi_cache_lookups_total": Metric("Cache look-ups by outcome.", ("project", "cache", "outcome")),
+    "dataapi_cache_evictions_total": Metric("Entries that a full cache dropped.", ("project", "cache")),
     "dataapi_webhooks_due": Metric("Attempts to be made, by how they stand.", ("state",), max),
     "dataapi_webhooks_oldest_due_seconds": Metric(
         "How long ago the earliest attempt that is not over was due.", (), max
@@ -106,6 +108,15 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_workers": Metric("Worker processes that serve."),
     "dataapi_workers_stuck": Metric("Worker processes that do not answer their parent."),
     "dataapi_worker_restarts_total": Metric("Worker processes started again after they died."),
+    "pgrst_schema_cache_query_time_seconds": Metric("PostgREST's name of dataapi_catalog_load_seconds."),
+    "pgrst_schema_cache_loads_total": Metric("PostgREST's name of dataapi_catalog_loads_total.", ("status",)),
+    "pgrst_db_pool_max": Metric("PostgREST's name of dataapi_pool_size."),
+    "pgrst_db_pool_available": Metric("PostgREST's name of the idle ones of dataapi_pool_connections."),
+    "pgrst_db_pool_waiting": Metric("PostgREST's name of dataapi_pool_waiting."),
+    "pgrst_db_pool_timeouts_total": Metric("PostgREST's name of dataapi_pool_timeouts_total."),
+    "pgrst_jwt_cache_requests_total": Metric("PostgREST's name of dataapi_cache_lookups_total of tokens."),
+    "pgrst_jwt_cache_hits_total": Metric("PostgREST's name of the hits among them."),
+    "pgrst_jwt_cache_evictions_total": Metric("PostgREST's name of dataapi_cache_evictions_total of tokens."),
 }
 
 

@@ -15,6 +15,7 @@ from twisted.web.server import NOT_DONE_YET, Site
 
 from dataapi.http.messages import Reply
 from dataapi.telemetry.metrics import Snapshot, exposition, merge
+from dataapi.telemetry.postgrest_metrics import postgrest_metrics
 from dataapi.telemetry.readiness import Operated, Reloaded
 from dataapi.telemetry.version import installed_version, version_row
 
@@ -75,7 +76,8 @@ class AdminApi(Resource):
 
     async def _metrics(self) -> Reply:
         build: Snapshot = {"dataapi_build_info": {(self._version,): 1.0}}
-        body = exposition(merge([build, await self._operated.snapshot()]))
+        operated = await self._operated.snapshot()
+        body = exposition(merge([build, operated, postgrest_metrics(operated)]))
         return Reply(200, (("Content-Type", _EXPOSITION),), body)
 
     async def _versions(self) -> Reply:
