@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, TypedDict
 from uuid import UUID
@@ -87,6 +87,24 @@ class Access:
     token: Token
     early_access: bool
     projects: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DailyStatistics:
+    """How the attempts of one day (UTC) ended.
+
+    :ivar endpoint_id: None for all endpoints together.
+    :ivar median_ms: of the attempts that were made, None without one; ``slowest_ms`` is what 95 % of them
+        took at most.
+    """
+
+    day: date
+    endpoint_id: UUID | None
+    success: int
+    failed: int
+    skipped: int
+    median_ms: int | None
+    slowest_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

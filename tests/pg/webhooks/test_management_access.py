@@ -49,6 +49,7 @@ def body(operation: ManagementOperation) -> Any:
         "changeEndpoint": document("endpoint", description="changed"),
         "testEndpoint": {},
         "recoverEndpoint": document("recovery", since="2026-01-01T00:00:00Z"),
+        "checkUrl": document("url_check", url="https://receiver.example/hooks"),
     }.get(operation.name)
 
 

@@ -39,7 +39,14 @@ from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, Mana
 from dataapi.webhooks.management.operations import ManagementOperation
 from dataapi.webhooks.management.publishing import EventPublishing
 from dataapi.webhooks.management.resources import ATTRIBUTES
-from dataapi.webhooks.model import Endpoint, Event, NewEndpoint, RefusalReason, Refused
+from dataapi.webhooks.model import (
+    Endpoint,
+    Event,
+    NewEndpoint,
+    Permission,
+    RefusalReason,
+    Refused,
+)
 from dataapi.webhooks.secrets import CannotOpen
 from dataapi.webhooks.store import Store
 from dataapi.webhooks.store.endpoints import NoScope, TooManyEndpoints
@@ -115,6 +122,12 @@ class ManagementApi:
             "retryDelivery": handlers.retry_delivery,
             "recoverEndpoint": handlers.recover_endpoint,
             "listEventTypes": handlers.list_event_types,
+            "readStatistics": handlers.read_statistics,
+            "checkUrl": handlers.check_url,
+        }
+        self._run_unscoped: Mapping[str, Callable[[Request], Awaitable[OperationResult]]] = {
+            "publishEvent": self._publishing.publish,
+            "readAccess": self._read_access,
         }
 
     async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
@@ -139,7 +152,7 @@ class ManagementApi:
             raise ManagementError(ErrorCode.UNAVAILABLE, message, headers=(("Retry-After", "5"),))
         try:
             if not operation.scoped:
-                return _reply(operation, await self._publishing.publish(request))
+                return _reply(operation, await self._run_unscoped[operation.name](request))
             # Everything is checked here but existence.
             requested = RequestedScope(places.get("organization_slug"), places.get("project_ref"))
             access, scope = await authorize(self._directory, request, operation.permission, requested)
@@ -154,6 +167,14 @@ class ManagementApi:
         except DatabaseError as error:
             _log.failure("{operation} failed in the database", operation=operation.name)
             raise ManagementError(ErrorCode.INTERNAL, "Internal server error") from error
+
+    async def _read_access(self, request: Request) -> OperationResult:
+        """Read the organization, projects and permissions of the request's token."""
+        access, scope = await authorize(self._directory, request, Permission.READ)
+        body.check_length(request)
+        listing.values((), request.query)
+        projects = await self._directory.projects_of(scope.organization)
+        return OperationResult(resources.access(access.token, projects))
 
     @cached_property
     def _schemas(self) -> Mapping[str, CompiledSchema]:
@@ -323,6 +344,20 @@ class _Handlers:
         result = await self._store.manual_deliveries.recover(request.scope, request.endpoint_id, *span)
         accepted = _accepted(result, ErrorCode.RETRY_DISABLED, ErrorCode.NO_ENDPOINT)
         return OperationResult(resources.recovery(accepted))
+
+    async def read_statistics(self, request: AuthorizedRequest) -> OperationResult:
+        """Count attempts by day and outcome."""
+        chosen = listing.delivery_filter(request.values)
+        found = await self._store.history.statistics(request.scope, chosen.since, chosen.until)
+        return OperationResult([resources.statistics(one) for one in found])
+
+    async def check_url(self, request: AuthorizedRequest) -> OperationResult:
+        """Say whether an endpoint may have a URL, as creating one would."""
+        try:
+            await self._url_check.check(request.attributes["url"])
+        except ManagementError as refused:
+            return OperationResult(resources.checked_url((refused.code, refused.message)))
+        return OperationResult(resources.checked_url(None))
 
     async def list_event_types(self, _request: AuthorizedRequest) -> OperationResult:
         return OperationResult([resources.event_type(one) for one in self._catalogue.types.values()])

@@ -81,6 +81,10 @@ OFFSETS = (
     _whole("page[limit]", "The most records.", 1, MAX_PAGE_SIZE, PAGE),
     _whole("page[offset]", "How many records are passed over.", 0, MAX_OFFSET, 0),
 )
+PERIOD = (
+    QueryParameter("filter[since]", "List what was created at this time or later.", TIMESTAMP, _moment),
+    QueryParameter("filter[until]", "List what was created before this time.", TIMESTAMP, _moment),
+)
 DELIVERIES = (
     _whole("page[size]", "The most records.", 1, MAX_PAGE_SIZE, PAGE),
     QueryParameter("page[after]", "List what is older than this delivery.", IDENTIFIER, _identifier),
@@ -88,8 +92,7 @@ DELIVERIES = (
     QueryParameter("filter[status]", "List deliveries of this status alone.", _STATUSES, _status),
     QueryParameter("filter[event_id]", "List deliveries of this event alone.", IDENTIFIER, _identifier),
     QueryParameter("filter[event_type]", "List deliveries of this type alone.", EVENT_TYPE, _event_type),
-    QueryParameter("filter[since]", "List what was created at this time or later.", TIMESTAMP, _moment),
-    QueryParameter("filter[until]", "List what was created before this time.", TIMESTAMP, _moment),
+    *PERIOD,
 )
 
 

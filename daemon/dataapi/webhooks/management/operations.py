@@ -60,9 +60,10 @@ class ManagementOperation:
         if self.permission is not None:
             found |= {ErrorCode.UNAUTHORIZED, ErrorCode.PERMISSION_DENIED}
             found |= {ErrorCode.ACCESS_DISABLED, ErrorCode.VALIDATION}
-            if not path.startswith(PROJECT):
+            names_scope = self.scoped or self.body is not None
+            if names_scope and not path.startswith(PROJECT):
                 found.add(ErrorCode.INVALID_SLUG)
-            if not path.startswith(ORGANIZATION):
+            if names_scope and not path.startswith(ORGANIZATION):
                 found.add(ErrorCode.INVALID_REF)
         return tuple(code for code in ErrorCode if code in found)
 
@@ -132,6 +133,19 @@ OPERATIONS = (
     ManagementOperation(
         "listEventTypes", "GET", "/event-types", "List the event types, with JSON Schemas and examples",
         _READ, 200, resources.many("event_type", linked=False),
+    ),
+    ManagementOperation(
+        "readStatistics", "GET", "/statistics",
+        "Count attempts by day and outcome, for all endpoints together and for each", _READ, 200,
+        resources.many("statistics", linked=False), parameters=listing.PERIOD,
+    ),
+    ManagementOperation(
+        "checkUrl", "POST", "/url-check", "Find out whether an endpoint may have a URL", _WRITE, 200,
+        resources.one("url_check"), body=resources.new_url_check,
+    ),
+    ManagementOperation(
+        "readAccess", "GET", "/v2/access", "Read what the token gives access to", _READ, 200,
+        resources.one("access"), scoped=False,
     ),
     ManagementOperation(
         "publishEvent", "POST", "/v1/webhooks/events", "Publish an event, or a list of them, all or none",

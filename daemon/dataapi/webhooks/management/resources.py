@@ -15,7 +15,17 @@ from dataapi.webhooks.catalogue import ALL_EVENT_TYPES, Catalogue
 from dataapi.webhooks.delivery import destinations, headers
 from dataapi.webhooks.event_types import ORGANIZATION, PROJECT, EventType
 from dataapi.webhooks.management.errors import Issue, IssueCode
-from dataapi.webhooks.model import Accepted, AttemptError, Delivery, Endpoint, Event, Recovery
+from dataapi.webhooks.model import (
+    Accepted,
+    AttemptError,
+    DailyStatistics,
+    Delivery,
+    Endpoint,
+    Event,
+    Permission,
+    Recovery,
+    Token,
+)
 
 Schema = dict[str, Any]
 
@@ -106,6 +116,12 @@ def test_event(catalogue: Catalogue) -> Schema:
     return _object({"data": _resource("event", _object({"type": types}, "type"))}, "data")
 
 
+def new_url_check(_catalogue: Catalogue) -> Schema:
+    """Return the schema of the document that asks whether an endpoint may have a URL."""
+    url = {"type": "string", "maxLength": destinations.MAX_URL_LENGTH}
+    return _object({"data": _resource("url_check", _object({"url": url}))})
+
+
 def new_recovery(_catalogue: Catalogue) -> Schema:
     """Return the schema of the document that requests a recovery."""
     attributes = _object({"since": TIMESTAMP, "until": TIMESTAMP}, "until")
@@ -174,6 +190,26 @@ _EVENT_TYPE_MEMBERS = {
     "example": {"type": "object"},
     "renders": _or_null(EVENT_TYPE),
 }
+_STATISTICS_MEMBERS = {
+    "day": {"type": "string", "format": "date"},
+    "endpoint_id": _or_null(IDENTIFIER),
+    "success": _COUNT,
+    "failed": _COUNT,
+    "skipped": _COUNT,
+    "median_ms": _or_null(_COUNT),
+    "slowest_ms": _or_null(_COUNT),
+}
+_ACCESS_MEMBERS = {
+    "organization_slug": _TEXT,
+    "projects": {"type": "array", "items": _TEXT},
+    "permissions": {"type": "array", "items": {"enum": list(Permission)}},
+    "expires_at": _or_null(TIMESTAMP),
+}
+_URL_CHECK_MEMBERS = {
+    "accepted": {"type": "boolean"},
+    "code": _or_null(_TEXT),
+    "message": _or_null(_TEXT),
+}
 _PLACE = _object({"pointer": _TEXT, "parameter": _TEXT}, "pointer", "parameter")
 _ISSUE = _object({"code": {"enum": list(IssueCode)}, "message": _TEXT, "meta": _PLACE}, "meta")
 _ERROR = {"code": _TEXT, "message": _TEXT, "id": _TEXT, "issues": {"type": "array", "items": _ISSUE}}
@@ -187,6 +223,9 @@ SCHEMAS = {
     "queued": _resource("ingress", _object(_QUEUED), IDENTIFIER),
     "recovery": _resource("recovery", _object({"matched": _COUNT}), IDENTIFIER),
     "event_type": _resource("event_type", _object(_EVENT_TYPE_MEMBERS), EVENT_TYPE),
+    "statistics": _resource("statistics", _object(_STATISTICS_MEMBERS)),
+    "access": _resource("access", _object(_ACCESS_MEMBERS), IDENTIFIER),
+    "url_check": _resource("url_check", _object(_URL_CHECK_MEMBERS)),
     "links": _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "last")}),
     "error": _object({"error": _object(_ERROR, "issues")}),
 }
@@ -287,6 +326,32 @@ def event_type(event_type: EventType) -> Record:
     attributes = _attributes(event_type, _EVENT_TYPE_MEMBERS)
     attributes["renders"] = event_type.renders and event_type.renders.type
     return _record("event_type", event_type.type, attributes)
+
+
+def access(token: Token, projects: Iterable[str]) -> Record:
+    """Return the resource of what a token gives access to."""
+    attributes = {
+        "organization_slug": token.organization,
+        "projects": list(projects),
+        "permissions": sorted(token.permissions),
+        "expires_at": _json(token.expires_at),
+    }
+    return _record("access", token.id, attributes)
+
+
+def checked_url(refused: tuple[str, str] | None) -> Record:
+    """Return the resource of a checked URL; ``refused`` is the code and the message of a refusal."""
+    code, message = refused or (None, None)
+    return {
+        "type": "url_check",
+        "attributes": {"accepted": refused is None, "code": code, "message": message},
+    }
+
+
+def statistics(statistics: DailyStatistics) -> Record:
+    """Return the resource of a day's statistics."""
+    attributes = _attributes(statistics, _STATISTICS_MEMBERS)
+    return {"type": "statistics", "attributes": {**attributes, "day": statistics.day.isoformat()}}
 
 
 def _record(kind: str, identifier: UUID | str, attributes: Record) -> Record:

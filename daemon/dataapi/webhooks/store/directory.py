@@ -75,6 +75,10 @@ class Directory:
         rows = await self._database.fetch(_SQL["projects"])
         return tuple(ProjectRecord(*row) for row in rows)
 
+    async def projects_of(self, organization: str) -> tuple[str, ...]:
+        """Return the references of an organization's projects, in order."""
+        return tuple(ref for (ref,) in await self._database.fetch(_SQL["projects_of"], (organization,)))
+
     async def create_token(
         self, secret: str, organization: str, permissions: Iterable[Permission], expires_at: datetime | None
     ) -> Token | None:

@@ -22,6 +22,9 @@ select webhooks.transfer_project($1, $2, $3);
 -- name: projects
 select ref, organization_slug from webhooks.project order by ref;
 
+-- name: projects_of
+select ref from webhooks.project where organization_slug = $1 order by ref;
+
 -- name: create_token
 insert into webhooks.token (id, organization_slug, hash, permissions, expires_at)
 select webhooks.uuid_v7(), slug, $2, $3::text[], $4::timestamptz from webhooks.organization where slug = $1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from dataapi.webhooks import identifiers
 from dataapi.webhooks.catalogue import read_payload
 from dataapi.webhooks.model import (
     Cursor,
+    DailyStatistics,
     Delivery,
     DeliveryFilter,
     DeliveryPage,
@@ -72,6 +74,18 @@ class History:
         *record, event_type, happened_at, payload, rendered_from = rows[0]
         delivery = _delivery(tuple(record))
         return delivery, Event(delivery.event_id, event_type, happened_at, _payload(payload), rendered_from)
+
+    async def statistics(
+        self, scope: Scope, since: datetime | None, until: datetime | None
+    ) -> tuple[DailyStatistics, ...]:
+        """Return how attempts ended, by day, for all endpoints of the scope together and for each of them."""
+        low, high = _bounds(DeliveryFilter(since=since, until=until), Cursor(0))
+        values = (scope.organization, scope.project, str(low), str(high), self._retention_days)
+        rows = await self._database.fetch(_SQL["statistics"], values)
+        return tuple(
+            DailyStatistics(day, None if endpoint is None else UUID(endpoint), *figures)
+            for day, endpoint, *figures in rows
+        )
 
 
 def _payload(payload: str) -> dict[str, Any]:

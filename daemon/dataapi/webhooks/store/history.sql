@@ -45,6 +45,21 @@ join webhooks.event v on v.id = r.event_id
 where r.id = $3::uuid and e.organization_slug = $1 and e.project_ref is not distinct from $2::text
     and r.id >= webhooks.uuid_floor(now() - $4 * interval '1 day');
 
+-- name: statistics
+-- $1 and $2 say whose; identifiers from $3 on and before $4, none past retention ($5 days).
+select (webhooks.uuid_time(d.id) at time zone 'UTC')::date as day, e.id::text,
+       count(*) filter (where d.status = 'success'), count(*) filter (where d.status = 'failed'),
+       count(*) filter (where d.status = 'skipped'),
+       percentile_disc(0.5) within group (order by d.duration_ms),
+       percentile_disc(0.95) within group (order by d.duration_ms)
+from webhooks.endpoint e
+join webhooks.delivery d
+    on d.endpoint_id = e.id
+        and d.id >= greatest(webhooks.uuid_floor(now() - $5 * interval '1 day'), $3::uuid) and d.id < $4::uuid
+where e.organization_slug = $1 and e.project_ref is not distinct from $2::text
+group by grouping sets ((day), (day, e.id))
+order by day, e.id nulls first;
+
 -- name: make_partitions
 select webhooks.make_partitions($1);
 
