@@ -92,6 +92,9 @@ class Project:
     graphql_validation: str = "compatible"
     graphql_non_null_relationships: bool = False
     graphql_features: frozenset[str] = frozenset()
+    log_query: str = "no"
+    log_query_threshold: float = 0.5
+    sql_comments: bool = False
     client_error_verbosity: str = "verbose"
     server_timing_enabled: bool = False
     server_trace_header: str | None = None

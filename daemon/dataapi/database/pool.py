@@ -102,6 +102,7 @@ class Pool:
         self._parameters = address.parameters(uri)
         self._size = size
         self._options = options
+        self._query_log = options.query_log
         self._token = token
         self._anonymous_role = anonymous_role
         self._connect_timeout = address.connect_timeout(self._parameters)
@@ -207,17 +208,22 @@ class Pool:
         """
         facts = message.facts
         session = self._idle.pop() if self._idle else await self._wait(facts)
-        began = perf_counter()
+        began, code = perf_counter(), ""
         try:
             return await session.run(message)
         except psycopg2.Error as error:
-            facts.sqlstate = error.pgcode or ""
+            code = facts.sqlstate = error.pgcode or ""
             raise errors.refused(error, anonymous=message.role == self._anonymous_role) from error
         except ConnectionDied as error:
-            raise errors.died() from error
+            died = errors.died()
+            code = died.code
+            raise died from error
         finally:
-            facts.database += perf_counter() - began
+            spent = perf_counter() - began
+            facts.database += spent
             self._release(session)
+            if self._query_log is not None:
+                self._query_log.add(message.statements, spent, code)
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
         """Run the daemon's own SQL as the login role and return the last statement's rows.

@@ -15,6 +15,7 @@ from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
 from dataapi.database.message import FACTS, NO_DEFAULTS, defaults_of
 from dataapi.database.prepared import Prepared, compose_inlined, compose_onward
 from dataapi.http.errors import ApiError
+from dataapi.telemetry.logs import request_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from dataapi.database.connection import Rows
     from dataapi.database.message import Bound, Defaults, Message
+    from dataapi.database.query_log import QueryLog
     from dataapi.http.messages import RequestFacts
 
 FIRST_FETCH = 100
@@ -52,15 +54,25 @@ class OpenTransaction:
 
     :param defaults: what its messages begin with.
     :param facts: of the request that it is for, which learn how long it took.
+    :param comment: what its messages begin with.
     :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
     """
 
     def __init__(
-        self, connection: Connection, defaults: Defaults, facts: RequestFacts, *, anonymous: bool
+        self,
+        connection: Connection,
+        defaults: Defaults,
+        facts: RequestFacts,
+        comment: str,
+        query_log: QueryLog | None,
+        *,
+        anonymous: bool,
     ) -> None:
         self._connection = connection
         self._defaults = defaults
         self._facts = facts
+        self._comment = comment
+        self._query_log = query_log
         self._anonymous = anonymous
         self._in_savepoint = False
         self._role = ""
@@ -69,7 +81,7 @@ class OpenTransaction:
         """Begin the transaction under the message's role and run its statements."""
         self._role = message.role
         composed = compose_inlined(_begun(message), self._defaults)
-        await self._send(composed.text, composed.values)
+        await self._send(composed.text, composed.values, message.statements)
 
     async def continue_with(self, step: Continuation) -> Rows:
         """Run a step's statements under the transaction's role and return the last one's rows."""
@@ -79,13 +91,13 @@ class OpenTransaction:
         )  # fmt: skip
         opening = self._closing() + ("savepoint step;" if step.read_only else "")
         self._in_savepoint = step.read_only
-        return await self._send(opening + text, values)
+        return await self._send(opening + text, values, step.statements)
 
     async def open_cursor(self, message: Message) -> Rows:
         """Begin the transaction with a cursor over the message's last statement; return its first rows."""
         composed = compose_inlined(_begun(message), self._defaults, cursor=True)
         text = composed.text + sql_text.fetch(FIRST_FETCH)
-        return await self._send(text, composed.values)
+        return await self._send(text, composed.values, message.statements)
 
     async def fetch(self, rows: int) -> Rows:
         """Return the cursor's next rows, at most so many."""
@@ -107,17 +119,22 @@ class OpenTransaction:
         # Within its savepoint a step may refuse to write; what it set ends with that.
         return "rollback to savepoint step;release savepoint step;" if self._in_savepoint else ""
 
-    async def _send(self, text: str, values: Sequence[object]) -> Rows:
-        began = perf_counter()
+    async def _send(self, text: str, values: Sequence[object], statements: Sequence[Bound] = ()) -> Rows:
+        began, code = perf_counter(), ""
         try:
-            return await self._connection.send(text, values)
+            return await self._connection.send(self._comment + text, values)
         except psycopg2.Error as error:
-            self._facts.sqlstate = error.pgcode or ""
+            code = self._facts.sqlstate = error.pgcode or ""
             raise errors.refused(error, anonymous=self._anonymous) from error
         except ConnectionDied as error:
-            raise errors.died() from error
+            died = errors.died()
+            code = died.code
+            raise died from error
         finally:
-            self._facts.database += perf_counter() - began
+            spent = perf_counter() - began
+            self._facts.database += spent
+            if self._query_log is not None:
+                self._query_log.add(statements, spent, code)
 
 
 def _begun(message: Message) -> Message:
@@ -154,6 +171,8 @@ class SessionOptions:
         limit of its own; None is no limit, and the daemon's own SQL has none.
     :ivar idle_time: seconds after which a connection that is not used is closed; None keeps it.
     :ivar lifetime: seconds after which a connection is replaced; None keeps it.
+    :ivar query_log: logs callers' SQL, None logs none.
+    :ivar comments: whether callers' messages begin with a comment that says what they are for.
     """
 
     search_path: tuple[str, ...] = ()
@@ -162,6 +181,8 @@ class SessionOptions:
     statement_timeout: float | None = None
     idle_time: float | None = None
     lifetime: float | None = None
+    query_log: QueryLog | None = None
+    comments: bool = False
 
 
 class Session:
@@ -223,7 +244,7 @@ class Session:
             compose_inlined(message, defaults) if prepared is None else prepared.compose(message, defaults)
         )
         try:
-            rows = await self.connection.send(composed.text, composed.values)
+            rows = await self.connection.send(self._comment(message.facts) + composed.text, composed.values)
         except BaseException as error:
             self._uncertain = self._uncertain or composed.changes
             lost = isinstance(error, psycopg2.Error) and plan_is_gone(error.pgcode, str(error))
@@ -242,7 +263,7 @@ class Session:
         prepared.forget(await self._prepared_names())
         composed = prepared.compose(message, self._defaults)
         try:
-            return await self.connection.send(composed.text, composed.values)
+            return await self.connection.send(self._comment(message.facts) + composed.text, composed.values)
         except BaseException:
             self._uncertain = True
             raise
@@ -250,7 +271,21 @@ class Session:
     def transaction(self, facts: RequestFacts, *, anonymous: bool) -> OpenTransaction:
         """Return a transaction of several messages, yet to be begun."""
         self.uses += 1
-        return OpenTransaction(self.connection, self._defaults, facts, anonymous=anonymous)
+        comment, query_log = self._comment(facts), self._options.query_log
+        return OpenTransaction(
+            self.connection, self._defaults, facts, comment, query_log, anonymous=anonymous
+        )
+
+    def _comment(self, facts: RequestFacts) -> str:
+        """Return the comment before a message, which leaves alone what is prepared by it."""
+        if not self._options.comments:
+            return ""
+        return sql_text.comment(
+            application="dataapi",
+            route=facts.route,
+            request_id=request_id.get(),
+            traceparent=facts.traceparent,
+        )
 
     async def fetch(self, text: str, values: Sequence[object]) -> Rows:
         """Run SQL as the login role; ``$1`` … are the values, quoted into the text."""

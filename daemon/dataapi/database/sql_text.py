@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,6 +202,15 @@ def _literal(value: object) -> str | None:
     if type(value) is str and "\\" not in value and "\0" not in value:
         return "'" + value.replace("'", "''") + "'"
     return None
+
+
+def comment(**members: str) -> str:
+    """Return the template of a comment as sqlcommenter writes it, without the members that are empty.
+
+    Percent-encoding leaves nothing in it that could end it or a quotation.
+    """
+    pairs = [f"{name}='{quote(value, safe='')}'" for name, value in sorted(members.items()) if value]
+    return f"/*{','.join(pairs)}*/".replace("%", "%%")
 
 
 def fetch(rows: int) -> str:

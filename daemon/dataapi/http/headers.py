@@ -79,3 +79,20 @@ def is_name(name: str) -> bool:
 def may_be_chosen(name: str) -> bool:
     """Whether SQL and the configuration may set this header: it is valid and does not frame the message."""
     return is_name(name) and name.lower() not in _FRAMING
+
+
+_TRACEPARENT = re.compile(
+    r"(?!ff)([0-9a-f]{2})-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL
+)
+
+
+def continued_trace(header: str) -> str:
+    """Return the ``traceparent`` by which a caller's trace goes on, "" for one that is not valid.
+
+    A later version is read as the first one (W3C Trace Context, Versioning of traceparent).
+    """
+    found = _TRACEPARENT.fullmatch(header)
+    if found is None or (found[1] == "00" and found[4]):
+        return ""
+    # Sampled, and random: other flags mean nothing yet.
+    return f"00-{found[2]}-{int(found[3], 16) & 3:02x}"

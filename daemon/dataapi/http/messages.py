@@ -59,6 +59,7 @@ class RequestFacts:
     """What logs and metrics say of a request, as it becomes known.
 
     :ivar route: the form of its path, such as ``/rest/v1/{resource}``; "" without a handler.
+    :ivar traceparent: of the caller's trace (W3C Trace Context), "" without a valid one.
     :ivar role: that the request runs under, "" before the caller is known.
     :ivar subject: the ``sub`` of the caller's token, "" without one.
     :ivar operation: the name of the GraphQL operation, "" without one.
@@ -67,16 +68,23 @@ class RequestFacts:
     :ivar sqlstate: of the last statement that PostgreSQL refused, "" without one.
     """
 
-    __slots__ = ("database", "operation", "queued", "role", "route", "sqlstate", "subject")
+    __slots__ = ("database", "operation", "queued", "role", "route", "sqlstate", "subject",
+                 "traceparent")  # fmt: skip
 
-    def __init__(self, route: str = "") -> None:
+    def __init__(self, route: str = "", traceparent: str = "") -> None:
         self.route = route
+        self.traceparent = traceparent
         self.role = ""
         self.subject = ""
         self.operation = ""
         self.queued = 0.0
         self.database = 0.0
         self.sqlstate = ""
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the caller's trace, "" without one."""
+        return self.traceparent[3:35]
 
 
 @lru_cache(maxsize=1024)

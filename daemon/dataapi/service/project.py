@@ -20,6 +20,7 @@ from dataapi.database.address import primary_uri
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.pooler import pooler_advice, pools_transactions
+from dataapi.database.query_log import QueryLog
 from dataapi.database.session import SessionOptions
 from dataapi.service.inspection import role_faults
 from dataapi.settings import Project
@@ -228,7 +229,17 @@ def session_options(project: Project) -> SessionOptions:
         statement_timeout=project.db_statement_timeout,
         idle_time=project.db_pool_max_idletime,
         lifetime=project.db_pool_max_lifetime,
+        query_log=query_log(project),
+        comments=project.sql_comments,
     )
+
+
+def query_log(project: Project) -> QueryLog | None:
+    """Return what logs the project's SQL, None if ``log-query`` is ``no``."""
+    if project.log_query == "no":
+        return None
+    slow = project.log_query_threshold if project.log_query == "slow" else None
+    return QueryLog(project.log_query == "all", slow)
 
 
 def pool_snapshot(ref: str, pool: Pool) -> Snapshot:

@@ -27,6 +27,9 @@ from dataapi.settings import Settings
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that the running code works for; routing sets it."""
 
+trace_id: ContextVar[str] = ContextVar("trace_id", default="")
+"""The id of the trace that its caller continues."""
+
 _HIDDEN = "***"
 _SECRETS = (
     (re.compile(r"(\w+://[^:/@\s]*):[^@\s]*@"), rf"\1:{_HIDDEN}@"),
@@ -188,6 +191,8 @@ class LineObserver:
         namespace = event.get("log_namespace") or ""
         chatter = level < LogLevel.info or namespace.startswith(("twisted", "log_legacy", "stdout"))
         if self._debug or level >= LogLevel.warn or not chatter:
+            if trace := trace_id.get():
+                event = {**event, "trace_id": trace}
             self.put(record_of(event, request_id.get(), self._redact))
 
     def learn(self, settings: Settings) -> None:

@@ -141,6 +141,7 @@ def _request_record(answered: AnsweredRequest, time_of: float, *, subjects: bool
         "role": facts.role,
         "sub": facts.subject if subjects else "",
         "operation": facts.operation,
+        "trace_id": facts.trace_id,
         "code": answered.code,
         "sqlstate": facts.sqlstate if answered.code else "",
         "database_milliseconds": _milliseconds(facts.database),

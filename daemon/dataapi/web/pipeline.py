@@ -14,8 +14,9 @@ from twisted.logger import Logger, LogLevel
 from dataapi.concurrency.deadlines import Deadlines
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
+from dataapi.http.headers import continued_trace
 from dataapi.http.messages import Reply, Request, RequestFacts, Stream, Timing
-from dataapi.telemetry.logs import request_id
+from dataapi.telemetry.logs import request_id, trace_id
 from dataapi.telemetry.requests import AnsweredRequest
 from dataapi.web import cors
 from dataapi.web.families import family_of, internal_error
@@ -214,7 +215,8 @@ class Pipeline:
         if connection.crowded:
             connection.persistent = False
             error = _crowded()
-        facts = RequestFacts(route.form)
+        sent = headers.get("traceparent")
+        facts = RequestFacts(route.form, "" if sent is None else continued_trace(sent))
         request = Request(
             identifier, method, route.path, query, headers, body, timing, connection.peer, facts
         )
@@ -274,6 +276,8 @@ async def _reply(routed: RoutedRequest) -> Reply | None:
     """
     route, request, backend = routed.route, routed.request, routed.backend
     request_id.set(request.id)
+    if request.facts.traceparent:
+        trace_id.set(request.facts.trace_id)
     try:
         assert route.handler is not None
         reply = await route.handler(backend, request, **route.arguments)

@@ -8,6 +8,7 @@ import pytest
 from dataapi.database.sql_text import (
     Template,
     as_login_role,
+    comment,
     execute,
     filled,
     inlined,
@@ -147,3 +148,9 @@ def test_texts_and_numbers_become_literals() -> None:
 def test_other_values_are_left_to_psycopg2(value: object) -> None:
     """All values of the message, as its places are filled in one go."""
     assert filled("select %s, %s", ["a", value]) == ("select %s, %s", ["a", value])
+
+
+def test_nothing_ends_a_comment_early() -> None:
+    """Values are percent-encoded, and the percent signs doubled for psycopg2; what is empty is left out."""
+    text = comment(route="/a b", request_id="'*/ drop--", traceparent="")
+    assert text % () == "/*request_id='%27%2A%2F%20drop--',route='%2Fa%20b'*/"
