@@ -132,3 +132,14 @@ def test_what_only_a_restart_changes_is_named(daemon: Daemon) -> None:
     assert daemon.admin("POST", "/reload").status == 200
     assert daemon.graphql(QUICK).status == 200
     assert any("a restart is needed for the new values of listen" in line["message"] for line in daemon.lines)
+
+
+def test_what_was_read_of_the_database_is_shown(daemon: Daemon) -> None:
+    """By one worker or by several, for each project, with the roles' names alone."""
+    shown = daemon.admin("GET", "/schema_cache")
+    assert shown.status == 200
+    [catalog] = shown.json.values()
+    [note] = [table for table in catalog["tables"] if table["name"] == "note"]
+    assert (note["schema"], note["primary_key"]) == ("public", ["id"])
+    assert [column["name"] for column in note["columns"]] == ["id"]
+    assert "anon" in catalog["roles"]

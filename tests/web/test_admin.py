@@ -30,6 +30,10 @@ class Operated:
         """Tell the state."""
         return self._state
 
+    async def catalogs(self) -> dict[str, Any]:
+        """Have no catalog."""
+        return {}
+
     async def snapshot(self) -> Snapshot:
         """Fail, or tell one figure."""
         if self._state is AWAY:

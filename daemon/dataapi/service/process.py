@@ -62,6 +62,9 @@ class ServedProject(Served, Protocol):
     def snapshot(self) -> Snapshot:
         """Take its metrics."""
 
+    async def catalog(self) -> Mapping[str, Any] | None:
+        """Return its catalog as values that JSON has, None before the first load."""
+
 
 class ServedWebhooks(Served, Protocol):
     """Webhooks while the daemon runs; the APIs do not depend on them."""
@@ -191,6 +194,11 @@ class Serving:
         webhooks = await self._webhooks.snapshot() if self._webhooks else {}
         projects = [project.snapshot() for project in self._projects]
         return merge([self._requests.snapshot(), own, *projects, webhooks, self._process.snapshot()])
+
+    async def catalogs(self) -> Mapping[str, Any]:
+        """Return the catalog of each project that has one."""
+        found = {project.ref: await project.catalog() for project in self._projects}
+        return {ref: catalog for ref, catalog in found.items() if catalog is not None}
 
     async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Go on with other settings, if there are, and read every project's catalog again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 
 from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.keys import is_url
+from dataapi.catalog.document import catalog_document
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.concurrency.deadlines import wait_at_most
 from dataapi.concurrency.tasks import Background
@@ -164,6 +165,12 @@ class ProjectPart:
     async def check(self) -> None:
         """Ask the database at once whether it answers; ``state`` has the result."""
         await self._pool.check()
+
+    async def catalog(self) -> Mapping[str, Any] | None:
+        """Return the catalog as values that JSON has, None before the first load."""
+        catalog = self._watcher.current
+        # A large one takes a while, in which others are answered.
+        return None if catalog is None else await deferToThread(catalog_document, catalog)
 
     def state(self) -> ProjectState:
         """Return whether requests can be answered."""

@@ -99,6 +99,8 @@ class Worker(LineOnlyReceiver):
             return {"answer": (await serving.state()).as_json()}
         if what == "snapshot":
             return {"answer": to_json(await serving.snapshot())}
+        if what == "catalogs":
+            return {"answer": await serving.catalogs()}
         return {"answer": (await serving.reload(read(settings) if settings else None)).as_json()}
 
     @staticmethod

@@ -158,6 +158,11 @@ class WorkerProcess(ProcessProtocol):
         self.last = from_json(await self._asker.ask("snapshot", _METRICS_WITHIN))
         return self.last
 
+    async def catalogs(self) -> Mapping[str, Any]:
+        """Return the catalogs that it has; raises ``WorkerGone``."""
+        found: Mapping[str, Any] = await self._asker.ask("catalogs", _RELOAD_WITHIN)
+        return found
+
     async def reload(self, settings: Settings | None) -> Reloaded:
         """Make it go on with other settings and read its catalogs again; raises ``WorkerGone``."""
         pickled = settings and written(settings)
@@ -293,6 +298,14 @@ class Workers:
         answered = {number: reply for number, reply in replies.items() if not isinstance(reply, WorkerGone)}
         counts = [counted(worker.last) for worker in serving if worker.number not in answered]
         return merge([own, self._departed, *counts, *answered.values()])
+
+    async def catalogs(self) -> Mapping[str, Any]:
+        """Return the catalogs of a worker; all of them have the same ones, or soon will."""
+        stuck = self._stuck()
+        for worker in self._running.values():
+            if worker.serves and worker not in stuck:
+                return await worker.catalogs()
+        return {}
 
     async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Make every worker read its catalogs again; a project's generation is its oldest one."""

@@ -153,5 +153,8 @@ class Operated(Protocol):
     async def snapshot(self) -> Snapshot:
         """Take the values of ``/metrics``."""
 
+    async def catalogs(self) -> Mapping[str, Any]:
+        """Return the catalog of each project that has one, as values that JSON has."""
+
     async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Go on with other settings, if there are, and read every project's catalog again."""

@@ -1,4 +1,4 @@
-"""The admin listener: ``/live``, ``/ready``, ``/metrics``, ``/version``, ``POST /reload``; never public."""
+"""The admin listener, which is never public: probes, metrics, catalogs, the version, ``POST /reload``."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class AdminApi(Resource):
             "/live": ("GET", self._live),
             "/ready": ("GET", self._ready),
             "/metrics": ("GET", self._metrics),
+            "/schema_cache": ("GET", self._schema_cache),
             "/version": ("GET", self._versions),
             "/reload": ("POST", self._reload),
         }
@@ -79,6 +80,9 @@ class AdminApi(Resource):
         operated = await self._operated.snapshot()
         body = exposition(merge([build, operated, postgrest_metrics(operated)]))
         return Reply(200, (("Content-Type", _EXPOSITION),), body)
+
+    async def _schema_cache(self) -> Reply:
+        return _json(200, await self._operated.catalogs())
 
     async def _versions(self) -> Reply:
         return _json(200, version_row(self._version))

@@ -53,6 +53,9 @@ class Part:
         """Be ready."""
         return ProjectState(self.ref, self.available, 1, reason=None if self.available else "no route")
 
+    async def catalog(self) -> None:
+        """Have no catalog."""
+
     def snapshot(self) -> Snapshot:
         """Have a pool."""
         return {"dataapi_pool_size": {(self.ref,): 10.0}}

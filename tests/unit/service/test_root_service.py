@@ -96,6 +96,10 @@ class Server:
         """Have nothing to serve."""
         return State(())
 
+    async def catalogs(self) -> dict[str, Any]:
+        """Have no catalog."""
+        return {}
+
     async def snapshot(self) -> Snapshot:
         """Have no figures."""
         return {}

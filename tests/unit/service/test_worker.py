@@ -44,6 +44,10 @@ class Server:
         """Serve one project."""
         return State((ProjectState("p", database_available=True, generation=2),))
 
+    async def catalogs(self) -> dict[str, Any]:
+        """Have no catalog."""
+        return {}
+
     async def snapshot(self) -> Snapshot:
         """Have one figure."""
         return {"dataapi_pool_size": {("p",): 10.0}}
