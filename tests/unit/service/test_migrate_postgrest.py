@@ -58,7 +58,7 @@ def test_every_key_has_one_meaning() -> None:
     """Those of the same name exist here; none is in two of the tables."""
     assert set(SAME) <= PROJECT.keys() | SERVICE.keys()
     assert set(RENAMED.values()) <= set(SAME)
-    assert len(KNOWN) == len(SAME) + len(RENAMED) + len(LISTENING) + len(WITHOUT)
+    assert len(KNOWN) == len(SAME) + len(RENAMED) + len(LISTENING) + len(WITHOUT) + 1
 
 
 def test_a_file_as_postgrests_documentation_has_it() -> None:
@@ -138,6 +138,17 @@ def test_listeners_are_endpoints(text: str, listen: str, admin: str) -> None:
 def test_switches_are_read_as_postgrest_reads_them(value: str, expected: bool | None) -> None:
     """What is on becomes ``auto`` where that looks for a pooler."""
     assert project(f"db-channel-enabled = {value}").db_channel_enabled is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("log-query = true", "errors"), ('log-query = "main-query"\nlog-level = "info"', "all")],
+)
+def test_the_statements_of_logged_requests_are_logged(text: str, line: str) -> None:
+    """As ``log-level`` decides for PostgREST, whose version 13 calls it ``main-query``."""
+    assert f"log-query = {line}\n" in migrate(text, {}, HERE).text
+    assert migrated(text)[1] == ()
+    assert "log-query" not in migrate("log-query = false", {}, HERE).text
 
 
 def test_what_has_no_counterpart_is_named() -> None:

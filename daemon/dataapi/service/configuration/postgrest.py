@@ -55,14 +55,16 @@ WITHOUT = {
     "internal-schema-cache-query-sleep-before-queries": "it is for PostgREST's own tests",
     "internal-schema-cache-sleep": "it is for PostgREST's own tests",
     "jwt-cache-max-lifetime": "jwt-cache-max-entries bounds the cache, and tokens leave it when they expire",
-    "log-query": "statements are not logged",
     "openapi-security-active": "the OpenAPI description always says how to authenticate",
     "raw-media-types": "functions and aggregates declare media types, as in PostgREST since version 12",
     "url-use-legacy-target-names": "filters may always name the table of an embedded resource with an alias",
 }
 """Keys without a counterpart, each with the reason."""
 
-KNOWN = frozenset({*RENAMED, *SAME, *LISTENING, *WITHOUT})
+LOG_QUERY = "log-query"
+"""Becomes our key of this name, which says by itself which statements are logged."""
+
+KNOWN = frozenset({*RENAMED, *SAME, *LISTENING, *WITHOUT, LOG_QUERY})
 
 _SERVICE = ("log-level", "server-reuseport")
 _AUTOMATIC = ("db-prepared-statements", "db-channel-enabled")
@@ -210,6 +212,7 @@ class _Translation:
         ]
         project = [
             *self._lines([key for key in SAME if key not in _SERVICE]),
+            *self._log_query(),
             ("require-api-key", "no"),
             *self._lines([key for key in self._values if key.startswith(APP_SETTINGS)]),
         ]
@@ -232,6 +235,12 @@ class _Translation:
             value = self._written(key, values[key])
             if value is not None:
                 yield key, value
+
+    def _log_query(self) -> Iterator[tuple[str, str]]:
+        # PostgREST logs the statements of those requests that log-level has it log; 13 calls it main-query.
+        value = self._values.get(LOG_QUERY, "")
+        if value == "main-query" or _switch(value):
+            yield LOG_QUERY, "all" if self._values.get("log-level") in ("info", "debug") else "errors"
 
     def _written(self, key: str, value: str) -> str | None:
         """Return a value as our file has it, None for the default, or when it cannot stand there."""
