@@ -1,10 +1,14 @@
-"""A document's blocks, run from top to bottom as a reader pastes them into a shell."""
+"""A document's blocks, run from top to bottom as a reader pastes them into a shell.
+
+What a document installs is there already, and commands that start the daemon start it on free ports.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from support.postgres import Database
+
+_INSTALLS = re.compile(r"sudo apt-get |python3 -m venv ")
+_SERVES = re.compile(r"\S*twistd .*dataapi")
 
 
 class Story:
@@ -42,6 +49,7 @@ class Story:
         self.said: list[Any] = []
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         self.environ = environment({"PATH": path, "PYTHONPATH": str(folder), **(environ or {})})
+        (folder / ".venv").symlink_to(sys.prefix)
         (folder / "daemon").mkdir()
         listening: dict[str, str] = {}
         self.daemon = Daemon(folder / "daemon", database.uri, environ=listening)
@@ -70,6 +78,11 @@ class Story:
             elif block.language == "ini":
                 self._configure(block.text)
             elif block.language == "sh":
+                *commands, last = block.text.splitlines()
+                if _SERVES.match(last):
+                    self._shell("\n".join(commands), None)
+                    self._start()
+                    continue
                 if "127.0.0.1:8000" in block.text and not self._started:
                     self._start()
                 if "127.0.0.1:9000" in block.text and self.receiver is None:
@@ -106,10 +119,12 @@ class Story:
         self._started = True
         self.daemon.start()
         self.daemon.wait_ready()
-        wait_for(lambda: self.daemon.admin("GET", "/ready").json["webhooks"]["ready"], "webhooks")
+        if "[webhooks]" in self.daemon.config.read_text():
+            wait_for(lambda: self.daemon.admin("GET", "/ready").json["webhooks"]["ready"], "webhooks")
 
     def _shell(self, script: str, shown: Any) -> bool:
         """Run a script, whose variables the next one finds; return whether it prints what is shown of it."""
+        script = "\n".join(line for line in script.splitlines() if not _INSTALLS.match(line))
         script = script.replace("127.0.0.1:8000", f"127.0.0.1:{self.daemon.port}")
         if self.receiver is not None:
             script = script.replace("127.0.0.1:9000", f"127.0.0.1:{self.receiver.port}")

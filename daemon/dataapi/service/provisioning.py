@@ -17,6 +17,8 @@ REQUEST_ROLES = ("anon", "authenticated", "service_role")
 
 _ROLES = files("dataapi.database").joinpath("roles.sql").read_text(encoding="utf-8")
 _EVENT_TRIGGER = files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8")
+_QUIET = "set local client_min_messages = warning;"
+"""Notices about what was there, or not there, before are no use to who runs a script that may be repeated."""
 _ITERATIONS = 4096
 """PostgreSQL's own number of rounds for a SCRAM verifier."""
 
@@ -72,7 +74,7 @@ def scram_verifier(password: str, salt: bytes) -> str:
 
 def setup_sql(provision: Provision) -> str:
     """Return one transaction that sets a database up; running it again changes nothing."""
-    return "\n".join(["begin;", *_setup(provision), "commit;", ""])
+    return "\n".join(["begin;", _QUIET, *_setup(provision), "commit;", ""])
 
 
 def _setup(provision: Provision) -> Iterator[str]:
@@ -150,7 +152,7 @@ begin
 {_EVENT_TRIGGER.strip()}
 $script$;
 exception when insufficient_privilege then
-    raise notice 'without an event trigger, new tables appear after: notify pgrst, ''reload schema''';
+    raise warning 'without an event trigger, new tables appear after: notify pgrst, ''reload schema''';
 end
 $announce$;"""
 
@@ -165,6 +167,7 @@ def removal_sql(*, webhooks: bool) -> str:
     roles = ", ".join(f"'{role}'" for role in (LOGIN_ROLE, *REQUEST_ROLES))
     drop_webhooks = "drop schema if exists webhooks cascade;\n" if webhooks else ""
     return f"""begin;
+{_QUIET}
 drop event trigger if exists dataapi_ddl;
 drop event trigger if exists dataapi_drop;
 drop schema if exists dataapi cascade;
@@ -180,7 +183,7 @@ begin
         begin
             execute format('drop role %I', role);
         exception when dependent_objects_still_exist then
-            raise notice 'role % is used in another database and stays', role;
+            raise warning 'role % is used in another database and stays', role;
         end;
     end loop;
 end

@@ -6,9 +6,11 @@ import argparse
 import io
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import pytest
 from dataapi.cli import init
 from dataapi.cli.main import run
@@ -132,6 +134,17 @@ def test_printed_sql_does_the_same(bare: Database, tmp_path: Path) -> None:
     bare.execute(sql)
     code, _, errors = dataapi("check-config", "--config", "dataapi.ini")
     assert (code, errors) == (0, "")
+
+
+def test_the_sql_says_nothing_on_a_fresh_database(bare: Database) -> None:
+    """Whoever pipes it into psql sees only what needs attention."""
+    connection = psycopg2.connect(bare.admin_uri)
+    connection.autocommit = True
+    with closing(connection), connection.cursor() as cursor:
+        for words in (["--webhooks", "--anon", "read"], ["--remove", "--webhooks"]):
+            _, sql, _ = dataapi("init", "--print", "--db-uri", bare.uri, *words)
+            cursor.execute(sql)
+    assert connection.notices == []
 
 
 @pytest.mark.parametrize("answer", ["", "n\n", "what\n"])
