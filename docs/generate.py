@@ -400,6 +400,7 @@ RESPONSES = {
     "Content-Range": "the rows in the body and their total, such as `0-24/573458`",
     "Content-Security-Policy": "of the console",
     "Content-Type": "the media type of the body",
+    "Dataapi-LSN": "with `db-read-uri`, after a write: what a reader sends back to see it",
     "Date": "when the answer was made",
     "Location": "the inserted row (`Prefer: return=headers-only`), what else was made, or the console",
     "Preference-Applied": "the preferences of `Prefer` that were followed",

@@ -50,6 +50,8 @@ class Project:
     organization: str
     db_uri: str = field(repr=False)
     hosts: tuple[str, ...] = ()
+    db_read_uri: str | None = field(default=None, repr=False)
+    db_read_max_lag: float | None = 10.0
     db_schemas: tuple[str, ...] = ("public",)
     db_extra_search_path: tuple[str, ...] = ("public",)
     db_anon_role: str = "anon"

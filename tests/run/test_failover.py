@@ -115,7 +115,17 @@ def test_a_daemon_on_standbys_listens_on_the_primary(pair: Pair, tmp_path: Path)
     with Daemon(tmp_path, uri) as daemon:
         daemon.wait_ready()
         assert read(daemon).json == [{"id": 1}]
-        assert write(daemon, 2).status == 405
+        assert project(daemon)["standby"] is True
+        refused = write(daemon, 2)
+        assert (refused.status, refused.json["code"]) == (405, "25006")
+        assert refused.json["message"] == "The database is a standby, which answers reads alone"
+        assert refused.headers["Allow"] == "OPTIONS, GET, HEAD"
+        batch = json.dumps({"requests": [{"method": "POST", "path": "/note", "body": {"id": 2}}]})
+        kind = {"apikey": SECRET_KEY, "Content-Type": "application/vnd.dataapi.batch+json"}
+        assert daemon.request("POST", "/rest/v1/", batch, kind).json["message"] == refused.json["message"]
+        mutation = "mutation { insertIntonoteCollection(objects: [{id: 2}]) { affectedCount } }"
+        [error] = daemon.graphql(mutation, SECRET_KEY).json["errors"]
+        assert (error["message"], error["extensions"]["code"]) == (refused.json["message"], "25006")
         assert project(daemon)["changes"] == "notified"
         # No request asks for what is unknown, which would have the catalog looked at, too.
         database.execute("comment on table note is 'What came to mind'")

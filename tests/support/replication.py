@@ -1,4 +1,4 @@
-"""A primary and a standby that follows it, each a cluster of the tests' own."""
+"""A primary and the standbys that follow it, each a cluster of the tests' own."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_REPLICATING = {"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on"}
+_REPLICATING = {"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on",
+                "wal_keep_size": "64MB"}  # fmt: skip
 
 
 class Pair:
-    """A primary with its standby; ``remove`` at the end.  Skips the test where PostgreSQL cannot make one."""
+    """A primary with its standby; ``remove`` at the end.  Skips the test where PostgreSQL cannot make one.
 
-    def __init__(self) -> None:
+    :ivar others: further standbys of the primary.
+    """
+
+    def __init__(self, others: int = 0) -> None:
         self.primary = Server(settings=_REPLICATING)
         self.standby = Server(settings=_REPLICATING)
+        self.others = [Server(settings=_REPLICATING) for _ in range(others)]
         self._gone: set[Server] = set()
 
     def create(self) -> None:
@@ -32,11 +37,17 @@ class Pair:
         if not self.primary.has_program("pg_basebackup"):
             pytest.skip("this PostgreSQL lacks pg_basebackup")
         self.primary.create()
-        self.standby.follow(self.primary)
+        for standby in self.standbys:
+            standby.follow(self.primary)
+
+    @property
+    def standbys(self) -> list[Server]:
+        """All standbys."""
+        return [self.standby, *self.others]
 
     def remove(self) -> None:
         """Stop both and delete their folders."""
-        for server in (self.primary, self.standby):
+        for server in (self.primary, *self.standbys):
             if server in self._gone:
                 (server.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
             server.remove()
@@ -67,11 +78,16 @@ class Pair:
         said = f"?target_session_attrs={attributes}" if attributes else ""
         return f"postgresql://authenticator@{hosts}/{name}{said}"
 
+    def read_uri(self, name: str, balance: str = "random") -> str:
+        """Return the URI of a database on the standbys."""
+        hosts = ",".join(f"127.0.0.1:{server.port}" for server in self.standbys)
+        return f"postgresql://authenticator@{hosts}/{name}?load_balance_hosts={balance}"
+
     def has_followed(self, database: Database) -> bool:
-        """Tell whether all that the primary did until now can be seen on the standby."""
+        """Tell whether all that the primary did until now can be seen on the standbys."""
         [(position,)] = database.execute("select pg_current_wal_insert_lsn()")
         there = "select pg_last_wal_replay_lsn() >= %s::pg_lsn"
-        return bool(self.standby.admin.execute(there, (position,))[0][0])
+        return all(one.admin.execute(there, (position,))[0][0] for one in self.standbys)
 
     def follow(self, database: Database) -> None:
         """Wait until the standby has all that the primary did until now."""

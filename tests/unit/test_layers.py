@@ -34,7 +34,7 @@ INPUT_AND_OUTPUT = {
     "concurrency": "deadlines long_work tasks timers wait_queue",
     "database": (
         "address cancel connection driver embedded embedded_supervisor health listener pool pooler "
-        "query_log script session"
+        "query_log replicas script session"
     ),
     "graphql": "document_store engine introspection",
     "rest": "execute handler",

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from dataapi.auth.caller import Caller, Settings, identity, isolation_of, settings_for
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound, Message, Statement
+from dataapi.database.positions import required_position
 from dataapi.database.session import Continuation, OpenTransaction
 from dataapi.database.sql_text import quote_identifier
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
@@ -56,6 +57,7 @@ class Transactions:
 
     def __init__(self, project: Project, runner: Runner) -> None:
         self._runner = runner
+        self._replicated = project.db_read_uri is not None
         self._end = project.db_tx_end
         self._before: tuple[Bound, ...] = ()
         if project.db_pre_request:
@@ -81,6 +83,7 @@ class Transactions:
         *,
         read_only: bool,
         settings: Settings = (),
+        by_replica: bool = False,
     ) -> list[tuple[Any, ...]]:
         """Run the statements as the caller and return the last one's rows.
 
@@ -89,9 +92,18 @@ class Transactions:
 
         :param settings: more settings for this transaction besides the request's and the role's own, such as
             those of a called function (see ``hoisted``).
+        :param by_replica: whether a replica may answer.
         :raises ApiError: the database refuses a statement, as the pool reports it.
         """
-        message = self.message(catalog, request, caller, statements, read_only=read_only, settings=settings)
+        message = self.message(
+            catalog,
+            request,
+            caller,
+            statements,
+            read_only=read_only,
+            settings=settings,
+            by_replica=by_replica,
+        )
         for _ in range(RETRIES):
             try:
                 return await self._runner.run(message)
@@ -109,10 +121,11 @@ class Transactions:
         *,
         read_only: bool,
         settings: Settings = (),
+        by_replica: bool = False,
     ) -> Message:
         """Return the message that runs the statements as the caller; see ``run``."""
         extra = catalog.roles[caller.role].settings + settings
-        return Message(
+        message = Message(
             caller.role,
             settings_for(request, caller) + extra,
             (*self._before, *statements),
@@ -121,6 +134,12 @@ class Transactions:
             isolation=isolation_of(extra),
             facts=request.facts,
         )
+        if self._replicated:
+            if by_replica:
+                return replace(message, replayed=required_position(request.headers))
+            if not (message.read_only or message.rollback):
+                return replace(message, positioned=True)
+        return message
 
     async def explain(
         self, catalog: Catalog, request: Request, caller: Caller, statements: Sequence[Bound]
@@ -198,11 +217,21 @@ class MultiMessageTransactions(Transactions):
         self._pool = runner
 
     def stream(
-        self, catalog: Catalog, request: Request, caller: Caller, statement: Bound, settings: Settings = ()
+        self,
+        catalog: Catalog,
+        request: Request,
+        caller: Caller,
+        statement: Bound,
+        settings: Settings = (),
+        *,
+        by_replica: bool = False,
     ) -> Batches:
         """Run a read-only statement as the caller; yield rows in batches on demand, or raise ``ApiError``."""
         settings = (*settings, _WHOLE_RESULT)
-        message = self.message(catalog, request, caller, (statement,), read_only=True, settings=settings)
+        message = self.message(
+            catalog, request, caller, (statement,),
+            read_only=True, settings=settings, by_replica=by_replica,
+        )  # fmt: skip
         return self._pool.stream(replace(message, caller=identity(request, caller)))
 
     @asynccontextmanager
@@ -222,6 +251,8 @@ class MultiMessageTransactions(Transactions):
         async with self._pool.open_transaction(beginning) as transaction:
             yield MultiMessageTransaction(transaction, caller, role, self._before, reading=read_only)
             await transaction.end(rollback=message.rollback)
+            if message.positioned:
+                request.facts.position = await transaction.position()
 
 
 def explained(bound: Bound) -> Bound:

@@ -81,6 +81,7 @@ class CatalogWatcher:
     failed reload leaves it.
 
     :ivar current: the snapshot that serves, or None before the first load.
+    :ivar is_standby: whether the database was a standby when it was last asked.
     :ivar error: why the last load failed, or None after one that worked.
     :ivar loads, failures: how many loads worked, and how many failed.
     :ivar load_seconds: how long the last load that worked took.
@@ -125,7 +126,7 @@ class CatalogWatcher:
         self._asks_for_trigger = listen is not None
         self._in_thread = in_thread
         self._fingerprint: str | None = None
-        self._is_standby = False
+        self.is_standby = False
         self._compared = float("-inf")
         self._comparing = SingleFlight(self._compare)
         self._loading = SingleFlight(self._load, fresh=True)
@@ -194,7 +195,7 @@ class CatalogWatcher:
         """
         while True:
             await deferLater(self._reactor, POLL_EVERY)
-            if (self.polling or self._is_standby) and self.current is not None:
+            if (self.polling or self.is_standby) and self.current is not None:
                 await self._comparing.run()
 
     def request_reload(self) -> None:
@@ -225,7 +226,7 @@ class CatalogWatcher:
     async def _read_fingerprint(self) -> str | None:
         """Return a text that changes with the database, None where its system tables do not say."""
         try:
-            [(fingerprint, self._is_standby)] = await self._fetch(FINGERPRINT, ())
+            [(fingerprint, self.is_standby)] = await self._fetch(FINGERPRINT, ())
         except DatabaseUnavailable:
             raise
         except ApiError as error:

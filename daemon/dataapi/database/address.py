@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SCHEMES = ("postgresql://", "postgres://")
 _HIGHEST_PORT = 65535
+_DEFAULT_PORT = 5432
 
 
 def is_connection_string(text: str) -> bool:
@@ -36,7 +37,7 @@ def is_connection_string(text: str) -> bool:
         # libpq would read no further.
         return False
     try:
-        parameters = parse_dsn(text)
+        parameters = _parsed(text)
     except (psycopg2.ProgrammingError, UnicodeEncodeError):
         return False
     ports = str(parameters.get("port", "")).split(",")
@@ -51,9 +52,13 @@ _VARIABLES = {
     "PGPORT": "port",
     "PGCONNECT_TIMEOUT": "connect_timeout",
     "PGTARGETSESSIONATTRS": "target_session_attrs",
+    "PGLOADBALANCEHOSTS": "load_balance_hosts",
 }
 _SETTING = re.compile("([a-z_]+)=(.*)")
-_BALANCED_FROM = 160_000
+BALANCE = "load_balance_hosts"
+"""Libpq's parameter for the order of hosts, which it has since version 16."""
+
+_BALANCING = re.compile(rf"(?:(?<=[?&])|(?<!\S)){BALANCE}\s*=\s*'?(\w*)'?&?")
 
 
 def connection_parameters(uri: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -61,13 +66,21 @@ def connection_parameters(uri: str, environ: Mapping[str, str] = os.environ) -> 
 
     Raises ``psycopg2.ProgrammingError`` for a string that libpq cannot read.
     """
-    said: dict[str, str] = parse_dsn(uri)
+    said = _parsed(uri)
     name = said.get("service") or environ.get("PGSERVICE")
     service = _service(name, environ) if name else {}
     variables = {key: environ[variable] for variable, key in _VARIABLES.items() if environ.get(variable)}
-    if libpq_version() >= _BALANCED_FROM and environ.get("PGLOADBALANCEHOSTS"):
-        variables["load_balance_hosts"] = environ["PGLOADBALANCEHOSTS"]
     return {**variables, **service, **said}
+
+
+def _parsed(uri: str) -> dict[str, str]:
+    """Return what a connection string says; ``load_balance_hosts`` is ours, as libpq before 16 has none."""
+    said: dict[str, str] = parse_dsn(_BALANCING.sub("", uri))
+    if balancing := _BALANCING.search(uri):
+        if balancing[1] not in ("disable", "random"):
+            raise psycopg2.ProgrammingError(f'invalid {BALANCE} value: "{balancing[1]}"')
+        said[BALANCE] = balancing[1]
+    return said
 
 
 def _service(name: str, environ: Mapping[str, str]) -> dict[str, str]:
@@ -152,7 +165,42 @@ def primary_uri(uri: str) -> str:
         return uri
     # Before its version 14 libpq knows no other word for it.
     attribute = "primary" if libpq_version() >= 140000 else "read-write"
-    return str(make_dsn(**{**params, ATTRIBUTES: attribute}))
+    return _connection_string({**params, ATTRIBUTES: attribute})
+
+
+def balances(uri: str) -> bool:
+    """Tell whether ``load_balance_hosts`` asks for the hosts in a random order."""
+    return connection_parameters(uri).get(BALANCE) == "random"
+
+
+def names_replicas(text: str) -> bool:
+    """Tell whether the text is a connection string that may lead to standbys."""
+    if not is_connection_string(text):
+        return False
+    params = connection_parameters(text, {})
+    return params.get(ATTRIBUTES) not in ("primary", "read-write") and _places_listed(params) is not None
+
+
+def leads_to_standbys(uri: str) -> bool:
+    """Tell whether ``target_session_attrs`` prefers servers that cannot be written to, or takes no other."""
+    return connection_parameters(uri).get(ATTRIBUTES) in ("standby", "prefer-standby", "read-only")
+
+
+def servers(uri: str) -> dict[str, str]:
+    """Return a connection string for each host that a URI lists, by ``host:port``.
+
+    It leads there whatever the server is, which may change.
+    """
+    params = {**connection_parameters(uri), ATTRIBUTES: "any"}
+    found = {}
+    for host, address, port in _places_listed(params) or [(None, None, None)]:
+        name = f"{host or address or 'localhost'}:{port or _DEFAULT_PORT}"
+        found[name] = _connection_string(_single(params, host, address, port))
+    return found
+
+
+def _connection_string(params: dict[str, str]) -> str:
+    return str(make_dsn(**{name: value for name, value in params.items() if name != BALANCE}))
 
 
 def connect_timeout(params: dict[str, str]) -> float:
@@ -179,13 +227,10 @@ def places(
     :param resolve: returns a host name's addresses, or raises ``OSError``.
     :param shuffle: puts a list into a random order, where ``load_balance_hosts`` asks for one.
     """
-    hosts, addresses, ports = _lists(params)
-    count = max(len(hosts), len(addresses))
-    ports = ports * count if len(ports) == 1 else ports
-    if not all(len(listed) in (0, count) for listed in (hosts, addresses, ports)):
+    listed = _places_listed(params)
+    if listed is None:
         return [Place(params)]  # libpq says what is wrong with it
-    reorder = shuffle if params.get("load_balance_hosts") == "random" else lambda _: None
-    listed = list(zip_longest(hosts, addresses, ports, fillvalue=None))
+    reorder = shuffle if params.get(BALANCE) == "random" else lambda _: None
     reorder(listed)
     found = []
     for host, address, port in listed:
@@ -193,6 +238,16 @@ def places(
         reorder(several)
         found += several
     return _in_passes(found or [Place(params)])
+
+
+def _places_listed(params: dict[str, str]) -> list[tuple[str | None, str | None, str | None]] | None:
+    """Return host, address and port of each place that is listed, None where the lists do not match."""
+    hosts, addresses, ports = _lists(params)
+    count = max(len(hosts), len(addresses))
+    ports = ports * count if len(ports) == 1 else ports
+    if not all(len(listed) in (0, count) for listed in (hosts, addresses, ports)):
+        return None
+    return list(zip_longest(hosts, addresses, ports, fillvalue=None))
 
 
 def _lists(params: dict[str, str]) -> tuple[list[str], list[str], list[str]]:
@@ -208,7 +263,7 @@ def _single(
 ) -> dict[str, str]:
     """Return the parameters for one of the hosts that they list."""
     own = {"host": host, "hostaddr": address or None, "port": port}
-    others = {name: value for name, value in params.items() if name not in own}
+    others = {name: value for name, value in params.items() if name not in own and name != BALANCE}
     return {**others, **{name: value for name, value in own.items() if value is not None}}
 
 

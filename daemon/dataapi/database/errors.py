@@ -15,10 +15,13 @@ from dataapi.http.strict_json import INVALID_JSON
 if TYPE_CHECKING:
     import psycopg2
 
+READ_ONLY = "25006"
+"""The SQLSTATE of a change in a transaction that may make none."""
+
 _EXACT = {
     "23503": 409,
     "23505": 409,
-    "25006": 405,
+    READ_ONLY: 405,
     "53400": 500,
     "57P01": 503,
     "P0001": 400,
@@ -157,6 +160,21 @@ def _is_at_value(error: psycopg2.Error) -> bool:
         return False
     before = cursor.query.decode()[int(position) - 1 :][:2]
     return before.startswith(("'", "E'"))
+
+
+def standby() -> ApiError:
+    """Return the error for a change that was asked of a standby.
+
+    405 as for every change in a read-only transaction: it is not the server's failure, which 503 would be to
+    clients that try again and to proxies that take a server out.
+    """
+    return DatabaseError(
+        405,
+        READ_ONLY,
+        "The database is a standby, which answers reads alone",
+        hint="Send changes to a service whose db-uri leads to the primary.",
+        headers=(("Allow", "OPTIONS, GET, HEAD"),),
+    )
 
 
 def timed_out() -> ApiError:

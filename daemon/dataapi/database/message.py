@@ -54,6 +54,9 @@ class Message:
     :ivar rollback: undo everything once the answer is there, which takes a second round trip.
     :ivar caller: whose share of the connections a transaction of several messages takes; "" for none.
     :ivar facts: of the request that it is for, which learn how long it took.
+    :ivar replayed: the WAL position that a replica must have replayed to run it, "" where any will do; None
+        leaves it to the primary.
+    :ivar positioned: whether its facts learn the WAL position behind the commit, by a second round trip.
     """
 
     role: str
@@ -64,6 +67,8 @@ class Message:
     caller: str = ""
     isolation: str | None = None
     facts: RequestFacts = field(default_factory=RequestFacts)
+    replayed: str | None = None
+    positioned: bool = False
 
 
 FACTS = """

@@ -213,7 +213,8 @@ class Pool:
             return await session.run(message)
         except psycopg2.Error as error:
             code = facts.sqlstate = error.pgcode or ""
-            raise errors.refused(error, anonymous=message.role == self._anonymous_role) from error
+            refused = errors.refused(error, anonymous=message.role == self._anonymous_role)
+            raise await _explained(refused, message, session) from error
         except ConnectionDied as error:
             died = errors.died()
             code = died.code
@@ -280,9 +281,12 @@ class Pool:
             transaction = session.transaction(facts, anonymous=message.role == self._anonymous_role)
             try:
                 yield transaction
-            except ApiError:
+            except ApiError as error:
                 await transaction.roll_back()
-                raise
+                explained = await _explained(error, message, session)
+                if explained is error:
+                    raise
+                raise explained from error
             finally:
                 self._release(session)
         finally:
@@ -434,3 +438,10 @@ class Pool:
 
     def _unavailable(self) -> ApiError:
         return errors.stopped() if self._stopped else errors.unreachable(self._retry.remaining)
+
+
+async def _explained(error: ApiError, message: Message, session: Session) -> ApiError:
+    """Return the error, or the cause of it where a message that may write met a standby."""
+    if error.code == errors.READ_ONLY and not message.read_only and await session.on_standby():
+        return errors.standby()
+    return error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg2
 from twisted.internet.threads import deferToThread
 
-from dataapi.database.address import connection_parameters
+from dataapi.database.address import BALANCE, connection_parameters
 from dataapi.database.errors import refused, version_refusal
 from dataapi.database.sql_text import inlined
 
@@ -56,6 +56,8 @@ def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
             "connect_timeout": _CONNECT_TIMEOUT,
             **connection_parameters(uri),
         }
+        # Libpq before 16 refuses what it does not know.
+        parameters.pop(BALANCE, None)
         with closing(psycopg2.connect(**parameters)) as connection:
             if refusal := version_refusal(connection.server_version):
                 raise ServerTooOld(refusal)

@@ -108,6 +108,10 @@ class OpenTransaction:
         ending = "set constraints all immediate;rollback" if rollback else "commit"
         await self._send(self._closing() + ending, ())
 
+    async def position(self) -> str:
+        """Return the WAL position behind what was committed, "" where it cannot be told."""
+        return await written_position(self._connection)
+
     async def roll_back(self) -> None:
         """Undo everything, after an error too; a connection that is gone has done so by itself."""
         if self._connection.lost or self._connection.busy:
@@ -254,6 +258,8 @@ class Session:
             rows = await self._run_anew(message, prepared)
         if message.rollback:
             await self.connection.send(_ROLLBACK, ())
+        elif message.positioned:
+            message.facts.position = await written_position(self.connection)
         return rows
 
     async def _run_anew(self, message: Message, prepared: Prepared) -> Rows:
@@ -295,6 +301,14 @@ class Session:
             self._as_login_role + template.text, template.arrange(tuple(values))
         )
 
+    async def on_standby(self) -> bool:
+        """Tell whether the server is known to be a standby."""
+        if not self.connection.clean:
+            return False
+        with suppress(psycopg2.Error, ConnectionDied):
+            return bool((await self.fetch("select pg_catalog.pg_is_in_recovery()", ()))[0][0])
+        return False
+
     async def settle(self) -> None:
         """Find out what is prepared, after a message that prepares has failed."""
         if self._uncertain and self._prepared is not None and self.connection.clean:
@@ -303,6 +317,25 @@ class Session:
 
     async def _prepared_names(self) -> list[str]:
         return [str(name) for (name,) in await self.fetch(_PREPARED_NAMES, (self._prefix,))]
+
+
+# Until the transaction has ended nothing tells where its end is, so this is a message of its own.  What is
+# inserted may not be flushed yet, as with synchronous_commit = off.
+_POSITION = (
+    "select case when not pg_catalog.pg_is_in_recovery() then pg_catalog.pg_current_wal_insert_lsn() end"
+)
+
+
+async def written_position(connection: Connection) -> str:
+    """Return the WAL position behind all that was committed, "" where it cannot be told.
+
+    What was done is done: no error may hide that.
+    """
+    try:
+        [(position,)] = await connection.send(_POSITION, ())
+    except (psycopg2.Error, ConnectionDied):
+        return ""
+    return position or ""
 
 
 def plan_is_gone(sqlstate: str | None, text: str) -> bool:

@@ -186,8 +186,10 @@ class Engine:
             if execution.statements:
                 run = self._transactions.run
                 [[data]] = await run(
-                    catalog, http, caller, execution.statements, read_only=execution.read_only
-                )
+                    catalog, http, caller, execution.statements,
+                    read_only=execution.read_only,
+                    by_replica=execution.read_only and extensions.get("consistency") != "primary",
+                )  # fmt: skip
         except RequestRejected as rejected:
             return GraphQLResponse(rejected.stage, None, _formatted(rejected.errors), reported)
         except GraphQLError as error:

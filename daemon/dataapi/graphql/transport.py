@@ -27,7 +27,7 @@ class GraphQLRequest:
 
     :ivar query: the text of the document, None when it is named by one of the last two members.
     :ivar extensions: ``explain`` asks for PostgreSQL's plans of the statements, ``cost`` for how many rows
-        the operation may touch; unknown ones are ignored.
+        the operation may touch, ``consistency`` may keep a query from replicas; unknown ones are ignored.
     :ivar read_only: the request came by GET, so that only queries may run.
     :ivar document_id: the id of a persisted document.
     :ivar persisted_hash: the hash of one, as Apollo sends it in ``extensions.persistedQuery``.

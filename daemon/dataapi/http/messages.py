@@ -56,7 +56,7 @@ class Timing:
 
 
 class RequestFacts:
-    """What logs and metrics say of a request, as it becomes known.
+    """What logs, metrics and headers say of a request, as it becomes known.
 
     :ivar route: the form of its path, such as ``/rest/v1/{resource}``; "" without a handler.
     :ivar traceparent: of the caller's trace (W3C Trace Context), "" without a valid one.
@@ -66,9 +66,10 @@ class RequestFacts:
     :ivar queued: seconds that it waited for a database connection.
     :ivar database: seconds that its statements took there and back.
     :ivar sqlstate: of the last statement that PostgreSQL refused, "" without one.
+    :ivar position: where the WAL of the database was after the request's commit, "" where nobody asks.
     """
 
-    __slots__ = ("database", "operation", "queued", "role", "route", "sqlstate", "subject",
+    __slots__ = ("database", "operation", "position", "queued", "role", "route", "sqlstate", "subject",
                  "traceparent")  # fmt: skip
 
     def __init__(self, route: str = "", traceparent: str = "") -> None:
@@ -80,6 +81,7 @@ class RequestFacts:
         self.queued = 0.0
         self.database = 0.0
         self.sqlstate = ""
+        self.position = ""
 
     @property
     def trace_id(self) -> str:

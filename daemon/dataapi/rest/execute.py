@@ -51,7 +51,10 @@ def run_plan(
         return int(found["plan"][0]["Plan"]["Plan Rows"])
 
     read_only, settings = plan.read_only, plan.settings
-    run = partial(transactions.run, catalog, http, caller, read_only=read_only, settings=settings)
+    run = partial(
+        transactions.run, catalog, http, caller,
+        read_only=read_only, settings=settings, by_replica=plan.by_replica,
+    )  # fmt: skip
     return _reply(http, plan, run, estimate)
 
 
@@ -166,7 +169,9 @@ async def stream(
 
     :raises ApiError: an error of the database before the first rows.
     """
-    batches = transactions.stream(catalog, http, caller, plan.statement, plan.settings)
+    batches = transactions.stream(
+        catalog, http, caller, plan.statement, plan.settings, by_replica=plan.by_replica
+    )
     try:
         first: Rows = await anext(batches, [])
     except DatabaseError as error:

@@ -22,11 +22,12 @@ from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.pooler import pooler_advice, pools_transactions
 from dataapi.database.query_log import QueryLog
+from dataapi.database.replicas import ReplicaFigures, Replicas
 from dataapi.database.session import SessionOptions
 from dataapi.service.inspection import role_faults
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
-from dataapi.telemetry.readiness import Changes, ProjectState
+from dataapi.telemetry.readiness import Changes, ProjectState, ReplicaState
 
 if TYPE_CHECKING:
     from dataapi.auth.published_keys import PublishedKeys
@@ -56,14 +57,13 @@ class ProjectPart:
         self._background = Background()
         self._reactor = reactor
         self._connecting: Deferred[None] | None = None
-        self._pool = Pool(
-            reactor,
-            project.db_uri,
-            size=project.db_pool,
-            acquisition_timeout=project.db_pool_acquisition_timeout,
-            options=session_options(project),
-            anonymous_role=project.db_anon_role,
-        )
+        self._pool = self._make_pool(project.db_uri)
+        self._replicas: Replicas | None = None
+        if project.db_read_uri is not None:
+            self._replicas = Replicas(
+                reactor, self._pool, primary_uri(project.db_uri), project.db_read_uri,
+                project.db_read_max_lag, self._make_pool,
+            )  # fmt: skip
         listens = project.db_channel_enabled is not False
         self._watcher = CatalogWatcher(
             reactor,
@@ -82,9 +82,24 @@ class ProjectPart:
             self._keys = PublishedKeys(project.jwt_secret, fetcher(reactor), authenticator.use_keys, reactor)
             authenticator.on_unknown_key(self._keys.refresh)
 
+    def _make_pool(self, uri: str) -> Pool:
+        return Pool(
+            self._reactor,
+            uri,
+            size=self.settings.db_pool,
+            acquisition_timeout=self.settings.db_pool_acquisition_timeout,
+            options=session_options(self.settings),
+            anonymous_role=self.settings.db_anon_role,
+        )
+
+    def _renew_sessions(self) -> None:
+        self._pool.renew()
+        if self._replicas is not None:
+            self._replicas.renew()
+
     def _renew(self) -> None:
         """Begin the sessions anew, and have the configuration read again."""
-        self._pool.renew()
+        self._renew_sessions()
         self._reconfigure()
 
     async def start(self) -> None:
@@ -106,7 +121,8 @@ class ProjectPart:
     def _make_apis(self) -> ProjectApis:
         from dataapi.web.app import ProjectApis  # noqa: PLC0415 - see there
 
-        return ProjectApis(self.settings, self._pool, self._watcher, self._authenticator)
+        runner = self._pool if self._replicas is None else self._replicas
+        return ProjectApis(self.settings, runner, self._watcher, self._authenticator)
 
     def _listen(self, channels: Sequence[str], **callbacks: Any) -> Listener:
         """Make the listener of the catalog's watcher."""
@@ -118,6 +134,8 @@ class ProjectPart:
     async def _connect(self) -> None:
         self._background.spawn(self._pool.watch())
         await self._pool.start()
+        if self._replicas is not None:
+            await self._replicas.start()
         self._pool.on_pooler = lambda: self._background.spawn(self._check_pooler())
         # Before there is a catalog, and so before the first answer.
         await self._check_pooler()
@@ -153,13 +171,15 @@ class ProjectPart:
             self._connecting.cancel()
         self._background.cancel()
         await self._watcher.stop()
+        if self._replicas is not None:
+            await self._replicas.stop()
         await self._pool.stop()
 
     async def reload(self) -> int:
         """Read the persisted documents and the catalog again, over new connections; return its generation."""
         if self.apis is not None:
             await self.apis.documents.load()
-        self._pool.renew()
+        self._renew_sessions()
         return (await self._watcher.reload()).generation
 
     async def check(self) -> None:
@@ -196,6 +216,8 @@ class ProjectPart:
             reason=reason,
             fault=self._pooler_fault(),
             changes=self._changes(),
+            standby=self._watcher.is_standby,
+            replicas=() if self._replicas is None else tuple(map(_replica_state, self._replicas.figures())),
         )
 
     def _changes(self) -> Changes:
@@ -210,6 +232,7 @@ class ProjectPart:
         hits, misses = self.apis.plan_lookups if self.apis else (0, 0)
         return {
             **pool_snapshot(ref, self._pool),
+            **(replicas_snapshot(ref, self._replicas) if self._replicas is not None else {}),
             "dataapi_catalog_generation": {(ref,): float(catalog.generation if catalog else 0)},
             "dataapi_catalog_loads_total": {
                 (ref, "loaded"): float(watcher.loads),
@@ -264,6 +287,30 @@ def pool_snapshot(ref: str, pool: Pool) -> Snapshot:
         "dataapi_pool_connects_total": {(ref,): float(figures.connects)},
         "dataapi_pool_cancels_total": {(ref,): float(figures.cancels)},
     }
+
+
+def replicas_snapshot(ref: str, replicas: Replicas) -> Snapshot:
+    """Take the metrics of a project's replicas."""
+    known = replicas.figures()
+    return {
+        "dataapi_replica_available": {(ref, one.server): float(one.usable) for one in known},
+        "dataapi_replica_lag_seconds": {(ref, one.server): one.lag for one in known if one.lag is not None},
+        "dataapi_replica_connections": {
+            (ref, one.server, state): float(count)
+            for one in known
+            for state, count in (("idle", one.pool.idle), ("in_use", one.pool.in_use))
+        },
+        "dataapi_replica_reads_total": {
+            (ref, one.server, outcome): float(count)
+            for one in known
+            for outcome, count in (("answered", one.reads), ("repeated", one.repeated))
+        },
+        "dataapi_replica_fallbacks_total": {(ref,): float(replicas.fallbacks)},
+    }
+
+
+def _replica_state(figures: ReplicaFigures) -> ReplicaState:
+    return ReplicaState(figures.server, figures.usable, figures.lag)
 
 
 def _not_connected(failure: Failure) -> None:

@@ -83,6 +83,19 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_pool_timeouts_total": Metric("Waits for a connection that were given up.", ("project",)),
     "dataapi_pool_connects_total": Metric("Database connections opened.", ("project",)),
     "dataapi_pool_cancels_total": Metric("Statements given up by their callers.", ("project",)),
+    "dataapi_replica_available": Metric("1 while a replica gets reads.", ("project", "server"), min),
+    "dataapi_replica_lag_seconds": Metric(
+        "Time by which a replica is behind the primary.", ("project", "server"), max
+    ),
+    "dataapi_replica_connections": Metric(
+        "Connections to a replica by what they do.", ("project", "server", "state")
+    ),
+    "dataapi_replica_reads_total": Metric(
+        "Reads sent to a replica: answered, or repeated elsewhere.", ("project", "server", "outcome")
+    ),
+    "dataapi_replica_fallbacks_total": Metric(
+        "Reads that the primary answered because no replica could.", ("project",)
+    ),
     "dataapi_catalog_generation": Metric("Number of the catalog that serves.", ("project",), min),
     "dataapi_catalog_loads_total": Metric("Catalog loads by outcome.", ("project", "outcome")),
     "dataapi_catalog_load_seconds": Metric("How long the last load of the catalog took.", ("project",), max),

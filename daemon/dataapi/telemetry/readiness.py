@@ -14,6 +14,18 @@ Changes = Literal["notified", "polled", "on request"]
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """Whether a replica answers reads.
+
+    :ivar lag: seconds that it is behind the primary, None where that is not known.
+    """
+
+    server: str
+    available: bool
+    lag: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectState:
     """Whether a project can answer.
 
@@ -23,6 +35,8 @@ class ProjectState:
     :ivar fault: which of its settings cannot work with this database, or None.
     :ivar changes: how it learns that the database changed: by notifications, by polling where none
         can arrive, as on a standby, or by requests to reload.
+    :ivar standby: whether the database is a standby, which answers reads alone.
+    :ivar replicas: those of ``db-read-uri``; without any of them the primary answers.
     """
 
     ref: str
@@ -32,6 +46,8 @@ class ProjectState:
     reason: str | None = None
     fault: str | None = None
     changes: Changes = "on request"
+    standby: bool = False
+    replicas: tuple[ReplicaState, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -86,7 +102,12 @@ class State:
             "workers": self.workers,
             "stuck_workers": list(self.stuck),
             "projects": [
-                {**asdict(project), "problems": list(project.problems), "ready": project.ready}
+                {
+                    **asdict(project),
+                    "problems": list(project.problems),
+                    "replicas": [asdict(replica) for replica in project.replicas],
+                    "ready": project.ready,
+                }
                 for project in self.projects
             ],
             "webhooks": self.webhooks and {**asdict(self.webhooks), "ready": self.webhooks.ready},
@@ -95,12 +116,15 @@ class State:
 
 def state_from_json(document: Mapping[str, Any]) -> State:
     """Read what ``State.as_json`` wrote."""
-    projects = tuple(
-        _read(ProjectState, {**project, "problems": tuple(project["problems"])})
-        for project in document["projects"]
-    )
+    projects = tuple(_read(ProjectState, {**project, **_tuples(project)}) for project in document["projects"])
     webhooks = document["webhooks"] and _read(WebhooksState, document["webhooks"])
     return State(projects, document["starting"], document["draining"], document["workers"], webhooks)
+
+
+def _tuples(project: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a project that are lists in JSON."""
+    replicas = tuple(ReplicaState(**replica) for replica in project["replicas"])
+    return {"problems": tuple(project["problems"]), "replicas": replicas}
 
 
 def _read(kind: type[T], members: Mapping[str, Any]) -> T:

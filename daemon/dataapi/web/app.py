@@ -21,8 +21,8 @@ from typing import Any
 from klein import Klein
 
 from dataapi.auth.authenticator import Authenticator, split_query
+from dataapi.auth.transaction import MultiMessageRunner
 from dataapi.catalog.watcher import CatalogWatcher
-from dataapi.database.pool import Pool
 from dataapi.graphql import transport
 from dataapi.graphql.document_store import DocumentFolder
 from dataapi.graphql.engine import Engine
@@ -123,13 +123,17 @@ class ProjectApis:
     """Both APIs of a project, its persisted documents, and the backend that the routes need of it."""
 
     def __init__(
-        self, project: Project, pool: Pool, watcher: CatalogWatcher, authenticator: Authenticator
+        self,
+        project: Project,
+        runner: MultiMessageRunner,
+        watcher: CatalogWatcher,
+        authenticator: Authenticator,
     ) -> None:
         self.documents = folder = DocumentFolder(project.graphql_documents)
         self._engine = Engine(
-            project, pool, lambda: watcher.current, lambda: folder.documents, watcher.refresh
+            project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh
         )
-        self._rest = RestHandler(project, pool, lambda: watcher.current, watcher.refresh)
+        self._rest = RestHandler(project, runner, lambda: watcher.current, watcher.refresh)
         self.backend = Backend(project, authenticator, self._engine, self._rest)
 
     @property

@@ -18,11 +18,12 @@ _MAX_AGE = "86400"
 _ACCEPTED = (
     *("apikey", "authorization", "prefer", "accept-profile", "content-profile", "x-client-info"),
     *("content-type", "range", "range-unit", "accept", "x-retry-count", "x-request-id"),
-    *("traceparent", "tracestate", "baggage"),
+    *("traceparent", "tracestate", "baggage", "dataapi-lsn"),
 )
 _EXPOSED = (
-    "Content-Encoding, Content-Location, Content-Range, Content-Type, Date, Location, Preference-Applied, "
-    "Proxy-Status, Range-Unit, Retry-After, Server, Transfer-Encoding, WWW-Authenticate, X-Request-Id"
+    "Content-Encoding, Content-Location, Content-Range, Content-Type, Dataapi-LSN, Date, Location, "
+    "Preference-Applied, Proxy-Status, Range-Unit, Retry-After, Server, Transfer-Encoding, WWW-Authenticate, "
+    "X-Request-Id"
 )
 Headers = tuple[tuple[str, str], ...]
 

@@ -244,6 +244,8 @@ class Pipeline:
             headers += _traced(request, project.server_trace_header)
         if request.timing is not None:
             headers += (("Server-Timing", request.timing.header()),)
+        if request.facts.position:
+            headers += (("Dataapi-LSN", request.facts.position),)
         return headers
 
     def _reject(self, received: ServerRequest, routed: RoutedRequest, reply: Reply) -> None:

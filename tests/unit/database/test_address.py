@@ -5,12 +5,16 @@ from __future__ import annotations
 import psycopg2
 import pytest
 from dataapi.database.address import (
+    balances,
     connect_timeout,
     has_names,
+    leads_to_standbys,
+    names_replicas,
     parameters,
     places,
     primary_uri,
     refused_by_server,
+    servers,
 )
 
 ADDRESSES = {"db": ["10.0.0.1"], "two": ["::1", "10.0.0.2"]}
@@ -158,3 +162,57 @@ def test_a_string_that_libpq_cannot_read_is_refused() -> None:
 def test_connecting_always_has_a_limit(query: str, seconds: float) -> None:
     """The URI's limit counts; without one, or with none at all, it is ten seconds."""
     assert connect_timeout(parameters(f"postgresql://u@db/x{query}")) == seconds
+
+
+@pytest.mark.parametrize(
+    ("uri", "random"),
+    [
+        ("postgresql://u@a,b/x?load_balance_hosts=random", True),
+        ("postgresql://u@a,b/x?connect_timeout=3&load_balance_hosts=random&sslmode=disable", True),
+        ("host=a,b load_balance_hosts = 'random' dbname=x", True),
+        ("postgresql://u@a,b/x?load_balance_hosts=disable", False),
+        ("postgresql://u@a,b/x", False),
+    ],
+)
+def test_the_order_of_hosts_is_ours_to_choose(uri: str, *, random: bool) -> None:
+    """Libpq never sees ``load_balance_hosts``, which it does not know before version 16."""
+    assert balances(uri) is random
+    for place in places(parameters(uri), look_up):
+        assert "load_balance_hosts" not in place.parameters
+        assert place.parameters["dbname"] == "x"
+
+
+def test_a_balance_that_libpq_does_not_know_is_refused() -> None:
+    """As libpq refuses it."""
+    with pytest.raises(psycopg2.ProgrammingError, match="round"):
+        parameters("postgresql://u@a,b/x?load_balance_hosts=round")
+
+
+def test_each_replica_has_a_connection_string() -> None:
+    """Whatever it is, as replicas are promoted; the rest of the URI stays."""
+    found = servers("postgresql://u@one:1,[::1]/x?target_session_attrs=standby&load_balance_hosts=random")
+    assert list(found) == ["one:1", "::1:5432"]
+    assert parameters(found["one:1"]).items() >= {
+        "host": "one", "port": "1", "dbname": "x", "target_session_attrs": "any",
+    }.items()  # fmt: skip
+    assert list(servers("postgresql:///x")) == ["localhost:5432"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "accepted", "only_standbys"),
+    [
+        ("", True, False),
+        ("any", True, False),
+        ("standby", True, True),
+        ("prefer-standby", True, True),
+        ("read-only", True, True),
+        ("primary", False, False),
+        ("read-write", False, False),
+    ],
+)
+def test_replicas_may_be_standbys_alone(attributes: str, *, accepted: bool, only_standbys: bool) -> None:
+    """Only a primary makes no sense among them."""
+    uri = f"postgresql://u@a,b/x?target_session_attrs={attributes}" if attributes else "host=a,b"
+    assert names_replicas(uri) is accepted
+    assert leads_to_standbys(uri) is only_standbys
+    assert not names_replicas("host=a,b port=1,2,3")

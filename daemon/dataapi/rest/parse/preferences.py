@@ -1,7 +1,8 @@
 """Parses the ``Prefer`` header; pure.
 
 Names, values and rules are PostgREST's (``docs/reference/rest.md``, Preferences), based on RFC 7240.
-Additions are ``resolution=match`` (see ``plan.write``), and offsets of time zones, which count eastward.
+Additions are ``resolution=match`` (see ``plan.write``), ``consistency=primary``, and offsets of time zones,
+which count eastward.
 """
 
 from __future__ import annotations
@@ -49,6 +50,12 @@ class Missing(Enum):
     NULL = "null"
 
 
+class Consistency(Enum):
+    """Which servers may answer a read, where there are replicas."""
+
+    PRIMARY = "primary"
+
+
 class End(Enum):
     """How the transaction ends, where ``db-tx-end`` lets the client choose."""
 
@@ -72,6 +79,7 @@ class Preferences:
     strict: bool | None = None
     max_affected: int | None = None
     timezone: str | None = None
+    consistency: Consistency | None = None
     unknown: tuple[str, ...] = ()
 
     @property
@@ -93,7 +101,7 @@ class Preferences:
 class Action(Enum):
     """What a request does; the value is the set of preferences that apply to it."""
 
-    READ = frozenset({"count", "tx", "handling", "timezone"})
+    READ = frozenset({"count", "tx", "handling", "timezone", "consistency"})
     STREAM = READ - {"count"}
     """Streamed rows, whose number is not known when the headers are sent."""
     CALL = READ | {"max-affected"}
@@ -123,6 +131,7 @@ def applied(preferences: Preferences, action: Action) -> str:
         "handling": None if preferences.strict is None else _HANDLING[preferences.strict],
         "timezone": preferences.timezone,
         "max-affected": preferences.most,
+        "consistency": preferences.consistency,
     }
     followed = [(kind, value) for kind, value in values.items() if value is not None and kind in action.value]
     return ", ".join([f"{kind}={getattr(value, 'value', value)}" for kind, value in followed])
@@ -169,7 +178,8 @@ def not_followed(*preferences: str) -> ApiError:
 _HANDLING = {True: "strict", False: "lenient"}
 _FIELDS = {"return": "returned", "tx": "end", "handling": "strict", "max-affected": "max_affected"}
 """Fields of ``Preferences`` that are not called as in the header."""
-_CHOICES = {"count": Count, "return": Return, "resolution": Resolution, "missing": Missing, "tx": End}
+_CHOICES = {"count": Count, "return": Return, "resolution": Resolution, "missing": Missing, "tx": End,
+            "consistency": Consistency}  # fmt: skip
 _VALUES: dict[str, dict[str, Any]] = {
     "handling": {name: strict for strict, name in _HANDLING.items()},
     **{name: {each.value: each for each in choices} for name, choices in _CHOICES.items()},

@@ -108,6 +108,11 @@ class ApiRequest:
         """Whether the method only reads."""
         return self.method in READING
 
+    @property
+    def by_replica(self) -> bool:
+        """Whether a replica may answer."""
+        return self.reads and self.preferences.consistency is None
+
     def with_filters_as_arguments(self, candidates: Iterable[Function]) -> ApiRequest:
         """Return the call with filters as arguments where a function has arguments of their names.
 

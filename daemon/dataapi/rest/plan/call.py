@@ -54,6 +54,11 @@ class _Call:
         """Whether the statement returns a line for each row, which HEAD does not need."""
         return self.media.kind is MediaKind.LINES and self.request.method != "HEAD"
 
+    @property
+    def by_replica(self) -> bool:
+        """Whether a replica may answer: not for a function that may do more than read."""
+        return self.request.by_replica and self.chosen.function.volatility is not Volatility.VOLATILE
+
 
 def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
     """Plan a call, or answer how the function may be called.
@@ -75,8 +80,9 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Re
         return _streamed(call)
     statement, settings = _statement(call), _settings(call)
     return StatementPlan(
-        call.request, statement, call.media, lambda row: _finish(call, row), call.read_only, settings
-    )
+        call.request, statement, call.media, lambda row: _finish(call, row), call.read_only, settings,
+        by_replica=call.by_replica,
+    )  # fmt: skip
 
 
 def _choose(
@@ -122,7 +128,7 @@ def _streamed(call: _Call) -> StreamPlan:
         # One row too many would come when others were sent.
         raise not_followed(f"max-affected={call.request.preferences.most}")
     head = make_reply(call.request, Action.STREAM, TO_COME, 200, call.media.content_type, ())
-    return StreamPlan(_statement(call), head, settings=_settings(call))
+    return StreamPlan(_statement(call), head, settings=_settings(call), by_replica=call.by_replica)
 
 
 def _settings(call: _Call) -> tuple[tuple[str, str], ...]:

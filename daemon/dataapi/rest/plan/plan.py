@@ -136,6 +136,7 @@ class StatementPlan:
     :ivar media: the negotiated media type; with its ``explain`` the statement's plan is the answer.
     :ivar estimated: a statement without its page, whose planned number of rows becomes the row's total
         when that is None or beyond ``estimated_beyond``.
+    :ivar by_replica: whether a replica may run it.
     """
 
     request: ApiRequest
@@ -146,6 +147,7 @@ class StatementPlan:
     settings: tuple[tuple[str, str], ...] = ()
     estimated: Bound | None = None
     estimated_beyond: int | None = None
+    by_replica: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ class StreamPlan:
     :ivar head: the reply without its body.
     :ivar prefix: what is sent before the first row, such as a header line.
     :ivar offset: how many rows of the whole are skipped, for ``Content-Range``.
+    :ivar by_replica: whether a replica may run it.
     """
 
     statement: Bound
@@ -163,3 +166,4 @@ class StreamPlan:
     prefix: bytes = b""
     settings: tuple[tuple[str, str], ...] = ()
     offset: int = 0
+    by_replica: bool = False

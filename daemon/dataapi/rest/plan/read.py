@@ -44,6 +44,7 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Re
         True,
         estimated=compiled[1].bind(query.values) if len(compiled) > 1 else None,
         estimated_beyond=role.project.db_max_rows,
+        by_replica=request.by_replica,
     )
 
 
@@ -120,7 +121,9 @@ def _streamed(role: RestRole, request: ApiRequest, table: Table, media: Media) -
     )
     head = make_reply(request, Action.STREAM, TO_COME, 200, media.content_type, _location(request))
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""
-    return StreamPlan(compiled.bind(query.values), head, prefix, offset=query.values.offset)
+    return StreamPlan(
+        compiled.bind(query.values), head, prefix, offset=query.values.offset, by_replica=request.by_replica
+    )
 
 
 def _name(key: Parameter) -> str:

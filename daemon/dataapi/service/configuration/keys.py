@@ -58,6 +58,8 @@ PROJECT = {
     "organization": ConfigurationKey(parsers.slug),
     "hosts": _list(parsers.hosts),
     "db-uri": ConfigurationKey(parsers.database_uri, secret=True),
+    "db-read-uri": ConfigurationKey(parsers.replicas_uri, secret=True),
+    "db-read-max-lag": _TIME_LIMIT,
     "db-schemas": _list(parsers.schemas),
     "db-extra-search-path": _list(parsers.listed),
     "db-anon-role": ConfigurationKey(str, empty_means_empty=True),

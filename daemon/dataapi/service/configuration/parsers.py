@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from dataapi.auth.keys import check_key_url, is_url, parse_keys
 from dataapi.auth.role_path import parse_role_path
 from dataapi.catalog.directives import FEATURES
-from dataapi.database.address import is_connection_string
+from dataapi.database.address import is_connection_string, names_replicas
 from dataapi.database.sql_text import may_travel
 from dataapi.http.headers import may_be_chosen
 from dataapi.settings import TransactionEnd
@@ -159,6 +159,12 @@ database_uri = checked(
     is_connection_string, "expected postgresql://user:password@host:port/database or host=... dbname=..."
 )
 """Reads a connection string: a URI or libpq's ``keyword=value`` form."""
+
+replicas_uri = checked(
+    names_replicas,
+    "expected postgresql://user@host,host/database, without target_session_attrs=primary or read-write",
+)
+"""Reads the connection string of servers that only read."""
 
 
 channel = checked(re.compile("[A-Za-z_][A-Za-z0-9_]{0,62}").fullmatch, "expected a name such as pgrst")

@@ -1,0 +1,71 @@
+"""Positions in PostgreSQL's write-ahead log (WAL): what a reader must see, and how far a replica lags; pure.
+
+A position is what PostgreSQL calls an LSN, such as ``16/B374D848``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_POSITION = re.compile("([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+REMEMBERED = 3600
+"""Positions of the primary that are remembered, which limits the lag that can be told."""
+
+
+def required_position(headers: Mapping[str, str]) -> str | None:
+    """Return the position that ``Dataapi-LSN`` names, the furthest of several; "" without the header.
+
+    Where one cannot be read nothing tells what the reader must see, which is None.
+    """
+    text = headers.get("dataapi-lsn")
+    if text is None:
+        return ""
+    positions = [part.strip() for part in text.split(",")]
+    if not all(_POSITION.fullmatch(position) for position in positions):
+        return None
+    return max(positions, key=_number)
+
+
+def _number(position: str) -> tuple[int, int]:
+    high, _, low = position.partition("/")
+    return int(high, 16), int(low, 16)
+
+
+class PrimaryProgress:
+    """When the primary was where, as it was seen now and then.
+
+    A standby's own clock tells its lag only while the primary writes; this tells it also of a standby that
+    is cut off, and of an idle primary.
+    """
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
+
+    @property
+    def known(self) -> bool:
+        """Whether the primary was seen at all."""
+        return bool(self._seen)
+
+    def see(self, position: int, now: float) -> None:
+        """Take note of where the primary is now."""
+        if self._seen and position < self._seen[-1][1]:
+            # Another server has become the primary, which goes on from an earlier position.
+            self._seen.clear()
+        if self._seen and position == self._seen[-1][1]:
+            self._seen.pop()
+        self._seen.append((now, position))
+
+    def lag(self, replayed: int) -> float | None:
+        """Return by how many seconds a replica is behind what was seen last, None before anything was."""
+        if not self._seen:
+            return None
+        newest = self._seen[-1][0]
+        for seen, position in reversed(self._seen):
+            if position <= replayed:
+                return newest - seen
+        return newest - self._seen[0][0] if len(self._seen) > 1 else float("inf")
