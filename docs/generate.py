@@ -407,7 +407,7 @@ RESPONSES = {
     "Proxy-Status": "`PostgREST; error=CODE` of REST, else `dataapi; error=CODE`: the code, also for `HEAD`",
     "Referrer-Policy": "of the console",
     "Retry-After": "after how many seconds to try again, with statuses 429, 503 and 504",
-    "Server": "the name of the service",
+    "Server": "the name of the service, with its version if `server-version-enabled = yes`",
     "Server-Timing": "how long each stage took, with `server-timing-enabled = yes`",
     "Transfer-Encoding": "`chunked` for streamed answers",
     "Vary": "the request headers that a cached answer depends on",

@@ -99,6 +99,7 @@ class Project:
     sql_comments: bool = False
     client_error_verbosity: str = "verbose"
     server_timing_enabled: bool = False
+    server_version_enabled: bool = False
     server_trace_header: str | None = None
     server_cors_allowed_origins: tuple[str, ...] = ()
     max_body: int = 10_485_760

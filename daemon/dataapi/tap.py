@@ -22,6 +22,7 @@ from dataapi.service.settings_source import EMBEDDED_URI, Configured, DemoSource
 from dataapi.service.sockets import Descriptor
 from dataapi.service.workers import Workers
 from dataapi.settings import Settings
+from dataapi.telemetry.journal import is_journal
 from dataapi.telemetry.logs import StandardHandler, line_observer, to_descriptor
 from dataapi.telemetry.version import installed_version
 
@@ -109,7 +110,8 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
         sys.stderr.write(f"dataapi: the configuration cannot be used:\n{error}\n")
         sys.exit(os.EX_CONFIG)
     twistd: Mapping[str, Any] = options.parent or {}
-    observer = line_observer(source.settings, _log_writer(twistd))
+    writer, journal = _log_writer(twistd)
+    observer = line_observer(source.settings, writer, journal=journal)
     logging.getLogger().addHandler(StandardHandler(observer))
 
     def build(
@@ -118,7 +120,7 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
         observer.learn(settings)
         if settings.workers == 1:
             return assemble(reactor, settings, sockets, observer, reconfigure)
-        return Workers(reactor, settings, sockets, observer.write, os.environ, reconfigure)
+        return Workers(reactor, settings, sockets, observer.write, os.environ, reconfigure, journal=journal)
 
     keeps_twisteds = twistd.get("logger") or twistd.get("syslog")
     notifier = Notifier.from_environment(os.environ)
@@ -141,12 +143,15 @@ def _demo(options: Options) -> SettingsSource:
     return DemoSource(settings, options.directory, to_descriptor(1))
 
 
-def _log_writer(twistd: Mapping[str, Any]) -> Callable[[str], object]:
-    """Return a writer to where twistd would log: standard output, or the file of ``--logfile``."""
+def _log_writer(twistd: Mapping[str, Any]) -> tuple[Callable[[str], object], bool]:
+    """Return a writer to where twistd would log, and whether that is systemd's journal.
+
+    It is standard output, or the file of ``--logfile``.
+    """
     file = twistd.get("logfile")
     if twistd.get("nodaemon") and file in (None, "", "-"):
-        return to_descriptor(1)
+        return to_descriptor(1), is_journal(1, os.environ)
     if file == "-":
         sys.exit("dataapi: a daemon cannot log to standard output")
     log: Callable[[str], object] = LogFile.fromFullPath(file or "twistd.log").write
-    return log
+    return log, False

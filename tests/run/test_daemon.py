@@ -264,6 +264,23 @@ def test_no_secret_is_logged(daemon: Daemon) -> None:
         assert secret not in text
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_journal_gets_priorities(served: Database, tmp_path: Path, workers: str) -> None:
+    """Each line begins with its priority where ``JOURNAL_STREAM`` names what the daemon writes to."""
+    output = tmp_path / "output"
+    output.touch()
+    stream = f"{output.stat().st_dev}:{output.stat().st_ino}"
+    settings = {"workers": workers, "log-level": "warn"}
+    daemon = Daemon(tmp_path, served.uri, settings=settings, environ={"JOURNAL_STREAM": stream})
+    with daemon:
+        daemon.wait_ready()
+        assert daemon.request("GET", "/rest/v1/nowhere", headers={"apikey": KEY}).status == 404
+        wait_for(lambda: '"status":404' in daemon.text, "the line of the request")
+    lines = [(line[:3], json.loads(line[3:])["level"]) for line in daemon.text.splitlines()]
+    assert set(lines) <= {("<6>", "info"), ("<4>", "warn")}
+    assert ("<4>", "warn") in lines
+
+
 def test_a_taken_port_ends_the_start_loudly(served: Database, tmp_path: Path) -> None:
     """A port that is taken makes the daemon exit with 1 and one clear sentence, without a traceback."""
     daemon = Daemon(tmp_path, served.uri)

@@ -67,7 +67,9 @@ class Worker(LineOnlyReceiver):
 
     async def _start(self, assignment: Assignment) -> None:
         settings = assignment.settings
-        observer = line_observer(settings, to_descriptor(1), worker=assignment.number)
+        observer = line_observer(
+            settings, to_descriptor(1), journal=assignment.journal, worker=assignment.number
+        )
         globalLogBeginner.beginLoggingTo([observer])
         share = ConnectionShare(COUNTS, settings.workers, assignment.number - 1)
         sockets = [

@@ -36,22 +36,30 @@ class Assignment:
     """The first message to a worker.
 
     :ivar listen: endpoint strings of the sockets from ``FIRST_SOCKET`` on.
+    :ivar journal: whether systemd's journal reads the log.
     """
 
     number: int
     settings: Settings
     listen: tuple[str, ...]
+    journal: bool = False
 
     def encode(self) -> bytes:
         """Write the assignment as a line."""
-        document = {"number": self.number, "settings": written(self.settings), "listen": list(self.listen)}
+        document = {
+            "number": self.number,
+            "settings": written(self.settings),
+            "listen": list(self.listen),
+            "journal": self.journal,
+        }
         return encode(document)
 
     @classmethod
     def decode(cls, line: bytes) -> Assignment:
         """Read what ``encode`` wrote."""
         document = json.loads(line)
-        return cls(document["number"], read(document["settings"]), tuple(document["listen"]))
+        settings, listen = read(document["settings"]), tuple(document["listen"])
+        return cls(document["number"], settings, listen, document["journal"])
 
 
 def written(settings: Settings) -> str:

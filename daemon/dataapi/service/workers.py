@@ -211,6 +211,7 @@ class Workers:
     :param write: takes the log lines that the workers wrote.
     :param environ: what the workers' environment is made from.
     :param reconfigure: asks for the configuration to be read again.
+    :param journal: whether systemd's journal reads the log.
     """
 
     def __init__(
@@ -221,8 +222,11 @@ class Workers:
         write: Callable[[str], object],
         environ: Mapping[str, str],
         reconfigure: Callable[[], None] = lambda: None,
+        *,
+        journal: bool = False,
     ) -> None:
         self._reconfigure = reconfigure
+        self._journal = journal
         self._reactor = reactor
         self._settings = settings
         self._sockets = sockets
@@ -381,7 +385,8 @@ class Workers:
             first.callback(None)
 
     def _spawn(self, number: int) -> WorkerProcess:
-        assignment = Assignment(number, self._settings, tuple(one.description for one in self._sockets))
+        listen = tuple(one.description for one in self._sockets)
+        assignment = Assignment(number, self._settings, listen, self._journal)
         worker = self._running[number] = WorkerProcess(
             self._reactor, assignment, self._write, self._reconfigure
         )

@@ -23,6 +23,7 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
 from zope.interface import implementer
 
 from dataapi.settings import Settings
+from dataapi.telemetry.journal import with_priority
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that the running code works for; routing sets it."""
@@ -207,11 +208,18 @@ class LineObserver:
         self.write(self._line(record))
 
 
-def line_observer(settings: Settings, write: Callable[[str], object], **fields: object) -> LineObserver:
-    """Make the observer of a configuration; every line carries the fields, such as the worker's number."""
+def line_observer(
+    settings: Settings, write: Callable[[str], object], *, journal: bool = False, **fields: object
+) -> LineObserver:
+    """Make the observer of a configuration.
+
+    :param journal: whether systemd's journal reads the lines.
+    :param fields: what every line carries, such as the worker's number.
+    """
+    form = FORMATS[settings.log_format]
     return LineObserver(
         write,
-        FORMATS[settings.log_format],
+        with_priority(form) if journal else form,
         Redactor.knowing(_secrets(settings)),
         debug=settings.log_level == "debug",
         fields=fields,

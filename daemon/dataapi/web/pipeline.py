@@ -18,6 +18,7 @@ from dataapi.http.headers import continued_trace
 from dataapi.http.messages import Reply, Request, RequestFacts, Stream, Timing
 from dataapi.telemetry.logs import request_id, trace_id
 from dataapi.telemetry.requests import AnsweredRequest
+from dataapi.telemetry.version import installed_version
 from dataapi.web import cors
 from dataapi.web.families import family_of, internal_error
 from dataapi.web.routing import Backend, Backends, Route, Routes, no_route
@@ -85,6 +86,7 @@ class Pipeline:
         self._seconds = seconds
         self._ids = ids
         self._deadlines: dict[float, Deadlines] = {}
+        self._versioned = f"{SERVER}/{installed_version()}"
 
     def configure(self, backends: Sequence[Backend], observe: Observe) -> None:
         """Hand the next requests to these projects."""
@@ -231,12 +233,12 @@ class Pipeline:
     def _headers(self, received: ServerRequest, routed: RoutedRequest) -> tuple[tuple[str, str], ...]:
         """Return the headers that every answer has besides its own."""
         request = routed.request
+        project = None if routed.backend is None else routed.backend.project
         headers: tuple[tuple[str, str], ...] = (
-            ("Server", SERVER),
+            ("Server", self._versioned if project and project.server_version_enabled else SERVER),
             ("Date", received.site.date()),
             ("X-Request-Id", request.id),
         )
-        project = None if routed.backend is None else routed.backend.project
         origins = project.server_cors_allowed_origins if project else ()
         if "origin" in request.headers or origins or request.method == "OPTIONS":
             headers += cors.readable(request, origins)

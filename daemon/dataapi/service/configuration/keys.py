@@ -103,6 +103,7 @@ PROJECT = {
     "sql-comments": _SWITCH,
     "client-error-verbosity": ConfigurationKey(parsers.one_of("verbose", "minimal")),
     "server-timing-enabled": _SWITCH,
+    "server-version-enabled": _SWITCH,
     "server-trace-header": ConfigurationKey(parsers.header_name),
     "server-cors-allowed-origins": _list(parsers.origins),
     "max-body": _POSITIVE,
