@@ -528,6 +528,7 @@ def test_draining_closes_idle_connections_and_waits_for_the_others() -> None:
     web = Web(rest=pending)
     idle, busy = Connection(web), Connection(web)
     busy.send(raw("GET", "/rest/v1/blog"))
+    web.clock.advance(1)
     drained: list[None] = []
     web.site.drain(30).addCallback(drained.append)
     idle.notice()
@@ -537,6 +538,23 @@ def test_draining_closes_idle_connections_and_waits_for_the_others() -> None:
     response = busy.take()
     assert (response.status, response.headers["connection"]) == (200, "close")
     busy.notice()
+    assert drained == [None]
+    assert web.clock.getDelayedCalls() == []
+
+
+def test_draining_answers_who_has_just_connected() -> None:
+    """A client whose connection was accepted may be about to send its request; who sends none is closed."""
+    web = Web()
+    silent, asking = Connection(web), Connection(web)
+    drained: list[None] = []
+    web.site.drain(30).addCallback(drained.append)
+    asking.send(raw("GET", "/rest/v1/blog"))
+    response = asking.take()
+    assert (response.status, response.headers["connection"]) == (200, "close")
+    asking.notice()
+    assert not silent.lost
+    web.clock.advance(1)
+    silent.notice()
     assert drained == [None]
     assert web.clock.getDelayedCalls() == []
 

@@ -60,6 +60,7 @@ class ClientConnection(Protocol):
     _discards: int | None = None
     _timer: Any = None
     _presence: Any = None
+    _unused: Any = None
     _received = 0
     _advancing = _closing = _input_ended = _interim_sent = _reading_paused = _served = False
 
@@ -90,6 +91,16 @@ class ClientConnection(Protocol):
         if self.busy or self.sender.waits:
             return False
         return self._served or self.site.reactor.seconds() - self._since >= _FIRST_WITHIN
+
+    def drain(self) -> None:
+        """Close, unless a request was begun, or there was no time yet for the first one."""
+        left = self._since + _FIRST_WITHIN - self.site.reactor.seconds()
+        if self.busy:
+            return
+        if self._served or left <= 0:
+            self.close()
+        elif self._unused is None:
+            self._unused = self.site.reactor.callLater(left, self.drain)
 
     @property
     def _answering(self) -> bool:
@@ -287,7 +298,7 @@ class ClientConnection(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's name
         """Forget the connection, and what was received of requests."""
         self._closing = True
-        for timer in (self._timer, self._presence):
+        for timer in (self._timer, self._presence, self._unused):
             if timer is not None and timer.active():
                 timer.cancel()
         request, self.request = self.request, None

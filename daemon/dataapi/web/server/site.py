@@ -169,13 +169,14 @@ class ApiSite(Factory):
     def drain(self, seconds: float) -> Deferred[None]:
         """Close idle connections and every other after its answer.
 
+        Who has just connected may still send a request.
+
         :return: fires when no connection and no request is left, or after ``seconds``, when
             those that still are get aborted.
         """
         self.draining = True
         for connection in list(self.connections):
-            if not connection.busy:
-                connection.close()
+            connection.drain()
         if self._is_settled():
             return succeed(None)
         drained: Deferred[None] = Deferred()

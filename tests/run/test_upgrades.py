@@ -1,0 +1,145 @@
+"""Another version takes over from the one that serves, and no request is lost (docs/guides/upgrades.md)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from support.daemon import KEY, QUICK, TWISTD, Daemon, environment, patched, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from support.postgres import Database
+
+INSTALLED = """
+from importlib import metadata
+found = metadata.version
+metadata.version = lambda name: open({path!r}).read() if name == "dataapi-daemon" else found(name)
+"""
+ACTIVATE = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES="http")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+CLIENTS = 4
+
+
+class Load:
+    """Clients that ask again and again; use it as a context manager."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.outcomes: list[object] = []
+        self._daemon = daemon
+        self._ended = threading.Event()
+        self._clients = [threading.Thread(target=self._ask, daemon=True) for _ in range(CLIENTS)]
+
+    def __enter__(self) -> Load:
+        """Begin to ask."""
+        for client in self._clients:
+            client.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ask no more."""
+        self.end()
+
+    def end(self) -> None:
+        """Ask no more, and wait for the last answers."""
+        self._ended.set()
+        for client in self._clients:
+            client.join()
+
+    def _ask(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self.outcomes.append(self._daemon.graphql(QUICK, KEY).status)
+            except OSError as error:
+                self.outcomes.append(repr(error))
+
+    def more(self) -> None:
+        """Wait for some further answers."""
+        count = len(self.outcomes)
+        wait_for(lambda: len(self.outcomes) > count + 10 * CLIENTS, "answers")
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    """Give a socket as systemd holds it."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as bound:
+        yield bound
+
+
+def make(
+    folder: Path, served: Database, listening: socket.socket, environ: Mapping[str, str] | None = None
+) -> Daemon:
+    """Start a daemon on the socket, with an admin listener of its own."""
+    folder.mkdir()
+    daemon = Daemon(folder, served.uri, settings={"listen": "systemd:domain=INET:name=http"})
+    daemon.port = listening.getsockname()[1]
+    command = [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(daemon.config)]
+    with daemon.output.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", ACTIVATE, str(listening.fileno()), *command],
+            cwd=folder, env=environment(environ), stdin=subprocess.DEVNULL,
+            stdout=output, stderr=output, pass_fds=[listening.fileno()],
+        )  # fmt: skip
+    daemon.adopt(process)
+    return daemon
+
+
+def versions(daemon: Daemon, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return what ``dataapi version`` of an installation says of the daemon: installed here, and serving."""
+    command = Path(sys.executable).with_name("dataapi")
+    row = json.loads(
+        subprocess.run(
+            [command, "version", "--config", str(daemon.config)],
+            env=environment(environ), capture_output=True, check=True,
+        ).stdout
+    )  # fmt: skip
+    return row["default_version"], row["installed_version"]
+
+
+def test_a_second_process_takes_over(served: Database, tmp_path: Path, listening: socket.socket) -> None:
+    """It serves the same socket, and once it is ready the older one finishes what it has begun."""
+    installed = tmp_path / "installed"
+    installed.write_text("1.0.0")
+    environ = patched(tmp_path, INSTALLED.format(path=str(installed)))
+    with make(tmp_path / "old", served, listening, environ) as old:
+        old.wait_ready()
+        assert versions(old, environ) == ("1.0.0", "1.0.0")
+        installed.write_text("1.1.0")
+        assert versions(old, environ) == ("1.1.0", "1.0.0")
+        with Load(old) as load:
+            load.more()
+            with make(tmp_path / "new", served, listening, environ) as new:
+                new.wait_ready()
+                load.more()
+                assert old.stop() == 0
+                load.more()
+                assert versions(new, environ) == ("1.1.0", "1.1.0")
+                load.end()
+    assert set(load.outcomes) == {200}
+
+
+def test_requests_wait_while_the_service_restarts(
+    served: Database, tmp_path: Path, listening: socket.socket
+) -> None:
+    """The service manager holds the socket: what comes between the two versions is answered by the second."""
+    with make(tmp_path / "old", served, listening) as old:
+        old.wait_ready()
+        with Load(old) as load:
+            load.more()
+            assert old.stop() == 0
+            with make(tmp_path / "new", served, listening) as new:
+                new.wait_ready()
+                load.more()
+                load.end()
+    assert set(load.outcomes) == {200}
