@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.client import HTTPException
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.database import health
 from support.daemon import KEY, SECRET_KEY, Daemon, wait_for
 from support.installation import PATIENT, Installation
+from support.management import event
+from support.outages import frozen
 from support.recorder import HOOK
 from support.replication import Pair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from support.daemon import Answer
@@ -104,6 +112,121 @@ def test_everything_goes_on_after_a_failover(pair: Pair, recorder: Recorder, tmp
         installation.end()
     assert [one.event["payload"]["number"] for one in recorder.at(HOOK)] == [1, 2]
     assert daemon.text.count(refused) >= 1
+
+
+class Clients:
+    """Clients who write rows and publish events one after the other, whatever the answers are.
+
+    :ivar rows, events: the numbers of those that were acknowledged.
+    """
+
+    def __init__(self, installation: Installation, daemon: Daemon) -> None:
+        self._installation = installation
+        self._daemon = daemon
+        self._over = Event()
+        self._threads = ThreadPoolExecutor(2)
+        self.rows: list[int] = []
+        self.events: list[int] = []
+        self._ends = [
+            self._threads.submit(self._repeat, self._write, self.rows),
+            self._threads.submit(self._repeat, self._publish, self.events),
+        ]
+
+    def _repeat(self, act: Callable[[int], int], acknowledged: list[int]) -> None:
+        number = 1000
+        while not self._over.wait(0.01):
+            number += 1
+            with suppress(OSError, HTTPException):
+                if act(number) == 201:
+                    acknowledged.append(number)
+
+    def _write(self, number: int) -> int:
+        return write(self._daemon, number).status
+
+    def _publish(self, number: int) -> int:
+        body = event(f"number {number}", payload={"number": number, "reason": "inactivity"})
+        answer = self._installation.manage(self._daemon, "POST", "/v1/webhooks/events", json.dumps(body))
+        return 0 if answer is None else answer.status
+
+    def wait_for_more(self) -> None:
+        """Wait until rows and events are acknowledged that are not yet."""
+        rows, events = len(self.rows), len(self.events)
+        wait_for(lambda: len(self.rows) > rows + 3 and len(self.events) > events + 3, "acknowledged writes")
+
+    def end(self) -> None:
+        """Let the clients go, once their requests are answered."""
+        self._over.set()
+        for each in self._ends:
+            each.result()
+        self._threads.shutdown()
+
+
+def delivered(recorder: Recorder) -> set[int]:
+    """Return the numbers of the events that were delivered."""
+    return {one.event["payload"]["number"] for one in recorder.at(HOOK)}
+
+
+WITHIN = 5.0
+"""Seconds after a promotion in which everything goes on."""
+
+GIVEN_UP = 2 * health.EVERY + health.WITHIN
+"""Seconds in which a server is given up that closes no connection."""
+
+
+@pytest.mark.time_limit(240)
+@pytest.mark.parametrize("outage", ["killed", "frozen", "switched over"])
+def test_what_was_acknowledged_survives_a_failover(
+    pair: Pair, recorder: Recorder, tmp_path: Path, outage: str
+) -> None:
+    """Rows and events, and all goes on soon after the promotion, while ``/ready`` says what holds."""
+    database = pair.primary.create_database(SCHEMA)
+    installation = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
+    installation.endpoint()
+    pair.follow(database)
+    pair.acknowledge_together(database)
+    installation.uri = pair.uri(database.name, "read-write") + "&connect_timeout=2"
+    try:
+        daemon = installation.daemon()
+        wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
+        clients = Clients(installation, daemon)
+        comes_back: Callable[[], object] = lambda: None  # noqa: E731 - it is replaced below
+        try:
+            clients.wait_for_more()
+            if outage == "killed":
+                pair.kill_primary()
+            elif outage == "frozen":
+                comes_back = frozen(pair.primary)
+            else:
+                pair.primary.stop()
+            wait_for(lambda: daemon.admin("GET", "/ready").status == 503, "/ready to say so")
+            began = time.monotonic()
+            pair.standby.promote()
+            promoted = time.monotonic()
+            installation.database = pair.standby.database(database.name)
+            clients.wait_for_more()
+            newest = clients.events[-1]
+            daemon.wait_ready()
+            wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
+            wait_for(lambda: newest in delivered(recorder), "a new delivery")
+            took = time.monotonic() - promoted
+            if outage == "switched over":
+                pair.primary.rejoin(pair.standby)
+                pair.primary.admin.execute("select 1")
+                clients.wait_for_more()
+                assert daemon.admin("GET", "/ready").status == 200
+        finally:
+            comes_back()
+            clients.end()
+        rows = {number for (number,) in installation.database.execute("select id from note where id > 1000")}
+        assert set(clients.rows) <= rows
+        # What the lost primary's connections had claimed is claimed again when their lease is over.
+        installation.pass_time(10 * PATIENT)
+        wait_for(lambda: set(clients.events) <= delivered(recorder), "every acknowledged event")
+        # A machine on which a promotion takes its time needs more for everything else, too.
+        noticing = GIVEN_UP if outage == "frozen" else 0.0
+        assert took < WITHIN + noticing + 10 * (promoted - began)
+    finally:
+        installation.end()
 
 
 @pytest.mark.time_limit(180)

@@ -174,6 +174,13 @@ class Server:
         self.start()
         self.version = primary.version
 
+    def rejoin(self, primary: Server) -> None:
+        """Start a cluster that was stopped in good order as a standby of the one promoted in its place."""
+        with (self._data / "postgresql.auto.conf").open("a") as settings:
+            settings.write(f"primary_conninfo = 'host=127.0.0.1 port={primary.port} user=postgres'\n")
+        (self._data / "standby.signal").touch()
+        self.start()
+
     def promote(self) -> None:
         """Make a standby the primary."""
         self._ctl("promote")

@@ -60,6 +60,14 @@ class Pair:
             os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not any(_runs(pid) for pid in pids), "the primary's end")
 
+    def acknowledge_together(self, database: Database) -> None:
+        """Let the primary acknowledge nothing of a database that its standby has not written down, too."""
+        self.primary.admin.execute("alter system set synchronous_standby_names = '*'")
+        self.primary.admin.execute("select pg_reload_conf()")
+        database.execute(f"alter database {database.name} set synchronous_commit = 'on'")
+        waits = "select 1 from pg_stat_replication where sync_state = 'sync'"
+        wait_for(lambda: self.primary.admin.execute(waits), "the synchronous standby")
+
     @contextmanager
     def frozen_primary(self) -> Iterator[None]:
         """Let the primary say nothing for the block, without closing a connection."""

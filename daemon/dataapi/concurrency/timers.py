@@ -35,7 +35,8 @@ class Backoff:
         return most * (1.0 - self.spread + self.spread * self.random())
 
 
-USUAL = Backoff()
+RECONNECTING = Backoff(longest=2.0)
+"""For connections to a database, which are to be there soon after it is, or another one in its place."""
 
 
 class Retry:

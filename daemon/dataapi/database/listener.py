@@ -9,7 +9,7 @@ from twisted.internet import defer, task
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background
-from dataapi.concurrency.timers import USUAL, Backoff, Retry
+from dataapi.concurrency.timers import RECONNECTING, Backoff, Retry
 from dataapi.database import address, health
 from dataapi.database.connection import Connection, ConnectionDied
 from dataapi.database.pooler import lends_processes
@@ -41,7 +41,7 @@ class Listener:
         *,
         on_notification: Callable[[str, str], None],
         on_reconnect: Callable[[], None],
-        backoff: Backoff = USUAL,
+        backoff: Backoff = RECONNECTING,
     ) -> None:
         self._reactor = reactor
         self._parameters = address.parameters(uri)

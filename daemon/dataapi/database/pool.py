@@ -19,7 +19,7 @@ from twisted.internet import defer
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background
-from dataapi.concurrency.timers import USUAL, Backoff, Retry
+from dataapi.concurrency.timers import RECONNECTING, Backoff, Retry
 from dataapi.concurrency.wait_queue import Slots, WaitQueue
 from dataapi.database import address, errors
 from dataapi.database.cancel import Canceller, ControlConnection, end_statement
@@ -95,7 +95,7 @@ class Pool:
         acquisition_timeout: float = 10.0,
         options: SessionOptions = SessionOptions(),  # noqa: B008 - it is frozen
         anonymous_role: str = "anon",
-        backoff: Backoff = USUAL,
+        backoff: Backoff = RECONNECTING,
         token: Callable[[], str] = _token,
     ) -> None:
         self._reactor = reactor
@@ -397,13 +397,14 @@ class Pool:
 
     def _failed(self, error: Exception) -> None:
         """Plan the next attempt, and answer those that wait when there is no connection at all."""
-        self._trouble = str(error)
+        known, self._trouble = self._trouble, str(error)
         if self._stopped or self._retry.pending:
             return
         wait = self._retry.failed()
-        self._log.warn(
-            "no database connection, trying again in {wait:.1f} s: {error}", wait=wait, error=error
-        )
+        if self._trouble != known:
+            self._log.warn(
+                "no database connection, trying again in {wait:.1f} s: {error}", wait=wait, error=error
+            )
         if not self._sessions:
             self._queue.fail_all(self._unavailable)
 
