@@ -36,6 +36,7 @@ from support.webhooks import (
     publish,
     success,
 )
+from twisted.internet import defer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -483,3 +484,24 @@ async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, 
     store.upkeep._piece = piece
     assert (await store.upkeep.run()).events == 4
     assert database.execute("select count(*) from webhooks.event") == [(0,)]
+
+
+async def test_statistics_take_one_connection_however_many_ask() -> None:
+    """They read every attempt of a period, and deliveries need connections meanwhile."""
+    asked: list[defer.Deferred[Any]] = []
+
+    class Slow:
+        async def fetch(self, _text: str, _values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+            asked.append(defer.Deferred())
+            rows: list[tuple[Any, ...]] = await asked[-1]
+            return rows
+
+    history = History(Slow(), 14)
+    answers = [defer.Deferred.fromCoroutine(history.statistics(ACME, None, None)) for _ in range(3)]
+    assert len(asked) == 1
+    answers[1].addErrback(lambda failure: failure.trap(defer.CancelledError)).cancel()
+    asked[0].errback(ValueError())
+    answers[0].addErrback(lambda failure: failure.trap(ValueError))
+    assert len(asked) == 2
+    asked[1].callback([])
+    assert await answers[2] == ()

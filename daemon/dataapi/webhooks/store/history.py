@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from twisted.internet.defer import DeferredLock
+
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.catalogue import read_payload
 from dataapi.webhooks.model import (
@@ -39,6 +41,7 @@ class History:
     def __init__(self, database: SqlRunner, retention_days: int) -> None:
         self._database = database
         self._retention_days = retention_days
+        self._counting = DeferredLock()
 
     async def page(
         self, scope: Scope, endpoint: UUID | None, chosen: DeliveryFilter, cursor: Cursor
@@ -78,10 +81,18 @@ class History:
     async def statistics(
         self, scope: Scope, since: datetime | None, until: datetime | None
     ) -> tuple[DailyStatistics, ...]:
-        """Return how attempts ended, by day, for all endpoints of the scope together and for each of them."""
+        """Return how attempts ended, by day, for all endpoints of the scope together and for each of them.
+
+        It reads every attempt of the period.  Only one call does at a time, so that deliveries keep the other
+        connections.
+        """
         low, high = _bounds(DeliveryFilter(since=since, until=until), Cursor(0))
         values = (scope.organization, scope.project, str(low), str(high), self._retention_days)
-        rows = await self._database.fetch(_SQL["statistics"], values)
+        await self._counting.acquire()
+        try:
+            rows = await self._database.fetch(_SQL["statistics"], values)
+        finally:
+            self._counting.release()
         return tuple(
             DailyStatistics(day, None if endpoint is None else UUID(endpoint), *figures)
             for day, endpoint, *figures in rows
