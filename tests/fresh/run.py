@@ -73,12 +73,13 @@ class System:
 
     def command(self, *words: str, environ: Mapping[str, str]) -> list[str]:
         """Return what runs a command in the project as the user."""
-        variables = [f"{name}={value}" for name, value in {**_network(), **environ}.items()]
+        variables = [f"{name}={value}" for name, value in {**network(), **environ}.items()]
         entered = ["bash", "-euc", ENTER, str(self._folder), USER, PROJECT, *variables, *words]
         return ["unshare", "--mount", "--pid", "--fork", "--kill-child", *entered]
 
 
-def _network() -> dict[str, str]:
+def network() -> dict[str, str]:
+    """Return the environment of the user's commands."""
     passed = {name: value for name, value in os.environ.items() if re.match(r"PIP_|.*_proxy$", name, re.I)}
     return {"HOME": f"/home/{USER}", "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **passed}
 
