@@ -68,7 +68,7 @@ class MadeUp:
         self._schemas = {name: self._next() for name in schemas}
         self._names: dict[str, tuple[str, list[str]]] = {}
         self._document: dict[str, list[Any]] = {
-            "server": [["0", "0"]],
+            "server": [["0", "0", False]],
             "roles": [["10", "anon", False, [], [], False]],
             "acls": [["everybody", [["0", ["EXECUTE"]]]], ["nobody", []]],
             "schemas": [

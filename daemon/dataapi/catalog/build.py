@@ -82,6 +82,7 @@ class _Builder:
         self._acls: dict[str | None, Acl] = {None: ()}
         for text, grants in document.get("acls", ()):
             self._acls[text] = tuple((int(grantee), frozenset(words)) for grantee, words in grants)
+        self._distribution = {int(oid): column or "" for oid, column in document.get("distribution", ())}
         self._schemas = {int(oid): name for oid, name, *_ in document.get("schemas", ())}
         # By oid: the base type, the type modifier, and whether NULL is forbidden.
         self._domains = {
@@ -90,7 +91,7 @@ class _Builder:
 
     def catalog(self, generation: int, search_path: Sequence[str]) -> Catalog:
         """Build everything but the directives."""
-        read_all, write_all = self._document["server"][0]
+        read_all, write_all, _ = self._document["server"][0]
         tables = {table.oid: table for table in self._each("tables", self._table)}
         views = ViewKeys(self._document.get("surfaces", ()), tables)
         names = tuple(self._schemas.values())
@@ -185,6 +186,7 @@ class _Builder:
             inherited=row[13],
             large=row[14],
             estimated_rows=row[15],
+            distributed_by=self._distribution.get(int(oid)),
         )
 
     def _column(self, row: Any) -> Column:

@@ -153,6 +153,8 @@ class Table:
         statistics at reflection; False where there were none.
     :ivar estimated_rows: the planner's estimate at reflection of what reading the table gives, None for views
         and where PostgreSQL knows none.
+    :ivar distributed_by: the column by which Citus distributes the rows, "" where it holds the table without
+        one, such as a reference table; None for tables of PostgreSQL alone.
     """
 
     oid: int
@@ -175,6 +177,7 @@ class Table:
     inherited: bool = False
     large: bool = False
     estimated_rows: int | None = None
+    distributed_by: str | None = None
 
     def is_unique(self, columns: Iterable[str]) -> bool:
         """Whether PostgreSQL itself sees to it that no two rows that are read have the same values there."""

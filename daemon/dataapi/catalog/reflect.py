@@ -38,6 +38,7 @@ Fetch = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
 InThread = Callable[..., Awaitable[Any]]
 
 REFLECTION = files("dataapi.catalog").joinpath("reflection.sql").read_text(encoding="utf-8")
+DISTRIBUTION = files("dataapi.catalog").joinpath("distribution.sql").read_text(encoding="utf-8")
 
 
 async def reflect(
@@ -56,11 +57,19 @@ async def reflect(
     """
     timezones = earlier.timezones if earlier else frozenset()
     rows = await fetch(REFLECTION, (list(search_path), not timezones))
+    if _has_citus(rows):
+        rows = [*rows, *await fetch(DISTRIBUTION, ())]
     content: bytes = await in_thread(_digest, rows)
     if earlier and earlier.content == content:
         return replace(earlier, generation=generation)
     catalog: Catalog = await in_thread(_build, rows, tuple(search_path), generation, earlier is not None)
     return replace(catalog, content=content, timezones=timezones or catalog.timezones)
+
+
+def _has_citus(rows: Iterable[tuple[Any, ...]]) -> bool:
+    """Return whether the database has the extension, by the server's facts."""
+    [facts] = next(json.loads(body) for part, body in rows if part == "server")
+    return bool(facts[2])
 
 
 def _digest(rows: Iterable[tuple[Any, ...]]) -> bytes:

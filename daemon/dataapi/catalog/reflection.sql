@@ -428,7 +428,8 @@ acls as (
 )
 select 'server', json_build_array(json_build_array(
     coalesce(to_regrole('pg_read_all_data')::oid, 0),
-    coalesce(to_regrole('pg_write_all_data')::oid, 0)))::text
+    coalesce(to_regrole('pg_write_all_data')::oid, 0),
+    exists (select from pg_extension where extname = 'citus')))::text
 union all
 (select 'schemas', json_agg(item order by number)::text from schemas group by (number - 1) / 50)
 union all

@@ -74,6 +74,8 @@ class Message:
 FACTS = """
 select pg_catalog.pg_backend_pid(), name, reset_val, source from pg_catalog.pg_settings
 where name in ('DateStyle', 'jit', 'statement_timeout')
+    or name = 'citus.propagate_set_commands'
+        and exists (select from pg_catalog.pg_extension where extname = 'citus')
 """
 """Asks a connection for its server process, and for what its session began with."""
 
@@ -96,10 +98,12 @@ class Defaults:
 
     :ivar undo: SQL before a transaction; empty behind a pooler, whose own settings it would undo.
     :ivar settings: made for each transaction before its own ones, ``(name, value)``.
+    :ivar distributed: whether Citus is loaded, whose workers see only the settings that ``SET LOCAL`` makes.
     """
 
     undo: str = ""
     settings: Settings = ()
+    distributed: bool = False
 
     @property
     def own(self) -> Settings:
@@ -129,11 +133,15 @@ def defaults_of(
     settings = list(configured)
     if search_path:
         settings.append(("search_path", sql_text.search_path(search_path)))
+    distributed = False
     for _, name, value, source in facts:
+        if name == "citus.propagate_set_commands":
+            distributed = True
+            continue
         override = _OVERRIDES[name](value, source, statement_timeout)
         if override is not None:
             settings.append((name, override))
-    return _shared("" if pooled else UNDO, tuple(settings))
+    return _shared("" if pooled else UNDO, tuple(settings), distributed)
 
 
 def _date_style(value: str, _source: str, _limit: float | None) -> str | None:

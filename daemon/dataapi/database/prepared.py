@@ -87,6 +87,7 @@ class Prepared:
         # The opening runs as the login role still.
         keys = (("", opening), *[(role, statement) for statement in statements if statement.prepared])
         parts.append(self._execution(keys[0], parts))
+        parts.append(_propagation(message.settings, defaults))
         for bound in message.statements:
             if bound.statement.prepared:
                 parts.append(self._execution((role, bound.statement), parts))
@@ -148,6 +149,7 @@ def compose_inlined(message: Message, defaults: Defaults = NO_DEFAULTS, *, curso
     _check_values(message.statements)
     parts, values = _beginning(message, defaults), list[object]()
     _inline(*opened(message, defaults), parts, values)
+    parts.append(_propagation(message.settings, defaults))
     for bound in message.statements:
         if cursor and bound is message.statements[-1]:
             parts.append(f"declare {sql_text.CURSOR} no scroll cursor for ")
@@ -176,6 +178,7 @@ def compose_onward(
         _inline(*_opening(role, (), NO_DEFAULTS, read_only=False), parts, values)
         parts.extend(f"set local {sql_text.checked(name)} to default;" for name in restored)
     _inline(*_opening(role, settings, defaults, read_only), parts, values)
+    parts.append(_propagation(settings, defaults))
     for bound in statements:
         _inline(bound.statement, bound.values, parts, values)
     return "".join(parts), values
@@ -220,6 +223,11 @@ def _opening(
 @lru_cache(maxsize=1024)
 def _opening_statement(names: tuple[str, ...], defaults: Defaults, read_only: bool) -> Statement:
     return Statement(sql_text.opening(names, defaults.settings, read_only), ("unknown",) * (1 + len(names)))
+
+
+def _propagation(settings: Settings, defaults: Defaults) -> str:
+    """Return what makes the settings on workers, too, where the database has some."""
+    return sql_text.propagated(tuple([name for name, _ in settings])) if defaults.distributed else ""
 
 
 def _beginning(message: Message, defaults: Defaults) -> list[str]:

@@ -62,6 +62,9 @@ _TOKEN = re.compile(
 )
 
 
+REQUEST = "request."
+"""What the names of settings that tell SQL of the request begin with."""
+
 CURSOR = "dataapi_rows"
 """The one cursor of a transaction that reads its rows piece by piece."""
 
@@ -103,6 +106,22 @@ def opening(names: tuple[str, ...], defaults: tuple[tuple[str, str], ...], read_
     if read_only:
         calls.append(_call("transaction_read_only", "'on'"))
     return f"select {','.join(calls)}"
+
+
+def propagated(names: tuple[str, ...]) -> str:
+    """Return the template of what makes an opening's settings on Citus' workers; it has no places.
+
+    Citus sends workers the text of each ``SET LOCAL``, and nothing of ``set_config``.  The values are read
+    from the settings that the opening has made, so that PostgreSQL itself quotes them.
+    """
+    calls = ["perform pg_catalog.set_config('citus.propagate_set_commands','local',true);"]
+    calls += [
+        f"execute pg_catalog.concat('set local {checked(name)} = ',"
+        f"pg_catalog.quote_literal(pg_catalog.current_setting('{name}')));"
+        for name in dict.fromkeys(names)
+        if name.startswith(REQUEST)
+    ]
+    return f"do $dataapi$begin {''.join(calls)}end$dataapi$;".replace("%", "%%")
 
 
 def as_login_role(settings: tuple[tuple[str, str], ...]) -> str:

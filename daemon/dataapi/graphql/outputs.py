@@ -15,6 +15,7 @@ from dataapi.sql.expressions import (
     limit_sql,
     order_sql,
     source_sql,
+    tenant_of,
 )
 from dataapi.sql.outputs import (
     BOOL,
@@ -203,7 +204,8 @@ class _ConnectionWriter:
         self._connection = connection
         self._parent = parent
         self._rows = connection.rows
-        self._page = Row(writer.alias(), self._rows.table, derived=True)
+        tenant, _ = tenant_of(self._rows, parent)
+        self._page = Row(writer.alias(), self._rows.table, derived=True, tenant=tenant)
         self._members = MemberWriter(writer, self._page, joining=not at_most_one(self._rows))
         self._lookahead = self._looks_ahead(connection.output)
         self._numbered = self._counted = self._reads_page = False

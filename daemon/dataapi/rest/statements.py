@@ -277,7 +277,7 @@ def compile_mutation(query: MutationQuery) -> Compiled:
         "null::bigint",
         *SETTINGS,
         location,
-        inserted_sql(changed, UPDATED) if query.inserted else "null::bigint",
+        inserted_sql(changed, query.mutation, UPDATED) if query.inserted else "null::bigint",
     ]
     queries = mutation_queries(writer, query.mutation, changed, row)
     answer = f"select {', '.join(columns)} from {page}"

@@ -52,15 +52,34 @@ def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
             text = _update_sql(writer, mutation, target)
         case Delete():
             text = delete_sql(writer, mutation, target)
-    return f"{text} returning {returned.selection_from(target)}"
+    text = f"{text} returning {returned.selection_from(target)}"
+    # A row that was inserted has no earlier version.
+    return f"{text}, {target.alias}.xmax = 0 as {_INSERTED}" if _returns_inserted(mutation) else text
 
 
-def inserted_sql(name: str, counter: str) -> str:
+_INSERTED = '"~inserted"'
+"""The column that says of a distributed table's row whether it was inserted and not updated."""
+
+
+def _returns_inserted(mutation: Mutation) -> bool:
+    """Whether each row says whether it was inserted: workers do not count the updated ones in a setting.
+
+    Elsewhere the setting is better: a system column takes the privilege to read the whole table, and views
+    have none.
+    """
+    if not isinstance(mutation, Insert) or mutation.conflict is None or mutation.conflict.counter is None:
+        return False
+    return mutation.table.distributed_by is not None
+
+
+def inserted_sql(name: str, upsert: Mutation, counter: str) -> str:
     """Return SQL of how many of the rows that an upsert gives were inserted and not updated.
 
     :param name: the name of its query.
     :param counter: see ``OnConflict``.
     """
+    if _returns_inserted(upsert):
+        return f"(select pg_catalog.count(*) from {name} where {_INSERTED})"
     updated = f"pg_catalog.current_setting({quote_literal(counter)})::bigint"
     return f"(select pg_catalog.count(*) from {name}) - {updated}"
 
@@ -86,10 +105,12 @@ def _insert_sql(writer: Writer, insert: Insert, target: Row) -> str:
                 text += f" where {condition_sql(writer, insert.matching, row)} limit 1"
         case NestedRows():
             raise TypeError("each nested row takes a query of its own")
-    return text + ("" if insert.conflict is None else _conflict_sql(insert.conflict))
+    if insert.conflict is None:
+        return text
+    return text + _conflict_sql(insert.conflict, counting=not _returns_inserted(insert))
 
 
-def _conflict_sql(conflict: OnConflict) -> str:
+def _conflict_sql(conflict: OnConflict, *, counting: bool) -> str:
     key = f"({_listed(conflict.columns)})"
     if conflict.constraint is not None:
         key = f"on constraint {quote_identifier(conflict.constraint)}"
@@ -97,7 +118,7 @@ def _conflict_sql(conflict: OnConflict) -> str:
         return f" on conflict {key} do nothing"
     names = map(quote_identifier, conflict.update)
     text = f" on conflict {key} do update set " + ", ".join(f"{name} = excluded.{name}" for name in names)
-    if conflict.counter is None:
+    if conflict.counter is None or not counting:
         return text
     setting = quote_literal(conflict.counter)
     more = f"(pg_catalog.current_setting({setting})::bigint + 1)::text"
@@ -116,7 +137,8 @@ def _update_sql(writer: Writer, update: Update, target: Row) -> str:
             cells = [_cell_sql(writer, cell) for cell in row]
         case JsonRows() as rows:
             json = Row(writer.alias())
-            source = f" from {_json_source_sql(writer, rows, json, first=not update.key)}"
+            source_of = _json_source_sql if update.table.distributed_by is None else _json_set_sql
+            source = f" from {source_of(writer, rows, json, first=not update.key)}"
             written = [each for each in rows.columns if each.name not in update.key]
             columns = tuple(each.name for each in written)
             cells = [_json_cell_sql(rows, each, json, target) for each in written]
@@ -176,6 +198,15 @@ def _json_source_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = 
     if not rows.columns:
         return objects
     return f"{objects} cross join lateral pg_catalog.json_to_record({_objects(row)}.value) as {record}"
+
+
+def _json_set_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = False) -> str:
+    """Return the item of JSON rows as a set: Citus sends no function of a single record to workers."""
+    if rows.many or not rows.columns or rows.missing is not MissingMember.NULL:
+        return _json_source_sql(writer, rows, row, first=first)
+    members = ", ".join(f"{quote_identifier(each.key)} {each.type}" for each in rows.columns)
+    listed = f"pg_catalog.json_build_array({writer.slot(rows.value)})"
+    return f"pg_catalog.json_to_recordset({listed}) as {row.alias}({members})"
 
 
 def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | None = None) -> str:

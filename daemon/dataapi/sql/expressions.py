@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.sql.algebra import (
@@ -181,6 +182,7 @@ def source_parts(
     relation: str | None = None,
 ) -> tuple[str, str]:
     """Return the ``from`` item of the rows and their conditions, empty for none; as of ``source_sql``."""
+    row.tenant, repeated = tenant_of(rows, parent)
     source = _relation_sql(writer, rows, row, parent) if relation is None else relation
     conditions = []
     if rows.join is not None:
@@ -190,10 +192,53 @@ def source_parts(
     if call is not None and not (call.value_column or call.keeps_null or call.function.returns_set):
         # A function of a composite result that returns NULL gives one row of nulls.
         conditions.append(f"not ({row.alias} is null)")
-    for condition in (rows.where, *extra):
+    for condition in (repeated, rows.where, *extra):
         if condition is not None:
             conditions.append(condition_sql(writer, condition, row))
     return source, " and ".join(conditions)
+
+
+# ---------------------------------------------------------------- tenants of distributed tables
+
+
+def tenant_of(rows: Rows, parent: Row | None) -> tuple[Compare | None, Compare | None]:
+    """Return the condition that gives the rows' distribution column one value, and what is to be said of it.
+
+    The second one follows from the row that they are joined to.  Citus finds that all of a statement is of
+    one shard where each table is compared with the constant itself.
+    """
+    if rows.table is None or not rows.table.distributed_by or rows.call is not None:
+        return None, None
+    name = rows.table.distributed_by
+    own = _compared(rows.where, name)
+    if own is not None or parent is None or parent.tenant is None:
+        return own, None
+    pairs = () if rows.join is None else rows.join.pairs
+    if rows.through is not None:
+        junction = _joined_tenant(rows.through.table.distributed_by, rows.through.near, parent.tenant)
+        pairs = () if junction is None else tuple((theirs, name) for name, theirs in rows.through.far)
+        inherited = None if junction is None else _joined_tenant(name, pairs, junction)
+    else:
+        inherited = _joined_tenant(name, pairs, parent.tenant)
+    return inherited, inherited
+
+
+def _compared(condition: Condition | None, name: str) -> Compare | None:
+    """Return the comparison of a column with one value that a condition demands."""
+    match condition:
+        case Compare(ColumnOf(column), Operator.EQ, Parameter(), quantifier=None) if column == name:
+            return condition
+        case And(conditions):
+            return next((found for each in conditions if (found := _compared(each, name)) is not None), None)
+        case _:
+            return None
+
+
+def _joined_tenant(name: str | None, pairs: Sequence[tuple[str, str]], tenant: Compare) -> Compare | None:
+    """Return the same comparison for a column that equals the compared one."""
+    if name and isinstance(tenant.left, ColumnOf) and (name, tenant.left.name) in pairs:
+        return replace(tenant, left=ColumnOf(name))
+    return None
 
 
 # ---------------------------------------------------------------- operators, whose operands are SQL already
@@ -325,6 +370,9 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
     through, between = rows.through, Row(writer.alias())
     matches = [f"{between.column(own)} = {row.column(theirs)}" for own, theirs in through.far]
     matches += [f"{between.column(own)} = {parent.column(theirs)}" for own, theirs in through.near]
+    if parent.tenant is not None:
+        tenant = _joined_tenant(through.table.distributed_by, through.near, parent.tenant)
+        matches += [] if tenant is None else [condition_sql(writer, tenant, between)]
     return f"{relation} join {qualified(through.table)} as {between.alias} on {' and '.join(matches)}"
 
 

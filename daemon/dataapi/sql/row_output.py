@@ -115,7 +115,7 @@ def json_rows(writer: Writer, output: Output, source: RowSource) -> tuple[Json, 
         rows = output_rows(writer, output, source)
         values = [(key, value_json(rows.column(place))) for place, (key, _) in enumerate(rows.columns)]
         return object_json(writer, values), rows.item
-    page = Row(writer.alias(), source.rows.table, derived=True)
+    page = Row(writer.alias(), source.rows.table, derived=True, tenant=source.row.tenant)
     writing = MemberWriter(writer, page, joining=source.is_page)
     json = writing.json(output)
     item, after = page_parts(writer, source, page, writing.joins, None)
@@ -171,7 +171,7 @@ class MemberColumn:
 def output_rows(writer: Writer, output: Output, source: RowSource) -> OutputRows:
     """Return an output of each row of a source, with a column per member."""
     record = _record(output)
-    page = Row(writer.alias(), source.rows.table, derived=True)
+    page = Row(writer.alias(), source.rows.table, derived=True, tenant=source.row.tenant)
     grouped = record is not None and is_grouped(record)
     writing = MemberWriter(writer, page, joining=source.is_page, columns=True, grouped=grouped)
     members = [MemberColumn(None, (output.sql(writer, page),))] if record is None else writing.members(record)
@@ -320,7 +320,7 @@ class MemberWriter:
         writer, alias = self.writer, self.writer.alias()
         rows = spread.rows if _is_guaranteed_single(spread.rows) else replace(spread.rows, unique=False)
         source = row_source(writer, rows, self.row, one=True)
-        page = Row(writer.alias(), rows.table, derived=True)
+        page = Row(writer.alias(), rows.table, derived=True, tenant=source.row.tenant)
         inner = MemberWriter(
             writer,
             page,

@@ -15,7 +15,7 @@ from dataapi.catalog.model import Function, MediaHandler, QualifiedName, Table, 
 from dataapi.concurrency.pauses import pause
 from dataapi.database.message import Bound, Statement
 from dataapi.database.sql_text import ALIAS, inlined, quote_identifier, quote_literal
-from dataapi.sql.algebra import Parameter, SlotSource
+from dataapi.sql.algebra import Compare, Parameter, SlotSource
 
 MOST_PAGE_SIZES = 4
 """Combinations of page sizes for which a statement has a text of its own."""
@@ -101,13 +101,18 @@ class Row:
     the columns that the outer one named, and no more, because a role may lack the privilege on others.
 
     :ivar table: what the row is of, None where that is not known.
+    :ivar tenant: the condition that gives the column by which its table is distributed one value, None where
+        there is none.
     """
 
     WHOLE = "~row"
 
-    def __init__(self, alias: str, table: Table | None = None, *, derived: bool = False) -> None:
+    def __init__(
+        self, alias: str, table: Table | None = None, *, derived: bool = False, tenant: Compare | None = None
+    ) -> None:
         self.alias = alias
         self.table = table
+        self.tenant = tenant
         self._derived = derived
         self.columns: dict[str, None] = {}
         self.needs_whole = False

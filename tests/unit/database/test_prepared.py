@@ -104,3 +104,17 @@ def test_what_the_server_has_is_kept_and_the_rest_goes() -> None:
     assert again.text.startswith("deallocate stray;execute p1_(%s,%s);execute p3_authenticated(")
     assert again.changes
     assert "prepare p4_anon(" in prepared.compose(lookup()).text
+
+
+def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
+    """In the same message, behind what makes them; PostgreSQL quotes the values."""
+    defaults = Defaults(distributed=True)
+    told = (
+        "do $dataapi$begin perform pg_catalog.set_config('citus.propagate_set_commands','local',true);"
+        "execute pg_catalog.concat('set local request.jwt.claims = ',"
+        "pg_catalog.quote_literal(pg_catalog.current_setting('request.jwt.claims')));end$dataapi$;"
+    )
+    for composed in (Prepared().compose(lookup(), defaults), compose_inlined(lookup(), defaults)):
+        assert composed.text.count(told) == 1
+        assert composed.text.index("set_config('role'") < composed.text.index(told)
+    assert "do $dataapi$" not in compose_inlined(lookup()).text

@@ -1,0 +1,273 @@
+"""Kinds of requests of both APIs, each to be answered alike on one server and on a Citus cluster."""
+
+# ruff: noqa: E501 - a line is a request
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import jwt
+from support.memory_http import SECRET
+
+if TYPE_CHECKING:
+    from support.service import Answer, Service
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A request; what it changes is undone.
+
+    :ivar target: what follows ``/rest/v1/``, or a GraphQL document.
+    :ivar body: of a REST request; None for a GraphQL one.
+    :ivar method: of a REST request, "" for GraphQL.
+    """
+
+    target: str
+    method: str = "GET"
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+_FILTERS = """
+company_id=eq.3&id=eq.4
+company_id=eq.3&salary=gt.1500
+company_id=eq.3&salary=gte.1503
+company_id=eq.3&salary=lt.1303
+company_id=eq.3&salary=lte.1303
+company_id=eq.3&id=neq.4
+company_id=in.(3,5)&id=in.(1,2)
+company_id=eq.3&name=like.*1*
+company_id=eq.3&name=ilike.EMPLOYEE 2*
+company_id=eq.3&name=match.^Employee [12]
+company_id=eq.3&skill_id=is.null
+company_id=eq.3&skill_id=not.is.null
+company_id=eq.3&or=(id.eq.1,id.eq.2)
+company_id=eq.3&and=(id.gt.1,or(id.lt.4,salary.gt.1900))
+company_id=eq.3&not.or=(id.eq.1,id.eq.2)
+name=eq.Employee 2 of 7
+salary=gt.1900
+id=eq.2
+company_id=isdistinct.3&id=eq.1
+id=eq(any).{1,2}&company_id=lt.4
+""".strip().splitlines()
+
+_READS = """
+company?order=id
+company?select=id,name&order=name.desc
+company?order=country.asc.nullsfirst,id&limit=5
+company?order=id&limit=3&offset=2
+company?id=eq.3
+company?id=eq.3&select=name,founded::text
+country?order=code
+country?code=eq.at
+project?company_id=eq.3&order=id
+project?company_id=eq.3&tags=cs.{t1}
+project?company_id=eq.3&tags=ov.{t1,t2}&order=id
+project?company_id=eq.3&select=id,level:details->level&order=id
+project?company_id=eq.3&select=id,details->of->>c&order=id
+project?details->>level=eq.2&order=company_id
+project?company_id=eq.3&order=details->level.desc
+employee?company_id=eq.3&select=id,label&order=id
+task?order=company_id,id&limit=7
+task?due=gte.2024-01-15&order=company_id,id&limit=9&offset=3
+task?company_id=eq.3&done=is.true&order=id
+task?company_id=eq.3&title=fts.Task&order=id&limit=2
+company?id=eq.3&select=name,country(name)
+company?select=id,country(name)&order=id
+company?id=eq.3&select=name,employee!employee_company_id_fkey(name)&employee.order=id
+company?id=eq.3&select=name,employee!employee_company_id_fkey(name)&employee.order=id&employee.limit=2
+company?select=id,employee!employee_company_id_fkey(id,name)&employee.order=id&order=id
+company?select=id,employee!employee_company_id_fkey(id)&employee.order=id.desc&employee.limit=2&order=id
+company?select=id,employee!employee_company_id_fkey(id)&employee.salary=gt.1900&employee.order=id&order=id
+company?select=id,project!project_company_id_fkey(id)&project.order=id&order=id&limit=3
+task?company_id=eq.3&select=id,project(title)&order=id
+task?company_id=eq.3&select=id,project(title),employee(name)&order=id
+task?company_id=eq.3&id=eq.4&select=id,project(title),employee(name)
+task?select=company_id,id,project(title)&order=company_id,id&limit=10
+task?select=company_id,id,employee(name)&order=company_id,id
+task?company_id=eq.3&select=id,employee!inner(name)&employee.id=eq.2&order=id
+task?select=company_id,id,employee!inner(name)&employee.name=eq.Employee 2 of 7&order=company_id,id
+project?company_id=eq.3&select=id,task(id,employee(name))&order=id&task.order=id
+project?select=company_id,id,task(id)&order=company_id,id&task.order=id
+project?select=company_id,id,task(id)&order=company_id,id&task.order=id&task.limit=1
+company?id=eq.3&select=id,project!project_company_id_fkey(id,task(id,title))&project.order=id&project.task.order=id
+company?select=id,project!project_company_id_fkey(id,task(id))&project.order=id&project.task.order=id&order=id
+employee?company_id=eq.3&select=id,project(id)&order=id&project.order=id
+employee?select=company_id,id,project(id)&order=company_id,id&project.order=id&limit=12
+employee?company_id=eq.3&select=id,skill(name)&order=id
+employee?select=company_id,id,skill(name)&order=company_id,id&limit=15
+employee?company_id=eq.3&select=id,skill!inner(name)&skill.name=eq.Skill 2&order=id
+task?company_id=eq.3&select=id,...project(project:title)&order=id
+task?company_id=eq.3&select=id,...project(project:title),...employee(who:name)&order=id
+task?select=company_id,id,...project(project:title)&order=company_id,id&limit=8
+company?id=eq.3&select=name,...employee!employee_company_id_fkey(names:name)&employee.order=id
+employee?company_id=eq.3&select=id,task(count)&order=id
+company?id=eq.3&select=id,employee!employee_company_id_fkey(count)
+company?select=id,employee!employee_company_id_fkey(count)&order=id
+task?company_id=eq.3&select=count()
+task?select=count()
+task?select=hours.sum(),hours.avg(),hours.min(),hours.max()
+task?company_id=eq.3&select=hours.sum(),hours.avg()
+task?select=company_id,count()&order=company_id
+task?company_id=eq.3&select=done,hours.sum()&order=done
+task?company_id=eq.3&select=id,project(title)&order=project(title),id
+employee?company_id=eq.3&select=id,task()&task=not.is.null&order=id
+employee?company_id=eq.3&select=id,task()&task=is.null&order=id
+company?select=id,task!inner()&task.title=eq.Task 4&order=id
+note?order=company_id,id
+note?company_id=eq.3&order=id
+note?company_id=eq.4&order=id
+note?select=count()
+rpc/add?a=2&b=3
+rpc/total_hours?company=3
+rpc/tasks_of?company=3&order=id
+rpc/tasks_of?company=3&order=id&limit=3&select=id,title
+rpc/tasks_of?company=3&order=id&select=id,project(title)
+nowhere
+company?nothing=eq.1
+company?id=eq.text
+""".strip().splitlines()
+
+REPRESENTATION = {"Prefer": "return=representation, tx=rollback"}
+_MINIMAL = {"Prefer": "tx=rollback"}
+_MERGE = {"Prefer": "return=representation, resolution=merge-duplicates, tx=rollback"}
+_IGNORE = {"Prefer": "return=representation, resolution=ignore-duplicates, tx=rollback"}
+TASK = {"company_id": 3, "id": 100, "project_id": 1, "title": "New", "hours": 2}
+_OTHER = {"company_id": 4, "id": 100, "project_id": 1, "title": "Other", "hours": 3}
+_EMPLOYEE = {"company_id": 3, "id": 2, "name": "Merged", "email": "m@c3"}
+
+_COUNTS = [
+    Kind(target, headers={"Prefer": f"count={count}"})
+    for target in (
+        "task?company_id=eq.3&order=id&limit=3",
+        "task?order=company_id,id&limit=3",
+        "country?order=code",
+    )
+    for count in ("exact", "planned", "estimated")
+]
+
+_WRITES = [
+    Kind("task", "POST", TASK, REPRESENTATION),
+    Kind("task", "POST", TASK, _MINIMAL),
+    Kind("task", "POST", TASK, {"Prefer": "return=headers-only, tx=rollback"}),
+    Kind("task?select=id,project(title)", "POST", TASK, REPRESENTATION),
+    Kind("task", "POST", [TASK, {**TASK, "id": 101}], REPRESENTATION),
+    Kind("task?order=company_id", "POST", [TASK, _OTHER], REPRESENTATION),
+    Kind("task?columns=company_id,id,project_id,title", "POST", [TASK], REPRESENTATION),
+    Kind(
+        "task?columns=company_id,id,project_id,title,done",
+        "POST",
+        [TASK],
+        {"Prefer": "return=representation, missing=default, tx=rollback"},
+    ),
+    Kind("task", "POST", {**TASK, "project_id": 99}, REPRESENTATION),
+    Kind("task", "POST", {**TASK, "id": 1}, REPRESENTATION),
+    Kind("employee", "POST", _EMPLOYEE, _MERGE),
+    Kind("employee", "POST", {**_EMPLOYEE, "id": 200}, _MERGE),
+    Kind("employee?order=id", "POST", [_EMPLOYEE, {**_EMPLOYEE, "id": 200}], _MERGE),
+    Kind("employee", "POST", [_EMPLOYEE, {**_EMPLOYEE, "id": 200}], _IGNORE),
+    Kind("country", "POST", {"code": "at", "name": "Merged"}, _MERGE),
+    Kind("country", "POST", {"code": "dk", "name": "Denmark"}, REPRESENTATION),
+    Kind("employee?company_id=eq.3&id=eq.2", "PUT", _EMPLOYEE, REPRESENTATION),
+    Kind("employee?company_id=eq.3&id=eq.200", "PUT", {**_EMPLOYEE, "id": 200}, REPRESENTATION),
+    Kind("employee?company_id=eq.3&id=eq.2", "PUT", _EMPLOYEE, _MINIMAL),
+    Kind("task?company_id=eq.3&id=eq.4", "PATCH", {"title": "Changed"}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4", "PATCH", {"title": "Changed"}, _MINIMAL),
+    Kind("task?company_id=eq.3&id=lt.4&order=id", "PATCH", {"done": True, "hours": None}, REPRESENTATION),
+    Kind("task?id=eq.4&order=company_id", "PATCH", {"title": "Changed"}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4&select=id,project(title)", "PATCH", {"title": "X"}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.999", "PATCH", {"title": "X"}, REPRESENTATION),
+    Kind(
+        "task?company_id=eq.3&id=lt.4",
+        "PATCH",
+        {"title": "X"},
+        {"Prefer": "handling=strict, max-affected=1, tx=rollback"},
+    ),
+    Kind("country?code=eq.at", "PATCH", {"name": "X"}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4", "DELETE", None, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4", "DELETE", None, _MINIMAL),
+    Kind("task?id=eq.4&order=company_id", "DELETE", None, REPRESENTATION),
+    Kind("company?id=eq.3", "DELETE", None, _MINIMAL),
+    Kind("rpc/rename_company", "POST", {"company": 3, "new_name": "X"}, _MINIMAL),
+    Kind("rpc/tasks_of?order=id", "POST", {"company": 3}),
+    Kind("company?id=eq.3", headers={"X-Refuse": "yes"}),
+    Kind("company?id=eq.3", headers={"X-Say": "yes"}),
+    Kind("company?id=eq.3", headers={"Accept": "application/vnd.pgrst.object+json"}),
+    Kind("company?order=id", headers={"Accept": "text/csv"}),
+    Kind("company?order=id", headers={"Range": "2-4", "Range-Unit": "items"}),
+    Kind("company?id=eq.3", "HEAD"),
+]
+
+_QUERIES = """
+{ companyCollection(orderBy: [{id: AscNullsLast}]) { edges { node { id name } } } }
+{ companyCollection(filter: {id: {eq: 3}}) { edges { node { name founded } } } }
+{ companyCollection(orderBy: [{id: AscNullsLast}], first: 3) { edges { cursor node { id } } pageInfo { hasNextPage endCursor } } }
+{ companyCollection(orderBy: [{id: AscNullsLast}], last: 3) { edges { node { id } } pageInfo { hasPreviousPage } } }
+{ companyCollection(orderBy: [{id: AscNullsLast}], first: 2, after: "WzNd") { edges { node { id } } } }
+{ companyCollection(orderBy: [{id: AscNullsLast}], last: 2, before: "WzNd") { edges { node { id } } } }
+{ companyCollection { totalCount } }
+{ taskCollection(filter: {companyId: {eq: 3}}) { totalCount } }
+{ taskCollection(filter: {companyId: {eq: 3}}, orderBy: [{id: DescNullsLast}], first: 4) { edges { node { id title done } } totalCount } }
+{ taskCollection(filter: {companyId: {eq: 3}, or: [{id: {lt: 3}}, {done: {eq: true}}]}, orderBy: [{id: AscNullsLast}]) { edges { node { id } } } }
+{ taskCollection(filter: {companyId: {in: [3, 5]}, id: {eq: 4}}, orderBy: [{companyId: AscNullsLast}]) { edges { node { companyId title } } } }
+{ taskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}) { edges { node { title project { title } } } } }
+{ taskCollection(filter: {companyId: {eq: 3}}, orderBy: [{id: AscNullsLast}]) { edges { node { id project { title } employee { name } } } } }
+{ taskCollection(orderBy: [{companyId: AscNullsLast}, {id: AscNullsLast}], first: 5) { edges { node { id project { title } } } } }
+{ companyCollection(filter: {id: {eq: 3}}) { edges { node { id employeeCollection(orderBy: [{id: AscNullsLast}]) { edges { node { name } } } } } } }
+{ companyCollection(filter: {id: {eq: 3}}) { edges { node { id employeeCollection(orderBy: [{id: AscNullsLast}], first: 2) { edges { node { name } } pageInfo { hasNextPage } } } } } }
+{ companyCollection(orderBy: [{id: AscNullsLast}]) { edges { node { id employeeCollection(orderBy: [{id: AscNullsLast}], first: 2) { edges { node { name } } } } } } }
+{ companyCollection(filter: {id: {eq: 3}}) { edges { node { projectCollection(orderBy: [{id: AscNullsLast}]) { edges { node { taskCollection(orderBy: [{id: AscNullsLast}]) { edges { node { title } } } } } } } } } }
+{ companyCollection(filter: {id: {eq: 3}}) { edges { node { country { name } } } } }
+{ companyCollection(filter: {id: {eq: 3}}) { edges { node { employeeCollection { totalCount } } } } }
+{ employeeCollection(filter: {companyId: {eq: 3}}, orderBy: [{id: AscNullsLast}]) { edges { node { id label } } } }
+{ employeeCollection(filter: {companyId: {eq: 3}}, orderBy: [{id: AscNullsLast}]) { edges { node { id skill { name } } } } }
+{ noteCollection(orderBy: [{id: AscNullsLast}]) { edges { node { companyId id } } } }
+{ add(a: 2, b: 3) }
+{ totalHours(company: 3) }
+{ tasksOf(company: 3, orderBy: [{id: AscNullsLast}], first: 3) { edges { node { id } } } }
+{ countryCollection(orderBy: [{code: AscNullsLast}]) { edges { node { nodeId code } } } }
+{ a: companyCollection(filter: {id: {eq: 3}}) { edges { node { name } } } b: companyCollection(filter: {id: {eq: 4}}) { edges { node { name } } } }
+mutation { insertIntoTaskCollection(objects: [{companyId: 3, id: 100, projectId: 1, title: "New"}]) { affectedCount records { id title } } }
+mutation { insertIntoTaskCollection(objects: [{companyId: 3, id: 100, projectId: 1, title: "New"}]) { records { id project { title } } } }
+mutation { updateTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}, set: {title: "X"}) { affectedCount records { title } } }
+mutation { updateTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}, set: {title: "X"}) { records { title project { title } } } }
+mutation { updateTaskCollection(filter: {companyId: {eq: 3}}, set: {title: "X"}, atMost: 1) { affectedCount } }
+mutation { deleteFromTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}) { affectedCount records { title } } }
+mutation { deleteFromTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}) { records { title project { title } } } }
+mutation { a: updateTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}, set: {title: "X"}) { affectedCount } b: deleteFromTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 5}}) { affectedCount } }
+mutation { renameCompany(company: 3, newName: "X") }
+""".strip().splitlines()
+
+KINDS = [
+    *(Kind(f"employee?{each}&order=company_id,id") for each in _FILTERS),
+    *map(Kind, _READS),
+    *_COUNTS,
+    *_WRITES,
+    *(Kind(each, method="", headers=_MINIMAL) for each in _QUERIES),
+]
+
+_CLAIMS = {"role": "authenticated", "company_id": 3}
+
+
+@dataclass(frozen=True)
+class Both:
+    """The same tables behind two services: of one server, and distributed over a cluster."""
+
+    plain: Service
+    distributed: Service
+
+
+async def send(service: Service, kind: Kind) -> Answer:
+    """Send a request to a service with the claims of a user of company 3."""
+    authorization = f"Bearer {jwt.encode(_CLAIMS, SECRET, 'HS256')}"
+    headers = {"Authorization": authorization, **kind.headers}
+    if not kind.method:
+        return await service.ask(kind.target, headers=headers, check=False)
+    return await service.rest(kind.method, kind.target, kind.body, headers=headers)
+
+
+def told(answer: Answer) -> tuple[Any, ...]:
+    """Return what a client is told that must not depend on where the rows are."""
+    names = ("content-range", "location", "content-type", "x-said", "preference-applied")
+    return (answer.status, *(answer.headers.get(name) for name in names), answer.text)
