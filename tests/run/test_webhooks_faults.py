@@ -61,17 +61,17 @@ def test_daemons_killed_between_attempts_make_five_in_all(installation: Installa
 def test_a_daemon_takes_over_when_the_lease_is_over(
     server: Server, recorder: Recorder, tmp_path: Path
 ) -> None:
-    """In real time, and not before the lease of the dead one ends."""
+    """In real time, and not before: one that does not move may live, as its session does."""
     installation = Installation(tmp_path, server.create_database(), recorder)
     try:
         installation.endpoint()
         recorder.behave(Behaviour.HANG)
-        killed, other = installation.pair()
+        paused, other = installation.pair()
         other.process.send_signal(signal.SIGSTOP)
         installation.publish(1)
         wait_for(lambda: recorder.requests, "the request")
         lease_ends = end_of_lease(installation)
-        kill(killed)
+        paused.process.send_signal(signal.SIGSTOP)
         recorder.behave(Behaviour.TAKE)
         other.process.send_signal(signal.SIGCONT)
         installation.wait_settled()
@@ -79,6 +79,21 @@ def test_a_daemon_takes_over_when_the_lease_is_over(
         installation.end()
     _, second, *_ = verified(recorder.at(HOOK))
     assert second.at >= lease_ends
+
+
+def test_a_daemon_goes_on_with_a_dead_ones_work_at_once(installation: Installation) -> None:
+    """Long before the lease is over, once PostgreSQL has seen that its process is gone."""
+    installation.settings = {"timeout": str(LONG)}
+    installation.endpoint()
+    installation.recorder.behave(Behaviour.HOLD)
+    killed = installation.daemon()
+    installation.publish(1)
+    wait_for(lambda: installation.recorder.requests, "the request")
+    installation.daemon()
+    kill(killed)
+    installation.recorder.behave(Behaviour.TAKE)
+    installation.wait_settled()
+    assert len(verified(installation.recorder.at(HOOK))) == 2
 
 
 def end_of_lease(installation: Installation) -> float:

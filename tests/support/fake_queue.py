@@ -71,6 +71,7 @@ class FakeQueue:
         per_endpoint: int = 16,
         limits: Mapping[UUID, int] | None = None,
         full: Collection[str] = (),
+        holder: int | None = None,  # noqa: ARG002 - the real queue's
     ) -> ClaimResult:
         """Take what is due."""
         self._check()

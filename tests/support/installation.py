@@ -38,7 +38,7 @@ TIMEOUT = 1.0
 PATIENT = 60.0
 """Seconds that an attempt may take where a test holds it up."""
 LEASE = TIMEOUT + 10.0
-"""Seconds for which nobody takes over from a daemon that died."""
+"""Seconds for which nobody takes over from a daemon that hangs."""
 ENDPOINTS = "/v2/organizations/acme/webhooks/endpoints"
 
 

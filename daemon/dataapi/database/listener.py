@@ -24,6 +24,8 @@ class Listener:
 
     :param uri: a libpq connection string.
     :param on_notification: called with channel and payload.
+    :param beside: SQL for the session that listens, run whenever there is a new one.
+    :param on_lost: called when a session ended that listened.
     :param on_reconnect: called when listening begins after a time without, in which notifications
         may have been missed, so that what is kept up to date by them is to be read anew.
     :param backoff: how long to wait between attempts to reconnect.
@@ -41,11 +43,16 @@ class Listener:
         *,
         on_notification: Callable[[str, str], None],
         on_reconnect: Callable[[], None],
+        on_lost: Callable[[], None] = lambda: None,
+        beside: str = "",
         backoff: Backoff = RECONNECTING,
     ) -> None:
         self._reactor = reactor
         self._parameters = address.parameters(uri)
         self._text = ";".join(f"listen {quote_identifier(channel)}" for channel in channels)
+        if beside:
+            self._text = f"{self._text}; {beside}"
+        self._on_lost = on_lost
         self._on_notification = on_notification
         self._on_reconnect = on_reconnect
         self._connection: Connection | None = None
@@ -110,9 +117,11 @@ class Listener:
                 self._lost("the server does not answer")
 
     def _lost(self, reason: str) -> None:
-        self._listening = False
+        listened, self._listening = self._listening, False
         if self._stopped:
             return
+        if listened:
+            self._call(self._on_lost)
         wait = self._retry.failed()
         if reason != self._logged_reason:
             self._log.warn("not listening, trying again in {wait:.1f} s: {reason}", wait=wait, reason=reason)

@@ -34,6 +34,7 @@ from dataapi.webhooks.plugins import SourcePublisher, Sources, installed_catalog
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate
+from dataapi.webhooks.store.queue import joining
 
 CONNECTIONS = 4
 """Database connections of one process, besides the one that listens."""
@@ -49,6 +50,12 @@ READY_WITHIN = 5.0
 
 UPKEEP_EVERY = 3600.0
 """Seconds between runs of upkeep, with a jitter of a tenth."""
+
+WATCH_EVERY = 1.0
+"""Seconds between looks at whether other dispatchers still live."""
+
+WATCH_AFTER = 2 * LONGEST_WAIT
+"""Seconds after an outage until the next look: by then others that lost their sessions, too, are back."""
 
 STATISTICS_WITHIN = 2.0
 """Seconds that statistics of the queue may take."""
@@ -115,9 +122,12 @@ class WebhooksPart:
             self._uri,
             CHANNELS,
             on_notification=lambda channel, _payload: dispatcher.notified(channel),
-            on_reconnect=dispatcher.reconsider,
+            on_reconnect=self._listen_again,
+            on_lost=lambda: self._background.spawn(self._leave()),
+            beside=joining(dispatcher.number),
             backoff=_BACKOFF,
         )
+        self._watch_from = 0.0
         self._listens = section.db_uri is not None or project.db_channel_enabled is not False
         endpoint_addresses = AddressCheck(self._endpoint_resolver, self.address_check.allowed)
         url_check = EndpointUrlCheck(reactor, endpoint_addresses, require_https=section.require_https)
@@ -213,6 +223,7 @@ class WebhooksPart:
         self._dispatcher.start()
         self._sources.start()
         self._background.spawn(self._keep_up())
+        self._background.spawn(self._watch())
 
     async def _listen(self) -> None:
         """Listen for notifications where that works; elsewhere the queue is polled every second."""
@@ -223,6 +234,31 @@ class WebhooksPart:
                 "webhooks are delivered up to a second late: their database is behind a pooler in transaction"
                 " mode; set db-uri of [webhooks] to one that connects to PostgreSQL itself"
             )
+
+    def _listen_again(self) -> None:
+        self._watch_from = self._reactor.seconds() + WATCH_AFTER
+        self._dispatcher.reconsider()
+
+    async def _leave(self) -> None:
+        """Let the claims end with their leases alone: without its session this process seems dead."""
+        try:
+            await self.store.queue.leave(self._dispatcher.number)
+        except ApiError:
+            return  # whoever is cut off from the database cannot say so
+
+    async def _watch(self) -> None:
+        """Take over from dispatchers that died; this one's own session shows that PostgreSQL did not."""
+        while True:
+            await deferLater(self._reactor, WATCH_EVERY * (0.75 + 0.5 * random.random()))
+            if not self._listener.listening or self._reactor.seconds() < self._watch_from:
+                continue
+            try:
+                taken = await self.store.queue.take_over(self._dispatcher.number)
+            except ApiError:
+                continue
+            if taken:
+                _log.warn("{taken} deliveries of a process that died are made again", taken=taken)
+                self._dispatcher.wake()
 
     async def _keep_up(self) -> None:
         """Run upkeep now and every hour; several daemons may do so at once."""

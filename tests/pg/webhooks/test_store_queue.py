@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
+import psycopg2
 import pytest
 from dataapi.webhooks.model import Cursor, DeliveryFilter, QueueStatistics, Scope, Status, Trigger
 from dataapi.webhooks.secrets import Cipher, new_key
 from dataapi.webhooks.store import make_store
-from dataapi.webhooks.store.queue import POSTPONED, ROWS_SAMPLED
+from dataapi.webhooks.store.queue import MISSING, POSTPONED, ROWS_SAMPLED, joining
 from support.webhooks import (
     ACME,
     KEY,
@@ -404,3 +406,80 @@ async def test_older_version_is_rendered_once(database: Database, pool: Pool) ->
     assert again.body == first
     assert first.startswith(f'{{"id":"{work.event_id}","type":"{PAUSED}","timestamp":"'.encode())
     assert first.endswith(b'"payload":{"reason": "inactivity"}}')
+
+
+def joined(database: Database, number: int) -> Any:
+    """Open a session that says that a dispatcher lives."""
+    session = psycopg2.connect(database.uri)
+    session.autocommit = True
+    with session.cursor() as cursor:
+        cursor.execute(joining(number))
+    return session
+
+
+async def pass_missing(pool: Pool) -> None:
+    """Let as much time pass as a dispatcher has to come back."""
+    await pool.fetch(
+        "update webhooks.dispatcher set missing_since = missing_since - $1 * interval '1 s'", (MISSING,)
+    )
+
+
+async def test_claims_of_a_dispatcher_whose_session_is_gone_are_free(database: Database, pool: Pool) -> None:
+    """After a time in which it may come back; those of the others, and of unknown ones, keep their leases."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    for _ in range(3):
+        await publish(store)
+    [dead] = await claim(store, 1, holder=1)
+    await claim(store, 1, holder=2)
+    await claim(store, 1)
+    with closing(joined(database, 2)):
+        joined(database, 1).close()
+        while database.execute("select from pg_locks where locktype = 'advisory' and objid = 1"):
+            pass
+        assert await store.queue.take_over(3) == 0
+        assert await store.queue.take_over(3) == 0, "it may come back"
+        await pass_missing(pool)
+        assert await store.queue.take_over(3) == 1
+        [again] = await claim(store)
+    assert again.claim.delivery_id == dead.claim.delivery_id
+    assert not await store.queue.finish([success(dead)])
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before the old session ends", "afterwards"])
+async def test_a_dispatcher_that_gets_another_session_keeps_its_claims(
+    database: Database, pool: Pool, *, early: bool
+) -> None:
+    """A connection was lost, not the process."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    [work] = await claim(store, holder=1)
+    old = joined(database, 1)
+    if early:
+        new = joined(database, 1)
+    database.execute("select pg_terminate_backend(%s, 60000)", (old.info.backend_pid,))
+    await store.queue.take_over(2)
+    if not early:
+        new = joined(database, 1)
+    with closing(new):
+        await store.queue.leave(1)
+        await pass_missing(pool)
+        assert await store.queue.take_over(2) == 0
+        assert await claim(store) == ()
+        assert await store.queue.finish([success(work)])
+
+
+async def test_a_dispatcher_without_a_session_keeps_its_leases(database: Database, pool: Pool) -> None:
+    """It lives and said so, but cannot listen: nobody may think that it is dead."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    await claim(store, holder=1)
+    session = joined(database, 1)
+    database.execute("select pg_terminate_backend(%s, 60000)", (session.info.backend_pid,))
+    await store.queue.leave(1)
+    await store.queue.take_over(2)
+    await pass_missing(pool)
+    assert await store.queue.take_over(2) == 0
+    assert await claim(store) == ()

@@ -8,6 +8,7 @@ left behind.
 from __future__ import annotations
 
 import random as _random
+import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -65,7 +66,14 @@ class DeliveryQueue(StoresOutcomes, StoresRendered, Protocol):
     """The queue of attempts; see ``store.queue.Queue``."""
 
     async def claim(
-        self, most: int, lease: float, *, per_endpoint: int, limits: Mapping[UUID, int], full: Collection[str]
+        self,
+        most: int,
+        lease: float,
+        *,
+        per_endpoint: int,
+        limits: Mapping[UUID, int],
+        full: Collection[str],
+        holder: int | None,
     ) -> ClaimResult:
         """Claim due work."""
 
@@ -81,7 +89,8 @@ class Dispatcher:
 
     :param clock: the reactor, for timers.
     :param render: renders older versions of events.
-    :param listening: whether notifications arrive.
+    :param listening: whether notifications arrive, in a session that says that this process lives.
+    :ivar number: what this dispatcher is known by to others on the same queue.
     """
 
     _log = Logger(namespace="dataapi.webhooks")
@@ -103,6 +112,7 @@ class Dispatcher:
         self._lease = settings.timeout + LEASE_MARGIN
         self._listening = listening
         self._random = random
+        self.number = secrets.randbits(31)
         self.counters = DeliveryCounters()
         self._runner = DeliveryRunner(queue, sender, render, self.counters)
         self._limits = ConcurrencyLimits(
@@ -245,7 +255,12 @@ class Dispatcher:
         self._limits.update_rates(now)
         limits, full, changes = self._limits.limits(), self._limits.full(), self._changes
         claimed = await self._queue.claim(
-            room, self._lease, per_endpoint=self._limits.usual_limit, limits=limits, full=full
+            room,
+            self._lease,
+            per_endpoint=self._limits.usual_limit,
+            limits=limits,
+            full=full,
+            holder=self.number if self._listening() else None,
         )
         surplus = [work.claim for work in claimed.work if not self._limits.add(ClaimedAttempt(work, now))]
         counts = Counter(work.endpoint_id for work in claimed.work)

@@ -1,7 +1,8 @@
 """The queue of attempts: claimed under a lease, finished in batches (docs/reference/webhooks.md, Queue).
 
 Any number of daemons claim from one queue.  Each claim of an attempt has a fence; once the lease has ended,
-another daemon may claim the attempt with a new fence, and the outcome of the first one is rejected.
+another daemon may claim the attempt with a new fence, and the outcome of the first one is rejected.  A lease
+ends early when the session of the process that holds it is gone, and does not come back.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ POSTPONED = 60.0
 ROWS_SAMPLED = 200_000
 """Rows that are read for statistics, which takes PostgreSQL less than a tenth of a second."""
 
+MISSING = 2.0
+"""Seconds for which a dispatcher may be without its session until others take over from it."""
+
 _SQL = statements("queue.sql")
 _NO_PARTITION = "23514"
 
@@ -60,6 +64,7 @@ class Queue:
         per_endpoint: int = 16,
         limits: Mapping[UUID, int] | None = None,
         full: Collection[str] = (),
+        holder: int | None = None,
     ) -> ClaimResult:
         """Claim due attempts, by turns of endpoints.
 
@@ -71,11 +76,12 @@ class Queue:
         :param per_endpoint: the maximum for each endpoint.
         :param limits: other maxima for some endpoints; 0 excludes one.
         :param full: organizations whose endpoints without a limit of their own are excluded.
+        :param holder: the number of the caller's dispatcher while its session has joined (``joining``).
         """
         limits = limits or {}
         limited = [str(identifier) for identifier in limits]
         last, rooms = str(self._last_endpoint), list(limits.values())
-        values = (most, lease, per_endpoint, last, limited, rooms, list(full))
+        values = (most, lease, per_endpoint, last, limited, rooms, list(full), holder)
         rows = await self._recording(_SQL["claim"], values)
         settled = rows[0][0]
         work, unreadable = [], []
@@ -107,6 +113,19 @@ class Queue:
         held = list(claims)
         identifiers_, fences = [str(claim.delivery_id) for claim in held], [claim.fence for claim in held]
         return len(await self._database.fetch(_SQL["release"], (identifiers_, fences, seconds)))
+
+    async def leave(self, number: int) -> None:
+        """Watch a dispatcher that lost its session no more: its claims end with their leases alone."""
+        await self._database.fetch(_SQL["leave"], (number,))
+
+    async def take_over(self, number: int) -> int:
+        """End the leases of dispatchers whose sessions have been gone for ``MISSING`` seconds.
+
+        :param number: the caller's own dispatcher, which is not looked at.
+        :return: how many attempts can be claimed now.
+        """
+        [(released,)] = await self._database.fetch(_SQL["take_over"], (number, MISSING))
+        return int(released)
 
     async def next_due(self, without: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
         """Return seconds until work not excluded can be claimed, at most 0 for now; None without any."""
@@ -163,6 +182,18 @@ class Queue:
             rendered_from=rendered_from,
             payload=payload,
         )
+
+
+def joining(number: int) -> str:
+    """Return SQL by which a session says that a dispatcher lives, for as long as the session does.
+
+    The lock is shared, so that it is not kept waiting by an earlier session whose end was not noticed yet.
+    """
+    return (
+        f"select pg_advisory_lock_shared(723614825, {number:d});"
+        f" insert into webhooks.dispatcher (number) values ({number:d})"
+        " on conflict (number) do update set missing_since = null"
+    )
 
 
 def _outcome(finished: FinishedAttempt) -> dict[str, Any]:

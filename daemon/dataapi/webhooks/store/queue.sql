@@ -46,7 +46,7 @@ with recursive walk (endpoint_id, stop, found) as (
     from settled where endpoint is not null and event is not null
 ), claimed as (
     update webhooks.due d
-    set leased = true, claimable_at = now() + $2 * interval '1 second', fence = d.fence + 1
+    set leased = true, claimable_at = now() + $2 * interval '1 second', fence = d.fence + 1, holder = $8::integer
     from joined j
     where d.delivery_id = j.delivery_id and j.live and j.event is not null
     returning d.*
@@ -128,6 +128,32 @@ where walk.endpoint_id <> all ($1::uuid[])
     and ($2::text[] = '{}' or not exists (
         select from webhooks.endpoint e where e.id = walk.endpoint_id and e.organization_slug = any ($2::text[])
     ));
+
+-- name: leave
+-- Not if another session of the dispatcher has joined in the meantime.
+delete from webhooks.dispatcher
+where number = $1 and pg_catalog.pg_try_advisory_xact_lock(723614825, number);
+
+-- name: take_over
+-- Whoever can take the lock of another dispatcher knows that it is missing.  One that comes back in time says so in
+-- its row; else the row is deleted, and its claims can be claimed from now on.
+with tried as materialized (
+    select p.number, p.missing_since, pg_catalog.pg_try_advisory_xact_lock(723614825, p.number) as missing
+    from webhooks.dispatcher p where p.number <> $1
+), marked as (
+    update webhooks.dispatcher p set missing_since = now()
+    from tried t where p.number = t.number and t.missing and t.missing_since is null
+), dead as (
+    delete from webhooks.dispatcher p using tried t
+    where p.number = t.number and t.missing and t.missing_since <= now() - $2 * interval '1 second'
+    returning p.number
+), released as (
+    update webhooks.due d set claimable_at = now()
+    where d.leased and d.claimable_at > now() and d.holder = any (array(select number from dead))
+        and exists (select from dead)
+    returning 1
+)
+select count(*) from released;
 
 -- name: rendered
 -- If it was rendered before, the first body counts, so that every attempt sends the same bytes.
