@@ -22,14 +22,13 @@ project = "dataapi"
 author = "the authors of dataapi"
 version = release = _SETUP["metadata"]["version"]
 
-extensions = ["myst_parser", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**"]
 exclude_patterns = [".*", "build", "daemon", "dist", "etc", "plugins", "tests", "twisted"]
 
 # Anchors are those that GitHub makes.
 myst_heading_anchors = 6
-myst_fence_as_directive = ["mermaid"]
 # Examples show JSON in which "…" stands for what is left out.
 suppress_warnings = ["misc.highlighting_failure"]
 
