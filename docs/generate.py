@@ -393,16 +393,13 @@ RESPONSES = {
     "Access-Control-Expose-Headers": "the response headers that scripts may read",
     "Access-Control-Max-Age": "in answers to preflights: for how many seconds they hold",
     "Allow": "the methods that the path takes, for `OPTIONS` and with status 405",
-    "Cache-Control": "of the console: whether caches ask again",
+    "Cache-Control": "for the console: caches ask again",
     "Connection": "`close` if no further request is read from the connection",
-    "Content-Encoding": "of the console's files: how they are compressed",
     "Content-Location": "the path and query of the rows that a REST read returned",
     "Content-Profile": "the schema that answered, if `db-schemas` has several",
     "Content-Range": "the rows in the body and their total, such as `0-24/573458`",
     "Content-Security-Policy": "of the console",
     "Content-Type": "the media type of the body",
-    "Cross-Origin-Opener-Policy": "of the console",
-    "Cross-Origin-Resource-Policy": "of the console",
     "Dataapi-LSN": "with `db-read-uri`, after a write: what a reader sends back to see it",
     "Date": "when the answer was made",
     "Location": "the inserted row (`Prefer: return=headers-only`), what else was made, or the console",
@@ -417,7 +414,6 @@ RESPONSES = {
     "WWW-Authenticate": "`Bearer`, with status 401: what is wrong with the token",
     "Warning": "what in the request is deprecated ([Embedding](rest.md#embedding))",
     "X-Content-Type-Options": "of the console",
-    "X-Frame-Options": "of the console: no page may frame it",
     "X-Request-Id": "the request's id, as in the log: its own if it sent a valid one",
 }
 
@@ -455,6 +451,10 @@ DELIVERIES = [
     ("`webhook-id`", "the event's id, the same for every attempt"),
     ("`webhook-timestamp`", "when the attempt was made, in Unix seconds"),
     ("`webhook-signature`", "`v1,` and the signature in base64 ([Signing](webhooks.md#signing))"),
+    (
+        "`traceparent`",
+        "the trace of the request that published the event ([Publishing](webhooks.md#publishing))",
+    ),
     *((code(name), code(value)) for name, value in CONSTANT_HEADERS),
 ]
 

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from support.postgres import Server
 
 SCOPE = f"/v2/projects/{REF}/webhooks"
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+RESTORE = f"""
+    create function restore() returns uuid language plpgsql as $$
+    begin return webhooks.publish('v1.project.restored', 'acme', '{REF}', '{{}}', 'by a function'); end $$;
+    grant usage on schema webhooks to anon;
+    grant execute on function webhooks.publish to anon;
+"""
+"""What an application does in a function of its own."""
 
 
 class Receiver(ThreadingHTTPServer):
@@ -65,10 +73,14 @@ class Customer:
         self._daemon = daemon
         self._headers = {"Authorization": f"Bearer {token}"}
 
-    def send(self, method: str, path: str, document: Any = None) -> Answer:
+    def send(self, method: str, path: str, document: Any = None, **headers: str) -> Answer:
         """Send a request."""
         body = None if document is None else json.dumps(document)
-        return self._daemon.request(method, path, body, self._headers)
+        return self._daemon.request(method, path, body, {**self._headers, **headers})
+
+    def call(self, function: str, **headers: str) -> Answer:
+        """Call a function over REST as nobody in particular."""
+        return self._daemon.request("POST", f"/rest/v1/rpc/{function}", "{}", headers)
 
     def delivery(self, event: str) -> Any:
         """Return the event's only delivery once it is done."""
@@ -102,6 +114,7 @@ def customer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     permissions = [word for name in ("webhooks:read", "webhooks:write", "events:publish")
                    for word in ("--permission", name)]  # fmt: skip
     token = operate("token", "create", "--organization", "acme", *permissions)
+    database.execute(RESTORE)
     folder = tmp_path_factory.mktemp("management")
     with Daemon(folder, database.uri, "--workers", "2", environ=environ) as daemon:
         daemon.wait_ready()
@@ -133,12 +146,12 @@ def test_from_an_endpoint_to_its_deliveries(customer: Customer, receiver: Receiv
         },
         "meta": {"idempotency_key": "once"},
     }  # fmt: skip
-    answers = [customer.send("POST", "/v1/webhooks/events", published) for _ in range(4)]
+    answers = [customer.send("POST", "/v1/webhooks/events", published, traceparent=TRACE) for _ in range(4)]
     assert {(answer.status, answer.body) for answer in answers} == {(201, answers[0].body)}
     wait_for(lambda: len(receiver.received) == 2, "the second delivery")
     headers, body = receiver.received[1]
     event = json.loads(body)
-    assert (headers["x-mine"], headers["webhook-id"]) == ("yes", event["id"])
+    assert (headers["x-mine"], headers["webhook-id"], headers["traceparent"]) == ("yes", event["id"], TRACE)
     assert verify(SECRET, event["id"], int(headers["webhook-timestamp"]), body, headers["webhook-signature"])
     assert customer.delivery(event["id"])["status"] == "success"
     delivery = tested.json["data"]["attributes"]["delivery_id"]
@@ -146,5 +159,9 @@ def test_from_an_endpoint_to_its_deliveries(customer: Customer, receiver: Receiv
     assert retried.status == 201
     wait_for(lambda: len(receiver.received) == 3, "the retry")
     assert receiver.received[2][0]["webhook-id"] == receiver.received[0][0]["webhook-id"]
+    assert "traceparent" not in receiver.received[2][0]
+    assert customer.call("restore", traceparent=TRACE).status == 200
+    wait_for(lambda: len(receiver.received) == 4, "the event of a function")
+    assert receiver.received[3][0]["traceparent"] == TRACE
     assert customer.send("DELETE", endpoint).status == 200
     assert customer.send("GET", f"{SCOPE}/deliveries").json["data"] == []

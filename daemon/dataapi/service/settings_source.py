@@ -234,8 +234,7 @@ def demo_banner(settings: Settings, administrator: str, now: int) -> str:
     return f"""
 The demo is ready: a sample database of blogs, and what to reach it with.
 
-  Console          {base}/console   (in a browser)
-  GraphQL          {base}/graphql/v1
+  GraphQL          {base}/graphql/v1   (a browser shows a console)
   REST             {base}/rest/v1/
   Administration   {admin}/ready, /metrics
   PostgreSQL       psql '{administrator}'

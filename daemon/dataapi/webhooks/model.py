@@ -291,6 +291,7 @@ class DueWork:
     :ivar event_type: the type that is sent.
     :ivar rendered_from: the newer type that ``payload`` belongs to.
     :ivar payload: JSON.
+    :ivar traceparent: of the trace of the request that published the event, "" without one.
     """
 
     claim: Claim
@@ -307,6 +308,7 @@ class DueWork:
     body: bytes | None = field(repr=False)
     rendered_from: str | None = None
     payload: str | None = field(default=None, repr=False)
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,35 @@ async def test_each_endpoint_gets_a_copy_with_its_own_id(database: Database, poo
         }
 
 
+ID = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize(
+    ("headers", "trace"),
+    [
+        (json.dumps({"host": "a", "traceparent": f"00-{ID}-01", "via": "b"}), f"00-{ID}-01"),
+        (f'{{"traceparent":"01-{ID}-ff"}}', f"00-{ID}-03"),
+        (json.dumps({"traceparent": f"ff-{ID}-01"}), ""),
+        (json.dumps({"traceparent": f"00-{ID}-01, 00-{ID}-01"}), ""),
+        (json.dumps({"x": f'"traceparent": "00-{ID}-01"'}), ""),
+        ("no JSON", ""),
+        ("", ""),
+    ],
+)
+async def test_an_event_is_of_its_requests_trace(
+    database: Database, pool: Pool, headers: str, trace: str
+) -> None:
+    """Whatever a transaction has for headers, publishing works, and only a valid ``traceparent`` is sent."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    database.execute(
+        f"begin; select set_config('request.headers', %s, true); {PUBLISH}; commit",
+        (headers, PAUSED, ACME.organization, REF, "{}", "key"),
+    )
+    [work] = await claim(store)
+    assert work.traceparent == trace
+
+
 async def test_scope_is_always_written_into_the_payload(database: Database, pool: Pool) -> None:
     """Whatever the publisher says of organization_slug and project_ref."""
     store = await migrated(database, pool)

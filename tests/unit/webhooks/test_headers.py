@@ -54,7 +54,7 @@ def test_values_are_ascii_without_control_characters_of_at_most_4096(value: str)
 
 RESERVED = """
     host content-length content-type transfer-encoding connection te trailer upgrade keep-alive expect
-    proxy-connection proxy-authorization user-agent
+    traceparent proxy-connection proxy-authorization user-agent
     webhook-id webhook-signature webhook-timestamp webhook-other
 """
 

@@ -121,7 +121,9 @@ class DeliveryRunner:
             if work.attempt_number == 1:
                 self._counters.began(work.waited + since_claim)
             headers = tuple(work.custom_headers.items())
-            attempt = Attempt(work.url, work.signing_secret, str(work.event_id), body, headers)
+            attempt = Attempt(
+                work.url, work.signing_secret, str(work.event_id), body, headers, work.traceparent
+            )
             outcome = await self._sender.send(attempt)
         except CancelledError:
             return None
@@ -153,6 +155,7 @@ class DeliveryRunner:
 
     def _log_attempt(self, work: DueWork, outcome: AttemptOutcome) -> None:
         """Log the attempt, without what was sent and received."""
+        traced = {"trace_id": work.traceparent[3:35]} if work.traceparent else {}
         self._log.info(
             "delivery {delivery}, attempt {attempt}: {outcome}",
             delivery=str(work.claim.delivery_id),
@@ -164,6 +167,7 @@ class DeliveryRunner:
             outcome=outcome_label(outcome),
             response_code=outcome.response_code,
             duration_ms=outcome.duration_ms,
+            **traced,
         )
 
 
@@ -182,6 +186,7 @@ class Attempt:
     :ivar event_id: the value of ``webhook-id``, the same on every retry.
     :ivar body: the bytes to sign and send.
     :ivar custom_headers: names and values, already checked.
+    :ivar traceparent: the value of that header, "" to send none.
     """
 
     url: str
@@ -189,6 +194,7 @@ class Attempt:
     event_id: str
     body: bytes = field(repr=False)
     custom_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    traceparent: str = ""
 
 
 class Sender:
@@ -273,8 +279,9 @@ class Sender:
             raise _TooLate
         exchange.connection, exchange.signed_at = connection, self._now()
         signed = signed_headers(attempt.secret, attempt.event_id, int(exchange.signed_at), attempt.body)
+        traced = (("traceparent", attempt.traceparent),) if attempt.traceparent else ()
         head = constant_head(destination, attempt.custom_headers) + header_lines(
-            (*signed, ("content-length", str(len(attempt.body))))
+            (*signed, *traced, ("content-length", str(len(attempt.body))))
         )
         # Never sent twice in an attempt: a receiver that closed the connection may have the event.
         await connection.post(head + b"\r\n" + attempt.body, exchange.response)

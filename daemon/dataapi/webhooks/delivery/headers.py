@@ -31,8 +31,8 @@ CONSTANT_HEADERS = (("content-type", "application/json"), ("user-agent", USER_AG
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 _RESERVED = re.compile(
-    "connection|content-(?:length|type)|expect|host|keep-alive|te|trailer|transfer-encoding|upgrade|user-agent"
-    "|(?:proxy|webhook)-.*"
+    "connection|content-(?:length|type)|expect|host|keep-alive|te|traceparent|trailer|transfer-encoding|upgrade"
+    "|user-agent|(?:proxy|webhook)-.*"
 )
 
 

@@ -52,7 +52,9 @@ class EventPublishing:
         if token is None or any(event.scope.organization != scope.organization for event in events):
             raise ManagementError(ErrorCode.PERMISSION_DENIED)
         try:
-            published = await self._store.publisher.publish_as(token, scope.organization, events)
+            published = await self._store.publisher.publish_as(
+                token, scope.organization, events, request.facts.traceparent
+            )
         except CannotPublish as error:
             raise _refused(error, places[error.index][0]) from None
         if published is None:

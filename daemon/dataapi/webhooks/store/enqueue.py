@@ -56,14 +56,16 @@ class Publisher:
         return identifier
 
     async def publish_as(
-        self, token: str, organization: str, events: Sequence[NewEvent]
+        self, token: str, organization: str, events: Sequence[NewEvent], traceparent: str = ""
     ) -> list[UUID] | None:
         """Publish events of one organization, all or none, and return their identifiers in order.
 
+        :param traceparent: of the trace that their deliveries continue, "" without one.
         :return: None if the token does not permit it.
         :raises CannotPublish: an event, the organization or a project is refused.
         """
-        return await self._publish(_SQL["publish_as"], organization, events, digest(token)) or None
+        headers = json.dumps({"traceparent": traceparent}) if traceparent else ""
+        return await self._publish(_SQL["publish_as"], organization, events, digest(token), headers) or None
 
     async def _publish(
         self, statement: str, organization: str, events: Sequence[NewEvent], *values: object

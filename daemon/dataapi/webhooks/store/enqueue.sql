@@ -2,7 +2,8 @@
 select webhooks.publish_events($1, $2::jsonb)::text[];
 
 -- name: publish_as
--- Nothing without a valid token of the organization.
+-- Nothing without a valid token of the organization.  The events are of the trace that the headers name.
+select set_config('request.headers', $4, true);
 select webhooks.publish_events(organization_slug, $2::jsonb)::text[]
 from webhooks.token
 where hash = $3 and organization_slug = $1 and 'events:publish' = any (permissions)

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from dataapi.http.errors import DatabaseError
+from dataapi.http.headers import continued_trace
 from dataapi.webhooks import identifiers
 from dataapi.webhooks.delivery.response import storable
 from dataapi.webhooks.model import (
@@ -164,7 +165,7 @@ class Queue:
 
     def _work(self, claim: Claim, row: tuple[Any, ...]) -> DueWork:
         event, endpoint, organization, attempt, trigger, waited, url, secret, headers, *rest = row
-        event_type, body, rendered_from, payload = rest
+        event_type, body, rendered_from, payload, traceparent = rest
         endpoint_id = UUID(endpoint)
         return DueWork(
             claim=claim,
@@ -181,6 +182,7 @@ class Queue:
             body=None if body is None else body.encode(),
             rendered_from=rendered_from,
             payload=payload,
+            traceparent=continued_trace(traceparent or ""),
         )
 
 

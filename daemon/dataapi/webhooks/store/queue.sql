@@ -32,7 +32,8 @@ with recursive walk (endpoint_id, stop, found) as (
     limit $1
 ), joined as materialized (
     select p.delivery_id, e.id as endpoint, v.id as event, e.enabled and e.epoch = p.epoch as live,
-           e.organization_slug, e.url, e.signing_secret, e.custom_headers, v.type, v.body, v.rendered_from, v.payload
+           e.organization_slug, e.url, e.signing_secret, e.custom_headers, v.type, v.body, v.rendered_from, v.payload,
+           v.traceparent
     from due_rows p
     left join webhooks.endpoint e on e.id = p.endpoint_id
     left join webhooks.event v on v.id = p.event_id
@@ -53,7 +54,7 @@ with recursive walk (endpoint_id, stop, found) as (
 )
 select (select count(*) from settled), c.delivery_id::text, c.fence, c.event_id::text, c.endpoint_id::text,
        j.organization_slug, c.attempt_number, c.trigger, extract(epoch from now() - webhooks.uuid_time(c.delivery_id))::float8,
-       j.url, j.signing_secret, j.custom_headers, j.type, j.body, j.rendered_from, j.payload::text
+       j.url, j.signing_secret, j.custom_headers, j.type, j.body, j.rendered_from, j.payload::text, j.traceparent
 from (select 1) as always
 left join (claimed c join joined j on j.delivery_id = c.delivery_id) on true
 order by c.due_at;
