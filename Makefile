@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name dropin.cache)
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: demo test test-lowest quick develop docs reference wheel lock clean
+.PHONY: console demo test test-lowest quick develop docs reference wheel lock clean
 
 # A sample database, its APIs, and what to type next.  Ctrl-C ends it.
 demo: $(if $(wildcard .venv/.develop),develop,.venv/.demo)
@@ -44,6 +44,11 @@ docs: develop
 # The pages of docs/reference/ that list what the code has.
 reference: develop
 	$(BIN)/python docs/generate.py
+
+# The files of the console, from the versions of its lock file; needs node and npm.
+console: develop
+	cd console && npm ci && npm run build
+	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
 
 # A wheel that is the same, byte for byte, wherever it is built from a commit.
 wheel: develop

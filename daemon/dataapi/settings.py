@@ -105,6 +105,7 @@ class Project:
     max_body: int = 10_485_760
     max_answer: int = 104_857_600
     app_settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    console: str = "local"
 
     @property
     def search_path(self) -> tuple[str, ...]:

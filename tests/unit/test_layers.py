@@ -44,7 +44,10 @@ INPUT_AND_OUTPUT = {
         "settings_source sockets webhooks worker worker_pipe workers"
     ),
     "telemetry": "logs process requests",
-    "web": "admin app pipeline routing server.connection server.request server.sending server.site",
+    "web": (
+        "admin app console.assets console.routes pipeline routing server.connection server.request "
+        "server.sending server.site"
+    ),
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "
         "identifiers management.api management.authorization management.listing "

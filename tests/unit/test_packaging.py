@@ -47,12 +47,15 @@ def test_every_package_has_its_init_file_and_the_drop_in_has_none() -> None:
 
 
 def test_every_kind_of_data_file_is_listed() -> None:
-    """A data file beside the modules has an ending that ``package_data`` carries."""
-    carried = {
-        pattern.strip().removeprefix("*") for pattern in _setup()["options.package_data"]["*"].split(",")
-    }
-    kept = {file.suffix for file in SOURCES["dataapi"].rglob("*") if file.is_file()} - {".py", ".pyc"}
-    assert kept <= carried
+    """A data file beside or below the modules matches a pattern of ``package_data``."""
+    listed = _setup()["options.package_data"]
+    carried = set()
+    for package, patterns in listed.items():
+        folder = "**/" if package == "*" else f"{package.removeprefix('dataapi.').replace('.', '/')}/"
+        for pattern in patterns.split(","):
+            carried |= set(SOURCES["dataapi"].glob(folder + pattern.strip()))
+    files = {file for file in SOURCES["dataapi"].rglob("*") if file.is_file()}
+    assert {file for file in files if file.suffix not in {".py", ".pyc"}} <= carried
 
 
 def test_the_lowest_versions_that_are_tested_are_those_that_are_allowed() -> None:

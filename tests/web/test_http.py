@@ -193,12 +193,6 @@ def test_an_unknown_path_is_404_as_json(target: str, status: int) -> None:
     assert "Invalid path specified in request URL" in response.body.decode()
 
 
-def test_the_address_alone_leads_a_browser_to_the_console() -> None:
-    """Other clients learn that there is nothing."""
-    response = Web().request("GET", "/", headers=[("Accept", "text/html,*/*")])
-    assert (response.status, response.headers["location"]) == (302, "/graphql/v1")
-
-
 @pytest.mark.parametrize("target", ["/rest/v1/%zz", "/rest/v1/%ff", "/graphql/v1?query=%ff", "/rest/v1/a%00"])
 def test_a_target_that_cannot_be_decoded_is_400_with_the_place(target: str) -> None:
     response = Web().request("GET", target)
@@ -615,18 +609,6 @@ def test_the_host_chooses_the_project() -> None:
         assert connection.take().body == role
     response = web.request("GET", "/rest/v1/blog")
     assert (response.status, response.json()["message"]) == (404, "No project is served at this host name")
-
-
-def test_a_browser_gets_the_console_without_a_key_and_it_loads_nothing_from_elsewhere() -> None:
-    response = Web().request("GET", "/graphql/v1", headers=(("Accept", "text/html,*/*;q=0.8"),), key=None)
-    assert (response.status, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    policy = response.headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    page = response.body.decode()
-    assert "<script>" in page
-    assert "http://" not in page
-    assert "https://" not in page
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,8 @@ def demo_banner(settings: Settings, administrator: str, now: int) -> str:
     return f"""
 The demo is ready: a sample database of blogs, and what to reach it with.
 
-  GraphQL          {base}/graphql/v1   (a browser shows a console)
+  Console          {base}/console   (in a browser)
+  GraphQL          {base}/graphql/v1
   REST             {base}/rest/v1/
   Administration   {admin}/ready, /metrics
   PostgreSQL       psql '{administrator}'

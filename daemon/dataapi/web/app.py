@@ -6,16 +6,12 @@ describe a database of a thousand tables: a start does both at the same time.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import itertools
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 
 from klein import Klein
@@ -30,6 +26,8 @@ from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project
+from dataapi.web.console import routes as console
+from dataapi.web.console.access import may_open
 from dataapi.web.families import family_of
 from dataapi.web.pipeline import Observe, Pipeline
 from dataapi.web.routing import Backend, Backends, Route, Routes, WebhooksApi, no_route, route
@@ -37,49 +35,20 @@ from dataapi.web.server.site import ApiSite
 from dataapi.webhooks.management.operations import by_path
 
 
-def _console() -> Reply:
-    """Return the GraphQL console: one page for a person's browser, complete in itself.
-
-    Its own script and style are allowed by their hashes, and it may send requests to its own origin alone.
-    """
-    html = files("dataapi.web").joinpath("console.html").read_text("utf-8")
-    hashes: dict[str, list[str]] = {"script": [], "style": []}
-    for kind, text in re.findall(r"<(script|style)>(.*?)</\1>", html, re.DOTALL):
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        hashes[kind].append(f"'sha256-{digest}'")
-    policy = (
-        f"default-src 'none'; script-src {' '.join(hashes['script'])}; "
-        f"style-src {' '.join(hashes['style'])}; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    headers = (
-        ("Content-Type", "text/html; charset=utf-8"),
-        ("Content-Security-Policy", policy),
-        ("Referrer-Policy", "no-referrer"),
-        ("X-Content-Type-Options", "nosniff"),
-        ("Cache-Control", "no-cache"),
-        ("Vary", "Accept"),
-    )
-    return Reply(200, headers, html.encode())
-
-
-CONSOLE = _console()
-
-
 def make_app(webhooks: WebhooksApi | None = None) -> Klein:
     """Return an application with the routes of every protocol family."""
     app = Klein()
 
     @route(app, "/")
-    async def start_page(_backend: Backend, request: Request) -> Reply:
-        if not transport.wants_page(request):
+    async def start_page(backend: Backend, request: Request) -> Reply:
+        if not _wants_console(backend, request):
             raise no_route(Route("/", family_of("/"), None, {}))
-        return Reply(302, (("Location", "/graphql/v1"), ("Vary", "Accept")), b"")
+        return console.redirect("")
 
     @route(app, "/graphql/v1")
     async def graphql(backend: Backend, request: Request) -> Reply:
-        if transport.wants_page(request):
-            return CONSOLE
+        if _wants_console(backend, request):
+            return console.redirect("/graphql")
         caller = await backend.authenticator.authenticate(request)
         request.mark("jwt")
         request.facts.role, request.facts.subject = caller.role, caller.subject
@@ -103,10 +72,16 @@ def make_app(webhooks: WebhooksApi | None = None) -> Klein:
                 request.timing.fail()
             raise
 
+    console.declare(app, webhooks=webhooks is not None)
     if webhooks is not None:
         for path in by_path():
             _declare_operations(app, path, webhooks)
     return app
+
+
+def _wants_console(backend: Backend, request: Request) -> bool:
+    """Whether a browser opens the URL of an API, and may open the console instead."""
+    return transport.wants_page(request) and may_open(backend.project, request)
 
 
 def _declare_operations(app: Klein, path: str, webhooks: WebhooksApi) -> None:

@@ -36,6 +36,7 @@ class ProtocolFamily:
     :ivar render_error: writes an error in the form of the protocol; the verbosity ``minimal`` leaves details
         and hint out.
     :ivar of_project: whether a project answers, which the host name selects; else handlers check the method.
+    :ivar shared: whether pages of other origins may call.
     :ivar max_body: bytes of a body, beyond which it is refused although the project's limit is larger; None
         where only the project's limit counts.
     """
@@ -47,6 +48,7 @@ class ProtocolFamily:
     render_error: Callable[[ApiError, Request, str], Reply]
     of_project: bool = True
     max_body: int | None = None
+    shared: bool = True
 
 
 def rest_error(error: ApiError, _request: Request, verbosity: str) -> Reply:
@@ -136,9 +138,12 @@ MANAGEMENT = ProtocolFamily(
     max_body=body.MAX_READ,
 )
 PUBLISHING = replace(MANAGEMENT, prefix="/v1/webhooks/", methods=("POST", "OPTIONS"))
+CONSOLE = ProtocolFamily(
+    "console", "/console", ("GET", "HEAD", "POST", "OPTIONS"), False, rest_error, shared=False
+)
 ELSEWHERE = ProtocolFamily("other", "/", ("GET", "HEAD", "OPTIONS"), False, rest_error)
 
-_FAMILIES = (GRAPHQL, REST, MANAGEMENT, PUBLISHING)
+_FAMILIES = (GRAPHQL, REST, MANAGEMENT, PUBLISHING, CONSOLE)
 
 
 def family_of(path: str) -> ProtocolFamily:

@@ -240,7 +240,8 @@ class Pipeline:
             ("X-Request-Id", request.id),
         )
         origins = project.server_cors_allowed_origins if project else ()
-        if "origin" in request.headers or origins or request.method == "OPTIONS":
+        called = "origin" in request.headers or origins or request.method == "OPTIONS"
+        if called and routed.route.family.shared:
             headers += cors.readable(request, origins)
         if project and project.server_trace_header:
             headers += _traced(request, project.server_trace_header)
@@ -304,7 +305,7 @@ def _decide(routed: RoutedRequest, length: int) -> Reply | None:
     """Return the answer to a request with a body of this length, None where it takes a handler."""
     route, request, backend = routed.route, routed.request, routed.backend
     family = route.family
-    if request.method == "OPTIONS":
+    if request.method == "OPTIONS" and family.shared:
         origins = backend.project.server_cors_allowed_origins if backend else ()
         reply = cors.preflight(request, family.methods, origins)
         if reply is not None:

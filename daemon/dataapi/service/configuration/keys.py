@@ -109,6 +109,7 @@ PROJECT = {
     "max-body": _POSITIVE,
     "max-answer": _POSITIVE,
     "app.settings.*": ConfigurationKey(parsers.setting_value, secret=True, empty_means_empty=True),
+    "console": ConfigurationKey(parsers.one_of("yes", "no", "local")),
 }
 
 WEBHOOKS = {

@@ -1,0 +1,123 @@
+import { useEffect, useId, useRef, useState, type FormEvent } from "react";
+import { Notice } from "../kit/notice";
+import { assume, claimsOf, identity, mint, type Claims, type Identity } from "./identity";
+import { useSettings } from "./settings";
+
+const KINDS: { kind: Identity["kind"]; title: string; about: string }[] = [
+  { kind: "anonymous", title: "Anonymous", about: "The API key alone" },
+  { kind: "user", title: "Signed-in user", about: "A token with claims" },
+  { kind: "service", title: "service_role", about: "Passes row level security" },
+];
+
+const HOUR = 3600;
+
+/** Chooses as whom the whole console calls the APIs. */
+export function IdentityDialog({ onClose }: { onClose: () => void }) {
+  const settings = useSettings();
+  const before = identity.get();
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [kind, setKind] = useState(before.kind);
+  const [apiKey, setApiKey] = useState(before.apiKey);
+  const [token, setToken] = useState(before.token);
+  const [source, setSource] = useState<"token" | "secret">("token");
+  const [secret, setSecret] = useState("");
+  const [subject, setSubject] = useState(String(claimsOf(before.token)?.sub ?? "1"));
+  const [role, setRole] = useState(String(claimsOf(before.token)?.role ?? "authenticated"));
+  const [extra, setExtra] = useState("");
+  const [problem, setProblem] = useState("");
+  const title = useId();
+
+  useEffect(() => dialog.current?.showModal(), []);
+
+  const claims = (): Claims => {
+    const now = Math.floor(Date.now() / 1000);
+    const audience = settings.token.audience ? { aud: settings.token.audience } : {};
+    const common = { iat: now, exp: now + HOUR, ...audience };
+    if (kind === "service") return { role: "service_role", ...common };
+    return { role, sub: subject, ...common, ...(extra.trim() ? (JSON.parse(extra) as Claims) : {}) };
+  };
+
+  const save = async (event: FormEvent) => {
+    event.preventDefault();
+    try {
+      const chosen = kind === "anonymous" ? "" : source === "token" ? token.trim() : await mint(claims(), secret.trim(), settings.token.base64);
+      if (kind !== "anonymous" && !claimsOf(chosen)) throw new Error(wrongToken(chosen));
+      assume({ kind, apiKey: apiKey.trim(), token: chosen });
+      onClose();
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
+  };
+
+  return (
+    <dialog ref={dialog} className="dialog" aria-labelledby={title} onClose={onClose}>
+      <form onSubmit={save} autoComplete="off">
+        <h2 id={title}>Call the APIs as</h2>
+        <fieldset className="choices">
+          <legend className="visually-hidden">Role</legend>
+          {KINDS.map((each) => (
+            <label key={each.kind} className="choice">
+              <input type="radio" name="kind" checked={kind === each.kind} onChange={() => setKind(each.kind)} />
+              <span><strong>{each.title}</strong><small>{each.about}</small></span>
+            </label>
+          ))}
+        </fieldset>
+        <label className="field">
+          <span>Publishable API key{settings.keyRequired ? "" : " (optional here)"}</span>
+          <input className="code" value={apiKey} onChange={(event) => setApiKey(event.target.value)} placeholder="sb_publishable_…" spellCheck={false} required={settings.keyRequired} />
+        </label>
+        {kind !== "anonymous" && (
+          <>
+            {settings.token.mintable && (
+              <div className="segments" role="group" aria-label="Where the token comes from">
+                <button type="button" aria-pressed={source === "token"} onClick={() => setSource("token")}>Paste a token</button>
+                <button type="button" aria-pressed={source === "secret"} onClick={() => setSource("secret")}>Sign one here</button>
+              </div>
+            )}
+            {source === "token" ? (
+              <label className="field">
+                <span>Token (JWT)</span>
+                <textarea className="code" rows={4} value={token} onChange={(event) => setToken(event.target.value)} placeholder="eyJ…" spellCheck={false} required />
+              </label>
+            ) : (
+              <>
+                <label className="field">
+                  <span>JWT secret</span>
+                  <input className="code" type="password" value={secret} onChange={(event) => setSecret(event.target.value)} autoComplete="off" required />
+                  <small>Signs a token for an hour in this browser, and is then forgotten.</small>
+                </label>
+                {kind === "user" && (
+                  <>
+                    <div className="field-row">
+                      <label className="field"><span>sub</span><input className="code" value={subject} onChange={(event) => setSubject(event.target.value)} required /></label>
+                      <label className="field"><span>role</span><input className="code" value={role} onChange={(event) => setRole(event.target.value)} required /></label>
+                    </div>
+                    <label className="field">
+                      <span>Further claims, as JSON</span>
+                      <input className="code" value={extra} onChange={(event) => setExtra(event.target.value)} placeholder='{"email": "ada@example.org"}' spellCheck={false} />
+                    </label>
+                  </>
+                )}
+              </>
+            )}
+            {kind === "service" && source === "token" && (
+              <p className="hint">A token whose role is service_role. The daemon refuses secret API keys that a browser sends.</p>
+            )}
+          </>
+        )}
+        {problem && <Notice kind="error">{problem}</Notice>}
+        <div className="actions">
+          <button type="button" className="button" onClick={onClose}>Cancel</button>
+          <button type="submit" className="button primary">Use it</button>
+        </div>
+        <p className="hint">Keys and tokens stay in this tab and are gone when it is closed.</p>
+      </form>
+    </dialog>
+  );
+}
+
+function wrongToken(text: string): string {
+  return text.startsWith("sb_secret_")
+    ? "This is a secret API key, which the daemon refuses when a browser sends it. Paste a token of service_role, or sign one with the JWT secret."
+    : "This is not a JWT: it needs three parts, separated by dots.";
+}

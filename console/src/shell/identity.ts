@@ -1,0 +1,78 @@
+import { makeStore } from "../kit/store";
+
+/** As whom the console calls the APIs.  It stays in this tab: session storage, never a URL. */
+export interface Identity {
+  kind: "anonymous" | "user" | "service";
+  apiKey: string;
+  /** A JWT, "" for none. */
+  token: string;
+}
+
+const KEY = "dataapi.identity";
+
+function stored(): Identity | null {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEY) ?? "null") as Identity | null;
+  } catch {
+    return null;
+  }
+}
+
+export const identity = makeStore<Identity>(stored() ?? { kind: "anonymous", apiKey: "", token: "" });
+
+export function assume(next: Identity): void {
+  sessionStorage.setItem(KEY, JSON.stringify(next));
+  identity.set(next);
+}
+
+/** The headers by which the APIs know the identity. */
+export function identityHeaders({ apiKey, token }: Identity): Record<string, string> {
+  return {
+    ...(apiKey ? { apikey: apiKey } : {}),
+    ...(token ? { Authorization: `Bearer ${token}` } : {}),
+  };
+}
+
+export type Claims = Record<string, unknown>;
+
+function toBase64Url(bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replaceAll("=", "");
+}
+
+function fromBase64(text: string): Uint8Array<ArrayBuffer> {
+  const plain = text.trim().replaceAll("-", "+").replaceAll("_", "/");
+  return Uint8Array.from(atob(plain), (character) => character.charCodeAt(0));
+}
+
+/** The claims of a JWT, null where it cannot be read. */
+export function claimsOf(token: string): Claims | null {
+  try {
+    const part = token.split(".")[1] ?? "";
+    return JSON.parse(new TextDecoder().decode(fromBase64(part))) as Claims;
+  } catch {
+    return null;
+  }
+}
+
+/** Sign claims with HS256 in the browser; the secret goes nowhere. */
+export async function mint(claims: Claims, secret: string, isBase64: boolean): Promise<string> {
+  const utf8 = new TextEncoder();
+  const material = isBase64 ? fromBase64(secret) : utf8.encode(secret);
+  const algorithm = { name: "HMAC", hash: "SHA-256" };
+  const key = await crypto.subtle.importKey("raw", material, algorithm, false, ["sign"]);
+  const encode = (part: object) => toBase64Url(utf8.encode(JSON.stringify(part)));
+  const signed = `${encode({ alg: "HS256", typ: "JWT" })}.${encode(claims)}`;
+  const signature = await crypto.subtle.sign("HMAC", key, utf8.encode(signed));
+  return `${signed}.${toBase64Url(new Uint8Array(signature))}`;
+}
+
+/** What to call an identity. */
+export function nameOf({ kind, token }: Identity): string {
+  if (kind === "anonymous") return "Anonymous";
+  if (kind === "service") return "service_role";
+  const claims = claimsOf(token);
+  return String(claims?.email ?? (claims?.sub ? `User ${claims.sub}` : "Signed in"));
+}

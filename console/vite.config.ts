@@ -1,0 +1,76 @@
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
+import { defineConfig, type Plugin } from "vite";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const target = resolve(here, "../daemon/dataapi/web/console/assets");
+
+/** The hash of all that the assets are made from, by which a test knows whether they are current. */
+function sourcesHash(): string {
+  const names = readdirSync(here, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(here, join(entry.parentPath, entry.name)))
+    .filter((name) => !name.startsWith("node_modules/") && name !== "README.md")
+    .sort();
+  const hash = createHash("sha256");
+  for (const name of names) {
+    hash.update(`${name}\0`).update(createHash("sha256").update(readFileSync(join(here, name))).digest());
+  }
+  return hash.digest("hex");
+}
+
+/** Keeps every file in two compressed forms, and the page as it is. */
+function compressed(): Plugin {
+  return {
+    name: "compressed",
+    apply: "build",
+    closeBundle() {
+      const files = join(target, "assets");
+      for (const name of readdirSync(files)) {
+        const content = readFileSync(join(files, name));
+        writeFileSync(join(target, `${name}.gz`), gzipSync(content, { level: 9 }));
+        const quality = { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } };
+        writeFileSync(join(target, `${name}.br`), brotliCompressSync(content, quality));
+      }
+      rmSync(files, { recursive: true });
+      writeFileSync(join(target, "sources.sha256"), `${sourcesHash()}\n`);
+    },
+  };
+}
+
+/** Takes the fonts out of GraphiQL's style, which come as data URLs; the console uses the system's. */
+function withoutFonts(): Plugin {
+  return {
+    name: "without-fonts",
+    enforce: "pre",
+    transform(code, id) {
+      return id.includes("/node_modules/") && id.endsWith(".css") ? code.replace(/@font-face\s*\{[^}]*\}/g, "") : null;
+    },
+  };
+}
+
+export default defineConfig({
+  base: "/console/",
+  resolve: {
+    // Scroll locks are inline styles, which the console's Content-Security-Policy refuses.
+    alias: { "react-style-singleton": join(here, "src/kit/style-singleton.ts") },
+  },
+  build: {
+    outDir: target,
+    emptyOutDir: true,
+    assetsInlineLimit: 0,
+    target: "es2022",
+    cssTarget: ["chrome123", "firefox120", "safari17.5"],
+    chunkSizeWarningLimit: 2000,
+    rolldownOptions: {
+      onLog(level, log, handler) {
+        if (log.code !== "MODULE_LEVEL_DIRECTIVE") handler(level, log);
+      },
+    },
+    modulePreload: { polyfill: false },
+  },
+  plugins: [withoutFonts(), compressed()],
+});
