@@ -22,6 +22,7 @@ from dataapi.rest.handler import RestHandler
 from dataapi.service.project import session_options
 from dataapi.settings import Project
 from dataapi.web.app import make_site
+from dataapi.web.console.data import ProjectData
 from dataapi.web.routing import Backend
 from support.memory_http import KEY, SECRET
 from support.oracle import check_answer
@@ -146,7 +147,8 @@ class Service:
         current, refresh = self._current, self._watcher.refresh
         self.engine = Engine(self.project, self._recorder, current, lambda: folder.documents, refresh)
         self.handler = rest = RestHandler(self.project, self._recorder, current, refresh)
-        backend = Backend(self.project, Authenticator(self.project, time.time), self.engine, rest)
+        data = ProjectData(self.project, self._recorder, current)
+        backend = Backend(self.project, Authenticator(self.project, time.time), self.engine, rest, data)
         self._site = make_site([backend], reactor)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
         self._port: Any = None
@@ -291,6 +293,12 @@ class Service:
         content = body.encode() if isinstance(body, str) else body
         path = f"/rest/v1/{quote(target, safe=_URL)}"
         return await self._exchange(method, path, content, role, sent)
+
+    async def console(
+        self, name: str, *, role: str = "anon", headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Ask for data of the console's pages."""
+        return await self._exchange("GET", f"/console/data/{name}", None, role, headers or {})
 
     async def read(self, target: str, **named: Any) -> Any:
         """Return the body of a read of the REST API that succeeds."""

@@ -28,6 +28,7 @@ from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project
 from dataapi.web.console import routes as console
 from dataapi.web.console.access import may_open
+from dataapi.web.console.data import ProjectData
 from dataapi.web.families import family_of
 from dataapi.web.pipeline import Observe, Pipeline
 from dataapi.web.routing import Backend, Backends, Route, Routes, WebhooksApi, no_route, route
@@ -109,7 +110,8 @@ class ProjectApis:
             project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh
         )
         self._rest = RestHandler(project, runner, lambda: watcher.current, watcher.refresh)
-        self.backend = Backend(project, authenticator, self._engine, self._rest)
+        data = ProjectData(project, runner, lambda: watcher.current)
+        self.backend = Backend(project, authenticator, self._engine, self._rest, data)
 
     @property
     def plan_lookups(self) -> tuple[int, int]:

@@ -60,6 +60,13 @@ class WebhooksApi(Protocol):
         """
 
 
+class ConsoleData(Protocol):
+    """Answers the console's questions about one project."""
+
+    async def schema(self, request: Request, caller: Caller) -> bytes:
+        """Return the schema as the caller's role sees it, as JSON; raises ``ApiError``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """One project, ready to answer."""
@@ -68,6 +75,7 @@ class Backend:
     authenticator: Authenticator
     graphql: GraphQLApi
     rest: RestApi
+    console: ConsoleData | None = None
 
 
 class Backends:

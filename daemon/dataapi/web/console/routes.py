@@ -45,7 +45,15 @@ def declare(app: Klein, *, webhooks: bool) -> None:
         described = _settings(backend.project, local=access.is_local(request))
         return json_reply({**described, "webhooks": webhooks})
 
+    async def schema(backend: Backend, request: Request) -> Reply:
+        caller = await backend.authenticator.authenticate(request)
+        request.facts.role = caller.role
+        if backend.console is None:
+            raise _nothing(request)
+        return _data(await backend.console.schema(request, caller))
+
     declare_data(app, "settings", settings)
+    declare_data(app, "schema", schema)
 
 
 def declare_data(app: Klein, name: str, handler: Handler) -> None:
@@ -65,8 +73,12 @@ def declare_data(app: Klein, name: str, handler: Handler) -> None:
 
 def json_reply(document: Any) -> Reply:
     """Return data for the console, which nothing keeps."""
+    return _data(json.dumps(document, ensure_ascii=False).encode())
+
+
+def _data(body: bytes) -> Reply:
     headers = (("Content-Type", JSON), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
-    return Reply(200, headers, json.dumps(document, ensure_ascii=False).encode())
+    return Reply(200, headers, body)
 
 
 def redirect(page: str) -> Reply:
