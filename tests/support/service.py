@@ -21,6 +21,8 @@ from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view
 from dataapi.rest.handler import RestHandler
 from dataapi.service.project import session_options
 from dataapi.settings import Project
+from dataapi.telemetry.readiness import ProjectState
+from dataapi.telemetry.slow_requests import SlowRequests
 from dataapi.web.app import make_site
 from dataapi.web.console.data import ProjectData
 from dataapi.web.routing import Backend
@@ -147,7 +149,8 @@ class Service:
         current, refresh = self._current, self._watcher.refresh
         self.engine = Engine(self.project, self._recorder, current, lambda: folder.documents, refresh)
         self.handler = rest = RestHandler(self.project, self._recorder, current, refresh)
-        data = ProjectData(self.project, self._recorder, current)
+        self.slow = SlowRequests()
+        data = ProjectData(self.project, self._recorder, current, self._state, self._pool.figures, self.slow)
         backend = Backend(self.project, Authenticator(self.project, time.time), self.engine, rest, data)
         self._site = make_site([backend], reactor)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
@@ -167,6 +170,10 @@ class Service:
         await self._site.drain(5.0)
         await self._watcher.stop()
         await self._pool.stop()
+
+    def _state(self) -> ProjectState:
+        generation = None if self._watcher.current is None else self._watcher.current.generation
+        return ProjectState(self.project.ref, self._pool.available, generation)
 
     def _current(self) -> Catalog | None:
         return self._watcher.current

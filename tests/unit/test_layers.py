@@ -45,8 +45,8 @@ INPUT_AND_OUTPUT = {
     ),
     "telemetry": "logs process requests",
     "web": (
-        "admin app console.assets console.routes pipeline routing server.connection server.request "
-        "server.sending server.site"
+        "admin app console.assets console.data console.routes pipeline routing server.connection "
+        "server.request server.sending server.site"
     ),
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.resolver "

@@ -22,6 +22,7 @@ from dataapi.telemetry.metrics import Snapshot, merge
 from dataapi.telemetry.process import ProcessMetrics
 from dataapi.telemetry.readiness import ProjectState, Reloaded, State, WebhooksState
 from dataapi.telemetry.requests import RequestMetrics, request_observer
+from dataapi.telemetry.slow_requests import SlowRequests
 from dataapi.webhooks.management.errors import ErrorCode, ManagementError
 
 if TYPE_CHECKING:
@@ -353,10 +354,11 @@ class ProcessAssembly:
         self._observer = observer
         self._webhooks = webhooks
         self._reconfigure = reconfigure
+        self._slow = SlowRequests()
 
     def project(self, settings: Project) -> ProjectPart:
         """Make the part of a project."""
-        return ProjectPart(self._reactor, settings, self._reconfigure)
+        return ProjectPart(self._reactor, settings, self._reconfigure, self._slow)
 
     def site(self, projects: Sequence[ProjectPart], requests: RequestMetrics) -> ApiSite:
         """Make the factory of the public sockets."""
@@ -373,7 +375,13 @@ class ProcessAssembly:
         self._observer.learn(settings)
         site.configure(
             [project.apis.backend for project in projects if project.apis is not None],
-            request_observer(requests, settings.log_level, self._observer.put, subjects=settings.log_subject),
+            request_observer(
+                requests,
+                settings.log_level,
+                self._observer.put,
+                subjects=settings.log_subject,
+                slow=self._slow,
+            ),
             max_bodies=settings.max_bodies,
             max_connections=settings.max_connections,
         )

@@ -28,6 +28,7 @@ from dataapi.service.inspection import role_faults
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import Changes, ProjectState, ReplicaState
+from dataapi.telemetry.slow_requests import SlowRequests
 
 if TYPE_CHECKING:
     from dataapi.auth.published_keys import PublishedKeys
@@ -42,14 +43,20 @@ class ProjectPart:
     """A project while the daemon runs; its ``apis`` are None until it starts.
 
     :param reconfigure: called when a notification asks for the configuration to be read again.
+    :param slow: the slow requests of this process.
     """
 
     def __init__(
-        self, reactor: Any, project: Project, reconfigure: Callable[[], None] = lambda: None
+        self,
+        reactor: Any,
+        project: Project,
+        reconfigure: Callable[[], None] = lambda: None,
+        slow: SlowRequests | None = None,
     ) -> None:
         self.ref = project.ref
         self.settings = project
         self._reconfigure = reconfigure
+        self._slow = slow or SlowRequests()
         self.apis: ProjectApis | None = None
         self.settings = project
         self._listener: Listener | None = None
@@ -120,9 +127,13 @@ class ProjectPart:
 
     def _make_apis(self) -> ProjectApis:
         from dataapi.web.app import ProjectApis  # noqa: PLC0415 - see there
+        from dataapi.web.console.data import ProjectData  # noqa: PLC0415
 
         runner = self._pool if self._replicas is None else self._replicas
-        return ProjectApis(self.settings, runner, self._watcher, self._authenticator)
+        data = ProjectData(
+            self.settings, runner, lambda: self._watcher.current, self.state, self._pool.figures, self._slow
+        )
+        return ProjectApis(self.settings, runner, self._watcher, self._authenticator, data)
 
     def _listen(self, channels: Sequence[str], **callbacks: Any) -> Listener:
         """Make the listener of the catalog's watcher."""

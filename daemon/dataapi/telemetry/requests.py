@@ -10,6 +10,7 @@ from typing import NamedTuple
 from dataapi.http.messages import Request
 from dataapi.telemetry.logs import LogRecord
 from dataapi.telemetry.metrics import RunningHistogram, Snapshot
+from dataapi.telemetry.slow_requests import SLOW, SlowRequest, SlowRequests
 
 
 class AnsweredRequest(NamedTuple):
@@ -114,20 +115,32 @@ def request_observer(
     now: Callable[[], float] = time.time,
     *,
     subjects: bool = False,
+    slow: SlowRequests | None = None,
 ) -> Callable[[AnsweredRequest], None]:
     """Return the function that counts every answered request and logs those of the level.
 
     :param subjects: whether lines say who the caller is.
+    :param slow: gets those that are slow.
     """
     lowest = LOWEST_STATUS[level]
     lowest_error = 0 if lowest <= LOWEST_STATUS["warn"] else lowest
 
     def observe(answered: AnsweredRequest) -> None:
         metrics.observe(answered)
+        if answered.seconds >= SLOW and slow is not None:
+            slow.add(answered.project, _slow_request(answered, now()))
         if answered.status >= lowest or (answered.code and answered.status >= lowest_error):
             put(_request_record(answered, now(), subjects=subjects))
 
     return observe
+
+
+def _slow_request(answered: AnsweredRequest, at: float) -> SlowRequest:
+    request, facts = answered.request, answered.request.facts
+    return SlowRequest(
+        request.id, at, request.method, request.path, facts.operation, facts.role, answered.status,
+        answered.seconds, facts.queued, facts.database,
+    )  # fmt: skip
 
 
 def _request_record(answered: AnsweredRequest, time_of: float, *, subjects: bool) -> LogRecord:

@@ -104,13 +104,13 @@ class ProjectApis:
         runner: MultiMessageRunner,
         watcher: CatalogWatcher,
         authenticator: Authenticator,
+        data: ProjectData,
     ) -> None:
         self.documents = folder = DocumentFolder(project.graphql_documents)
         self._engine = Engine(
             project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh
         )
         self._rest = RestHandler(project, runner, lambda: watcher.current, watcher.refresh)
-        data = ProjectData(project, runner, lambda: watcher.current)
         self.backend = Backend(project, authenticator, self._engine, self._rest, data)
 
     @property

@@ -66,6 +66,9 @@ class ConsoleData(Protocol):
     async def schema(self, request: Request, caller: Caller) -> bytes:
         """Return the schema as the caller's role sees it, as JSON; raises ``ApiError``."""
 
+    def health(self, caller: Caller) -> Mapping[str, Any]:
+        """Return whether the project answers, and what it does; raises ``ApiError``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Backend:

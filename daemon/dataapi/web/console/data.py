@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dataapi.auth.authenticator import SERVICE_ROLE
@@ -14,9 +15,13 @@ from dataapi.catalog.model import Catalog
 from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.long_work import Naps, SharedWork
 from dataapi.database.message import Bound, Statement
+from dataapi.database.pool import PoolFigures
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Request
 from dataapi.settings import Project
+from dataapi.telemetry.readiness import ProjectState
+from dataapi.telemetry.slow_requests import KEPT, SLOW, SlowRequests
+from dataapi.telemetry.version import installed_version
 from dataapi.web.console.schema import SchemaDescription
 
 DESCRIPTIONS = 16
@@ -42,9 +47,22 @@ class _Described:
 class ProjectData:
     """Answers the console's questions about one project."""
 
-    def __init__(self, project: Project, runner: Runner, catalog: Callable[[], Catalog | None]) -> None:
+    def __init__(
+        self,
+        project: Project,
+        runner: Runner,
+        catalog: Callable[[], Catalog | None],
+        state: Callable[[], ProjectState],
+        pool: Callable[[], PoolFigures],
+        slow: SlowRequests,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._project = project
         self._catalog = catalog
+        self._state = state
+        self._pool = pool
+        self._slow = slow
+        self._now = now
         self._transactions = Transactions(project, runner)
         self._cache: BoundedCache[Hashable, _Described] = BoundedCache(DESCRIPTIONS)
         self._work: SharedWork[Hashable, _Described] = SharedWork(self._cache.put)
@@ -67,6 +85,20 @@ class ProjectData:
         await self._transactions.assume(caller.role)
         await self._transactions.run_pre_request(catalog, request, caller)
         return (await self._described(catalog, caller.role)).text + b"}"
+
+    def health(self, caller: Caller) -> dict[str, Any]:
+        """Return whether the project answers, what its pool does in this process, and its slow requests.
+
+        :raises ApiError: 403, the caller is not ``service_role``.
+        """
+        if caller.role != SERVICE_ROLE:
+            raise ApiError(403, "42501", f"Only {SERVICE_ROLE} sees the health of a project")
+        state, slow = self._state(), self._slow.of(self._project.ref, self._now())
+        return {
+            "version": installed_version(),
+            "project": {**asdict(state), "ready": state.ready, "pool": asdict(self._pool())},
+            "slow": {"seconds": SLOW, "within": KEPT, "requests": [asdict(each) for each in slow]},
+        }
 
     async def _described(self, catalog: Catalog, role: str) -> _Described:
         key = (catalog.content or catalog.generation, role)

@@ -52,7 +52,15 @@ def declare(app: Klein, *, webhooks: bool) -> None:
             raise _nothing(request)
         return _data(await backend.console.schema(request, caller))
 
+    async def health(backend: Backend, request: Request) -> Reply:
+        caller = await backend.authenticator.authenticate(request)
+        request.facts.role = caller.role
+        if backend.console is None:
+            raise _nothing(request)
+        return json_reply(backend.console.health(caller))
+
     declare_data(app, "settings", settings)
+    declare_data(app, "health", health)
     declare_data(app, "schema", schema)
 
 

@@ -1,0 +1,21 @@
+"""Slow requests in memory."""
+
+from __future__ import annotations
+
+from dataapi.telemetry.slow_requests import KEPT, MOST, SlowRequest, SlowRequests
+
+
+def request(number: int) -> SlowRequest:
+    """Return a request that was answered at that second."""
+    return SlowRequest(str(number), float(number), "GET", "/", "", "anon", 200, 1.0, 0.0, 0.5)
+
+
+def test_the_latest_ones_are_kept_for_a_while_and_no_more_than_a_number() -> None:
+    """However many there are, the memory is bounded."""
+    slow = SlowRequests()
+    for number in range(3 * MOST):
+        slow.add("one", request(number))
+    latest = 3 * MOST - 1
+    assert [each.at for each in slow.of("one", latest)] == [latest - ago for ago in range(MOST)]
+    assert [each.at for each in slow.of("one", latest + KEPT)] == [latest]
+    assert slow.of("another", latest) == []
