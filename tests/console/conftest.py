@@ -1,0 +1,77 @@
+"""One daemon and one browser for the console's tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from support.daemon import PATIENCE, Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+    from support.postgres import Server
+
+CHROMIUM = Path("/usr/bin/chromium")
+SCHEMA = """
+create table note (id int primary key, title text not null, reader text not null);
+insert into note values (1, 'For all', 'everybody'), (2, 'For Ada', 'ada'), (3, 'For Bo', 'bo');
+grant select on note to anon, authenticated, service_role;
+alter table note enable row level security;
+create policy readers on note
+    for select using (reader in ('everybody', current_setting('request.jwt.claims', true)::json ->> 'sub'));
+comment on schema public is '@graphql({"introspection": true, "inflect_names": true})';
+"""
+
+
+@pytest.fixture(scope="package")
+def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Give a daemon whose notes are for all, or for one reader."""
+    database = server.create_database(SCHEMA)
+    with Daemon(tmp_path_factory.mktemp("console"), database.uri) as made:
+        made.wait_ready()
+        yield made
+        made.stop()
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """Give Debian's Chromium, without a window."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright for Python")
+    if not CHROMIUM.exists():
+        pytest.skip(f"needs {CHROMIUM}")
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(
+            executable_path=CHROMIUM,
+            # Containers have neither the rights for its sandbox nor much shared memory.
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Browser, daemon: Daemon) -> Iterator[Page]:
+    """Give a tab of its own, which fails the test that logs an error there, or asks another origin."""
+    origin = f"http://127.0.0.1:{daemon.port}"
+    context = browser.new_context(base_url=origin, color_scheme="light")
+    context.set_default_timeout(PATIENCE * 1000)
+    opened = context.new_page()
+    problems: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            problems.append(message.text)
+
+    def sent(request: Request) -> None:
+        if not request.url.startswith((f"{origin}/", "data:")):
+            problems.append(f"asked {request.url}")
+
+    opened.on("console", heard)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("request", sent)
+    yield opened
+    context.close()
+    assert problems == []

@@ -1,0 +1,104 @@
+"""The console as people meet it: in a browser, with a real daemon and PostgreSQL."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import jwt
+import pytest
+from support.daemon import JWT_SECRET
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+QUERY = "{ noteCollection { edges { node { title } } } }"
+
+
+def _open_graphql(page: Page) -> None:
+    page.goto("/console/graphql")
+    page.get_by_role("button", name="Execute query").wait_for()
+
+
+def _titles(page: Page, *, shown: str, hidden: str = "none") -> None:
+    """Run the query, and wait until the answer shows one title; it must lack the other."""
+    editor = page.get_by_role("region", name="Query Editor")
+    editor.locator(".CodeMirror").first.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(QUERY)
+    page.get_by_role("button", name="Execute query").click()
+    answer = page.get_by_role("region", name="Result Window")
+    answer.get_by_text(f'"{shown}"').wait_for()
+    assert hidden not in answer.inner_text()
+
+
+def _choose(page: Page, kind: str) -> None:
+    page.get_by_role("button", name="Calling as").click()
+    page.get_by_role("radio", name=kind).check()
+
+
+def test_the_address_of_the_daemon_leads_to_the_console(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("button", name="Execute query").wait_for()
+    assert page.url.endswith("/console/graphql")
+    assert page.title() == "GraphQL · abcdefghijklmnopqrst"
+
+
+def test_a_query_is_answered_as_the_chosen_role_sees_it(page: Page) -> None:
+    """Anonymous callers, a pasted token, and one that the browser signs."""
+    _open_graphql(page)
+    _titles(page, shown="For all", hidden="For Ada")
+
+    _choose(page, "Signed-in user")
+    claims = {"role": "authenticated", "sub": "ada", "exp": int(time.time()) + 600}
+    page.get_by_label("Token (JWT)").fill(jwt.encode(claims, JWT_SECRET, "HS256"))
+    page.get_by_role("button", name="Use it").click()
+    page.get_by_role("button", name="Calling as User ada").wait_for()
+    _titles(page, shown="For Ada", hidden="For Bo")
+
+    _choose(page, "Signed-in user")
+    page.get_by_role("button", name="Sign one here").click()
+    page.get_by_label("JWT secret").fill(JWT_SECRET)
+    page.get_by_label("sub").fill("bo")
+    page.get_by_role("button", name="Use it").click()
+    page.get_by_role("button", name="Calling as User bo").wait_for()
+    _titles(page, shown="For Bo", hidden="For Ada")
+
+    kept = page.evaluate("JSON.stringify(localStorage)")
+    tab = page.evaluate("JSON.parse(sessionStorage.getItem('dataapi.identity'))")
+    for secret in (JWT_SECRET, tab["token"], tab["apiKey"]):
+        assert secret not in kept
+    assert JWT_SECRET not in page.evaluate("JSON.stringify(sessionStorage)")
+
+    _choose(page, "Anonymous")
+    page.get_by_role("button", name="Use it").click()
+    page.get_by_role("button", name="Calling as Anonymous").wait_for()
+    _titles(page, shown="For all", hidden="For Bo")
+
+
+def test_what_is_no_token_is_refused_with_the_reason(page: Page) -> None:
+    _open_graphql(page)
+    _choose(page, "service_role")
+    page.get_by_label("Token (JWT)").fill("sb_secret_of_nobody")
+    page.get_by_role("button", name="Use it").click()
+    assert "secret API key" in page.get_by_role("alert").inner_text()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Calling as Anonymous").wait_for()
+
+
+def test_the_theme_is_the_systems_until_one_is_chosen(page: Page) -> None:
+    _open_graphql(page)
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Use the dark theme").click()
+    page.get_by_role("button", name="Use the light theme").wait_for()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    page.reload()
+    page.get_by_role("button", name="Use the light theme").wait_for()
+
+
+@pytest.mark.parametrize("width", [375, 1440])
+def test_nothing_stands_out_of_the_window(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 740})
+    _open_graphql(page)
+    _titles(page, shown="For all")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
