@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,6 +47,20 @@ def own_server() -> Iterator[Server]:
     made = Server()
     try:
         made.create()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Server]:
+    """Give a server that takes passwords over TCP, as Debian's does."""
+    made = Server()
+    try:
+        made.create()
+        if shutil.which("curl") is None or not made.has_program("createdb"):
+            pytest.skip("curl or createdb is not installed, which the documents use")
+        made.require_password("authenticator")
         yield made
     finally:
         made.remove()

@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from dataapi.service.provisioning import removal_sql
 from support import documents
 from support.daemon import wait_for
-from support.postgres import Server
 from support.story import Story
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SUDO = """#!/bin/sh
-# sudo -u postgres COMMAND
-shift 2
-PGHOST={host} PGUSER=postgres exec "$@"
-"""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Server]:
-    """Give a server that takes passwords over TCP, as Debian's does."""
-    made = Server()
-    try:
-        made.create()
-        if shutil.which("curl") is None or not made.has_program("createdb"):
-            pytest.skip("curl or createdb is not installed, which the documents use")
-        made.require_password("authenticator")
-        yield made
-    finally:
-        made.remove()
+    from support.postgres import Server
 
 
 @pytest.fixture
 def story(cluster: Server, tmp_path: Path) -> Iterator[Story]:
     """Give a reader whose server has neither the API's roles nor the database ``app``."""
-    cluster.admin.execute("drop database if exists app with (force)")
-    cluster.admin.execute(removal_sql(webhooks=True))
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name in ("createdb", "psql"):
-        (programs / name).symlink_to(cluster.program(name))
-    (programs / "sudo").write_text(SUDO.format(host=cluster.folder))
-    (programs / "sudo").chmod(0o755)
-    environ = {"PGPORT": str(cluster.port)}
-    with Story(tmp_path, cluster.database("app"), "dataapi.ini", environ) as made:
-        made.environ["PATH"] = f"{programs}:{made.environ['PATH']}"
+    with Story.on_debian(tmp_path, cluster) as made:
         yield made
 
 

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dataapi.service.provisioning import removal_sql
 from dataapi.webhooks.secrets import new_key
 from support import documents
 from support.daemon import JWT_SECRET, PATIENCE, Daemon, environment, wait_for
@@ -23,17 +24,22 @@ from support.readme_receivers import PYTHON_PLAIN, Running
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from support.postgres import Database
+    from support.postgres import Database, Server
 
 _INSTALLS = re.compile(r"sudo apt-get |python3 -m venv ")
 _SERVES = re.compile(r"\S*twistd .*dataapi")
+_SUDO = """#!/bin/sh
+# sudo -u postgres COMMAND
+shift 2
+PGHOST={host} PGUSER=postgres exec "$@"
+"""
 
 
 class Story:
     """A reader's shell, with what the documents have them start; use it as a context manager.
 
     :ivar receiver: runs from the first command on that names its port, as the daemon does.
-    :ivar said: the JSON documents that the last command with curl printed.
+    :ivar said: the JSON documents that the last command with curl printed, or the text that is shown in full.
     """
 
     def __init__(
@@ -58,6 +64,21 @@ class Story:
             listening[f"DATAAPI_DATAAPI_{name}"] = f"tcp:{port}:interface=127.0.0.1"
         listening.update({"PYTHONPATH": str(folder), **(environ or {})})
         self._started = False
+
+    @classmethod
+    def on_debian(cls, folder: Path, server: Server) -> Story:
+        """Return one whose reader administers a server without the API's roles and without ``app``."""
+        server.admin.execute("drop database if exists app with (force)")
+        server.admin.execute(removal_sql(webhooks=True))
+        programs = folder / "bin"
+        programs.mkdir()
+        for name in ("createdb", "psql"):
+            (programs / name).symlink_to(server.program(name))
+        (programs / "sudo").write_text(_SUDO.format(host=server.folder))
+        (programs / "sudo").chmod(0o755)
+        made = cls(folder, server.database("app"), "dataapi.ini", {"PGPORT": str(server.port)})
+        made.environ["PATH"] = f"{programs}:{made.environ['PATH']}"
+        return made
 
     def __enter__(self) -> Story:
         """Return it; nothing runs yet."""
@@ -87,7 +108,7 @@ class Story:
                     self._start()
                 if "127.0.0.1:9000" in block.text and self.receiver is None:
                     self.receiver = Running(PYTHON_PLAIN, self.folder, self._secret(block.text))
-                shown = pattern(after.text) if after.language == "json" else None
+                shown = after if after.language in ("json", "text") else None
                 try:
                     wait_for(lambda: self._shell(block.text, shown), block.text)  # noqa: B023 - called at once
                 except AssertionError as error:
@@ -122,10 +143,11 @@ class Story:
         if "[webhooks]" in self.daemon.config.read_text():
             wait_for(lambda: self.daemon.admin("GET", "/ready").json["webhooks"]["ready"], "webhooks")
 
-    def _shell(self, script: str, shown: Any) -> bool:
+    def _shell(self, script: str, shown: Block | None) -> bool:
         """Run a script, whose variables the next one finds; return whether it prints what is shown of it."""
         script = "\n".join(line for line in script.splitlines() if not _INSTALLS.match(line))
         script = script.replace("127.0.0.1:8000", f"127.0.0.1:{self.daemon.port}")
+        script = script.replace("127.0.0.1:8001", f"127.0.0.1:{self.daemon.admin_port}")
         if self.receiver is not None:
             script = script.replace("127.0.0.1:9000", f"127.0.0.1:{self.receiver.port}")
         script = script.replace("postgresql://postgres@127.0.0.1/app", self.database.admin_uri)
@@ -143,7 +165,12 @@ class Story:
         self.environ = dict(one.split("=", 1) for one in kept.read_text().split("\0") if one)
         self.said = _documents(done.stdout) if "curl" in script else []
         assert not any("error" in document for document in self.said), self.said
-        return shown is None or fits(self.said[-1], shown)
+        if shown is None:
+            return True
+        if shown.language == "text":
+            self.said = [done.stdout.rstrip()]
+            return self.said == [shown.text.rstrip()]
+        return fits(self.said[-1], pattern(shown.text))
 
 
 def _documents(text: str) -> list[Any]:
