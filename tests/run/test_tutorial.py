@@ -34,6 +34,6 @@ def test_the_tutorial_leads_to_a_delivery(story: Story) -> None:
     story.read(documents.read("docs/tutorial.md"))
     receiver = story.receiver
     assert receiver is not None
-    wait_for(lambda: "v1.note.created" in receiver.text, "the event")
+    wait_for(lambda: "v1.notebook.note" in receiver.text, "the event")
     owners = story.database.execute("select owner, count(*) from note group by 1 order by 1")
     assert owners == [("ada", 2), ("bob", 1)]
