@@ -1,0 +1,141 @@
+"""A Debian 12 that systemd-nspawn boots from a folder, with a clone of the project in an ordinary user's home.
+
+It boots with a layer over it that is dropped at the end, so that each run begins on the bare system. It shares
+the network with this machine, so that the ports that its services listen on must be free.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fresh.run import NETWORK, SOURCE, USER, network, run, say
+from support import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+PACKAGES = "systemd-sysv,dbus,sudo,python3"
+PROJECT = f"/home/{USER}/dataapi"
+PATIENCE = 600.0
+
+
+class Container:
+    """The booted system.
+
+    :param init: the process that is its init.
+    """
+
+    def __init__(self, init: int) -> None:
+        self._init = init
+
+    def command(self, user: str, script: str) -> list[str]:
+        """Return what runs a script of the shell in the project, as a user."""
+        variables = [f"{name}={value}" for name, value in network().items()]
+        entered = ["nsenter", f"--target={self._init}", "--mount", "--uts", "--ipc", "--pid"]
+        became = ["runuser", "-u", user, "--", "env", "-i", f"--chdir={PROJECT}", *variables]
+        return [*entered, "--", *became, "bash", "-euo", "pipefail", "-c", script]
+
+    def output(self, user: str, script: str) -> str:
+        """Return what a script prints, which must succeed."""
+        words = self.command(user, script)
+        done = subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        return done.stdout.decode()
+
+    def has_booted(self) -> bool:
+        """Whether everything has started that starts at the boot."""
+        words = self.command("root", "systemctl is-active --quiet multi-user.target")
+        return subprocess.run(words, check=False).returncode == 0
+
+
+@contextmanager
+def booted(description: str, ports: Sequence[int]) -> Iterator[Container]:
+    """Boot the system that the command line names; it is made if it is not there."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("folder", type=Path, help="where the system is, or is to be")
+    parser.add_argument("--mirror", help="a Debian mirror, if not debootstrap's")
+    arguments = parser.parse_args()
+    for port in ports:
+        assert not listens(port), f"port {port} is taken"
+    folder = arguments.folder.resolve()
+    _make(folder, arguments.mirror)
+    with _boot(folder) as container:
+        yield container
+
+
+def steps(text: str) -> Iterator[tuple[str, str]]:
+    """Yield a document's blocks of shell commands, each with the JSON that is shown below it, else ""."""
+    blocks = documents.blocks(text)
+    for block, after in itertools.zip_longest(blocks, blocks[1:]):
+        if block.language == "sh":
+            yield block.text, after.text if after and after.language == "json" else ""
+
+
+def check(printed: str, shown: str) -> None:
+    """See that commands print what is shown below them."""
+    say(printed)
+    assert not shown or documents.fits(json.loads(printed), documents.pattern(shown)), printed
+
+
+def listens(port: int) -> bool:
+    """Whether anybody listens on a port of this machine."""
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> Any:
+    """Return the condition's first true value."""
+    limit = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < limit, f"waited in vain for {what}"
+        time.sleep(0.2)
+    return value
+
+
+def _make(folder: Path, mirror: str | None) -> None:
+    """Install the system, with a user who may use sudo and a clone of the project."""
+    if not (folder / "etc/debian_version").exists():
+        words = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(folder)]
+        run([*words, mirror] if mirror else words)
+    if not (folder / "home" / USER).exists():
+        run(["chroot", str(folder), "useradd", "--create-home", "--shell", "/bin/bash", USER])
+    (folder / "etc/sudoers.d/newcomer").write_text(f"{USER} ALL=(ALL) NOPASSWD: ALL\n")
+    for name in filter(os.path.exists, NETWORK):
+        place = folder / name.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(name, place)
+    project = folder / PROJECT.lstrip("/")
+    shutil.rmtree(project, ignore_errors=True)
+    project.mkdir()
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=SOURCE, check=True, stdout=subprocess.PIPE)
+    subprocess.run(["tar", "-x", "-C", project], input=archive.stdout, check=True)
+    run(["chroot", str(folder), "chown", "-R", f"{USER}:", PROJECT])
+    run(["chroot", str(folder), "apt-get", "update", "--quiet"])
+
+
+@contextmanager
+def _boot(folder: Path) -> Iterator[Container]:
+    # Nothing of the system is kept, so that it need not shut down in order.
+    options = ["--volatile=overlay", "--register=no", "--keep-unit", "--kill-signal=SIGKILL"]
+    with folder.with_suffix(".boot.log").open("wb") as log:
+        running = subprocess.Popen(
+            ["systemd-nspawn", f"--directory={folder}", *options, "--boot", "--console=pipe"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        container = Container(int(wait_for(lambda: children.read_text().split(), "the boot")[0]))
+        wait_for(container.has_booted, "the boot")
+        yield container
+    finally:
+        running.terminate()
+        running.wait()
