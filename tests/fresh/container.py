@@ -1,7 +1,7 @@
-"""A Debian 12 that systemd-nspawn boots from a folder, with a clone of the project in an ordinary user's home.
+"""A Debian 12 that systemd-nspawn boots from a folder, with a clone of the project in a user's home.
 
-It boots with a layer over it that is dropped at the end, so that each run begins on the bare system. It shares
-the network with this machine, so that the ports that its services listen on must be free.
+It boots with a layer over it that is dropped at the end, so that each run begins on the bare system. It
+shares the network with this machine, so that the ports that its services listen on must be free.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ class Container:
         self._init = init
 
     def command(self, user: str, script: str) -> list[str]:
-        """Return what runs a script of the shell in the project, as a user."""
-        variables = [f"{name}={value}" for name, value in network().items()]
-        entered = ["nsenter", f"--target={self._init}", "--mount", "--uts", "--ipc", "--pid"]
-        became = ["runuser", "-u", user, "--", "env", "-i", f"--chdir={PROJECT}", *variables]
-        return [*entered, "--", *became, "bash", "-euo", "pipefail", "-c", script]
+        """Return what runs a script of the shell in the project, as a user who has logged in."""
+        variables = network()
+        kept = f"--whitelist-environment={','.join(variables)}"
+        entered = ["nsenter", f"--target={self._init}", "--mount", "--uts", "--ipc", "--pid", "--"]
+        typed = f"set -euo pipefail; cd {PROJECT}; {script}"
+        given = [f"{name}={value}" for name, value in variables.items()]
+        return ["env", *given, *entered, "/usr/sbin/runuser", "--login", kept, user, "--command", typed]
 
     def output(self, user: str, script: str) -> str:
         """Return what a script prints, which must succeed."""

@@ -71,18 +71,16 @@ def test_readiness_is_reported_while_the_database_is_away(tmp_path: Path, manage
         assert daemon.admin("GET", "/ready").status == 503
 
 
-def test_the_readme_installs_what_the_unit_starts() -> None:
-    """Program, configuration and credentials are where the README has them."""
-    readme = documents.chapter(documents.read("README.md"), "Run it as a service")
+def test_the_guide_installs_what_the_unit_starts() -> None:
+    """Program, configuration and user are where the guide has them."""
+    guide = documents.read("docs/guides/debian.md")
     unit = documents.read("etc/dataapi.service")
     [command] = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
     program, *_, configuration = command.split()
-    assert f"python3 -m venv {Path(program).parents[1]}\n" in readme
-    assert f" my.ini {configuration}\n" in readme
-    [credential] = re.findall(r"^    (LoadCredential=.*)$", readme, re.MULTILINE)
-    assert f"#{credential}\n" in unit
-    [named] = re.findall(r"`@(/run/credentials/[^`]*)`", readme)
-    assert f"@{named}\n" in unit
+    assert f"python3 -m venv {Path(program).parents[1]}\n" in guide
+    assert f" --config {configuration} " in guide
+    [user] = re.findall(r"^User=(.*)$", unit, re.MULTILINE)
+    assert re.search(rf"^adduser --system .* {user}$", guide, re.MULTILINE)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

@@ -60,8 +60,9 @@ def test_nginx_takes_its_configuration(tmp_path: Path) -> None:
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if nginx is None or os.geteuid() != 0:
         pytest.skip("nginx is not installed, or cannot be tried without root")
-    [server] = _blocks("docs/guides/systemd-nginx-docker.md", "nginx")
-    server = re.sub("    ssl_.*\n", "", server).replace("443 ssl http2", f"127.0.0.1:{free_port()}")
+    server = re.sub("    ssl_.*\n", "", documents.read("etc/nginx.conf")).replace(
+        "443 ssl http2", f"127.0.0.1:{free_port()}"
+    )
     file = tmp_path / "nginx.conf"
     file.write_text(f"pid {tmp_path}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n{server}\n}}\n")
     done = subprocess.run([nginx, "-t", "-c", str(file)], capture_output=True, text=True, check=False)

@@ -1,0 +1,57 @@
+"""docs/guides/debian.md, typed as root on a Debian 12 that was booted with nothing installed.
+
+Run by hand, as root, on a machine with debootstrap, systemd-nspawn and a network:
+
+    python3 tests/fresh/debian.py FOLDER
+
+makes the system in FOLDER, or takes the one that is there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+
+from fresh.container import Container, booted, check, steps, wait_for
+from fresh.run import say
+from support.documents import read
+
+PORTS = (80, 443, 5432, 8000, 8001)
+KEYS = "/etc/dataapi/dataapi.secrets/publishable-keys"
+
+
+def follow(container: Container, text: str) -> None:
+    """Paste each block into root's shell, and see that what it starts is active."""
+    for script, shown in steps(text):
+        say(f"# {script}")
+        printed = container.output("root", script)
+        check(printed, shown)
+        if "systemctl status" in script:
+            assert "active (running)" in printed, printed
+
+
+def newest_key_is_allowed(container: Container) -> bool:
+    """Whether the service has read the last line of the file with the keys."""
+    key = container.output("root", f"tail -n 1 {KEYS}").strip()
+    asked = f"curl --silent --fail --insecure https://localhost/rest/v1/note -H 'apikey: {key}'"
+    return subprocess.run(container.command("root", asked), check=False).returncode == 0
+
+
+def main() -> int:
+    """Return the exit status."""
+    guide = read("docs/guides/debian.md")
+    before, heading, after = guide.partition("## Upgrade\n")
+    with booted("Type the guide to a service on Debian 12.", PORTS) as container:
+        follow(container, before)
+        wait_for(lambda: newest_key_is_allowed(container), "the reload")
+        follow(container, heading + after)
+    say("it is as the guide says")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
