@@ -13,4 +13,5 @@ export interface Page {
 /** In the order of the navigation; the first one is where the console opens. */
 export const PAGES: Page[] = [
   { path: "graphql", title: "GraphQL", load: () => import("./graphql/page") },
+  { path: "schema", title: "Schema", load: () => import("./schema/page") },
 ];

@@ -1,0 +1,89 @@
+import { useMemo, useRef, useState, type FormEvent } from "react";
+import { Notice } from "../kit/notice";
+import { useSettings } from "../shell/settings";
+import { Diagram, usePlaced } from "./diagram";
+import { asMermaid, asSvg, save } from "./export";
+import { idOf, labelOf, search, useSchema, type Schema, type Table, type TableId } from "./model";
+import { Panel, Problems } from "./panel";
+import "./schema.css";
+
+export default function SchemaPage() {
+  const { schema, problem } = useSchema();
+  if (problem) return <div className="page"><Notice kind="error" title="The schema cannot be shown">{problem}</Notice></div>;
+  if (!schema) return <div className="waiting" role="status">Loading…</div>;
+  if (schema.tables.length === 0) {
+    return (
+      <div className="page">
+        <Notice kind="info" title={`${schema.role} may use no table`}>Choose another role at the top right, or grant this one privileges.</Notice>
+      </div>
+    );
+  }
+  return <Explorer schema={schema} />;
+}
+
+/** How many things are wrong with a table; names that clash may well be meant so. */
+function Mistakes({ table }: { table: Table }) {
+  const count = table.problems?.filter(({ clash }) => !clash).length ?? 0;
+  return count > 0 && <span className="badge" data-kind="warning">{count}<span className="visually-hidden"> problems</span></span>;
+}
+
+function Explorer({ schema }: { schema: Schema }) {
+  const { project } = useSettings();
+  const [text, setText] = useState("");
+  const [selected, setSelected] = useState<TableId | null>(null);
+  const drawing = useRef<SVGSVGElement>(null);
+  const placed = usePlaced(schema);
+  const found = useMemo(() => search(schema, text), [schema, text]);
+  const ids = useMemo(() => new Set(found.map(idOf)), [found]);
+  const table = schema.tables.find((each) => idOf(each) === selected);
+  const choose = (event: FormEvent) => {
+    event.preventDefault();
+    if (found[0]) setSelected(idOf(found[0]));
+  };
+  return (
+    <div className="schema-page" data-details={table ? "" : undefined}>
+      <h1 className="visually-hidden">Schema</h1>
+      <div className="tables">
+        <form role="search" onSubmit={choose}>
+          <input
+            type="search"
+            aria-label="Search tables and columns"
+            placeholder="Search tables and columns"
+            value={text}
+            onChange={(event) => {
+              setText(event.target.value);
+              setSelected(null);
+            }}
+          />
+        </form>
+        <p className="hint" role="status">{found.length} of {schema.tables.length} tables, as {schema.role}</p>
+        <ul>
+          {found.map((each) => (
+            <li key={idOf(each)}>
+              <button type="button" aria-current={idOf(each) === selected || undefined} onClick={() => setSelected(idOf(each))}>
+                {labelOf(schema, each)}
+                <Mistakes table={each} />
+              </button>
+            </li>
+          ))}
+        </ul>
+        <div className="exports">
+          <button type="button" className="button" onClick={() => save(`${project}.svg`, "image/svg+xml", asSvg(drawing.current!, placed.width, placed.height))}>
+            Save as SVG
+          </button>
+          <button type="button" className="button" onClick={() => save(`${project}.mmd`, "text/plain", asMermaid(schema))}>
+            Save as Mermaid
+          </button>
+        </div>
+        {schema.problems && schema.problems.length > 0 && (
+          <details>
+            <summary>{schema.problems.length} problems elsewhere</summary>
+            <Problems problems={schema.problems} />
+          </details>
+        )}
+      </div>
+      <Diagram schema={schema} drawing={drawing} placed={placed} found={ids} selected={selected} onSelect={setSelected} />
+      {table && <Panel schema={schema} table={table} onSelect={setSelected} />}
+    </div>
+  );
+}

@@ -1,0 +1,171 @@
+import { useEffect, useRef, type ReactNode } from "react";
+import { endsOf, idOf, labelOf, type Column, type Problem, type Relationship, type Schema, type Table, type TableId } from "./model";
+
+const KINDS: Record<string, string> = {
+  ordinary: "table",
+  partitioned: "partitioned table",
+  materialized_view: "materialized view",
+  foreign: "foreign table",
+};
+
+type PanelProps = { schema: Schema; table: Table; onSelect: (id: TableId | null) => void };
+
+/** All that is known of one table. */
+export function Panel({ schema, table, onSelect }: PanelProps) {
+  const policies = schema.policies?.filter((each) => each.schema === table.schema && each.table === table.name) ?? [];
+  const related = schema.relationships.filter((each) => endsOf(each).includes(idOf(table)));
+  const panel = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On narrow screens the panel is below the diagram.
+    if (matchMedia("(max-width: 900px)").matches) panel.current?.scrollIntoView({ block: "start" });
+  }, [table]);
+  const directives = Object.entries(table.directives);
+  return (
+    <aside ref={panel} className="details" aria-label={`Table ${table.name}`}>
+      <header>
+        <h2>{labelOf(schema, table)}</h2>
+        <span className="badge">{KINDS[table.kind] ?? table.kind}</span>
+        <button type="button" className="icon-button" aria-label="Close" onClick={() => onSelect(null)}>✕</button>
+      </header>
+      {table.comment && <p>{table.comment}</p>}
+      {typeof table.estimatedRows === "number" && table.estimatedRows >= 0 && (
+        <p className="soft">About {table.estimatedRows.toLocaleString("en")} rows</p>
+      )}
+      <Problems problems={table.problems ?? []} />
+      <Section title="Columns"><Columns table={table} /></Section>
+      {related.length > 0 && (
+        <Section title="Relationships">
+          <ul>
+            {related.map((each, index) => <Related key={index} schema={schema} table={table} relationship={each} onSelect={onSelect} />)}
+          </ul>
+        </Section>
+      )}
+      <Section title="GraphQL">
+        {table.graphql ? (
+          <>
+            <p>Type <code>{table.graphql.type}</code></p>
+            <ul>{table.graphql.fields.map((field) => <li key={field}><code>{field}</code></li>)}</ul>
+          </>
+        ) : (
+          <p className="soft">No type of this role.</p>
+        )}
+      </Section>
+      <Section title="REST">
+        <p className="methods"><code>/rest/v1/{table.rest.name}</code> {table.rest.methods.map((method) => <span className="badge" key={method}>{method}</span>)}</p>
+        {table.rest.profile && <p className="hint">With the header <code>Accept-Profile: {table.rest.profile}</code>, or <code>Content-Profile</code> for writes.</p>}
+      </Section>
+      {directives.length > 0 && (
+        <Section title="Directives">
+          <dl>{directives.map(([name, value]) => <Term key={name} name={name}>{JSON.stringify(value)}</Term>)}</dl>
+        </Section>
+      )}
+      {table.grants && <Section title="Grants"><Grants table={table} /></Section>}
+      {schema.complete && (
+        <Section title="Policies">
+          <p className="hint">Row security is {table.rowSecurity ? "on" : "off"}.</p>
+          {policies.map((policy) => (
+            <div className="policy" key={policy.name}>
+              <p><strong>{policy.name}</strong> <span className="badge">{policy.command}</span>{!policy.permissive && <span className="badge" data-kind="warning">restrictive</span>} for {policy.roles.join(", ")}</p>
+              {policy.using && <p>using <code>{policy.using}</code></p>}
+              {policy.check && <p>check <code>{policy.check}</code></p>}
+            </div>
+          ))}
+        </Section>
+      )}
+    </aside>
+  );
+}
+
+function Section({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <section>
+      <h3>{title}</h3>
+      {children}
+    </section>
+  );
+}
+
+function Term({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd><code>{children}</code></dd>
+    </div>
+  );
+}
+
+/** What `dataapi check-config` says, too. */
+export function Problems({ problems }: { problems: Problem[] }) {
+  return problems.map(({ place, message, clash }) => (
+    <div className="notice" data-kind={clash ? "info" : "warning"} role="note" key={`${place} ${message}`}>
+      <strong>{place}</strong>
+      <div>{message}</div>
+    </div>
+  ));
+}
+
+function Columns({ table }: { table: Table }) {
+  return (
+    <div className="table-scroll" tabIndex={0} role="region" aria-label="Columns">
+      <table className="table">
+        <thead>
+          <tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">GraphQL</th><th scope="col">This role may</th></tr>
+        </thead>
+        <tbody>
+          {table.columns.map((column) => (
+            <tr key={column.name}>
+              <td title={column.comment ?? undefined}>
+                <code>{column.name}</code> {table.key.includes(column.name) && <span className="badge" data-kind="good">key</span>}
+              </td>
+              <td><code>{column.type}</code><span className="hint">{nature(column)}</span></td>
+              <td>{column.graphql ? <code>{column.graphql}</code> : <span className="soft">none</span>}</td>
+              <td>{column.privileges.join(", ").toLowerCase()}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function nature({ nullable, generated, identity, default: value }: Column): string {
+  const said = [
+    !nullable && "not null",
+    identity && `identity ${identity}`,
+    value !== null && `${generated ? "generated as" : "default"} ${value}`,
+  ];
+  return said.filter(Boolean).map((part) => ` · ${part}`).join("");
+}
+
+type RelatedProps = { schema: Schema; table: Table; relationship: Relationship; onSelect: (id: TableId) => void };
+
+function Related({ schema, table, relationship, onSelect }: RelatedProps) {
+  const [from, to] = endsOf(relationship);
+  const outgoing = from === idOf(table);
+  const other = outgoing ? relationship.to : relationship.from;
+  const field = outgoing ? relationship.graphql.from : relationship.graphql.to;
+  return (
+    <li>
+      {outgoing ? "→" : "←"}{" "}
+      <button type="button" className="link" onClick={() => onSelect(outgoing ? to : from)}>
+        {labelOf(schema, { schema: other.schema, name: other.table })}
+      </button>{" "}
+      <span className="soft">by {relationship.from.columns.join(", ")}</span>{" "}
+      {relationship.origin !== "constraint" && <span className="badge">{relationship.origin}</span>}
+      {field && <> as <code>{field}</code></>}
+    </li>
+  );
+}
+
+function Grants({ table }: { table: Table }) {
+  if (!table.grants?.length) return <p className="soft">None.</p>;
+  return (
+    <dl>
+      {table.grants.map(({ role, privileges }) => (
+        <Term key={role} name={role}>
+          {Object.entries(privileges).map(([name, columns]) => (columns ? `${name} (${columns.join(", ")})` : name)).join(", ")}
+        </Term>
+      ))}
+    </dl>
+  );
+}
