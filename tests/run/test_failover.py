@@ -14,6 +14,7 @@ import pytest
 from support.daemon import KEY, SECRET_KEY, Daemon, wait_for
 from support.installation import PATIENT, Installation
 from support.management import event
+from support.outages import frozen
 from support.recorder import HOOK
 from support.replication import Pair
 
@@ -169,7 +170,7 @@ WITHIN = 5.0
 
 
 @pytest.mark.time_limit(240)
-@pytest.mark.parametrize("outage", ["killed", "switched over"])
+@pytest.mark.parametrize("outage", ["killed", "frozen", "switched over"])
 def test_what_was_acknowledged_survives_a_failover(
     pair: Pair, recorder: Recorder, tmp_path: Path, outage: str
 ) -> None:
@@ -180,6 +181,7 @@ def test_what_was_acknowledged_survives_a_failover(
     pair.follow(database)
     pair.acknowledge_together(database)
     installation.uri = pair.uri(database.name, "read-write") + "&connect_timeout=2"
+    comes_back: Callable[[], object] = lambda: None  # noqa: E731 - it is replaced below
     try:
         daemon = installation.daemon()
         wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
@@ -188,6 +190,8 @@ def test_what_was_acknowledged_survives_a_failover(
             clients.wait_for_more()
             if outage == "killed":
                 pair.kill_primary()
+            elif outage == "frozen":
+                comes_back = frozen(pair.primary)
             else:
                 pair.primary.stop()
             wait_for(lambda: daemon.admin("GET", "/ready").status == 503, "/ready to say so")
@@ -216,6 +220,7 @@ def test_what_was_acknowledged_survives_a_failover(
         # A machine on which a promotion takes its time needs more for everything else, too.
         assert took < WITHIN + 10 * (promoted - began)
     finally:
+        comes_back()
         installation.end()
 
 

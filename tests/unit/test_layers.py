@@ -33,8 +33,8 @@ INPUT_AND_OUTPUT = {
     "cli": "init main webhooks",
     "concurrency": "deadlines long_work tasks timers wait_queue",
     "database": (
-        "address cancel connection driver embedded embedded_supervisor health listener pool pooler "
-        "query_log replicas script session"
+        "address cancel connection driver embedded embedded_supervisor failover health listener "
+        "pool pooler query_log replicas script session"
     ),
     "graphql": "document_store engine introspection",
     "rest": "execute handler",

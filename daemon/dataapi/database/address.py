@@ -240,7 +240,11 @@ def places(
     return _in_passes(found or [Place(params)])
 
 
-def _places_listed(params: dict[str, str]) -> list[tuple[str | None, str | None, str | None]] | None:
+_Listed = tuple[str | None, str | None, str | None]
+"""The host, address and port of a place."""
+
+
+def _places_listed(params: dict[str, str]) -> list[_Listed] | None:
     """Return host, address and port of each place that is listed, None where the lists do not match."""
     hosts, addresses, ports = _lists(params)
     count = max(len(hosts), len(addresses))
@@ -277,6 +281,35 @@ def _addressed(one: dict[str, str], resolve: Callable[[str], list[str]]) -> list
     except OSError as error:
         reason = error.strerror or str(error)
         return [Place(one, f'could not translate host name "{host}" to address: {reason}')]
+
+
+def lists_several(params: dict[str, str]) -> bool:
+    """Tell whether the parameters list several hosts."""
+    return len(_places_listed(params) or []) > 1
+
+
+def without(params: dict[str, str], place: dict[str, str]) -> dict[str, str]:
+    """Return the parameters without one of the hosts that they list."""
+    return _relisted(params, [one for one in _places_listed(params) or [] if not _leads_to(one, place)])
+
+
+def tried_last(params: dict[str, str], place: dict[str, str]) -> dict[str, str]:
+    """Return the parameters with one of the hosts that they list behind all others."""
+    return _relisted(params, sorted(_places_listed(params) or [], key=lambda one: _leads_to(one, place)))
+
+
+def _leads_to(listed: _Listed, place: dict[str, str]) -> bool:
+    host, address, port = listed
+    # A name's address is looked up later.
+    own_address = not address or address == place.get("hostaddr")
+    return own_address and (host, port) == (place.get("host"), place.get("port"))
+
+
+def _relisted(params: dict[str, str], listed: list[_Listed]) -> dict[str, str]:
+    """Return the parameters with other lists of hosts, addresses and ports."""
+    lists = dict(zip(("host", "hostaddr", "port"), zip(*listed, strict=True), strict=False))
+    joined = {name: ",".join(each or "" for each in lists[name]) for name in lists if name in params}
+    return {**params, **joined}
 
 
 def _in_passes(found: list[Place]) -> list[Place]:

@@ -130,6 +130,9 @@ class Liveness:
     async def look(self) -> None:
         """Ask those that have answered nothing since the last look, and replace those that still do not."""
         quiet = [one for one in self._sessions if self._seen.get(one) == one.connection.answers]
+        if any(one in self._seen and one not in quiet for one in self._sessions):
+            # Connections in use are not asked, so that nothing else would tell.
+            self.silent = False
         self._seen = {one: one.connection.answers for one in self._sessions}
         asking: list[Coroutine[Any, Any, object]] = [
             self._probe(one, WITHIN) for one in quiet if one in self._idle
@@ -143,8 +146,10 @@ class Liveness:
         if self._idle:
             alive = await self._probe(self._idle[-1], READY_WITHIN)
         elif self._sessions:
-            place = next(iter(self._sessions)).connection.place
-            alive = self._found(await answers(self._reactor, place, READY_WITHIN))
+            session = next(iter(self._sessions))
+            alive = await answers(self._reactor, session.connection.place, READY_WITHIN)
+            if alive or session in self._sessions:
+                self._found(alive)
         else:
             return
         if not alive:
@@ -176,10 +181,15 @@ class Liveness:
         for session in stuck:
             by_place.setdefault(server_key(session.connection.place), []).append(session)
         for sessions in by_place.values():
-            if not self._found(await answers(self._reactor, sessions[0].connection.place, WITHIN)):
-                for session in sessions:
-                    if session.connection.busy and self._seen.get(session) == session.connection.answers:
-                        self._replace(session)
+            alive = await answers(self._reactor, sessions[0].connection.place, WITHIN)
+            still = [one for one in sessions if self._seen.get(one) == one.connection.answers]
+            waiting = [one for one in still if one.connection.busy]
+            # The silence of a server that was left meanwhile says nothing of the one in use.
+            if alive or waiting:
+                self._found(alive)
+            if not alive:
+                for session in waiting:
+                    self._replace(session)
 
     def _replace(self, session: Session) -> None:
         self._log.warn("a database connection is replaced: its server does not answer")

@@ -82,6 +82,16 @@ class Listener:
         if self._connection is not None:
             self._connection.close()
 
+    def give_up(self, place: dict[str, str]) -> None:
+        """Leave a server at once if it is the one in use, and try it after all others from now on."""
+        self._parameters = address.tried_last(self._parameters, place)
+        connection = self._connection
+        if connection is None or address.server_key(connection.place) != address.server_key(place):
+            return
+        connection.close()
+        if self._listening:
+            self._lost("another server is the primary now")
+
     async def _listen(self, *, again: bool) -> None:
         connection = self._connection = Connection(self._reactor)
         connection.on_notify = self._notified

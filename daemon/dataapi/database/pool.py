@@ -115,7 +115,7 @@ class Pool:
         self._idle: list[Session] = []
         self._outdated: set[Session] = set()
         self._handing_over = False
-        self._opening = 0
+        self._opening: set[Session] = set()
         self._retry = Retry(reactor, backoff, self._grow)
         self._background = Background()
         self._liveness = Liveness(
@@ -164,6 +164,17 @@ class Pool:
         self._outdated = set(self._sessions)
         for session in tuple(self._idle):
             self._discard(session)
+
+    def give_up(self, place: dict[str, str]) -> None:
+        """Close every connection to a server at once, and try it after all others from now on."""
+        self._parameters = address.tried_last(self._parameters, place)
+        for session in (*self._opening, *self._sessions):
+            if address.server_key(session.connection.place) == address.server_key(place):
+                self._discard(session)
+        # Attempts that failed before tell nothing about the others.
+        self._retry.cancel()
+        self._retry.succeeded()
+        self._grow()
 
     @property
     def available(self) -> bool:
@@ -366,12 +377,12 @@ class Pool:
         target = min(self._size, max(1, in_use + len(self._queue)))
         if self._retry.failures:
             target = min(target, len(self._sessions) + 1)
-        for _ in range(target - len(self._sessions) - self._opening):
+        for _ in range(target - len(self._sessions) - len(self._opening)):
             self._background.spawn(self._open())
 
     async def _open(self) -> None:
         session = Session(self._reactor, self._options, self._token())
-        self._opening += 1
+        self._opening.add(session)
         try:
             await session.open(self._parameters, self._connect_timeout)
         except (ConnectionDied, psycopg2.Error) as error:
@@ -391,7 +402,7 @@ class Pool:
                 self.on_pooler()
             self._release(session)
         finally:
-            self._opening -= 1
+            self._opening.discard(session)
             self._attempted()
         self._grow()
 

@@ -18,6 +18,7 @@ from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.concurrency.deadlines import wait_at_most
 from dataapi.concurrency.tasks import Background
 from dataapi.database.address import primary_uri
+from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.pooler import pooler_advice, pools_transactions
@@ -65,6 +66,7 @@ class ProjectPart:
         self._reactor = reactor
         self._connecting: Deferred[None] | None = None
         self._pool = self._make_pool(project.db_uri)
+        self._failover = FailoverWatch(reactor, primary_uri(project.db_uri), self._give_up)
         self._replicas: Replicas | None = None
         if project.db_read_uri is not None:
             self._replicas = Replicas(
@@ -98,6 +100,12 @@ class ProjectPart:
             options=session_options(self.settings),
             anonymous_role=self.settings.db_anon_role,
         )
+
+    def _give_up(self, place: dict[str, str]) -> None:
+        """Leave a silent server, in whose place another one is the primary now."""
+        self._pool.give_up(place)
+        if self._listener is not None:
+            self._listener.give_up(place)
 
     def _renew_sessions(self) -> None:
         self._pool.renew()
@@ -144,6 +152,7 @@ class ProjectPart:
 
     async def _connect(self) -> None:
         self._background.spawn(self._pool.watch())
+        self._background.spawn(self._failover.watch())
         await self._pool.start()
         if self._replicas is not None:
             await self._replicas.start()

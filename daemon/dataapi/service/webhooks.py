@@ -16,6 +16,7 @@ from dataapi.concurrency.deadlines import wait_at_most
 from dataapi.concurrency.tasks import Background
 from dataapi.concurrency.timers import Backoff, Retry
 from dataapi.database.address import primary_uri
+from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.session import SessionOptions
@@ -127,6 +128,7 @@ class WebhooksPart:
             beside=joining(dispatcher.number),
             backoff=_BACKOFF,
         )
+        self._failover = FailoverWatch(reactor, self._uri, self._give_up)
         self._watch_from = 0.0
         self._listens = section.db_uri is not None or project.db_channel_enabled is not False
         endpoint_addresses = AddressCheck(self._endpoint_resolver, self.address_check.allowed)
@@ -197,6 +199,7 @@ class WebhooksPart:
 
     async def _connect(self) -> None:
         self._background.spawn(self._pool.watch())
+        self._background.spawn(self._failover.watch())
         await self._pool.start()
         await self._prepare()
 
@@ -224,6 +227,11 @@ class WebhooksPart:
         self._sources.start()
         self._background.spawn(self._keep_up())
         self._background.spawn(self._watch())
+
+    def _give_up(self, place: dict[str, str]) -> None:
+        """Leave a silent server, in whose place another one is the primary now."""
+        self._pool.give_up(place)
+        self._listener.give_up(place)
 
     async def _listen(self) -> None:
         """Listen for notifications where that works; elsewhere the queue is polled every second."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.concurrency.timers import Backoff
-from dataapi.database import cancel, health
+from dataapi.database import cancel, failover, health
+from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
 from dataapi.http.errors import DatabaseUnavailable
 from support.messages import message, running, until
@@ -171,6 +173,44 @@ async def test_giving_up_many_statements_holds_up_nothing(
         assert len(sent) == (0 if pooled else 1)
     await heals(reactor, pool)
     await until(reactor, lambda: threading.active_count() <= threads)
+
+
+async def test_a_pool_in_use_is_available_again(make_pool: MakePool, database: Database) -> None:
+    """Connections that answer requests show that the server lives, although nobody asks them."""
+    pool = await started(make_pool, database, 1)
+    await pool._liveness.look()
+    pool._liveness.silent = True
+    await pool.run(message("select 1"))
+    await pool._liveness.look()
+    assert pool.available
+
+
+async def test_a_silent_server_without_a_successor_is_kept(
+    server: Server, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be slow, and nobody else can take writes."""
+    given_up: list[dict[str, str]] = []
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    uri = f"host=127.0.0.1,127.0.0.1 port={server.port},{port} dbname={database.name} user=authenticator"
+    watch = FailoverWatch(reactor, uri, given_up.append)
+    await watch.look()
+    primary = watch._connection
+    assert primary is not None
+    try:
+        monkeypatch.setattr(failover, "WITHIN", 0.3)
+        with silence(server):
+            await watch.look()
+            assert primary.busy
+            await watch.look()
+        await primary.ended()
+        monkeypatch.setattr(failover, "WITHIN", 30.0)
+        await watch.look()
+        assert watch._connection is primary
+        assert not primary.lost
+    finally:
+        primary.close()
+    assert given_up == []
 
 
 async def test_a_listener_listens_again(server: Server, database: Database, reactor: Any) -> None:

@@ -7,6 +7,7 @@ import pytest
 from dataapi.database.address import (
     balances,
     connect_timeout,
+    connection_parameters,
     has_names,
     leads_to_standbys,
     names_replicas,
@@ -15,6 +16,8 @@ from dataapi.database.address import (
     primary_uri,
     refused_by_server,
     servers,
+    tried_last,
+    without,
 )
 
 ADDRESSES = {"db": ["10.0.0.1"], "two": ["::1", "10.0.0.2"]}
@@ -216,3 +219,30 @@ def test_replicas_may_be_standbys_alone(attributes: str, *, accepted: bool, only
     assert names_replicas(uri) is accepted
     assert leads_to_standbys(uri) is only_standbys
     assert not names_replicas("host=a,b port=1,2,3")
+
+
+@pytest.mark.parametrize(
+    ("listed", "place", "others"),
+    [
+        ("host=one,two,three port=5433", {"host": "two", "port": "5433"}, ["one:5433", "three:5433"]),
+        ("host=one,one port=1,2", {"host": "one", "port": "1", "hostaddr": "192.0.2.1"}, ["one:2"]),
+        (
+            "hostaddr=192.0.2.1,192.0.2.2 port=1,1",
+            {"hostaddr": "192.0.2.2", "port": "1"},
+            ["192.0.2.1:1"],
+        ),
+        ("host=one,two", {"host": "two"}, ["one:5432"]),
+    ],
+)
+def test_one_of_several_hosts_is_left_out_or_tried_last(
+    listed: str, place: dict[str, str], others: list[str]
+) -> None:
+    """Its port and, where it is listed, its address tell it from the others."""
+
+    def names(params: dict[str, str]) -> list[str]:
+        return list(servers(" ".join(f"{name}={value}" for name, value in params.items())))
+
+    params = connection_parameters(listed, {})
+    assert names(without(params, place)) == others
+    [last] = set(names(params)) - set(others)
+    assert names(tried_last(params, place)) == [*others, last]
