@@ -14,4 +14,5 @@ export interface Page {
 export const PAGES: Page[] = [
   { path: "graphql", title: "GraphQL", load: () => import("./graphql/page") },
   { path: "schema", title: "Schema", load: () => import("./schema/page") },
+  { path: "health", title: "Health", load: () => import("./health/page") },
 ];
