@@ -143,6 +143,7 @@ class Settings:
     admin_listen: tuple[str, ...] = ("tcp:8001:interface=127.0.0.1",)
     server_reuseport: bool = False
     workers: int = 1
+    shutdown_delay: int = 0
     max_connections: int = 1000
     max_bodies: int = 268_435_456
     log_format: str = "json"

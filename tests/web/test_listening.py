@@ -5,25 +5,23 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import select
 import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from dataapi.http.messages import Reply, Request
 from dataapi.service.sockets import Acceptor, ConnectionShare, StartFailed, accept, bind, make_counts
 from dataapi.web.app import make_site
+from support.certificates import make_certificate
 from support.daemon import PATIENCE
 from support.memory_http import Web, raw
 from support.ports import free_port
+from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock, deferLater
 from twisted.internet.threads import deferToThread
@@ -86,6 +84,33 @@ async def test_a_replacement_may_listen_on_the_same_port(reactor: Any, kind: str
     assert await deferToThread(greeting, port, host) == b"hello"
     accepting.stop()
     await new.close()
+
+
+async def test_who_has_connected_is_accepted_before_a_socket_closes(reactor: Any) -> None:
+    """Nobody connects any more meanwhile, and a connection from before works as any other."""
+    clock = Clock()
+    [bound] = bind(reactor, [f"tcp:{free_port()}:interface=127.0.0.1"])
+    listening = bound.port.socket
+    with (
+        socket.create_connection(listening.getsockname()) as early,
+        socket.socket() as late,
+    ):
+        emptied = Deferred.fromCoroutine(bound.empty(clock))
+        late.setblocking(False)
+        assert late.connect_ex(listening.getsockname()) == errno.EINPROGRESS
+        clock.advance(1)
+        clock.advance(1)
+        assert not emptied.called
+        accepted, address = listening.accept()
+        with accepted:
+            assert address == early.getsockname()
+            early.sendall(b"hello")
+            accepted.settimeout(PATIENCE)
+            assert accepted.recv(5) == b"hello"
+        clock.advance(1)
+        assert emptied.called
+        assert select.select([], [late], [], 0)[1] == []
+    await bound.close()
 
 
 async def test_the_mode_of_a_unix_socket_is_the_endpoints(reactor: Any, tmp_path: Path) -> None:
@@ -357,27 +382,3 @@ async def test_answers_arrive_over_tls_whole_and_in_order(reactor: Any, tmp_path
     await bound.close()
     await site.drain(5)
     assert not site.connections
-
-
-def make_certificate(folder: Path) -> Path:
-    """Make a certificate for localhost and return the file with it and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    file = folder / "server.pem"
-    file.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
-    return file

@@ -87,6 +87,7 @@ class DrainableSite(Protocol):
     """The factory of the public sockets."""
 
     in_flight: int
+    draining: bool
 
     def drain(self, seconds: float) -> Deferred[None]:
         """Close idle connections; fires when no request is in flight, or after ``seconds``."""
@@ -155,6 +156,12 @@ class Serving:
             self._collections.start()
         self._process.start()
         self._starting = False
+
+    async def drain(self) -> None:
+        """Go on answering, the last request on each connection, and say that no more should come."""
+        self._draining = True
+        if self._site:
+            self._site.draining = True
 
     async def stop(self) -> None:
         """Accept no more, finish what is in flight (for ``GRACE`` seconds), then stop the projects."""

@@ -19,8 +19,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from twisted.application.service import Service
-from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import LoopingCall
+from twisted.internet.defer import CancelledError, Deferred, gatherResults
+from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import ILogObserver, Logger
 from twisted.python.failure import Failure
 
@@ -44,6 +44,9 @@ class RequestServer(Operated, Protocol):
 
     async def start(self) -> None:
         """Begin to answer; returns when requests are accepted."""
+
+    async def drain(self) -> None:
+        """Go on answering, the last request on each connection, and say that no more should come."""
 
     async def stop(self) -> None:
         """Accept no more, finish what is in flight, and end."""
@@ -82,6 +85,7 @@ class RootService(Service):
         self._settings: Settings = source.settings
         self._reloading = SingleFlight(self._reload, fresh=True)
         self._reload_asked: str | None = None
+        self._serving = False
         self._stopping = False
         self._watchdog = LoopingCall(notifier.alive)
         self._watchdog.clock = reactor
@@ -131,6 +135,7 @@ class RootService(Service):
         site = make_admin_site(server, self._reactor, self._reloading.run)
         self._admin = [accept(self._reactor, bound.handed, site) for bound in self._admin_sockets]
         await server.start()
+        self._serving = True
         _log.info("listening on {listen}", listen=", ".join(settings.listen))
         self._source.announce()
         self._notifier.ready("serving")
@@ -159,6 +164,8 @@ class RootService(Service):
         if self._working is not None:
             self._working.cancel()
         self._reloading.cancel()
+        if self._serving and self._settings.shutdown_delay:
+            await _logged("the delay", self._delay)
         for bound in self._sockets:
             await _logged("a socket", bound.close)
         if self._server is not None:
@@ -171,6 +178,13 @@ class RootService(Service):
         if self._watchdog.running:
             self._watchdog.stop()
         _log.info("stopped")
+
+    async def _delay(self) -> None:
+        """Answer on until proxies have noticed, and then whoever has connected all the same."""
+        assert self._server is not None, "it serves"
+        await self._server.drain()
+        await deferLater(self._reactor, self._settings.shutdown_delay)
+        await gatherResults([Deferred.fromCoroutine(bound.empty(self._reactor)) for bound in self._sockets])
 
     def _on_signal(self, number: signal.Signals, action: Callable[[], None]) -> None:
         signal.signal(number, lambda _number, _frame: self._reactor.callFromThread(action))

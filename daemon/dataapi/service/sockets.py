@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
+import struct
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from ctypes import addressof, create_string_buffer
 from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Any
@@ -21,6 +24,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.protocol import Factory
+from twisted.internet.task import deferLater
 from twisted.internet.tcp import Port
 from twisted.logger import Logger
 from twisted.protocols.tls import TLSMemoryBIOFactory
@@ -41,6 +45,22 @@ _DEFER = 0.002
 """Seconds for which a worker leaves a connection to those that serve fewer."""
 _ABSENT = 2**31 - 1
 """The count of connections of a worker that accepts none."""
+
+
+_HANDSHAKE = 0.2
+"""Seconds for connections that clients have begun to open when a socket takes no more."""
+_EMPTY_WITHIN = 5.0
+"""Seconds within which those that wait are accepted, unless nobody can."""
+_LOOK_AGAIN = 0.01
+
+_SO_ATTACH_FILTER = 26
+_NO_SYN = (
+    (0x30, 0, 0, 13),  # load the byte of TCP's flags
+    (0x45, 0, 1, 0x02),  # is SYN among them?
+    (0x06, 0, 0, 0),  # drop the segment
+    (0x06, 0, 0, 0xFFFFFFFF),  # take it
+)
+"""A filter of segments (``socket(7)``, ``SO_ATTACH_FILTER``) that lets nobody open a connection."""
 
 
 class StartFailed(Exception):
@@ -116,12 +136,34 @@ class BoundSocket:
         """What a process needs to accept from it."""
         return Descriptor(self.description, int(self.port.fileno()))
 
+    async def empty(self, reactor: Any) -> None:
+        """Let nobody connect any more, and return when all who have are accepted.
+
+        Closing a socket resets connections that wait, whose clients may have sent a request already.  Those
+        of a ``systemd:`` socket wait for the next process.
+        """
+        if self.description.startswith("systemd:"):
+            return
+        if _family(int(self.port.fileno())) != socket.AF_UNIX:
+            _refuse_connections(self.port.socket)
+        limit = reactor.seconds() + _EMPTY_WITHIN
+        await deferLater(reactor, _HANDSHAKE)
+        while select.select([self.port], [], [], 0)[0] and reactor.seconds() < limit:
+            await deferLater(reactor, _LOOK_AGAIN)
+
     async def close(self) -> None:
         """Stop queueing; a ``systemd:`` socket is the service manager's and stays."""
         if self.description.startswith("systemd:") and _family(int(self.port.fileno())) == socket.AF_UNIX:
             self.port.socket.close()
         else:
             await maybeDeferred(self.port.stopListening)
+
+
+def _refuse_connections(listening: socket.socket) -> None:
+    """Ignore who begins to connect: once the socket is closed, the next attempt finds another one or none."""
+    instructions = create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in _NO_SYN))
+    program = struct.pack("HP", len(_NO_SYN), addressof(instructions))
+    listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
 
 def _reason(outcome: Sequence[Failure]) -> str:

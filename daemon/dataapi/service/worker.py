@@ -99,6 +99,9 @@ class Worker(LineOnlyReceiver):
             return {"answer": serving.known().as_json()}
         if what == "state":
             return {"answer": (await serving.state()).as_json()}
+        if what == "drain":
+            await serving.drain()
+            return {"answer": None}
         if what == "snapshot":
             return {"answer": to_json(await serving.snapshot())}
         if what == "catalogs":

@@ -42,6 +42,7 @@ _KILL_AFTER = GRACE + 5.0
 
 _METRICS_WITHIN = 1.0
 _RELOAD_WITHIN = 120.0
+_DRAIN_WITHIN = 1.0
 
 SILENT = 2
 """Unanswered heartbeats in a row after which a worker counts as stuck."""
@@ -163,6 +164,10 @@ class WorkerProcess(ProcessProtocol):
         found: Mapping[str, Any] = await self._asker.ask("catalogs", _RELOAD_WITHIN)
         return found
 
+    async def drain(self) -> None:
+        """Have it answer the last request on each connection; raises ``WorkerGone``."""
+        await self._asker.ask("drain", _DRAIN_WITHIN)
+
     async def reload(self, settings: Settings | None) -> Reloaded:
         """Make it go on with other settings and read its catalogs again; raises ``WorkerGone``."""
         pickled = settings and written(settings)
@@ -259,6 +264,11 @@ class Workers:
         except FirstError as error:
             error.subFailure.raiseException()
         self._starting = False
+
+    async def drain(self) -> None:
+        """Have every worker answer the last request on each connection; none is started any more."""
+        self._stopping = True
+        await self._ask(WorkerProcess.drain, [worker for worker in self._running.values() if worker.answers])
 
     async def stop(self) -> None:
         """Let every worker finish its requests; one that takes too long is killed."""

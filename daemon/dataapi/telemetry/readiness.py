@@ -74,7 +74,7 @@ class State:
     """Whether a process, or all workers together, can answer.
 
     :ivar starting: requests are not accepted yet.
-    :ivar draining: requests are not accepted any more.
+    :ivar draining: the daemon stops, and no further requests should be sent.
     :ivar workers: how many processes accept requests.
     :ivar webhooks: whether webhooks work, None where there are none.
     :ivar stuck: the numbers of the worker processes that do not answer.

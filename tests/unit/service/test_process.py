@@ -66,6 +66,7 @@ class Site:
 
     def __init__(self, events: list[str]) -> None:
         self.in_flight = 3
+        self.draining = False
         self.events = events
         self.drained: Deferred[None] = Deferred()
 
@@ -165,6 +166,17 @@ def test_projects_stop_after_the_requests_in_flight() -> None:
     process.fake_site.drained.callback(None)
     assert stopping.called
     assert process.events[3:] == ["stop p", "stop q"]
+
+
+def test_a_process_that_is_to_stop_goes_on_without_being_ready() -> None:
+    """Nothing is stopped yet; connections end after their next answers."""
+    process = Process()
+    outcome(process.serving.start())
+    outcome(process.serving.drain())
+    state = outcome(process.serving.state())
+    assert (state.ready, state.draining) == (False, True)
+    assert process.fake_site.draining
+    assert process.events == ["start p", "start q"]
 
 
 def test_webhooks_end_beside_the_requests_in_flight() -> None:

@@ -87,6 +87,10 @@ class Server:
         self.events.append("server start")
         await self.started
 
+    async def drain(self) -> None:
+        """Note it."""
+        self.events.append("server drain")
+
     async def stop(self) -> None:
         """Stop when told to."""
         self.events.append("server stop")
@@ -182,6 +186,29 @@ def test_parts_stop_in_reverse_and_are_waited_for() -> None:
     daemon.server.stopped.callback(None)
     assert daemon.events[2:] == ["cleanup"]
     assert stopping.called
+
+
+def test_answers_go_on_for_the_delay_before_the_parts_stop() -> None:
+    """Proxies get that time to notice."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=(), shutdown_delay=5))
+    daemon.server.started.callback(None)
+    daemon.events.clear()
+    daemon.root.stopService()
+    daemon.machine.advance(4.9)
+    assert daemon.events == ["STOPPING=1", "server drain"]
+    daemon.machine.advance(0.1)
+    assert daemon.events[2:] == ["server stop"]
+
+
+def test_nothing_is_waited_for_before_the_daemon_serves() -> None:
+    """A stop while it starts has no delay."""
+    daemon = Daemon()
+    daemon.start()
+    daemon.prepared.callback(Settings(projects=(), shutdown_delay=5))
+    daemon.root.stopService()
+    assert daemon.events[-1] == "server stop"
 
 
 @pytest.mark.parametrize("error", [StartFailed("no certificate"), KeyError("inside")])

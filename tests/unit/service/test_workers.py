@@ -217,6 +217,19 @@ def test_readiness_is_that_of_the_workers_that_serve() -> None:
     assert not reported(parent).ready
 
 
+def test_workers_that_are_to_stop_go_on_without_being_replaced() -> None:
+    """Each is told, and the daemon is not ready any more."""
+    parent = serving()
+    draining = Deferred.fromCoroutine(parent.workers.drain())
+    assert (reported(parent).ready, reported(parent).draining) == (False, True)
+    for child in parent.children:
+        child.answer("drain", None)
+    assert draining.called
+    parent.children[0].end()
+    parent.machine.advance(60)
+    assert len(parent.children) == 2
+
+
 def test_what_is_known_of_workers_is_asked_anew_with_each_beat() -> None:
     """Whoever wants to know whether the daemon is ready waits for no worker."""
     parent = serving()

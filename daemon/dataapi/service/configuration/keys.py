@@ -46,6 +46,7 @@ SERVICE = {
     "admin-listen": _list(endpoints.parse_endpoints),
     "server-reuseport": _SWITCH,
     "workers": ConfigurationKey(parsers.workers),
+    "shutdown-delay": ConfigurationKey(parsers.whole(0)),
     "max-connections": _POSITIVE,
     "max-bodies": _POSITIVE,
     "log-format": ConfigurationKey(parsers.one_of("json", "text")),
