@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find daemon plugins twisted -type f ! -name '*.pyc' ! -name dropin.cache)
 LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
-.PHONY: console demo test test-lowest quick develop docs reference wheel lock clean
+.PHONY: console screenshots demo test test-lowest quick develop docs reference wheel lock clean
 
 # A sample database, its APIs, and what to type next.  Ctrl-C ends it.
 demo: $(if $(wildcard .venv/.develop),develop,.venv/.demo)
@@ -49,6 +49,10 @@ reference: develop
 console: develop
 	cd console && npm ci && npm run build
 	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
+
+# The pictures of the console in docs/images, of the demo; needs Debian's chromium.
+screenshots: develop
+	$(BIN)/python docs/screenshots.py
 
 # A wheel that is the same, byte for byte, wherever it is built from a commit.
 wheel: develop

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
 import jwt
 import pytest
-from support.daemon import JWT_SECRET
+from support.daemon import JWT_SECRET, wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -37,6 +39,11 @@ def _choose(page: Page, kind: str) -> None:
     page.get_by_role("radio", name=kind).check()
 
 
+def _token_of_ada() -> str:
+    claims = {"role": "authenticated", "sub": "ada", "exp": int(time.time()) + 600}
+    return jwt.encode(claims, JWT_SECRET, "HS256")
+
+
 def test_the_address_of_the_daemon_leads_to_the_console(page: Page) -> None:
     page.goto("/")
     page.get_by_role("button", name="Execute query").wait_for()
@@ -50,8 +57,7 @@ def test_a_query_is_answered_as_the_chosen_role_sees_it(page: Page) -> None:
     _titles(page, shown="For all", hidden="For Ada")
 
     _choose(page, "Signed-in user")
-    claims = {"role": "authenticated", "sub": "ada", "exp": int(time.time()) + 600}
-    page.get_by_label("Token (JWT)").fill(jwt.encode(claims, JWT_SECRET, "HS256"))
+    page.get_by_label("Token (JWT)").fill(_token_of_ada())
     page.get_by_role("button", name="Use it").click()
     page.get_by_role("button", name="Calling as User ada").wait_for()
     _titles(page, shown="For Ada", hidden="For Bo")
@@ -102,3 +108,44 @@ def test_nothing_stands_out_of_the_window(page: Page, width: int) -> None:
     _open_graphql(page)
     _titles(page, shown="For all")
     assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_an_operation_is_copied_as_a_program_without_the_token(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    _open_graphql(page)
+    _choose(page, "Signed-in user")
+    token = _token_of_ada()
+    page.get_by_label("Token (JWT)").fill(token)
+    page.get_by_role("button", name="Use it").click()
+    _titles(page, shown="For Ada")
+    page.get_by_role("button", name="Copy as a program").click()
+    page.get_by_role("menuitem", name="Copy as curl").click()
+    command = page.evaluate("navigator.clipboard.readText()")
+    assert token not in command
+    printed = subprocess.run(
+        ["/bin/sh", "-c", command.replace("curl ", "curl --silent ", 1)],
+        env={**os.environ, "TOKEN": token},
+        capture_output=True,
+        check=True,
+    )
+    assert "For Ada" in printed.stdout.decode()
+
+
+def test_headers_of_the_editor_are_not_kept_in_the_browser(page: Page) -> None:
+    _open_graphql(page)
+    page.get_by_role("button", name="Headers", exact=True).click()
+    page.get_by_role("region", name="Headers").locator(".graphiql-editor:not(.hidden) > .CodeMirror").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text('{"x-secret": "a secret header"}')
+    _titles(page, shown="For all")
+    for kept in ("graphiql:tabState", "graphiql:queries"):
+        asked = f"(localStorage.getItem('{kept}') ?? '').includes('noteCollection')"
+        wait_for(lambda asked=asked: page.evaluate(asked), kept)  # type: ignore[misc]
+    assert "a secret header" not in page.evaluate("JSON.stringify(localStorage)")
+
+
+def test_a_schema_without_introspection_says_how_to_turn_it_on(page: Page) -> None:
+    answer = {"errors": [{"message": 'Unknown field "__schema" on type Query'}]}
+    page.route("**/graphql/v1", lambda route: route.fulfill(json=answer))
+    _open_graphql(page)
+    page.get_by_text("comment on schema public is").wait_for()
