@@ -43,6 +43,7 @@ class Project:
 
     None stands for ``auto``.
 
+    :ivar unread: why the settings in the database are unknown, without which nothing is answered.
     :ivar app_settings: the keys ``app.settings.…`` with their values, for SQL to read.
     """
 
@@ -60,6 +61,8 @@ class Project:
     db_pool_max_idletime: float | None = 30.0
     db_pool_max_lifetime: float | None = 1800.0
     db_max_rows: int | None = None
+    db_config: bool = False
+    db_pre_config: str | None = None
     db_pre_request: str | None = None
     db_root_spec: str | None = None
     db_prepared_statements: bool | None = None
@@ -106,6 +109,7 @@ class Project:
     max_answer: int = 104_857_600
     app_settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     console: str = "local"
+    unread: str | None = None
 
     @property
     def search_path(self) -> tuple[str, ...]:

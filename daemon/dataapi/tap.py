@@ -16,6 +16,7 @@ from twisted.python.logfile import LogFile
 
 from dataapi.database.embedded import EmbeddedServer, default_directory
 from dataapi.service.configuration import ConfigurationError, load, load_service
+from dataapi.service.database_settings import DatabaseSettings
 from dataapi.service.process import assemble
 from dataapi.service.root_service import Notifier, RequestServer, RootService
 from dataapi.service.settings_source import EMBEDDED_URI, Configured, DemoSource, Embedded, SettingsSource
@@ -124,7 +125,9 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
 
     keeps_twisteds = twistd.get("logger") or twistd.get("syslog")
     notifier = Notifier.from_environment(os.environ)
-    return RootService(reactor, source, build, notifier, None if keeps_twisteds else observer)
+    return RootService(
+        reactor, DatabaseSettings(reactor, source), build, notifier, None if keeps_twisteds else observer
+    )
 
 
 def _configured(options: Options) -> SettingsSource:

@@ -39,9 +39,9 @@ INPUT_AND_OUTPUT = {
     "graphql": "document_store engine introspection",
     "rest": "execute handler",
     "service": (
-        "__main__ configuration configuration.endpoints configuration.keys configuration.load "
-        "configuration.parsers configuration.postgrest inspection process project root_service "
-        "settings_source sockets webhooks worker worker_pipe workers"
+        "__main__ configuration configuration.database configuration.endpoints configuration.keys "
+        "configuration.load configuration.parsers configuration.postgrest database_settings inspection "
+        "process project root_service settings_source sockets webhooks worker worker_pipe workers"
     ),
     "telemetry": "logs process requests",
     "web": (

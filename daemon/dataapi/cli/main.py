@@ -26,6 +26,7 @@ from dataapi.rest.openapi.description import description_text
 from dataapi.service.configuration import ConfigurationError, load, postgrest
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.configuration.load import read_text
+from dataapi.service.database_settings import with_database_settings
 from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
 from dataapi.settings import Project, Settings
 from dataapi.telemetry.version import installed_version, version_row
@@ -120,7 +121,7 @@ class Command:
 
     def check_config(self) -> int:
         """List every mistake in the configuration, and what in the database does not fit it."""
-        settings = self._load()
+        settings = self._load() if self._options.offline else self._complete()
         look = inspect_documents if self._options.offline else inspect
         findings = [
             *inspect_service(settings),
@@ -138,7 +139,7 @@ class Command:
     def keys(self) -> int:
         """Print API keys signed with jwt-secret, or new keys for a configuration that has none."""
         try:
-            settings = self._load()
+            settings = self._complete()
         except ConfigurationError as error:
             if not all(mistake.lacks for mistake in error.mistakes):
                 raise
@@ -246,7 +247,7 @@ class Command:
 
     def _project(self) -> Project | None:
         """Return the project that --project names, or the only one; say so when there is none."""
-        projects = {project.ref: project for project in self._load().projects}
+        projects = {project.ref: project for project in self._complete().projects}
         requested = self._options.project or (next(iter(projects)) if len(projects) == 1 else None)
         if requested not in projects:
             print(f"--project: expected one of {', '.join(projects)}", file=self._errors)
@@ -258,6 +259,10 @@ class Command:
 
     def _load(self) -> Settings:
         return load(self._options.config, self._environ)
+
+    def _complete(self) -> Settings:
+        """Load the configuration, and with ``db-config`` the settings in the databases."""
+        return with_database_settings(self._load())
 
     def _say(self, text: str) -> None:
         print(text, file=self._output)

@@ -241,7 +241,9 @@ class Serving:
         by_ref = {project.ref: project for project in self._projects}
         for place, part in enumerate(parts):
             old = by_ref.get(part.ref)
-            if old not in (None, part) and not part.state().ready:
+            if old is None or old is part or old.settings.unread is not None:
+                continue
+            if not part.state().ready:
                 failures[part.ref] = f"the new settings are not used: {part.state().reason}"
                 parts[place] = old
                 await part.stop()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -17,6 +19,7 @@ from dataapi.catalog.document import catalog_document
 from dataapi.catalog.watcher import CatalogWatcher
 from dataapi.concurrency.deadlines import wait_at_most
 from dataapi.concurrency.tasks import Background
+from dataapi.concurrency.timers import Backoff
 from dataapi.database.address import primary_uri
 from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
@@ -25,6 +28,7 @@ from dataapi.database.pooler import pooler_advice, pools_transactions
 from dataapi.database.query_log import QueryLog
 from dataapi.database.replicas import ReplicaFigures, Replicas
 from dataapi.database.session import SessionOptions
+from dataapi.http.errors import DatabaseUnavailable
 from dataapi.service.inspection import role_faults
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
@@ -36,6 +40,9 @@ if TYPE_CHECKING:
     from dataapi.web.app import ProjectApis
 
 _log = Logger(namespace="dataapi.service")
+ASKING = Backoff(first=1.0)
+"""For settings in a database that could not be read."""
+
 FIRST_CATALOG_WITHIN = 5.0
 """Seconds that the start waits for the first catalog; requests without one are answered with 503."""
 
@@ -76,7 +83,7 @@ class ProjectPart:
         listens = project.db_channel_enabled is not False
         self._watcher = CatalogWatcher(
             reactor,
-            self._pool.fetch,
+            self._fetch,
             project.db_schemas,
             self._listen if listens else None,
             channel=project.db_channel,
@@ -106,6 +113,18 @@ class ProjectPart:
         self._pool.give_up(place)
         if self._listener is not None:
             self._listener.give_up(place)
+
+    async def _fetch(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run SQL for the watcher; no catalog, and so no answer, comes of settings that are not complete."""
+        if self.settings.unread is not None:
+            raise DatabaseUnavailable(503, "PGRST002", self.settings.unread)
+        return await self._pool.fetch(text, values)
+
+    async def _ask_for_settings(self) -> None:
+        """Have the settings read again until a part that has them takes our place."""
+        for failures in count(1):
+            self._reconfigure()
+            await deferLater(self._reactor, ASKING.after(failures))
 
     def _renew_sessions(self) -> None:
         self._pool.renew()
@@ -156,6 +175,9 @@ class ProjectPart:
         await self._pool.start()
         if self._replicas is not None:
             await self._replicas.start()
+        if self.settings.unread is not None:
+            self._background.spawn(self._ask_for_settings())
+            return
         self._pool.on_pooler = lambda: self._background.spawn(self._check_pooler())
         # Before there is a catalog, and so before the first answer.
         await self._check_pooler()
@@ -233,7 +255,7 @@ class ProjectPart:
                 *(f"graphql-documents: {problem}" for problem in documents),
                 *self._role_faults(),
             ),
-            reason=reason,
+            reason=self.settings.unread or reason,
             fault=self._pooler_fault(),
             changes=self._changes(),
             standby=self._watcher.is_standby,

@@ -110,6 +110,7 @@ def test_keys_and_fields_are_alike(keys: dict[str, object], kind: type) -> None:
         "projects",
         "webhooks",
         "file",
+        "unread",
     }
 
 

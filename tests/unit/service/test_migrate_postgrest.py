@@ -86,6 +86,7 @@ def test_a_file_as_postgrests_documentation_has_it() -> None:
         db_tx_end=TransactionEnd.COMMIT_ALLOW_OVERRIDE,
         db_aggregates_enabled=True,
         db_max_rows=1000,
+        db_config=True,
         jwt_secret=SECRET,
         require_api_key=False,
         app_settings=(("app.settings.first", 'Say "hi"'), ("app.settings.second", "2")),

@@ -69,6 +69,8 @@ PROJECT = {
     "db-pool-max-idletime": _TIME_LIMIT,
     "db-pool-max-lifetime": _TIME_LIMIT,
     "db-max-rows": _POSITIVE,
+    "db-config": _SWITCH,
+    "db-pre-config": _TEXT,
     "db-pre-request": _TEXT,
     "db-root-spec": _TEXT,
     "db-prepared-statements": ConfigurationKey(parsers.automatic),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -351,27 +351,34 @@ def _project(reading: _Reading, section: str) -> dict[str, Any]:
 
 
 def _check_keys(reading: _Reading, section: str, values: Mapping[str, Any]) -> None:
-    """Check that requests can be authenticated, and that no API key stands for two roles."""
+    """Check the keys, of which what ``db-config`` admits may yet come from the database."""
+    if not values.get("db_config"):
+        for key, expected, lacks in key_mistakes(values):
+            reading.wrong(section, key, expected, lacks=lacks)
+
+
+def key_mistakes(values: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield key, expectation and lacking keys where nobody is admitted, or a key stands for two roles.
+
+    :param values: of a project, by field.
+    """
     signing = values.get("jwt_secret")
     if signing and values.get("jwt_secret_is_base64") and not is_url(signing):
         try:
             parse_keys(signing, is_base64=True)
         except ValueError as error:
             expected = f"jwt-secret {error}; expected the base64 of 32 bytes or more, or no"
-            expected = expected.replace("jwt-secret the secret", "jwt-secret")
-            reading.wrong(section, "jwt-secret-is-base64", expected)
+            yield "jwt-secret-is-base64", expected.replace("jwt-secret the secret", "jwt-secret"), ()
     publishable, secret = values.get("publishable_keys", ()), values.get("secret_keys", ())
     if set(publishable or ()) & set(secret or ()):
-        reading.wrong(section, "secret-keys", "expected other keys than in publishable-keys")
+        yield "secret-keys", "expected other keys than in publishable-keys", ()
     admits = "jwt_secret" in values or publishable != () or secret != ()
     if values.get("require_api_key", True) and not admits:
-        reading.wrong(
-            section,
-            "require-api-key",
+        expected = (
             "no request could be admitted: expected jwt-secret, publishable-keys or secret-keys "
-            "(dataapi keys makes them), or require-api-key = no",
-            lacks=MADE,
+            "(dataapi keys makes them), or require-api-key = no"
         )
+        yield "require-api-key", expected, MADE
 
 
 def _check_hosts(reading: _Reading, projects: Mapping[str, Mapping[str, Any]]) -> None:

@@ -31,7 +31,15 @@ SAME = (
     "server-reuseport",
     *("db-uri", "db-schemas", "db-extra-search-path", "db-anon-role", "db-pool"),
     *("db-pool-acquisition-timeout", "db-pool-max-idletime", "db-pool-max-lifetime", "db-max-rows"),
-    *("db-pre-request", "db-root-spec", "db-prepared-statements", "db-channel", "db-channel-enabled"),
+    *(
+        "db-config",
+        "db-pre-config",
+        "db-pre-request",
+        "db-root-spec",
+        "db-prepared-statements",
+        "db-channel",
+        "db-channel-enabled",
+    ),
     *("db-tx-end", "db-hoisted-tx-settings", "db-plan-enabled", "db-aggregates-enabled", "jwt-secret"),
     *("jwt-secret-is-base64", "jwt-aud", "jwt-role-claim-key", "jwt-cache-max-entries", "openapi-mode"),
     *("openapi-server-proxy-uri", "client-error-verbosity", "server-timing-enabled"),
@@ -47,9 +55,7 @@ LISTENING = (
 
 WITHOUT = {
     "admin-server-config-enabled": "the configuration is not shown over HTTP",
-    "db-config": "settings in the database are not read; write them into the file",
     "db-pool-automatic-recovery": "connections are always made again",
-    "db-pre-config": "settings in the database are not read; write them into the file",
     "db-use-legacy-gucs": "headers, cookies and claims are JSON settings, as in PostgREST since version 12",
     "internal-schema-cache-query-sleep": "it is for PostgREST's own tests",
     "internal-schema-cache-query-sleep-before-queries": "it is for PostgREST's own tests",
@@ -69,12 +75,13 @@ KNOWN = frozenset({*RENAMED, *SAME, *LISTENING, *WITHOUT, LOG_QUERY})
 _SERVICE = ("log-level", "server-reuseport")
 _AUTOMATIC = ("db-prepared-statements", "db-channel-enabled")
 _SWITCHES = (
+    "db-config",
     *("server-reuseport", "db-plan-enabled", "db-aggregates-enabled", "jwt-secret-is-base64"),
     "server-timing-enabled",
     *_AUTOMATIC,
 )
 _FILES = ("db-uri", "jwt-secret")
-_AS_POSTGREST = {"db-uri": "postgresql://", "db-anon-role": ""}
+_AS_POSTGREST = {"db-uri": "postgresql://", "db-anon-role": "", "db-config": "true"}
 """What PostgREST takes without these keys, where our default differs or there is none."""
 
 _TOKEN = re.compile(

@@ -1,0 +1,85 @@
+"""Settings in the database, ``alter role authenticator set pgrst.db_schemas = 'api'``, as PostgREST has them.
+
+docs/guides/from-postgrest.md, Settings in the database, says what goes before what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from dataapi.service.configuration.keys import PROJECT
+from dataapi.service.configuration.load import ConfigurationError, Mistake, key_mistakes
+from dataapi.service.configuration.parsers import InvalidValue
+from dataapi.settings import Project
+
+PREFIX = "pgrst."
+
+KEYS = (
+    *("db-schemas", "db-extra-search-path", "db-anon-role", "db-max-rows", "db-pre-request", "db-pre-config"),
+    *("db-root-spec", "db-prepared-statements", "db-tx-end", "db-hoisted-tx-settings", "db-plan-enabled"),
+    *("db-aggregates-enabled", "jwt-secret", "jwt-secret-is-base64", "jwt-aud", "jwt-role-claim-key"),
+    *("openapi-mode", "openapi-server-proxy-uri", "client-error-verbosity", "server-timing-enabled"),
+    *("server-trace-header", "server-cors-allowed-origins"),
+)
+"""The keys that may stand in the database: PostgREST's, and not those by which the database is reached."""
+
+NAMES = {PREFIX + key.replace("-", "_"): key for key in KEYS}
+"""Each key by the name of its setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSetting:
+    """A setting as it stands in the database.
+
+    :ivar place: whose it is, such as ``role authenticator``.
+    """
+
+    place: str
+    name: str
+    value: str = field(repr=False)
+
+
+def applied(project: Project, settings: Iterable[DatabaseSetting]) -> Project:
+    """Return the project with settings of its database, of which later ones win over earlier ones.
+
+    :raises ConfigurationError: with every mistake.
+    """
+    winning = {setting.name: setting for setting in settings if setting.name in NAMES}
+    mistakes: list[Mistake] = []
+    values: dict[str, Any] = {}
+    for setting in winning.values():
+        try:
+            values[NAMES[setting.name].replace("-", "_")] = _parsed(setting)
+        except InvalidValue as error:
+            shown = None if PROJECT[NAMES[setting.name]].secret else setting.value
+            place = f"database of project {project.ref}: {setting.place}"
+            mistakes.append(Mistake(place, str(error), key=setting.name, value=shown))
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    made = replace(project, **values)
+    present = {one.name: value for one in fields(made) if (value := getattr(made, one.name)) is not None}
+    place = f"project {made.ref} with the settings of its database"
+    mistakes = [
+        Mistake(place, expected, key=key, lacks=lacks) for key, expected, lacks in key_mistakes(present)
+    ]
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    return made
+
+
+def _parsed(setting: DatabaseSetting) -> Any:
+    name = NAMES[setting.name]
+    key, value = PROJECT[name], setting.value.strip()
+    if value.startswith("@/"):
+        raise InvalidValue("expected the value itself, as settings in the database name no files")
+    if value or key.empty_means_empty:
+        return key.parse(value)
+    [default] = [one.default for one in fields(Project) if one.name == name.replace("-", "_")]
+    return default
+
+
+def unknown_names(settings: Iterable[DatabaseSetting]) -> Iterator[str]:
+    """Yield the names of settings that mean nothing here, each with its place."""
+    return (f"{one.name} of {one.place}" for one in settings if one.name not in NAMES)

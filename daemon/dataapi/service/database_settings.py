@@ -1,0 +1,169 @@
+"""Reads the settings that stand in the projects' databases, and lets them win over the configuration's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NoReturn
+
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.threads import deferToThread
+from twisted.logger import Logger
+
+from dataapi.database.script import ScriptError, connected
+from dataapi.database.sql_text import quote_identifier
+from dataapi.service.configuration import ConfigurationError
+from dataapi.service.configuration.database import NAMES, PREFIX, DatabaseSetting, applied, unknown_names
+from dataapi.service.configuration.load import Mistake
+from dataapi.service.settings_source import SettingsSource
+from dataapi.service.sockets import StartFailed
+from dataapi.settings import Project, Settings
+
+_log = Logger(namespace="dataapi.service")
+
+READ_WITHIN = 15.0
+"""Seconds after which a database counts as unavailable that does not say its settings."""
+
+Stored = tuple[DatabaseSetting, ...]
+
+_OF_ROLE = """
+select 'role ' || current_user || case when s.setdatabase = 0 then '' else ' in database ' || d.datname end,
+    split_part(setting, '=', 1), substr(setting, strpos(setting, '=') + 1)
+from pg_catalog.pg_db_role_setting s
+    join pg_catalog.pg_roles r on r.oid = s.setrole and r.rolname = current_user
+    join pg_catalog.pg_database d on d.datname = current_database() and s.setdatabase in (0, d.oid),
+    unnest(s.setconfig) setting
+where starts_with(setting, $1)
+order by s.setdatabase
+"""
+"""Settings of the role before those of the role in this database, which win."""
+
+_CLEAR = "select set_config(name, '', true) from unnest($1::text[]) name"
+"""Leaves what the function sets alone: the session began with the settings of role and database."""
+
+_MADE = """
+select name, current_setting(name, true) from unnest($1::text[]) name where current_setting(name, true) <> ''
+"""
+
+
+def read_stored(project: Project) -> Stored:
+    """Return the settings in the project's database, those that win last; blocks.
+
+    :raises ScriptError: when the database cannot be asked.
+    """
+    with connected(project.db_uri) as fetch:
+        of_role = tuple(DatabaseSetting(*row) for row in fetch(_OF_ROLE, (PREFIX,)))
+        function = project.db_pre_config
+        for setting in of_role:
+            if NAMES.get(setting.name) == "db-pre-config":
+                function = setting.value.strip() or None
+        if function is None:
+            return of_role
+        fetch("begin read only", ())
+        fetch(_CLEAR, (list(NAMES),))
+        fetch(f"select {'.'.join(map(quote_identifier, function.split('.')))}()", ())
+        made = fetch(_MADE, (list(NAMES),))
+        fetch("rollback", ())
+    return (*(DatabaseSetting(f"function {function}", *row) for row in made), *of_role)
+
+
+def with_database_settings(settings: Settings) -> Settings:
+    """Return the settings with those of the databases; blocks.
+
+    :raises ConfigurationError: when they cannot be used or read.
+    """
+    return replace(settings, projects=tuple(map(_completed, settings.projects)))
+
+
+def _completed(project: Project) -> Project:
+    if not project.db_config:
+        return project
+    try:
+        return applied(project, read_stored(project))
+    except ScriptError as error:
+        reason = " ".join(str(error).split())
+        place = f"database of project {project.ref}"
+        raise ConfigurationError([Mistake(place, f"its settings cannot be read: {reason}")]) from error
+
+
+class DatabaseSettings:
+    """A source of settings over which those of the databases win.
+
+    A database that is away keeps the settings that it had. Before they were read for the first time, its
+    project answers nothing, as a function such as ``db-pre-request`` may be among them.
+    """
+
+    def __init__(
+        self, reactor: Any, source: SettingsSource, read: Callable[[Project], Stored] = read_stored
+    ) -> None:
+        self._reactor = reactor
+        self._source = source
+        self._read = read
+        self._known: dict[tuple[str, str], Stored] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """What is known before the start."""
+        return self._source.settings
+
+    async def prepare(self) -> Settings:
+        """Start what the settings need and read the databases'."""
+        settings = await self._source.prepare()
+        try:
+            return await self._with_databases(settings)
+        except ConfigurationError as error:
+            raise StartFailed(f"the configuration cannot be used: {error}") from error
+
+    async def reread(self) -> Settings | None:
+        """Read the settings again, of the configuration and of the databases."""
+        settings = await self._source.reread()
+        return None if settings is None else await self._with_databases(settings)
+
+    def announce(self) -> None:
+        """Print what the operator should know once requests are answered."""
+        self._source.announce()
+
+    async def cleanup(self) -> None:
+        """Stop what ``prepare`` started."""
+        await self._source.cleanup()
+
+    async def _with_databases(self, settings: Settings) -> Settings:
+        asking = [Deferred.fromCoroutine(self._ask(project)) for project in settings.projects]
+        return replace(
+            settings, projects=tuple(map(_applied, settings.projects, await gatherResults(asking)))
+        )
+
+    async def _ask(self, project: Project) -> Stored | str:
+        """Return the settings in a project's database, or why they are unknown."""
+        if not project.db_config:
+            return ()
+        place = project.ref, project.db_uri
+        reading = deferToThread(partial(self._read, project))
+        try:
+            stored = await reading.addTimeout(READ_WITHIN, self._reactor, _no_answer)
+        except ScriptError as error:
+            return self._unknown(project, " ".join(str(error).split()))
+        for name in unknown_names(stored):
+            _log.warn("{project}: {name} in the database is not used", project=project.ref, name=name)
+        self._known[place] = stored
+        return stored
+
+    def _unknown(self, project: Project, reason: str) -> Stored | str:
+        known = self._known.get((project.ref, project.db_uri))
+        fate = "its project answers nothing before" if known is None else "they stay as they were"
+        _log.error(
+            "{project}: the settings in the database cannot be read, {fate}: {reason}",
+            project=project.ref, fate=fate, reason=reason,
+        )  # fmt: skip
+        return f"the settings in the database cannot be read: {reason}" if known is None else known
+
+
+def _no_answer(_outcome: object, seconds: float) -> NoReturn:
+    raise ScriptError(f"no answer within {seconds:g} s")
+
+
+def _applied(project: Project, stored: Stored | str) -> Project:
+    if isinstance(stored, str):
+        return replace(project, unread=stored)
+    return applied(project, stored) if project.db_config else project

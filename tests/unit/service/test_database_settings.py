@@ -1,0 +1,131 @@
+"""Settings in the database, with a database on paper: what wins, what is refused, and what an outage does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from dataapi.database.script import ScriptError
+from dataapi.service import database_settings
+from dataapi.service.configuration import ConfigurationError
+from dataapi.service.configuration.database import KEYS, DatabaseSetting, applied, unknown_names
+from dataapi.service.configuration.keys import PROJECT as PROJECT_KEYS
+from dataapi.service.configuration.postgrest import SAME
+from dataapi.service.database_settings import DatabaseSettings, Stored
+from dataapi.service.settings_source import Configured
+from dataapi.service.sockets import StartFailed
+from dataapi.settings import Project, Settings
+from support.deferreds import outcome
+from twisted.internet.defer import Deferred, execute
+from twisted.internet.task import Clock
+
+PROJECT = Project(
+    "a" * 20, "acme", "postgresql:///paper", db_config=True, db_max_rows=5, require_api_key=False
+)
+
+
+def stored(value: str, name: str = "pgrst.db_max_rows", place: str = "role authenticator") -> DatabaseSetting:
+    """Return a setting."""
+    return DatabaseSetting(place, name, value)
+
+
+def test_every_key_is_postgrests_and_ours() -> None:
+    """Those by which the database is reached are not among them."""
+    assert set(KEYS) <= PROJECT_KEYS.keys() & set(SAME)
+    assert not {"db-uri", "db-pool", "db-config", "db-channel"} & set(KEYS)
+
+
+def test_the_last_setting_wins_over_the_others_and_the_configuration() -> None:
+    made = applied(PROJECT, [stored("7"), stored("api, v2", "pgrst.db_schemas"), stored("8")])
+    assert (made.db_max_rows, made.db_schemas) == (8, ("api", "v2"))
+    assert applied(PROJECT, [stored("")]).db_max_rows is None
+    assert applied(PROJECT, []) == PROJECT
+
+
+def test_unknown_names_are_named_and_have_no_effect() -> None:
+    settings = [stored("postgresql:///other", "pgrst.db_uri"), stored("9", "pgrst.db_max_row"), stored("6")]
+    assert applied(PROJECT, settings).db_uri == PROJECT.db_uri
+    assert list(unknown_names(settings)) == [
+        "pgrst.db_uri of role authenticator",
+        "pgrst.db_max_row of role authenticator",
+    ]
+
+
+def test_mistakes_name_their_place_and_no_secret() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        applied(PROJECT, [stored("many"), stored("@/etc/secret", "pgrst.jwt_secret")])
+    first, second = map(str, caught.value.mistakes)
+    assert first.startswith(
+        f"database of project {PROJECT.ref}: role authenticator: pgrst.db_max_rows = 'many'"
+    )
+    assert "name no files" in second
+    assert "/etc/secret" not in second
+
+
+def test_the_only_key_may_stand_in_the_database() -> None:
+    """Without it nobody could be admitted."""
+    project = Project("a" * 20, "acme", "postgresql:///paper", db_config=True)
+    with pytest.raises(ConfigurationError, match="no request could be admitted"):
+        applied(project, [])
+    assert applied(project, [stored("s" * 32, "pgrst.jwt_secret")]).jwt_secret == "s" * 32
+
+
+@dataclass
+class Paper:
+    """A database on paper; None is one that is away."""
+
+    holds: Stored | None
+
+    def read(self, _project: Project) -> Stored:
+        """Return what it holds."""
+        if self.holds is None:
+            raise ScriptError("connection refused")
+        return self.holds
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read without a thread."""
+
+    def at_once(function: object) -> Deferred[object]:
+        return execute(function)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(database_settings, "deferToThread", at_once)
+    configured = Settings(projects=(PROJECT,))
+
+    async def reread(_self: Configured) -> Settings:
+        return configured
+
+    monkeypatch.setattr(Configured, "reread", reread)
+
+
+def source(paper: Paper) -> DatabaseSettings:
+    """Return a source over the database."""
+    settings = Settings(projects=(PROJECT,))
+    return DatabaseSettings(Clock(), Configured(settings, lambda: settings), paper.read)
+
+
+def test_an_outage_keeps_the_settings_that_were_read() -> None:
+    paper = Paper((stored("7"),))
+    made = source(paper)
+    assert outcome(made.prepare()).projects[0].db_max_rows == 7
+    paper.holds = None
+    [project] = outcome(made.reread()).projects
+    assert (project.db_max_rows, project.unread) == (7, None)
+
+
+def test_a_project_waits_for_its_settings() -> None:
+    """None of its requests may miss a function that checks them."""
+    paper = Paper(None)
+    made = source(paper)
+    [project] = outcome(made.prepare()).projects
+    assert project.unread == "the settings in the database cannot be read: connection refused"
+    paper.holds = (stored("api.check", "pgrst.db_pre_request"),)
+    [project] = outcome(made.reread()).projects
+    assert (project.db_pre_request, project.unread) == ("api.check", None)
+
+
+def test_a_mistake_fails_the_start() -> None:
+    error = outcome(source(Paper((stored("many"),))).prepare())
+    assert isinstance(error, StartFailed)
+    assert "pgrst.db_max_rows" in str(error)
