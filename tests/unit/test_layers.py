@@ -43,7 +43,7 @@ INPUT_AND_OUTPUT = {
         "configuration.load configuration.parsers configuration.postgrest database_settings inspection "
         "process project root_service settings_source sockets webhooks worker worker_pipe workers"
     ),
-    "telemetry": "logs process requests",
+    "telemetry": "logs process requests tracing",
     "web": (
         "admin app console.assets console.data console.routes pipeline routing server.connection "
         "server.request server.sending server.site"

@@ -31,8 +31,10 @@ from dataapi.database.session import (
     Session,
     SessionOptions,
     next_fetch,
+    statement_interval,
 )
 from dataapi.http.errors import ApiError
+from dataapi.http.messages import Interval
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -62,6 +64,14 @@ class PoolFigures:
     timeouts: int
     connects: int
     cancels: int
+
+
+def _queued(facts: RequestFacts, began: float) -> None:
+    """Add the time since then to a request's time in the queue."""
+    now = perf_counter()
+    facts.queued += now - began
+    if facts.intervals is not None:
+        facts.intervals.append(Interval("queue", began, now))
 
 
 BATCH = 65_536
@@ -234,6 +244,8 @@ class Pool:
             spent = perf_counter() - began
             facts.database += spent
             self._release(session)
+            if facts.intervals is not None:
+                facts.intervals.append(statement_interval(message.statements, began, spent))
             if self._query_log is not None:
                 self._query_log.add(message.statements, spent, code)
 
@@ -286,7 +298,7 @@ class Pool:
         try:
             await self._slots.take(message.caller)
         finally:
-            facts.queued += perf_counter() - began
+            _queued(facts, began)
         try:
             session = self._idle.pop() if self._idle else await self._wait(facts)
             transaction = session.transaction(facts, anonymous=message.role == self._anonymous_role)
@@ -314,7 +326,7 @@ class Pool:
             return await place
         finally:
             if facts is not None:
-                facts.queued += perf_counter() - began
+                _queued(facts, began)
 
     def _release(self, session: Session) -> None:
         if session.connection.lost:

@@ -15,6 +15,7 @@ from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
 from dataapi.database.message import FACTS, NO_DEFAULTS, defaults_of
 from dataapi.database.prepared import Prepared, compose_inlined, compose_onward
 from dataapi.http.errors import ApiError
+from dataapi.http.messages import Interval
 from dataapi.telemetry.logs import request_id
 
 if TYPE_CHECKING:
@@ -137,8 +138,16 @@ class OpenTransaction:
         finally:
             spent = perf_counter() - began
             self._facts.database += spent
+            if self._facts.intervals is not None:
+                self._facts.intervals.append(statement_interval(statements, began, spent))
             if self._query_log is not None:
                 self._query_log.add(statements, spent, code)
+
+
+def statement_interval(statements: Sequence[Bound], began: float, spent: float) -> Interval:
+    """Return the interval of a message, with its SQL without values."""
+    text = "; ".join([bound.statement.text for bound in statements])
+    return Interval("statement", began, began + spent, text)
 
 
 def _begun(message: Message) -> Message:

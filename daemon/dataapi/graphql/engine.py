@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from threading import Thread
+from time import perf_counter
 from typing import Any
 
 from graphql import GraphQLError, GraphQLSchema
@@ -42,7 +43,7 @@ from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view
 from dataapi.graphql.sources import client_key
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, RequestRejected, Stage
 from dataapi.http.errors import DatabaseError
-from dataapi.http.messages import Request
+from dataapi.http.messages import Interval, Request
 from dataapi.settings import Project
 from dataapi.sql.statement import violation_in
 
@@ -175,9 +176,12 @@ class Engine:
             introspected: Mapping[str, str] = {}
             if INTROSPECTING.search(text):
                 introspected = await self._introspect(role, request, text)
+            began = 0.0 if http.facts.intervals is None else perf_counter()
             execution = await in_turn(
                 lambda: self._compile(role, request, text, introspected, reported if cost else None)
             )
+            if http.facts.intervals is not None:
+                http.facts.intervals.append(Interval("plan", began, perf_counter()))
             if explain:
                 reported["explain"] = await self._transactions.explain(
                     catalog, http, caller, execution.statements

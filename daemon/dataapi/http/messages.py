@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
+from typing import NamedTuple
 
 Stream = AsyncGenerator[bytes, None]
 """The pieces of a body that is sent while it is made; none is asked for while the client does not read."""
@@ -55,6 +56,15 @@ class Timing:
         return ", ".join(f"{stage};dur={seconds * 1000:.3f}" for stage, seconds in measured)
 
 
+class Interval(NamedTuple):
+    """A part of a request's time, by ``time.perf_counter``; ``text`` is the SQL of a statement."""
+
+    name: str
+    began: float
+    ended: float
+    text: str = ""
+
+
 class RequestFacts:
     """What logs, metrics and headers say of a request, as it becomes known.
 
@@ -67,13 +77,17 @@ class RequestFacts:
     :ivar database: seconds that its statements took there and back.
     :ivar sqlstate: of the last statement that PostgreSQL refused, "" without one.
     :ivar position: where the WAL of the database was after the request's commit, "" where nobody asks.
+    :ivar intervals: the parts of its time, None where nobody makes spans of them.
     """
 
-    __slots__ = ("database", "operation", "position", "queued", "role", "route", "sqlstate", "subject",
-                 "traceparent")  # fmt: skip
+    __slots__ = ("database", "intervals", "operation", "position", "queued", "role", "route", "sqlstate",
+                 "subject", "traceparent")  # fmt: skip
 
-    def __init__(self, route: str = "", traceparent: str = "") -> None:
+    def __init__(
+        self, route: str = "", traceparent: str = "", intervals: list[Interval] | None = None
+    ) -> None:
         self.route = route
+        self.intervals = intervals
         self.traceparent = traceparent
         self.role = ""
         self.subject = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeVar
 
 from dataapi.auth.caller import Caller
@@ -15,7 +16,7 @@ from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.long_work import Naps, SharedWork
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER
-from dataapi.http.messages import Reply, Request
+from dataapi.http.messages import Interval, Reply, Request
 from dataapi.rest import batch, respond
 from dataapi.rest.execute import run_batch, run_plan, stream
 from dataapi.rest.openapi.description import Version, describe, negotiate_description, with_address
@@ -140,7 +141,10 @@ class RestHandler:
                 http.mark("plan")
                 return reply
             work = partial(plan, role, request)
+            began = 0.0 if http.facts.intervals is None else perf_counter()
             planned = await self._in_thread(work) if len(http.body) > LONG else work()
+            if http.facts.intervals is not None:
+                http.facts.intervals.append(Interval("plan", began, perf_counter()))
             http.mark("plan")
             if isinstance(planned, StatementPlan):
                 return await run_plan(self._transactions, catalog, http, caller, planned)
@@ -163,7 +167,10 @@ class RestHandler:
         """Answer a batch: all of its requests are planned before the first one runs."""
         role = self._role(catalog, caller.role)
         work = partial(_each, requests, lambda each: (each[0], plan(role, each[1])))
+        began = 0.0 if http.facts.intervals is None else perf_counter()
         parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
+        if http.facts.intervals is not None:
+            http.facts.intervals.append(Interval("plan", began, perf_counter()))
         http.mark("plan")
         most_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, most_bytes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +24,7 @@ from dataapi.telemetry.process import ProcessMetrics
 from dataapi.telemetry.readiness import ProjectState, Reloaded, State, WebhooksState
 from dataapi.telemetry.requests import RequestMetrics, request_observer
 from dataapi.telemetry.slow_requests import SlowRequests
+from dataapi.telemetry.tracing import Tracing, tracing_of
 from dataapi.webhooks.management.errors import ErrorCode, ManagementError
 
 if TYPE_CHECKING:
@@ -123,7 +125,9 @@ class Serving:
         assembly: Assembly,
         webhooks: ServedWebhooks | None = None,
         collections: ShortCollections | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
+        self._tracing = tracing
         self._collections = collections
         self._reactor = reactor
         self._webhooks = webhooks
@@ -180,6 +184,8 @@ class Serving:
         if self._collections:
             self._collections.stop()
         self._process.stop()
+        if self._tracing:
+            await self._tracing.stop(self._reactor)
 
     async def state(self) -> State:
         """Return whether requests can be answered, having asked the databases."""
@@ -269,7 +275,8 @@ class LateWebhooks:
     Its imports and the event catalogue take a third as long as all the rest of a start.
     """
 
-    def __init__(self, reactor: Any, settings: Settings) -> None:
+    def __init__(self, reactor: Any, settings: Settings, tracing: Tracing | None = None) -> None:
+        self._tracing = tracing
         self._reactor = reactor
         self._settings = settings
         self._background = Background()
@@ -278,7 +285,7 @@ class LateWebhooks:
     async def start(self) -> None:
         """Begin, or find that the database is unavailable."""
         make = await deferToThread(_webhooks_part)
-        self._part = part = make(self._reactor, self._settings)
+        self._part = part = make(self._reactor, self._settings, self._tracing)
         await part.start()
 
     async def configure(self, settings: Settings) -> None:
@@ -357,7 +364,9 @@ class ProcessAssembly:
         observer: LineObserver,
         webhooks: LateWebhooks,
         reconfigure: Callable[[], None],
+        tracing: Tracing | None,
     ) -> None:
+        self._tracing = tracing
         self._reactor = reactor
         self._settings = settings
         self._observer = observer
@@ -390,9 +399,11 @@ class ProcessAssembly:
                 self._observer.put,
                 subjects=settings.log_subject,
                 slow=self._slow,
+                trace=self._tracing.request if self._tracing else None,
             ),
             max_bodies=settings.max_bodies,
             max_connections=settings.max_connections,
+            traced=self._tracing is not None,
         )
 
 
@@ -407,6 +418,8 @@ def assemble(
 
     :param reconfigure: asks for the configuration to be read again, as a notification does.
     """
-    webhooks = LateWebhooks(reactor, settings)
-    assembly = ProcessAssembly(reactor, settings, observer, webhooks, reconfigure)
-    return Serving(reactor, settings.projects, sockets, assembly, webhooks, ShortCollections(reactor))
+    tracing = tracing_of(os.environ)
+    webhooks = LateWebhooks(reactor, settings, tracing)
+    assembly = ProcessAssembly(reactor, settings, observer, webhooks, reconfigure, tracing)
+    collections = ShortCollections(reactor)
+    return Serving(reactor, settings.projects, sockets, assembly, webhooks, collections, tracing)

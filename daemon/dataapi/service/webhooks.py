@@ -25,6 +25,7 @@ from dataapi.service.project import pool_snapshot
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import WebhooksState
+from dataapi.telemetry.tracing import Tracing
 from dataapi.webhooks.delivery.attempt import Sender
 from dataapi.webhooks.delivery.destinations import networks
 from dataapi.webhooks.delivery.dispatcher import CHANNELS, Dispatcher
@@ -74,7 +75,7 @@ class WebhooksPart:
     :ivar store: usable while ``reason`` is None.
     """
 
-    def __init__(self, reactor: Any, settings: Settings) -> None:
+    def __init__(self, reactor: Any, settings: Settings, tracing: Tracing | None = None) -> None:
         self._reactor = reactor
         self.settings = section = settings.webhooks
         project = settings.projects[0]
@@ -117,6 +118,7 @@ class WebhooksPart:
             self.catalogue.render,
             section,
             listening=lambda: self._listener.listening,
+            tracing=tracing,
         )
         self._listener = Listener(
             reactor,

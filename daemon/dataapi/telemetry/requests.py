@@ -116,11 +116,13 @@ def request_observer(
     *,
     subjects: bool = False,
     slow: SlowRequests | None = None,
+    trace: Callable[[AnsweredRequest], None] | None = None,
 ) -> Callable[[AnsweredRequest], None]:
     """Return the function that counts every answered request and logs those of the level.
 
     :param subjects: whether lines say who the caller is.
     :param slow: gets those that are slow.
+    :param trace: makes the spans of a request, None for none.
     """
     lowest = LOWEST_STATUS[level]
     lowest_error = 0 if lowest <= LOWEST_STATUS["warn"] else lowest
@@ -131,6 +133,8 @@ def request_observer(
             slow.add(answered.project, _slow_request(answered, now()))
         if answered.status >= lowest or (answered.code and answered.status >= lowest_error):
             put(_request_record(answered, now(), subjects=subjects))
+        if trace is not None:
+            trace(answered)
 
     return observe
 

@@ -85,12 +85,14 @@ class Pipeline:
         self._observe = observe
         self._seconds = seconds
         self._ids = ids
+        self._traced = False
         self._deadlines: dict[float, Deadlines] = {}
         self._versioned = f"{SERVER}/{installed_version()}"
 
-    def configure(self, backends: Sequence[Backend], observe: Observe) -> None:
-        """Hand the next requests to these projects."""
+    def configure(self, backends: Sequence[Backend], observe: Observe, *, traced: bool) -> None:
+        """Hand the next requests to these projects; ``traced`` ones note the parts of their time."""
         self._backends = Backends(backends)
+        self._traced = traced
         self._observe = observe
 
     def expect(self, received: ServerRequest, length: int | None) -> None:
@@ -218,7 +220,9 @@ class Pipeline:
             connection.persistent = False
             error = _crowded()
         sent = headers.get("traceparent")
-        facts = RequestFacts(route.form, "" if sent is None else continued_trace(sent))
+        facts = RequestFacts(
+            route.form, "" if sent is None else continued_trace(sent), [] if self._traced else None
+        )
         request = Request(
             identifier, method, route.path, query, headers, body, timing, connection.peer, facts
         )

@@ -105,10 +105,16 @@ class ApiSite(Factory):
         self._drained: list[Deferred[None]] = []
 
     def configure(
-        self, backends: Sequence[Backend], observe: Observe, *, max_bodies: int, max_connections: int
+        self,
+        backends: Sequence[Backend],
+        observe: Observe,
+        *,
+        max_bodies: int,
+        max_connections: int,
+        traced: bool = False,
     ) -> None:
         """Serve other projects by other limits from the next request on."""
-        self._pipeline.configure(backends, observe)
+        self._pipeline.configure(backends, observe, traced=traced)
         self.bodies.resize(max_bodies)
         self._max_connections = max_connections
 

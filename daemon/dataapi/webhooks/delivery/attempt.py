@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeAlias
@@ -23,6 +23,7 @@ from twisted.web.iweb import IPolicyForHTTPS
 
 from dataapi.http.errors import ApiError, DatabaseError
 from dataapi.telemetry.metrics import Histogram, RunningHistogram, Snapshot
+from dataapi.telemetry.tracing import Tracing
 from dataapi.webhooks.catalogue import read_payload
 from dataapi.webhooks.delivery import destinations
 from dataapi.webhooks.delivery.headers import constant_head, header_lines, signed_headers
@@ -106,12 +107,18 @@ class DeliveryRunner:
     _log = Logger(namespace="dataapi.webhooks")
 
     def __init__(
-        self, queue: StoresRendered, sender: SendsAttempts, render: Render, counters: DeliveryCounters
+        self,
+        queue: StoresRendered,
+        sender: SendsAttempts,
+        render: Render,
+        counters: DeliveryCounters,
+        tracing: Tracing | None = None,
     ) -> None:
         self._queue = queue
         self._sender = sender
         self._render = render
         self._counters = counters
+        self._tracing = tracing
 
     async def deliver(self, work: DueWork, since_claim: float) -> AttemptOutcome | None:
         """Make an attempt and return its outcome; None when it was not made and its lease is to run out."""
@@ -124,7 +131,7 @@ class DeliveryRunner:
             attempt = Attempt(
                 work.url, work.signing_secret, str(work.event_id), body, headers, work.traceparent
             )
-            outcome = await self._sender.send(attempt)
+            outcome = await self._send(work, attempt)
         except CancelledError:
             return None
         except (ApiError, _EventDeleted) as error:
@@ -139,6 +146,23 @@ class DeliveryRunner:
         self._counters.ended(outcome)
         self._log_attempt(work, outcome)
         return outcome
+
+    async def _send(self, work: DueWork, attempt: Attempt) -> AttemptOutcome:
+        """Make an attempt, within a span if there are spans."""
+        if self._tracing is None:
+            return await self._sender.send(attempt)
+        span, traceparent = self._tracing.attempt(work.traceparent, work.event_type)
+        attributes: dict[str, str | int | None] = {
+            "messaging.message.id": str(work.event_id),
+            "dataapi.attempt": work.attempt_number,
+        }
+        try:
+            outcome = await self._sender.send(replace(attempt, traceparent=traceparent))
+            attributes["dataapi.outcome"] = outcome_label(outcome)
+            attributes["http.response.status_code"] = outcome.response_code
+            return outcome
+        finally:
+            self._tracing.end(span, attributes)
 
     async def _body(self, work: DueWork) -> bytes:
         """Render an older version of an event, so that every attempt sends the same bytes."""

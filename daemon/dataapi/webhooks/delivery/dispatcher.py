@@ -23,6 +23,7 @@ from dataapi.concurrency.tasks import Background
 from dataapi.concurrency.timers import Alarm
 from dataapi.http.errors import ApiError
 from dataapi.settings import Webhooks
+from dataapi.telemetry.tracing import Tracing
 from dataapi.webhooks.delivery.attempt import (
     DeliveryCounters,
     DeliveryRunner,
@@ -105,6 +106,7 @@ class Dispatcher:
         *,
         listening: Callable[[], bool] = lambda: True,
         random: Callable[[], float] = _random.random,
+        tracing: Tracing | None = None,
     ) -> None:
         self._clock = clock
         self._queue = queue
@@ -114,7 +116,7 @@ class Dispatcher:
         self._random = random
         self.number = secrets.randbits(31)
         self.counters = DeliveryCounters()
-        self._runner = DeliveryRunner(queue, sender, render, self.counters)
+        self._runner = DeliveryRunner(queue, sender, render, self.counters, tracing)
         self._limits = ConcurrencyLimits(
             settings.concurrency, settings.concurrency_per_host, SLOW * settings.timeout
         )
