@@ -6,6 +6,8 @@ import pytest
 from dataapi.http.messages import Request, RequestFacts
 from dataapi.telemetry.logs import LogRecord
 from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics, request_observer
+from dataapi.telemetry.tracing import Tracing
+from twisted.logger import capturedLogs
 
 
 def answered(status: int, code: str = "", facts: RequestFacts | None = None) -> AnsweredRequest:
@@ -93,3 +95,22 @@ def test_a_statement_that_was_run_again_with_success_leaves_no_error() -> None:
     lines: list[LogRecord] = []
     request_observer(RequestMetrics(), "info", lines.append)(answered(200, "", known()))
     assert "sqlstate" not in lines[0].fields
+
+
+def test_a_span_that_cannot_be_made_costs_no_line_and_is_reported_once() -> None:
+    """The log and the metrics do not depend on traces."""
+    sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="the extra otel is not installed")
+
+    class Broken(sdk.SpanProcessor):  # type: ignore[misc, name-defined]
+        def on_start(self, *_: object, **__: object) -> None:
+            raise RuntimeError("no span")
+
+    provider = sdk.TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(Broken())
+    lines: list[LogRecord] = []
+    observe = request_observer(RequestMetrics(), "info", lines.append, trace=Tracing(provider).request)
+    with capturedLogs() as reported:
+        observe(answered(200))
+        observe(answered(404))
+    assert [line.fields["status"] for line in lines] == [200, 404]
+    assert [event["log_namespace"] for event in reported] == ["dataapi.tracing"]
