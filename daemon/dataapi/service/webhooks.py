@@ -22,7 +22,7 @@ from dataapi.database.pool import Pool
 from dataapi.database.session import SessionOptions
 from dataapi.http.errors import ApiError
 from dataapi.service.project import pool_snapshot
-from dataapi.settings import Settings
+from dataapi.settings import Settings, Webhooks
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import WebhooksState
 from dataapi.telemetry.tracing import Tracing
@@ -287,7 +287,9 @@ class WebhooksPart:
         wait = self._retry.failed()
         why = error.message if isinstance(error, ApiError) else str(error)
         if why != self._why:
-            _log.warn("webhooks do not work, trying again in {wait:.1f} s: {reason}", wait=wait, reason=why)
+            # Without anything in [webhooks], most likely nobody wants them.
+            log = _log.debug if self.settings == Webhooks() else _log.warn
+            log("webhooks do not work, trying again in {wait:.1f} s: {reason}", wait=wait, reason=why)
         self._why = why
 
     def _attempted(self) -> None:

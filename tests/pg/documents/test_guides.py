@@ -43,7 +43,8 @@ def test_the_sql_runs(guide: str, database: Database) -> None:
         if "create_distributed_table" in text:
             assert set(text.splitlines()) <= set(DISTRIBUTED)
         else:
-            database.execute(text)
+            database.execute(text.replace("in database app ", f"in database {database.name} "))
+    database.execute("alter role authenticator reset all")
 
 
 @pytest.mark.parametrize("guide", [guide for guide in GUIDES if _blocks(guide, "ini")])
