@@ -27,6 +27,9 @@ def test_the_readme_leads_to_an_answer_from_ones_own_database(story: Story) -> N
     """Five commands and a request, as they are typed."""
     story.read(documents.chapter(documents.read("README.md"), "Use your own database"))
     assert story.said == [[{"id": 1, "body": "Hello"}]]
+    ready = story.daemon.admin
+    wait_for(lambda: "permission denied" in ready("GET", "/ready").json["webhooks"]["reason"], "webhooks")
+    assert not [line for line in story.daemon.lines if line["level"] != "info"], "nothing is wrong"
 
 
 def test_the_tutorial_leads_to_a_delivery(story: Story) -> None:

@@ -38,7 +38,8 @@ _log = Logger(namespace="dataapi.workers")
 _Reply = TypeVar("_Reply")
 _HEALTHY_AFTER = 60.0
 _BACKOFF = Backoff(first=0.1, longest=30.0, spread=0.0)
-_KILL_AFTER = GRACE + 5.0
+_KILL_AFTER = GRACE + 10.0
+"""Seconds for a worker to stop: after its requests, closing what it has open, such as the export of spans."""
 
 _METRICS_WITHIN = 1.0
 _RELOAD_WITHIN = 120.0

@@ -402,7 +402,7 @@ def test_a_worker_that_does_not_end_is_killed() -> None:
     parent.children[0].end()
     parent.machine.advance(GRACE)
     assert parent.children[1].signals == ["TERM"]
-    parent.machine.advance(5)
+    parent.machine.advance(10)
     assert parent.children[1].signals == ["TERM", "KILL"]
     parent.children[1].end()
     assert stopping.called
