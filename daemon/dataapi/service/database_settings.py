@@ -23,7 +23,7 @@ from dataapi.settings import Project, Settings
 _log = Logger(namespace="dataapi.service")
 
 READ_WITHIN = 15.0
-"""Seconds after which a database counts as unavailable that does not say its settings."""
+"""Seconds to wait for a database's settings."""
 
 Stored = tuple[DatabaseSetting, ...]
 

@@ -66,7 +66,6 @@ class ProjectPart:
         self._reconfigure = reconfigure
         self._slow = slow or SlowRequests()
         self.apis: ProjectApis | None = None
-        self.settings = project
         self._listener: Listener | None = None
         self._lends = False
         self._background = Background()

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from twisted.internet.threads import deferToThread
 
+from dataapi.http.headers import parse_accept
 from dataapi.http.messages import Reply, Request
 
 _FOLDER = files("dataapi.web.console") / "assets"
@@ -83,5 +84,5 @@ def _headers(name: str, encoding: str) -> tuple[tuple[str, str], ...]:
 
 def _encoding(accepted: str) -> str:
     """Return the best encoding that an ``Accept-Encoding`` header names without refusing it."""
-    offered = {part.partition(";")[0].strip().lower() for part in accepted.split(",") if "q=0" not in part}
+    offered = {each.name for each in parse_accept(accepted)}
     return next((name for name in _ENCODINGS if name in offered), "identity")

@@ -8,6 +8,7 @@ from typing import Any
 from klein import Klein
 
 from dataapi.auth import keys
+from dataapi.auth.caller import Caller
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.settings import Project
@@ -45,16 +46,19 @@ def declare(app: Klein, *, webhooks: bool) -> None:
         described = _settings(backend.project, local=access.is_local(request))
         return json_reply({**described, "webhooks": webhooks})
 
-    async def schema(backend: Backend, request: Request) -> Reply:
+    async def identify(backend: Backend, request: Request) -> Caller:
         caller = await backend.authenticator.authenticate(request)
-        request.facts.role = caller.role
+        request.facts.role, request.facts.subject = caller.role, caller.subject
+        return caller
+
+    async def schema(backend: Backend, request: Request) -> Reply:
+        caller = await identify(backend, request)
         if backend.console is None:
             raise _nothing(request)
         return _data(await backend.console.schema(request, caller))
 
     async def health(backend: Backend, request: Request) -> Reply:
-        caller = await backend.authenticator.authenticate(request)
-        request.facts.role = caller.role
+        caller = await identify(backend, request)
         if backend.console is None:
             raise _nothing(request)
         return json_reply(backend.console.health(caller))
