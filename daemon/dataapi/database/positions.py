@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 _POSITION = re.compile("([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 REMEMBERED = 3600
-"""Positions of the primary that are remembered, which limits the lag that can be told."""
+"""Positions of the primary that are remembered, which limits the lag that can be told.
+
+A replica that is further behind gets no reads under a limit.
+"""
 
 
 def required_position(headers: Mapping[str, str]) -> str | None:
@@ -61,11 +64,11 @@ class PrimaryProgress:
         self._seen.append((now, position))
 
     def lag(self, replayed: int) -> float | None:
-        """Return by how many seconds a replica is behind what was seen last, None before anything was."""
-        if not self._seen:
-            return None
-        newest = self._seen[-1][0]
+        """Return by how many seconds a replica is behind what was seen last.
+
+        None is unknown: it may be behind all that was seen by any time.
+        """
         for seen, position in reversed(self._seen):
             if position <= replayed:
-                return newest - seen
-        return newest - self._seen[0][0] if len(self._seen) > 1 else float("inf")
+                return self._seen[-1][0] - seen
+        return None

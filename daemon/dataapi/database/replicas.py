@@ -53,7 +53,7 @@ _REPLAYED = Statement(
     ("pg_lsn",),
 )
 _NOT_REPLAYED = "22P02"
-_OF_THE_SERVER = ("0A", "22023", "25", "40", "42", "53", "55", "58", "XX", _NOT_REPLAYED)
+_OF_THE_SERVER = ("0A", "22023", "25", "40", "42", "53", "55", "58", "XX")
 """Beginnings of the SQLSTATEs that may have to do with the server and not with the request.
 
 Among them are conflicts with recovery, what a standby cannot do, and names, roles and privileges that it does
@@ -291,7 +291,8 @@ def _guarded(message: Message) -> Message:
 
 def _check_repeatable(replica: Replica, message: Message, error: ApiError) -> None:
     """Raise the error unless another server may do better."""
-    if not isinstance(error, DatabaseUnavailable) and not error.code.startswith(_OF_THE_SERVER):
+    behind = bool(message.replayed) and error.code == _NOT_REPLAYED
+    if not (behind or isinstance(error, DatabaseUnavailable) or error.code.startswith(_OF_THE_SERVER)):
         raise error
     replica.repeated += 1
     message.facts.sqlstate = ""

@@ -53,6 +53,8 @@ def read_stored(project: Project) -> Stored:
     :raises ScriptError: when the database cannot be asked.
     """
     with connected(project.db_uri) as fetch:
+        # Nobody waits longer, and a thread that did would be missing elsewhere.
+        fetch("select set_config('statement_timeout', $1, false)", (f"{READ_WITHIN:.0f}s",))
         of_role = tuple(DatabaseSetting(*row) for row in fetch(_OF_ROLE, (PREFIX,)))
         function = project.db_pre_config
         for setting in of_role:

@@ -57,7 +57,7 @@ WATCH_EVERY = 1.0
 """Seconds between looks at whether other dispatchers still live."""
 
 WATCH_AFTER = 2 * LONGEST_WAIT
-"""Seconds after an outage until the next look: by then others that lost their sessions, too, are back."""
+"""Seconds from a new session to a look at others: by then others that lost theirs are back."""
 
 STATISTICS_WITHIN = 2.0
 """Seconds that statistics of the queue may take."""
@@ -228,6 +228,7 @@ class WebhooksPart:
         self._dispatcher.start()
         self._sources.start()
         self._background.spawn(self._keep_up())
+        self._watch_from = self._reactor.seconds() + WATCH_AFTER
         self._background.spawn(self._watch())
 
     def _give_up(self, place: dict[str, str]) -> None:

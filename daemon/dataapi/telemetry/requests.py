@@ -41,6 +41,10 @@ MOST_SERIES = 1000
 """Series beyond which errors are counted without their codes, of which SQL can raise any."""
 
 
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+"""All others, of which clients can make up any, are counted together."""
+
+
 class _Times:
     """Where the requests of one area spent their time."""
 
@@ -77,6 +81,8 @@ class RequestMetrics:
         times.daemon.add(max(0.0, seconds - facts.queued - facts.database))
 
     def _count_new(self, series: _Series) -> None:
+        if series[1] not in _METHODS:
+            series = (series[0], "other", *series[2:])
         if len(self._counts) >= MOST_SERIES and series[-1]:
             series = (*series[:-1], "other")
         self._counts[series] = self._counts.get(series, 0) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from dataapi.http.messages import Request, RequestFacts
 from dataapi.telemetry.metrics import (
@@ -66,6 +67,16 @@ def test_codes_that_sql_makes_up_do_not_make_series_without_end() -> None:
     counts = figures.snapshot()["dataapi_requests_total"]
     assert len(counts) == MOST_SERIES + 1
     assert counts[("rest", "GET", "/rest/v1/{resource}", "400", "other")] == 500
+
+
+def test_methods_that_clients_make_up_are_counted_together() -> None:
+    """Anybody may send any."""
+    figures = RequestMetrics()
+    usual = answered(405)
+    for number in range(3):
+        figures.observe(usual._replace(request=replace(usual.request, method=f"X{number}")))
+    counts = figures.snapshot()["dataapi_requests_total"]
+    assert counts == {("rest", "other", "/rest/v1/{resource}", "405", ""): 3}
 
 
 @given(st.lists(st.floats(0, 60)))
