@@ -18,10 +18,14 @@ _TYPES = installed_catalogue().types
 @schemathesis.hook
 def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
     """Replace what no schema can tell."""
-    data = case.body.get("data") if isinstance(case.body, dict) else None
-    attributes = data.get("attributes") if isinstance(data, dict) else None
-    if not isinstance(attributes, dict):
-        return
+    for document in case.body if isinstance(case.body, list) else [case.body]:
+        data = document.get("data") if isinstance(document, dict) else None
+        attributes = data.get("attributes") if isinstance(data, dict) else None
+        if isinstance(attributes, dict):
+            _make_meaningful(case.path, attributes)
+
+
+def _make_meaningful(path: str, attributes: dict[str, Any]) -> None:
     url = attributes.get("url")
     if isinstance(url, str) and len(url) <= 2048:
         attributes["url"] = URL
@@ -31,9 +35,9 @@ def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
     # A disabled endpoint takes no test and no retry, an enabled one no test of a type it is not told of.
     if attributes.get("enabled") is False:
         attributes["enabled"] = True
-    if case.path.endswith("/test") and str(attributes.get("type")) in _TYPES:
+    if path.endswith("/test") and str(attributes.get("type")) in _TYPES:
         del attributes["type"]
-    if case.path.endswith("/events"):
+    if path.endswith("/events"):
         _make_event(attributes)
 
 
