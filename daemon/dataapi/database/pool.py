@@ -31,7 +31,7 @@ from dataapi.database.session import (
     Session,
     SessionOptions,
     next_fetch,
-    statement_interval,
+    record_statements,
 )
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Interval
@@ -242,12 +242,8 @@ class Pool:
             raise died from error
         finally:
             spent = perf_counter() - began
-            facts.database += spent
             self._release(session)
-            if facts.intervals is not None:
-                facts.intervals.append(statement_interval(message.statements, began, spent))
-            if self._query_log is not None:
-                self._query_log.add(message.statements, spent, code)
+            record_statements(facts, self._query_log, message.statements, began, spent, code)
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
         """Run the daemon's own SQL as the login role and return the last statement's rows.

@@ -137,17 +137,24 @@ class OpenTransaction:
             raise died from error
         finally:
             spent = perf_counter() - began
-            self._facts.database += spent
-            if self._facts.intervals is not None:
-                self._facts.intervals.append(statement_interval(statements, began, spent))
-            if self._query_log is not None:
-                self._query_log.add(statements, spent, code)
+            record_statements(self._facts, self._query_log, statements, began, spent, code)
 
 
-def statement_interval(statements: Sequence[Bound], began: float, spent: float) -> Interval:
-    """Return the interval of a message, with its SQL without values."""
-    text = "; ".join([bound.statement.text for bound in statements])
-    return Interval("statement", began, began + spent, text)
+def record_statements(
+    facts: RequestFacts,
+    query_log: QueryLog | None,
+    statements: Sequence[Bound],
+    began: float,
+    spent: float,
+    code: str,
+) -> None:
+    """Record how long a message took, in seconds, and the code of its error, "" without one."""
+    facts.database += spent
+    if facts.intervals is not None:
+        text = "; ".join([bound.statement.text for bound in statements])
+        facts.intervals.append(Interval("statement", began, began + spent, text))
+    if query_log is not None:
+        query_log.add(statements, spent, code)
 
 
 def _begun(message: Message) -> Message:

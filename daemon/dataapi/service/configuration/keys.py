@@ -139,3 +139,9 @@ def keys_of(section: str) -> dict[str, ConfigurationKey] | None:
 def key_of(section: str, name: str) -> ConfigurationKey | None:
     """Return a key of a section, None when there is no such key or section."""
     return (keys_of(section) or {}).get("app.settings.*" if name.startswith(APP_SETTINGS) else name)
+
+
+def key_of_variable(words: str) -> str:
+    """Return the key that the words of an environment variable name, such as ``DB_URI``."""
+    setting = words.removeprefix("APP_SETTINGS_")
+    return words.lower().replace("_", "-") if setting == words else APP_SETTINGS + setting.lower()

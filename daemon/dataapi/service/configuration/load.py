@@ -13,7 +13,15 @@ from typing import Any
 from dataapi.auth.keys import is_url, parse_keys
 from dataapi.service.configuration import parsers, postgrest
 from dataapi.service.configuration.endpoints import http_address
-from dataapi.service.configuration.keys import APP_SETTINGS, PROJECT, SERVICE, WEBHOOKS, key_of, keys_of
+from dataapi.service.configuration.keys import (
+    APP_SETTINGS,
+    PROJECT,
+    SERVICE,
+    WEBHOOKS,
+    key_of,
+    key_of_variable,
+    keys_of,
+)
 from dataapi.service.configuration.parsers import InvalidValue
 from dataapi.service.configuration.parsers import ref as parse_ref
 from dataapi.settings import Project, Settings, Webhooks
@@ -416,10 +424,7 @@ def _section_and_key(words: str) -> tuple[str, str]:
 
 def _key(words: str) -> str:
     """Return the key of upper-case words, nothing when they are not all upper case."""
-    if words != words.upper():
-        return ""
-    setting = words.removeprefix("APP_SETTINGS_")
-    return words.lower().replace("_", "-") if setting == words else APP_SETTINGS + setting.lower()
+    return key_of_variable(words) if words == words.upper() else ""
 
 
 def _variables(section: str) -> list[str]:

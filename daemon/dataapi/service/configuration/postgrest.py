@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataapi.service.configuration.keys import APP_SETTINGS
+from dataapi.service.configuration.keys import APP_SETTINGS, key_of_variable
 
 PREFIX = "PGRST_"
 
@@ -190,9 +190,7 @@ def _value(line: int, key: str, kind: str, token: str, *, known: Mapping[str, st
 def _variables(environ: Mapping[str, str]) -> dict[str, str]:
     values = {}
     for name in sorted(name for name in environ if name.startswith(PREFIX)):
-        words = name.removeprefix(PREFIX)
-        setting = words.removeprefix("APP_SETTINGS_")
-        key = words.lower().replace("_", "-") if setting == words else APP_SETTINGS + setting.lower()
+        key = key_of_variable(name.removeprefix(PREFIX))
         values[key] = environ[name]
     return values
 
