@@ -287,7 +287,7 @@ def errors() -> Iterator[str]:
 
 
 GRAPHQL = {
-    "EXPLAIN_NOT_ALLOWED": "The request asks for the plan, which `db-plan-enabled` does not allow.",
+    "EXPLAIN_NOT_ALLOWED": "The request asks for plans, which are for `service_role` alone.",
     "PERSISTED_DOCUMENT_NOT_FOUND": "No stored document has this `documentId`.",
     "PERSISTED_DOCUMENT_REQUIRED": "Only stored documents may run (`graphql-documents-only`).",
     "PERSISTED_QUERY_NOT_FOUND": "No stored document has this hash; Apollo's clients then send the text.",
@@ -457,7 +457,8 @@ DELIVERIES = [
     ("`webhook-signature`", "`v1,` and the signature in base64 ([Signing](webhooks.md#signing))"),
     (
         "`traceparent`",
-        "the trace of the request that published the event ([Publishing](webhooks.md#publishing))",
+        "the trace of the request that published the event ([Publishing](webhooks.md#publishing)); with "
+        "[spans](../guides/tuning.md#traces), the span of the attempt, in that trace or a new one",
     ),
     *((code(name), code(value)) for name, value in CONSTANT_HEADERS),
 ]

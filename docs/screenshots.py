@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import sample_webhooks
 from playwright.sync_api import Browser, Page, sync_playwright
 
 if TYPE_CHECKING:
@@ -35,10 +36,15 @@ QUERY = """{
   }
 }"""
 
+REQUEST = (
+    "blog?select=name,description,owner:account(first_name),blog_post(title,claps)"
+    "&id=in.(1,2,3)&order=name.desc&limit=20&blog_post.order=claps.desc&blog_post.limit=1"
+)
+
 
 @contextmanager
-def demo() -> Iterator[None]:
-    """Run the demo until its banner is complete, and end it afterwards."""
+def demo() -> Iterator[str]:
+    """Run the demo, give its banner once that is complete, and end the demo afterwards."""
     command = [str(TWISTD), "--nodaemon", "--pidfile=", "dataapi", "--demo", "--listen", LISTEN]
     environ = {
         **os.environ,
@@ -48,9 +54,12 @@ def demo() -> Iterator[None]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, text=True) as process:
         assert process.stdout is not None
         try:
-            if not any("Add -H" in line for line in process.stdout):
-                raise SystemExit("the demo did not start")
-            yield
+            banner = ""
+            while "Add -H" not in banner:
+                if not (line := process.stdout.readline()):
+                    raise SystemExit("the demo did not start")
+                banner += line
+            yield banner
         finally:
             process.terminate()
 
@@ -64,34 +73,101 @@ def run_query(page: Page) -> None:
     page.get_by_role("region", name="Result Window").get_by_text("Tides and Tables").wait_for()
 
 
-PREPARATIONS = {"graphql": run_query}
+def show_statistics(page: Page) -> None:
+    """Show the charts of webhooks."""
+    page.get_by_role("button", name="Statistics").click()
+    page.get_by_role("figure", name="Latency").locator("circle").first.wait_for()
+    page.mouse.move(0, 0)
+
+
+def show_delivery(page: Page) -> None:
+    """Show the attempts of a delivery that failed."""
+    page.get_by_role("button", name="Endpoints").click()
+    page.get_by_role("button", name="failed").first.click()
+    page.get_by_role("cell").get_by_role("button").first.click()
+    page.get_by_role("list", name="Attempts").get_by_role("article").nth(1).wait_for()
+
+
+def send_request(page: Page) -> None:
+    """Show a request of REST and its answer."""
+    page.get_by_label("Address, behind /rest/v1/").fill(REQUEST)
+    page.get_by_label("Count all rows").select_option("exact")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("region", name="Rows").get_by_text("Tides and Tables").wait_for()
+    page.get_by_role("main").evaluate("main => main.scrollTo(0, 0)")
+
+
+def show_table(page: Page) -> None:
+    """Show what is known of one table."""
+    page.get_by_role("button", name="blog_post", exact=True).click()
+    page.get_by_role("complementary", name="Table blog_post").wait_for()
+    page.locator("[data-table]").first.wait_for()
+    page.locator(".diagram").scroll_into_view_if_needed()
+
+
+def wait_for_health(page: Page) -> None:
+    """Wait for the report."""
+    page.get_by_text("Ready", exact=True).wait_for()
+
+
+PREPARATIONS = {
+    "graphql": run_query,
+    "rest": send_request,
+    "schema": show_table,
+    "webhooks": show_statistics,
+    "health": wait_for_health,
+}
 """What is done on a page before its picture is taken."""
 
+FURTHER = {"webhooks": {"delivery": show_delivery}}
+"""What is done on a page after that for a picture of this name."""
 
-def take(browser: Browser, theme: str, width: int) -> None:
-    """Take a picture of every page that the navigation has."""
+
+AS_SERVICE = ("schema", "health")
+"""Pages that show ``service_role`` the most."""
+
+
+def become_service(page: Page, banner: str) -> None:
+    """Call the APIs as ``service_role`` from the next page on, by the token that the demo prints."""
+    [_anonymous, token] = re.findall(r"(?:as JWT|^) +(eyJ\S+)$", banner, re.MULTILINE)
+    page.evaluate(
+        "token => sessionStorage.setItem('dataapi.identity', JSON.stringify({"
+        " ...JSON.parse(sessionStorage.getItem('dataapi.identity')), kind: 'service', token }))",
+        token,
+    )
+
+
+def take(browser: Browser, theme: str, width: int, script: str, banner: str) -> None:
+    """Take pictures of every page that the navigation has; ``script`` runs before each."""
     context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": WIDTHS[width]})  # type: ignore[arg-type]
+    context.add_init_script(script)
     page = context.new_page()
     page.goto(f"{ADDRESS}/console")
     links = page.get_by_role("navigation", name="Pages").get_by_role("link")
     links.first.wait_for()
     for address in [link.get_attribute("href") or "" for link in links.all()]:
         name = re.sub(r".*/", "", address)
+        if name in AS_SERVICE:
+            become_service(page, banner)
         page.goto(ADDRESS + address)
         page.wait_for_load_state("networkidle")
         PREPARATIONS.get(name, lambda _page: None)(page)
         page.screenshot(path=IMAGES / f"console-{name}-{theme}-{width}.png")
+        for further, prepare in FURTHER.get(name, {}).items():
+            prepare(page)
+            page.screenshot(path=IMAGES / f"console-{name}-{further}-{theme}-{width}.png")
     context.close()
 
 
 def main() -> None:
     """Take all pictures."""
     IMAGES.mkdir(exist_ok=True)
-    with demo(), sync_playwright() as driver:
+    with demo() as banner, sync_playwright() as driver:
+        script = sample_webhooks.session(sample_webhooks.fill(ADDRESS, banner))
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for theme in ("light", "dark"):
             for width in WIDTHS:
-                take(browser, theme, width)
+                take(browser, theme, width, script, banner)
         browser.close()
 
 

@@ -7,12 +7,14 @@ import functools
 import inspect
 import os
 import signal
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
 from hypothesis import settings
 from support import processes
+from support.pooler import RESETTING, all_pooled
 from support.postgres import Database, Server
 from support.receiver import World
 from twisted.internet import defer, task
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 # A busy machine is no failure: the time limit below is for whole tests.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+THROUGH_POOLER = "--through-pgbouncer"
 
 TIME_LIMIT = 300.0
 """Seconds after which a test is thought to hang; ``@pytest.mark.time_limit(seconds)`` says otherwise.
@@ -43,9 +47,20 @@ _STANDARD_ERROR = pytest.StashKey[int]()
 _FAILED = pytest.StashKey[bool]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the switch that puts a pooler before PostgreSQL."""
+    parser.addoption(
+        THROUGH_POOLER,
+        action="store_true",
+        help="let what is tested reach PostgreSQL through PgBouncer in transaction mode, whose program"
+        " the variable PGBOUNCER names if it is not the machine's",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker that changes a test's time limit, and keep standard error as it is uncaptured."""
+    """Declare the markers, and keep standard error as it is uncaptured."""
     config.addinivalue_line("markers", "time_limit(seconds): when this test is thought to hang.")
+    config.addinivalue_line("markers", "direct(reason): means nothing through a pooler in transaction mode.")
     config.stash[_STANDARD_ERROR] = os.dup(2)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Of a shell's command in the background, whose daemons under test would ignore Ctrl-C, too.
@@ -71,9 +86,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the time limit around every ``async def`` test."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the time limit around every ``async def`` test; through a pooler, skip what has to go without."""
     for item in items:
+        direct = item.get_closest_marker("direct")
+        if direct is not None and config.getoption(THROUGH_POOLER):
+            item.add_marker(pytest.mark.skip(reason=f"through a pooler: {direct.args[0]}"))
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = _limited(item.obj, _time_limit(item))
 
@@ -130,11 +148,12 @@ def _processes_of_the_run() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _processes_of_the_test(request: pytest.FixtureRequest, _processes_of_the_run: None) -> Iterator[None]:
     """End the processes that a test leaves, and fail it for them."""
+    older = processes.present()
     mark = processes.mark(f"{request.node.nodeid}.")
     yield
     processes.mark()
     failed = request.node.stash.get(_FAILED, False)
-    assert processes.settle(mark, 0 if failed else processes.SETTLE) == [], (
+    assert processes.settle(mark, 0 if failed else processes.SETTLE, older) == [], (
         "the test left these processes running"
     )
 
@@ -199,19 +218,14 @@ def npm_clients(pytestconfig: pytest.Config) -> Path:
     return _kept(pytestconfig, "npm-clients")
 
 
-@pytest.fixture
-def npm_supabase(pytestconfig: pytest.Config) -> Path:
-    """Return the directory of the npm packages that are clients of the REST API."""
-    return _kept(pytestconfig, "supabase-js")
-
-
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+def server(pytestconfig: pytest.Config) -> Iterator[Server]:
     """Yield a PostgreSQL cluster for the whole session, with the API's roles."""
     running = Server()
     try:
         running.create()
-        yield running
+        with all_pooled(running, *RESETTING) if pytestconfig.getoption(THROUGH_POOLER) else nullcontext():
+            yield running
     finally:
         running.remove()
 

@@ -43,7 +43,7 @@ class Project:
 
     None stands for ``auto``.
 
-    :ivar unread: why the settings in the database are unknown, without which nothing is answered.
+    :ivar settings_error: why the settings in the database cannot be had, without which nothing is answered.
     :ivar app_settings: the keys ``app.settings.…`` with their values, for SQL to read.
     """
 
@@ -109,7 +109,7 @@ class Project:
     max_answer: int = 104_857_600
     app_settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     console: str = "local"
-    unread: str | None = None
+    settings_error: str | None = None
 
     @property
     def search_path(self) -> tuple[str, ...]:

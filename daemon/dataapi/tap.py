@@ -15,11 +15,18 @@ from twisted.python import usage
 from twisted.python.logfile import LogFile
 
 from dataapi.database.embedded import EmbeddedServer, default_directory
+from dataapi.service.assembly import assemble
 from dataapi.service.configuration import ConfigurationError, load, load_service
 from dataapi.service.database_settings import DatabaseSettings
-from dataapi.service.process import assemble
 from dataapi.service.root_service import Notifier, RequestServer, RootService
-from dataapi.service.settings_source import EMBEDDED_URI, Configured, DemoSource, Embedded, SettingsSource
+from dataapi.service.settings_source import (
+    EMBEDDED_URI,
+    Configured,
+    DemoSource,
+    Embedded,
+    Reconfigure,
+    SettingsSource,
+)
 from dataapi.service.sockets import Descriptor
 from dataapi.service.workers import Workers
 from dataapi.settings import Settings
@@ -115,9 +122,7 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
     observer = line_observer(source.settings, writer, journal=journal)
     logging.getLogger().addHandler(StandardHandler(observer))
 
-    def build(
-        settings: Settings, sockets: Sequence[Descriptor], reconfigure: Callable[[], None]
-    ) -> RequestServer:
+    def build(settings: Settings, sockets: Sequence[Descriptor], reconfigure: Reconfigure) -> RequestServer:
         observer.learn(settings)
         if settings.workers == 1:
             return assemble(reactor, settings, sockets, observer, reconfigure)

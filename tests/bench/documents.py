@@ -148,7 +148,8 @@ def main(words: list[str]) -> int:
         database = server.create_database(TABLES)
         catalog = load_catalog(database.uri)
         project = Project("abcdefghijklmnopqrst", "acme", database.uri)
-        engine: Any = Engine(project, Nothing(), lambda: catalog)
+        nothing: Any = Nothing()
+        engine: Any = Engine(project, nothing, lambda: catalog)
 
         async def measure(reactor: Any) -> None:
             garbage = ShortCollections(reactor)

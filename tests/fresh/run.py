@@ -31,7 +31,11 @@ SOURCE = Path(__file__).parents[2]
 PACKAGES = "python3,python3-venv,make"
 USER = "newcomer"
 PROJECT = f"/home/{USER}/dataapi"
-NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
+NETWORK = (
+    *("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"),
+    # From these the package ca-certificates writes the file above again.
+    *map(str, Path("/usr/local/share/ca-certificates").glob("*.crt")),
+)
 """How this machine reaches package registries, beside ``PIP_*`` and ``*_proxy`` in the environment."""
 PATIENCE = 1800.0
 """Seconds that the first command may take, which installs a lot."""

@@ -12,6 +12,7 @@ from dataapi.database.pool import Pool
 from dataapi.database.session import SessionOptions
 from dataapi.settings import TransactionEnd
 from support.deliveries import Deliveries
+from support.pooler import keeping
 from support.service import Service, serving
 from twisted.internet import defer
 
@@ -26,8 +27,14 @@ FEATURES = (_DATA / "rest.sql").read_text("utf-8")
 """The schema with what the REST API is tested on."""
 
 
+def _require_preparing(server: Server) -> None:
+    """Skip the test through a pooler that keeps no statements prepared."""
+    if server.pooler and not keeping(1):
+        pytest.skip("through a pooler: this one keeps no statements prepared")
+
+
 @pytest.fixture
-def make_pool(database: Database, reactor: Any) -> Iterator[Callable[..., Pool]]:
+def make_pool(server: Server, database: Database, reactor: Any) -> Iterator[Callable[..., Pool]]:
     """Give a function that makes a pool on this test's database; every pool is stopped at the end.
 
     Its named arguments are those of a pool and of its connections' options.
@@ -35,6 +42,8 @@ def make_pool(database: Database, reactor: Any) -> Iterator[Callable[..., Pool]]
     pools: list[Pool] = []
 
     def make(**named: Any) -> Pool:
+        if named.get("prepared_statements"):
+            _require_preparing(server)
         own = {field.name: named.pop(field.name) for field in fields(SessionOptions) if field.name in named}
         created = Pool(reactor, named.pop("uri", database.uri), options=SessionOptions(**own), **named)
         pools.append(created)
@@ -110,8 +119,12 @@ def service(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Ite
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["prepared", "inlined"])
-def either(request: pytest.FixtureRequest, service: Service, reactor: Any) -> Iterator[Service]:
+def either(
+    request: pytest.FixtureRequest, server: Server, service: Service, reactor: Any
+) -> Iterator[Service]:
     """Serve the module's database by a pool that prepares statements, and by one that sends their text."""
+    if request.param:
+        _require_preparing(server)
     with serving(reactor, service.database, db_prepared_statements=request.param) as running:
         yield running
 

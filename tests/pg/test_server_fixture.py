@@ -32,6 +32,7 @@ def test_the_authenticator_may_assume_the_api_roles_and_nothing_else(database: D
     connection.close()
 
 
+@pytest.mark.direct("a pooler keeps its clients while the server restarts")
 def test_a_restart_keeps_port_and_data(server: Server, database: Database) -> None:
     """A restart ends connections, and the same address works after it."""
     database.execute("create table kept (id int)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from signal import SIGHUP, SIGUSR2
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,7 +43,40 @@ def test_settings_are_read_again_when_asked(own_server: Server, tmp_path: Path, 
         )
         assert daemon.admin("POST", "/reload").status == 200
         assert status(daemon) == 200
+        for signal_, value, expected in ((SIGHUP, "false", 400), (SIGUSR2, "true", 200)):
+            database.execute(
+                f"alter role authenticator in database {database.name} "
+                f"set pgrst.db_aggregates_enabled = '{value}'"
+            )
+            daemon.process.send_signal(signal_)
+            wait_for(lambda: status(daemon) == expected, signal_.name)  # noqa: B023 - called at once
     database.execute("alter role authenticator reset all")
+
+
+def test_a_running_daemon_keeps_the_settings_of_a_database_that_is_away(
+    own_server: Server, tmp_path: Path
+) -> None:
+    """What is read again meanwhile is the file alone, over which they win as before."""
+    database = own_server.create_database(SCHEMA + FUNCTION)
+    project = {"db-config": "yes", "db-pre-config": "public.settings", "db-max-rows": "1"}
+    with Daemon(tmp_path, database.uri, project=project) as daemon:
+        daemon.wait_ready()
+        own_server.stop()
+        try:
+            daemon.config.write_text(daemon.config.read_text().replace("db-max-rows = 1", "db-max-rows = 0"))
+            reloaded = daemon.admin("POST", "/reload")
+            assert "db-max-rows" in reloaded.json["failures"]["configuration"]
+            daemon.config.write_text(daemon.config.read_text().replace("db-max-rows = 0", "db-max-rows = 2"))
+            reloaded = daemon.admin("POST", "/reload")
+            assert reloaded.status == 503
+            kept = "the settings in the database cannot be read"
+            assert any(kept in line["message"] for line in daemon.lines), "the log says so"
+            assert not withheld(daemon), "they are known"
+            assert status(daemon) == 503
+        finally:
+            own_server.start()
+        daemon.wait_ready()
+        assert status(daemon) == 200
 
 
 def withheld(daemon: Daemon) -> bool:
@@ -83,3 +117,43 @@ def test_nothing_is_answered_without_the_settings(own_server: Server, tmp_path: 
         database.execute(FUNCTION)
         daemon.wait_ready()
         assert status(daemon) == 200
+
+
+OTHER = "b" * 20
+CONNECTS = f'dataapi_pool_connects_total{{project="{OTHER}"}}'
+
+
+def status_of(daemon: Daemon, host: str) -> int:
+    """Return the status of a read of the project that a host name chooses."""
+    return daemon.request("GET", "/rest/v1/note", headers={"apikey": KEY, "Host": host}).status
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_wrong_setting_concerns_its_project_alone(own_server: Server, tmp_path: Path, workers: str) -> None:
+    """The other one is served, and neither reloaded nor connected anew, while the first one waits."""
+    wrong, right = own_server.create_database(SCHEMA), own_server.create_database(SCHEMA)
+    setting = f"alter role authenticator in database {wrong.name} set pgrst.db_max_rows"
+    wrong.execute(f"{setting} = 'many'")
+    kept = {"db-config": "yes", "db-pool-max-idletime": "0"}
+    made = Daemon(
+        tmp_path, wrong.uri, settings={"workers": workers}, project={**kept, "hosts": "wrong.example.org"}
+    )
+    service, _, first = made.config.read_text().partition("[project]")
+    first = "\n".join(line for line in first.splitlines() if not line.startswith("ref ="))
+    second = first.replace("wrong.example.org", "right.example.org").replace(wrong.uri, right.uri)
+    made.config.write_text(f"{service}[project:{'a' * 20}]\n{first}\n[project:{OTHER}]\n{second}\n")
+
+    with made as daemon:
+        daemon.wait_for_admin()
+        wait_for(lambda: b"pgrst.db_max_rows" in daemon.admin("GET", "/ready").body, "the reason")
+        assert status_of(daemon, "wrong.example.org") == 503
+        wait_for(lambda: status_of(daemon, "right.example.org") == 200, "the other project")
+        wait_for(lambda: daemon.admin("GET", "/ready").json["starting"] is False, "every worker")
+        generation = daemon.admin("GET", "/ready").json["projects"][1]["generation"]
+        connects = daemon.metric(CONNECTS)
+        wrong.execute(f"{setting} = '1'")
+        wait_for(lambda: status_of(daemon, "wrong.example.org") == 200, "the first project")
+        assert status_of(daemon, "right.example.org") == 200
+        assert daemon.admin("GET", "/ready").json["projects"][1]["generation"] == generation
+        assert daemon.metric(CONNECTS) == connects
+    wrong.execute(f"{setting} to default")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 import pytest
+from dataapi.service.settings_source import DEMO_REF
 from support.daemon import PATIENCE, TWISTD, environment, wait_for
 from support.ports import free_port
 
@@ -45,6 +46,15 @@ class RunningDemo:
     def _complete(self) -> bool:
         assert self.process.poll() is None, self.text
         return "Add -H" in self.text
+
+    def send(self, method: str, path: str, document: Any = None) -> Any:
+        """Send a request with the printed token of webhooks and return the parsed answer."""
+        [base] = re.findall(r"Console +(http://\S+)/console", self.text)
+        [token] = re.findall(r"dapat_[\w-]+", self.text)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        body = None if document is None else json.dumps(document).encode()
+        with urlopen(Request(base + path, body, headers, method=method), timeout=PATIENCE) as response:
+            return json.load(response)
 
     def pasted(self, number: int) -> Any:
         """Send what the banner's curl command sends and return the parsed answer."""
@@ -87,6 +97,24 @@ def test_printed_rest_command_answers(running: RunningDemo) -> None:
         {"player": "chiyo", "score": 275},
         {"player": "bruno", "score": 190},
     ]
+
+
+def test_the_printed_token_sends_a_test_event_to_a_receiver_of_the_demo(running: RunningDemo) -> None:
+    """Nothing else is needed to see a first webhook: the demo may deliver to its own machine."""
+    receiver = running.send("POST", "/console/data/receivers", {})
+    scope = f"/v2/projects/{DEMO_REF}/webhooks/endpoints"
+    attributes = {
+        "url": receiver["url"],
+        "signing_secret": receiver["secret"],
+        "event_types": [{"type": "*"}],
+    }
+    document = {"data": {"type": "endpoint", "attributes": attributes}}
+    endpoint = running.send("POST", scope, document)["data"]["id"]
+    running.send("POST", f"{scope}/{endpoint}/test", {})
+    path = f"/console/data/receivers/{receiver['name']}"
+    [received] = wait_for(lambda: running.send("GET", path)["received"], "the delivery")
+    assert (received["problem"], received["answer"]) == ("", 200)
+    assert json.loads(received["body"])["payload"]["is_test"] is True
 
 
 def test_ctrl_c_ends_it_and_leaves_nothing(running: RunningDemo) -> None:

@@ -4,63 +4,36 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from http.client import HTTPException
-from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon import KEY, SECRET_KEY, Daemon, wait_for
+from support.daemon import SECRET_KEY, Daemon, wait_for
+from support.failover import NOTES, SCHEMA, Clients, delivered, project, read, write
 from support.installation import PATIENT, Installation
-from support.management import event
 from support.outages import frozen
 from support.recorder import HOOK
-from support.replication import Pair
+from support.replication import Pair, running_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from support.daemon import Answer
     from support.postgres import Database
     from support.recorder import Recorder
 
-SCHEMA = """
-create table note (id int primary key, body text);
-insert into note values (1, 'one');
-grant select on note to anon;
-grant all on note to service_role;
-"""
-NOTES = "{ noteCollection { edges { node { id } } } }"
+
+@pytest.fixture(scope="module")
+def steady() -> Iterator[Pair]:
+    """Give a primary with its standby, which stay what they are."""
+    with running_pair() as pair:
+        yield pair
 
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     """Give a primary with its standby."""
-    made = Pair()
-    try:
-        made.create()
-        yield made
-    finally:
-        made.remove()
-
-
-def read(daemon: Daemon, target: str = "note?select=id") -> Answer:
-    """Read over REST."""
-    return daemon.request("GET", f"/rest/v1/{target}", headers={"apikey": KEY})
-
-
-def write(daemon: Daemon, number: int) -> Answer:
-    """Insert a row over REST."""
-    body = json.dumps({"id": number, "body": "x"})
-    return daemon.request("POST", "/rest/v1/note", body, {"apikey": SECRET_KEY})
-
-
-def project(daemon: Daemon) -> Any:
-    """Return what ``/ready`` says of the project."""
-    answer = daemon.try_admin("GET", "/ready")
-    return answer.json["projects"][0] if answer else {}
+    with running_pair() as pair:
+        yield pair
 
 
 def webhooks_reason(daemon: Daemon) -> str:
@@ -111,58 +84,6 @@ def test_everything_goes_on_after_a_failover(pair: Pair, recorder: Recorder, tmp
         installation.end()
     assert [one.event["payload"]["number"] for one in recorder.at(HOOK)] == [1, 2]
     assert daemon.text.count(refused) >= 1
-
-
-class Clients:
-    """Clients who write rows and publish events one after the other, whatever the answers are.
-
-    :ivar rows, events: the numbers of those that were acknowledged.
-    """
-
-    def __init__(self, installation: Installation, daemon: Daemon) -> None:
-        self._installation = installation
-        self._daemon = daemon
-        self._over = Event()
-        self._threads = ThreadPoolExecutor(2)
-        self.rows: list[int] = []
-        self.events: list[int] = []
-        self._ends = [
-            self._threads.submit(self._repeat, self._write, self.rows),
-            self._threads.submit(self._repeat, self._publish, self.events),
-        ]
-
-    def _repeat(self, act: Callable[[int], int], acknowledged: list[int]) -> None:
-        number = 1000
-        while not self._over.wait(0.01):
-            number += 1
-            with suppress(OSError, HTTPException):
-                if act(number) == 201:
-                    acknowledged.append(number)
-
-    def _write(self, number: int) -> int:
-        return write(self._daemon, number).status
-
-    def _publish(self, number: int) -> int:
-        body = event(f"number {number}", payload={"number": number, "reason": "inactivity"})
-        answer = self._installation.manage(self._daemon, "POST", "/v1/webhooks/events", json.dumps(body))
-        return 0 if answer is None else answer.status
-
-    def wait_for_more(self) -> None:
-        """Wait until rows and events are acknowledged that are not yet."""
-        rows, events = len(self.rows), len(self.events)
-        wait_for(lambda: len(self.rows) > rows + 3 and len(self.events) > events + 3, "acknowledged writes")
-
-    def end(self) -> None:
-        """Let the clients go, once their requests are answered."""
-        self._over.set()
-        for each in self._ends:
-            each.result()
-        self._threads.shutdown()
-
-
-def delivered(recorder: Recorder) -> set[int]:
-    """Return the numbers of the events that were delivered."""
-    return {one.event["payload"]["number"] for one in recorder.at(HOOK)}
 
 
 WITHIN = 5.0
@@ -225,15 +146,17 @@ def test_what_was_acknowledged_survives_a_failover(
 
 
 @pytest.mark.time_limit(180)
-def test_a_daemon_on_standbys_listens_on_the_primary(pair: Pair, tmp_path: Path) -> None:
+def test_a_daemon_on_standbys_listens_on_the_primary(steady: Pair, tmp_path: Path) -> None:
     """Reads come from the standby, and what changes is notified by the primary."""
-    database = pair.primary.create_database(SCHEMA)
-    pair.follow(database)
-    uri = pair.uri(database.name, "standby" if pair.primary.version >= 14 else "any")
+    database = steady.primary.create_database(SCHEMA)
+    steady.follow(database)
+    uri = steady.uri(database.name, "standby" if steady.primary.version >= 14 else "any")
     with Daemon(tmp_path, uri) as daemon:
         daemon.wait_ready()
         assert read(daemon).json == [{"id": 1}]
         assert project(daemon)["standby"] is True
+        ready = daemon.admin("GET", "/ready")
+        assert (ready.status, ready.json["writes"]) == (200, False)
         refused = write(daemon, 2)
         assert (refused.status, refused.json["code"]) == (405, "25006")
         assert refused.json["message"] == "The database is a standby, which answers reads alone"
@@ -247,26 +170,49 @@ def test_a_daemon_on_standbys_listens_on_the_primary(pair: Pair, tmp_path: Path)
         assert project(daemon)["changes"] == "notified"
         # No request asks for what is unknown, which would have the catalog looked at, too.
         database.execute("comment on table note is 'What came to mind'")
-        pair.follow(database)
+        steady.follow(database)
         database.execute("notify pgrst, 'reload schema'")
         wait_for(lambda: b"What came to mind" in read(daemon, "").body, "the reload")
 
 
 @pytest.mark.time_limit(180)
-def test_a_notification_may_overtake_the_change_on_its_way_to_the_standby(pair: Pair, tmp_path: Path) -> None:
+def test_a_daemon_on_standbys_delivers_from_the_primary(
+    steady: Pair, recorder: Recorder, tmp_path: Path
+) -> None:
+    """Events are taken and delivered, which a standby could not do."""
+    database = steady.primary.create_database(SCHEMA)
+    installation = Installation(tmp_path, database, recorder)
+    installation.endpoint()
+    steady.follow(database)
+    installation.uri = steady.uri(database.name, "standby" if steady.primary.version >= 14 else "any")
+    try:
+        daemon = installation.daemon()
+        assert project(daemon)["standby"] is True
+        assert daemon.admin("GET", "/ready").json["webhooks"]["ready"] is True
+        installation.publish(1)
+        wait_for(lambda: len(recorder.at(HOOK)) == 1, "the delivery")
+        installation.wait_settled()
+    finally:
+        installation.end()
+
+
+@pytest.mark.time_limit(180)
+def test_a_notification_may_overtake_the_change_on_its_way_to_the_standby(
+    steady: Pair, tmp_path: Path
+) -> None:
     """The catalog is looked at again, as nothing says when the change has come."""
-    database = pair.primary.create_database(SCHEMA)
-    pair.follow(database)
+    database = steady.primary.create_database(SCHEMA)
+    steady.follow(database)
     with Daemon(
-        tmp_path, pair.uri(database.name, "standby" if pair.primary.version >= 14 else "any")
+        tmp_path, steady.uri(database.name, "standby" if steady.primary.version >= 14 else "any")
     ) as daemon:
         daemon.wait_ready()
         generation = project(daemon)["generation"]
-        pair.standby.admin.execute("select pg_wal_replay_pause()")
+        steady.standby.admin.execute("select pg_wal_replay_pause()")
         database.execute("comment on table note is 'What came to mind'")
         database.execute("notify pgrst, 'reload schema'")
         wait_for(lambda: project(daemon)["generation"] > generation, "the reload")
-        pair.standby.admin.execute("select pg_wal_replay_resume()")
+        steady.standby.admin.execute("select pg_wal_replay_resume()")
         wait_for(lambda: b"What came to mind" in read(daemon, "").body, "the change")
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
+from dataapi.service.inspection import inspect
+from dataapi.settings import Project
 from support.daemon import KEY, SECRET_KEY, Daemon, wait_for
+from support.failover import request
 from support.outages import crashed
-from support.replication import Pair
+from support.ports import free_port
+from support.replication import Pair, running_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,15 +46,11 @@ SERVER = "{ noteCollection(first: 1) { edges { node { server } } } }"
 @pytest.fixture(scope="module")
 def trio() -> Iterator[Pair]:
     """Give a primary with two standbys."""
-    made = Pair(others=1)
-    try:
-        made.create()
-        yield made
-    finally:
-        made.remove()
+    with running_pair(others=1) as pair:
+        yield pair
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def database(trio: Pair) -> Database:
     """Give a database that has come to both standbys."""
     made = trio.primary.create_database(SCHEMA)
@@ -57,14 +58,27 @@ def database(trio: Pair) -> Database:
     return made
 
 
-@pytest.fixture
-def daemon(trio: Pair, database: Database, tmp_path: Path) -> Iterator[Daemon]:
-    """Give a daemon that reads on both standbys."""
+@pytest.fixture(scope="module")
+def shared(trio: Pair, database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Give a daemon for all tests that reads on both standbys."""
     project = {"db-read-uri": trio.read_uri(database.name), "db-read-max-lag": "4"}
-    with Daemon(tmp_path, database.uri, project=project) as started:
+    with Daemon(tmp_path_factory.mktemp("daemon"), database.uri, project=project) as started:
         started.wait_ready()
-        wait_available(started, trio.standbys)
         yield started
+
+
+@pytest.fixture
+def daemon(trio: Pair, shared: Daemon) -> Iterator[Daemon]:
+    """Give the daemon while both standbys get reads, and let them replay in the end."""
+    wait_available(shared, trio.standbys)
+    yield shared
+    resume(trio)
+
+
+def resume(trio: Pair) -> None:
+    """Let the standbys replay."""
+    for standby in trio.standbys:
+        standby.admin.execute("select pg_wal_replay_resume()")
 
 
 def available(daemon: Daemon) -> set[int]:
@@ -79,12 +93,6 @@ def wait_available(daemon: Daemon, servers: list[Server]) -> None:
     wait_for(lambda: available(daemon) == expected, f"the replicas {expected}")
 
 
-def request(daemon: Daemon, method: str, target: str, body: str | None = None, **headers: str) -> Answer:
-    """Send a REST request of a service."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return daemon.request(method, f"/rest/v1/{target}", body, {"apikey": SECRET_KEY, **named})
-
-
 def server(daemon: Daemon, **headers: str) -> int:
     """Return the port of the server that answers a read."""
     return int(request(daemon, "GET", "rpc/server", **headers).json)
@@ -92,7 +100,17 @@ def server(daemon: Daemon, **headers: str) -> int:
 
 def repeated(trio: Pair, daemon: Daemon) -> float:
     """Return how many reads a replica could not answer, so that another server did."""
-    label = 'outcome="repeated",project="abcdefghijklmnopqrst",server="127.0.0.1:{}"'
+    return counted(trio, daemon, "repeated")
+
+
+def answered(trio: Pair, daemon: Daemon) -> float:
+    """Return how many reads the replicas have answered."""
+    return counted(trio, daemon, "answered")
+
+
+def counted(trio: Pair, daemon: Daemon, outcome: str) -> float:
+    """Return how many reads of the replicas had an outcome."""
+    label = f'outcome="{outcome}",project="abcdefghijklmnopqrst",server="127.0.0.1:{{}}"'
     return sum(
         daemon.metric(f"dataapi_replica_reads_total{{{label.format(one.port)}}}") for one in trio.standbys
     )
@@ -118,6 +136,10 @@ def test_reads_are_shared_by_the_replicas(trio: Pair, daemon: Daemon) -> None:
         for _ in range(40)
     }
     assert {json.loads(line)["_server"] for line in lines} == standbys
+    before = answered(trio, daemon)
+    assert request(daemon, "HEAD", "rpc/server").status == 200
+    assert request(daemon, "HEAD", "note?limit=1").status == 200
+    assert answered(trio, daemon) == before + 2
     assert request(daemon, "GET", "rpc/volatile_server").json == primary
     assert request(daemon, "POST", "rpc/server", "{}").json == primary
     preferred = request(daemon, "GET", "rpc/server", Prefer="consistency=primary")
@@ -126,6 +148,38 @@ def test_reads_are_shared_by_the_replicas(trio: Pair, daemon: Daemon) -> None:
     body = json.dumps({"query": SERVER, "extensions": {"consistency": "primary"}})
     answer = daemon.request("POST", "/graphql/v1", body, {"apikey": KEY})
     assert answer.json["data"]["noteCollection"]["edges"][0]["node"]["server"] == primary
+
+
+def test_check_config_asks_every_replica(trio: Pair, database: Database, own_server: Server) -> None:
+    """Whether it answers, is a copy of the same cluster, and may be asked for the roles of requests."""
+    project = Project("a" * 20, "acme", database.uri, db_read_uri=trio.read_uri(database.name))
+    [advice] = [str(finding) for finding in inspect(project) if "db-read-uri" in finding.text]
+    assert "grant pg_read_all_stats" in advice
+    other = trio.primary.create_database()
+    stranger = own_server.create_database()
+    trio.primary.admin.execute("create role reader login")
+    trio.follow(database)
+    standby = f"127.0.0.1:{trio.standby.port}"
+    nobody = free_port()
+
+    def faults(uri: str) -> list[str]:
+        """Return what must be corrected."""
+        made = replace(project, db_read_uri=uri)
+        found = inspect(made)
+        return [finding.text for finding in found if finding.wrong and "db-read-uri" in finding.text]
+
+    [unreachable] = faults(f"{trio.read_uri(database.name).replace(standby, f'127.0.0.1:{nobody}')}")
+    assert unreachable.startswith(f"db-read-uri: 127.0.0.1:{nobody} cannot be checked: ")
+    assert faults(f"postgresql://authenticator@{standby}/{other.name}") == [
+        f"db-read-uri: {standby} leads to the database {other.name}, and db-uri to {database.name}"
+    ]
+    assert faults(f"postgresql://reader@{standby}/{database.name}") == [
+        f"db-read-uri: {standby} is asked by a login role that may not become anon"
+    ]
+    found = faults(f"postgresql://authenticator@127.0.0.1:{own_server.port}/{stranger.name}")
+    assert any("system identifiers differ" in text for text in found)
+    texts = [finding.text for finding in inspect(replace(project, db_read_uri=database.uri))]
+    assert any("leads to no standby that answers" in text for text in texts)
 
 
 def test_the_first_usable_host_answers_where_reads_are_not_balanced(
@@ -137,6 +191,31 @@ def test_the_first_usable_host_answers_where_reads_are_not_balanced(
         daemon.wait_ready()
         wait_available(daemon, trio.standbys)
         assert {server(daemon) for _ in range(20)} == {trio.standby.port}
+
+
+NAPS = "select pid from pg_stat_activity where wait_event = 'PgSleep'"
+
+
+@pytest.mark.parametrize("balance", ["random", "disable"])
+def test_reads_do_not_wait_for_a_busy_replica(
+    trio: Pair, database: Database, tmp_path: Path, balance: str
+) -> None:
+    """Another one answers; where all are busy a read waits for one of them, as the primary is for changes."""
+    project = {"db-read-uri": trio.read_uri(database.name, balance), "db-pool": "1"}
+    with Daemon(tmp_path, database.uri, project=project) as daemon, ThreadPoolExecutor(3) as threads:
+        daemon.wait_ready()
+        wait_available(daemon, trio.standbys)
+        long = [threads.submit(request, daemon, "GET", "rpc/slow")]
+        wait_for(lambda: any(one.admin.execute(NAPS) for one in trio.standbys), "the first to run")
+        [free] = [one for one in trio.standbys if not one.admin.execute(NAPS)]
+        assert {server(daemon) for _ in range(20)} == {free.port}
+        long.append(threads.submit(request, daemon, "GET", "rpc/slow"))
+        wait_for(lambda: free.admin.execute(NAPS), "the second to run")
+        waiting = threads.submit(server, daemon)
+        for standby in trio.standbys:
+            standby.admin.execute(f"select pg_cancel_backend(pid) from ({NAPS}) naps")
+        assert waiting.result() in {one.port for one in trio.standbys}
+        assert {one.result().json["code"] for one in long} == {"57014"}
 
 
 def test_who_wrote_reads_it(trio: Pair, daemon: Daemon) -> None:
@@ -156,8 +235,7 @@ def test_who_wrote_reads_it(trio: Pair, daemon: Daemon) -> None:
         query = f"{{ noteCollection(filter: {{id: {{eq: {number}}}}}) {{ edges {{ node {{ id }} }} }} }}"
         found = daemon.graphql(query, **{"Dataapi-LSN": position}).json
         assert found["data"]["noteCollection"]["edges"] == [{"node": {"id": number}}]
-    for standby in trio.standbys:
-        standby.admin.execute("select pg_wal_replay_resume()")
+    resume(trio)
     assert trio.primary.port in answered
     assert server(daemon, Dataapi_LSN="nonsense") == trio.primary.port
 
@@ -174,11 +252,11 @@ def test_a_position_that_was_replayed_leaves_the_read_to_replicas(trio: Pair, da
     wait_for(by_replica, "a replica to answer")
     for standby in trio.standbys:
         standby.admin.execute("select pg_wal_replay_pause()")
+    # A process that has seen the promotion already may have given it.
+    assert server(daemon, Dataapi_LSN="9:0/1") == trio.primary.port
     newest = write(daemon, 2002)
     assert server(daemon, Dataapi_LSN=f"{newest}, {old}") == trio.primary.port
     assert server(daemon, Dataapi_LSN=old) != trio.primary.port
-    for standby in trio.standbys:
-        standby.admin.execute("select pg_wal_replay_resume()")
 
 
 def test_writes_of_every_kind_name_a_position(daemon: Daemon) -> None:
@@ -195,25 +273,34 @@ def test_writes_of_every_kind_name_a_position(daemon: Daemon) -> None:
     assert "Dataapi-LSN" not in request(daemon, "GET", "note?limit=1").headers
 
 
-def test_a_replica_that_lags_gets_no_reads(trio: Pair, daemon: Daemon) -> None:
+def test_a_replica_that_lags_gets_no_reads(trio: Pair, database: Database, tmp_path: Path) -> None:
     """The other one does, and the primary where all lag; each comes back when it has caught up."""
-    trio.standby.admin.execute("select pg_wal_replay_pause()")
+    project = {"db-read-uri": trio.read_uri(database.name), "db-read-max-lag": "1"}
+    with Daemon(tmp_path, database.uri, project=project) as daemon:
+        daemon.wait_ready()
+        try:
+            gets_no_reads(trio, daemon)
+        finally:
+            resume(trio)
+        wait_available(daemon, trio.standbys)
+
+
+def gets_no_reads(trio: Pair, daemon: Daemon) -> None:
+    """Have one standby after the other replay nothing."""
     number = iter(range(4000, 1_000_000))
 
     def written(standbys: list[Server]) -> bool:
         write(daemon, next(number))
         return available(daemon) == {one.port for one in standbys}
 
+    trio.standby.admin.execute("select pg_wal_replay_pause()")
     wait_for(lambda: written(trio.others), "the lag to be seen")
-    assert {server(daemon) for _ in range(20)} == {trio.others[0].port}
+    wait_for(lambda: {server(daemon) for _ in range(20)} == {trio.others[0].port}, "the other one")
     trio.others[0].admin.execute("select pg_wal_replay_pause()")
     wait_for(lambda: written([]), "the other one's lag to be seen")
     assert {server(daemon) for _ in range(20)} == {trio.primary.port}
     label = f'project="abcdefghijklmnopqrst",server="127.0.0.1:{trio.standby.port}"'
-    assert daemon.metric(f"dataapi_replica_lag_seconds{{{label}}}") > 4
-    for standby in trio.standbys:
-        standby.admin.execute("select pg_wal_replay_resume()")
-    wait_available(daemon, trio.standbys)
+    assert daemon.metric(f"dataapi_replica_lag_seconds{{{label}}}") > 1
 
 
 def test_what_a_replica_does_not_know_yet_the_primary_does(
@@ -225,8 +312,6 @@ def test_what_a_replica_does_not_know_yet_the_primary_does(
     database.execute("create table later (id int); grant select on later to service_role")
     database.execute("notify pgrst, 'reload schema'")
     wait_for(lambda: request(daemon, "GET", "later").status == 200, "the table")
-    for standby in trio.standbys:
-        standby.admin.execute("select pg_wal_replay_resume()")
 
 
 def test_killed_replicas_cost_no_answer(trio: Pair, daemon: Daemon) -> None:
@@ -261,6 +346,24 @@ def test_killed_replicas_cost_no_answer(trio: Pair, daemon: Daemon) -> None:
         come_back()
     assert {answer.status for answer in answers} == {200}
     wait_available(daemon, trio.standbys)
+
+
+def test_reads_go_on_while_there_is_no_primary(trio: Pair, daemon: Daemon) -> None:
+    """``/ready`` says 200, so that proxies send them, and that there are no writes."""
+    ready = daemon.admin("GET", "/ready")
+    assert (ready.status, ready.json["writes"]) == (200, True)
+    come_back = crashed(trio.primary)
+    wait_for(lambda: daemon.admin("GET", "/ready").json["writes"] is False, "the end to be seen")
+    ready = daemon.admin("GET", "/ready")
+    [project] = ready.json["projects"]
+    assert (ready.status, project["ready"], project["database_available"]) == (200, True, False)
+    assert "the database cannot be reached" in project["reason"]
+    assert request(daemon, "GET", "note?limit=1").status == 200
+    assert daemon.graphql(SERVER).status == 200
+    refused = request(daemon, "POST", "note", json.dumps({"id": 5000, "body": "x"}))
+    assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+    come_back()
+    wait_for(lambda: daemon.admin("GET", "/ready").json["writes"] is True, "the primary")
 
 
 def test_a_read_that_conflicts_with_recovery_is_repeated(

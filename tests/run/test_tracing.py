@@ -151,7 +151,7 @@ def test_a_collector_that_never_answers_does_not_hold_up_the_end(server: Server,
 def test_nothing_is_imported_without_a_collector() -> None:
     """Who exports no spans does not pay for the SDK."""
     program = (
-        "import sys, dataapi.service.process, dataapi.service.webhooks, dataapi.web.app\n"
+        "import sys, dataapi.service.assembly, dataapi.service.webhooks, dataapi.web.app\n"
         "from dataapi.telemetry.tracing import tracing_of\n"
         "assert tracing_of({}) is None\n"
         "sys.exit(any(name.partition('.')[0] == 'opentelemetry' for name in sys.modules))"

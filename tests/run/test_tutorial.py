@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import jwt
 import pytest
 from support import documents
-from support.daemon import wait_for
+from support.daemon import JWT_SECRET, wait_for
 from support.story import Story
 
 if TYPE_CHECKING:
@@ -30,6 +32,22 @@ def test_the_readme_leads_to_an_answer_from_ones_own_database(story: Story) -> N
     ready = story.daemon.admin
     wait_for(lambda: "permission denied" in ready("GET", "/ready").json["webhooks"]["reason"], "webhooks")
     assert not [line for line in story.daemon.lines if line["level"] != "info"], "nothing is wrong"
+
+
+def test_the_readme_leads_to_an_answer_by_roles_made_by_hand(story: Story) -> None:
+    """The SQL for an administrator and the smallest configuration, each as it stands there."""
+    shown = documents.indented(documents.chapter(documents.read("README.md"), "Use your own database"))
+    [sql] = [block for block in shown if block.startswith("create role")]
+    [configuration] = [block for block in shown if block.startswith("[project]")]
+    story.read("```sh\nsudo -u postgres createdb app\n```\n")
+    story.database.execute("create table blog (id int primary key, name text)")
+    story.database.execute(f"{sql}; alter role authenticator password 'of this test'")
+    uri = story.database.uri.replace("authenticator@", "authenticator:of%20this%20test@")
+    story.database = replace(story.database, uri=uri)
+    story.read(f"```ini\n{configuration}```\n")
+    key = jwt.encode({"role": "anon"}, JWT_SECRET, "HS256")
+    story.read(f"```sh\ncurl -s http://127.0.0.1:8000/rest/v1/blog -H 'apikey: {key}'\n```\n")
+    assert story.said == [[]]
 
 
 def test_the_tutorial_leads_to_a_delivery(story: Story) -> None:

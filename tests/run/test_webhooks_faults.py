@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from support.daemon import Daemon
     from support.postgres import Server
     from support.recorder import Recorder
 
@@ -81,7 +82,15 @@ def test_a_daemon_takes_over_when_the_lease_is_over(
     assert second.at >= lease_ends
 
 
-def test_a_daemon_goes_on_with_a_dead_ones_work_at_once(installation: Installation) -> None:
+def cut_off(daemon: Daemon) -> None:
+    """Let a daemon's machine be gone, and PostgreSQL find that its connections are dead."""
+    daemon.process.send_signal(signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("end", [kill, cut_off])
+def test_a_daemon_goes_on_with_a_dead_ones_work_at_once(
+    installation: Installation, end: Callable[[Daemon], None]
+) -> None:
     """Long before the lease is over, once PostgreSQL has seen that its process is gone."""
     installation.settings = {"timeout": str(LONG)}
     installation.endpoint()
@@ -89,8 +98,10 @@ def test_a_daemon_goes_on_with_a_dead_ones_work_at_once(installation: Installati
     killed = installation.daemon()
     installation.publish(1)
     wait_for(lambda: installation.recorder.requests, "the request")
+    sessions = installation.sessions
     installation.daemon()
-    kill(killed)
+    end(killed)
+    installation.database.execute("select pg_terminate_backend(pid) from unnest(%s) pid", (sessions,))
     installation.recorder.behave(Behaviour.TAKE)
     installation.wait_settled()
     assert len(verified(installation.recorder.at(HOOK))) == 2

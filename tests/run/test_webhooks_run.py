@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,8 @@ from dataapi.database.script import complete, opened
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import make_store
 from standardwebhooks import Webhook
-from support.daemon import Daemon, wait_for
+from support.daemon import KEY as API_KEY
+from support.daemon import SCHEMA, SLOW, Daemon, wait_for
 from support.webhooks import ACME, KEY, PAUSED, REF, SECRET, add_endpoint, allow_migrations
 
 if TYPE_CHECKING:
@@ -21,6 +25,11 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 ENVIRON = {"DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY, "DATAAPI_WEBHOOKS_ALLOW_ADDRESSES": "127.0.0.1"}
+
+HEADERS = {"Content-Type": "application/json", "apikey": API_KEY}
+OPENED = """
+select count(*) from pg_stat_activity where usename = 'authenticator' and datname = current_database()
+"""
 
 
 @pytest.fixture
@@ -80,6 +89,7 @@ def test_workers_share_deliveries_and_their_figures_add_up(
         done = 'dataapi_webhooks_attempts_total{outcome="success"}'
         wait_for(lambda: daemon.metric(done) == 20, "the count of attempts")
         assert daemon.metric("dataapi_webhooks_first_attempt_seconds_count") == 20
+        assert daemon.metric('dataapi_webhooks_attempt_seconds_count{outcome="success"}') == 20
         assert daemon.stop() == 0
         lines = [line for line in daemon.lines if "delivery" in line]
     assert len({headers["webhook-id"] for headers, _ in receiver.received}) == 20
@@ -103,3 +113,38 @@ def test_apis_work_where_webhooks_cannot(tmp_path: Path, database: Database) -> 
         )
         assert "create schema webhooks" in webhooks["reason"]
         assert daemon.stop() == 0
+
+
+def test_a_worker_opens_no_more_connections_than_the_guide_counts(
+    tmp_path: Path, database: Database, receiver: Any
+) -> None:
+    """Under more requests than connections, some of them given up, and deliveries to be made."""
+    allow_migrations(database)
+    database.execute(SCHEMA)
+    with Daemon(
+        tmp_path, database.uri, settings={"workers": "2"}, project={"db-pool": "3"}, environ=ENVIRON
+    ) as daemon:
+        daemon.wait_ready()
+        prepare(database, f"http://127.0.0.1:{receiver.server_port}/hook")
+        peaks = [0]
+
+        def watch() -> int:
+            peaks.append(database.execute(OPENED)[0][0])
+            return peaks[-1]
+
+        with ThreadPoolExecutor(20) as threads:
+            answers = [threads.submit(daemon.graphql, SLOW) for _ in range(8)]
+            wait_for(lambda: watch() >= 2 * 3, "full pools")
+            database.execute(
+                "select webhooks.publish(%s, 'acme', %s, '{\"reason\": \"inactivity\"}', 'key ' || n) "
+                "from generate_series(1, 400) n",
+                (PAUSED, REF),
+            )
+            for _ in range(4):
+                given_up = HTTPConnection("127.0.0.1", daemon.port)
+                given_up.request("POST", "/graphql/v1", json.dumps({"query": SLOW}), HEADERS)
+                given_up.close()
+            wait_for(lambda: watch() and len(receiver.received) >= 400, "the deliveries")
+            wait_for(lambda: watch() and all(answer.done() for answer in answers), "the answers")
+    # Of the eight besides the pool, two listen all the time, and up to four are for webhooks.
+    assert 2 * (3 + 2 + 1) <= max(peaks) <= 2 * (3 + 8)

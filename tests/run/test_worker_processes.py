@@ -14,7 +14,7 @@ from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.daemon import PATIENCE, QUICK, SLOW, TWISTD, Answer, Daemon, environment, wait_for
+from support.daemon import PATIENCE, QUICK, SECRET_KEY, SLOW, TWISTD, Answer, Daemon, environment, wait_for
 from support.processes import is_alive
 
 if TYPE_CHECKING:
@@ -47,6 +47,18 @@ def test_workers_answer_and_their_figures_are_added_up(daemon: Daemon) -> None:
     assert daemon.metric(READY_WORKERS) == 2
     assert daemon.metric('dataapi_pool_size{project="abcdefghijklmnopqrst"}') == 20
     assert daemon.admin("GET", "/ready").json["workers"] == 2
+
+
+def test_the_console_shows_all_workers_whichever_answers(daemon: Daemon) -> None:
+    """Each hears of the others by its parent's heartbeats."""
+
+    def workers() -> Any:
+        answer = daemon.request("GET", "/console/data/health", headers={"apikey": SECRET_KEY})
+        assert answer.status == 200, answer.body
+        return answer.json["workers"]
+
+    wait_for(lambda: workers() and workers()["serving"] == [1, 2], "both workers")
+    assert (workers()["configured"], workers()["stuck"], workers()["own"] in (1, 2)) == (2, [], True)
 
 
 def test_connections_opened_together_are_spread_over_the_workers(daemon: Daemon) -> None:

@@ -20,8 +20,8 @@ begin
     end if;
 end $$;
 
-grant usage on schema public to anon, authenticated;
-grant all on all tables in schema public to anon, authenticated;
+grant usage on schema public to anon, authenticated, service_role;
+grant all on all tables in schema public to anon, authenticated, service_role;
 comment on schema public is e'@graphql({"inflect_names": true})';
 comment on table company is e'@graphql({"totalCount": {"enabled": true}})';
 comment on table employee is e'@graphql({"totalCount": {"enabled": true}})';

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-from support.kinds import KINDS, REPRESENTATION, Both, Kind, send, told
+import json
+from dataclasses import replace
 
-FEWEST_EQUAL = 150
-"""Of the kinds of requests; docs/guides/scaling.md, Citus, says what the others come to."""
+import pytest
+from support.kinds import KINDS, REFUSED, REPRESENTATION, Both, Kind, send, told
 
 PLAN = {"Accept": "application/vnd.pgrst.plan+json"}
 """Asks for the plan of a request; those of changes do not make them."""
 
 
+@pytest.mark.parametrize("both", [None, 1000], indirect=True, ids=["without db-max-rows", "with db-max-rows"])
 async def test_a_cluster_answers_as_one_server_does(both: Both) -> None:
     different = []
     for kind in KINDS:
@@ -19,28 +20,58 @@ async def test_a_cluster_answers_as_one_server_does(both: Both) -> None:
         found = await send(both.distributed, kind)
         if told(expected) != told(found):
             different.append(f"{kind}\n  one server: {told(expected)}\n  cluster:    {told(found)}")
-    report = f"{len(KINDS) - len(different)} of {len(KINDS)} are equal"
-    print(report)  # noqa: T201 - what is measured
-    assert len(KINDS) - len(different) >= FEWEST_EQUAL, "\n".join([report, *different])
+    assert not different, "\n".join(different)
+
+
+async def test_what_citus_does_not_do_is_refused(both: Both) -> None:
+    for kind in REFUSED:
+        found = await send(both.distributed, kind)
+        assert "0A000" in found.text, (kind, found.text)
+        assert "0A000" not in (await send(both.plain, kind)).text
+
+
+_ONE_TASK = [
+    Kind("task?company_id=eq.3&id=eq.4"),
+    Kind("task?company_id=eq.3&id=lt.9&order=id&limit=5&offset=1"),
+    Kind("task?company_id=eq.3&select=done,hours.sum()"),
+    Kind("task?company_id=eq.3&select=id,project(title),employee(name)&order=id"),
+    Kind("company?id=eq.3&select=id,project!project_company_id_fkey(id,task(id,title))"),
+    Kind("employee?company_id=eq.3&select=id,project(id)"),
+    Kind("task?company_id=eq.3&select=id,...project(project:title)"),
+    Kind("task?company_id=eq.3&id=eq.4", "PATCH", {"title": "X"}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4&select=id,project(title)", "PATCH", {"title": "X"}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4", "DELETE", None, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4&select=id,project(title)", "DELETE", None, REPRESENTATION),
+]
+
+
+@pytest.mark.parametrize("kind", _ONE_TASK, ids=lambda kind: f"{kind.method} {kind.target}")
+async def test_what_is_asked_of_one_tenant_is_one_task(both: Both, kind: Kind) -> None:
+    answer = await send(both.distributed, replace(kind, headers={**kind.headers, **PLAN}))
+    assert answer.status == 200, answer.text
+    assert tasks(answer.body) == [1]
+
+
+_KEY = "filter: {companyId: {eq: 3}, id: {eq: 4}}"
 
 
 @pytest.mark.parametrize(
-    "kind",
+    "text",
     [
-        Kind("task?company_id=eq.3&id=eq.4", headers=PLAN),
-        Kind("task?company_id=eq.3&select=id,project(title),employee(name)&order=id", headers=PLAN),
-        Kind("company?id=eq.3&select=id,project!project_company_id_fkey(id,task(id,title))", headers=PLAN),
-        Kind("employee?company_id=eq.3&select=id,project(id)", headers=PLAN),
-        Kind("task?company_id=eq.3&select=id,...project(project:title)", headers=PLAN),
-        Kind("task?company_id=eq.3&id=eq.4", "PATCH", {"title": "X"}, {**REPRESENTATION, **PLAN}),
-        Kind("task?company_id=eq.3&id=eq.4", "DELETE", None, {**REPRESENTATION, **PLAN}),
+        f"{{ taskCollection({_KEY}) {{ edges {{ node {{ title }} }} }} }}",
+        "{ taskByPk(companyId: 3, id: 4) { title project { title } } }",
+        "{ companyByPk(id: 3) { employeeCollection(first: 2) { edges { node { name } } } } }",
+        "{ taskCollection(filter: {companyId: {eq: 3}}) { totalCount edges { node { title } } } }",
+        f"mutation {{ updateTaskCollection({_KEY}, set: {{done: true}}) {{ records {{ title }} }} }}",
+        f"mutation {{ updateTaskCollection({_KEY}, set: {{id: 4}}) {{ records {{ project {{ id }} }} }} }}",
+        f"mutation {{ deleteFromTaskCollection({_KEY}) {{ records {{ title project {{ title }} }} }} }}",
     ],
-    ids=lambda kind: f"{kind.method} {kind.target}",
 )
-async def test_what_is_asked_of_one_tenant_is_one_task(both: Both, kind: Kind) -> None:
-    answer = await send(both.distributed, kind)
-    assert answer.status == 200, answer.text
-    assert tasks(answer.body) == [1]
+async def test_what_graphql_asks_of_one_tenant_is_one_task_for_each_statement(both: Both, text: str) -> None:
+    body = json.dumps({"query": text, "extensions": {"explain": True}}).encode()
+    answer = await both.distributed.send(body, role="service_role")
+    explained = answer.body["extensions"]["explain"]
+    assert [tasks(statement["plan"]) for statement in explained] == [[1] for _ in explained], explained
 
 
 def tasks(plan: object) -> list[int]:

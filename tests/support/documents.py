@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_INDENTED = re.compile(r"^    .*\n(?:(?:    .*)?\n(?=    |\n    )|    .*\n)*", re.MULTILINE)
 _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 _MORE = "…"
 _TAKES_VALUE = {"-X", "-H", "-d", "--data-binary"}
@@ -74,6 +75,11 @@ def blocks(text: str) -> list[Block]:
     return [
         Block(found[1], found[2], text.count("\n", 0, found.start()) + 1) for found in _BLOCK.finditer(text)
     ]
+
+
+def indented(text: str) -> list[str]:
+    """Return the blocks of a document that are set off by four spaces, in their order."""
+    return [re.sub("^    ", "", found[0], flags=re.MULTILINE) for found in _INDENTED.finditer(text)]
 
 
 def chapter(text: str, title: str) -> str:

@@ -211,6 +211,15 @@ class Installation:
         [(count,)] = self.database.execute("select count(*) from webhooks.due")
         return int(count)
 
+    @property
+    def sessions(self) -> list[int]:
+        """PostgreSQL's processes for the daemons."""
+        rows = self.database.execute(
+            "select pid from pg_stat_activity"
+            " where usename = 'authenticator' and datname = current_database()"
+        )
+        return [pid for (pid,) in rows]
+
     def wait_settled(self, seconds: float = PATIENCE) -> None:
         """Wait until no attempt is to be made any more."""
         wait_for(lambda: self.due == 0, "the queue to be empty", seconds)

@@ -239,12 +239,111 @@ mutation { a: updateTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}, se
 mutation { renameCompany(company: 3, newName: "X") }
 """.strip().splitlines()
 
+_FURTHER = [
+    Kind("country?select=name,company!inner(name)&company.id=eq.3"),
+    Kind("company?select=id,employee!employee_company_id_fkey(id,skill(name))&order=id"),
+    Kind("employee?select=company_id,id&order=skill(name),company_id,id"),
+    Kind("task?select=company_id,id,employee(name,skill(name))&order=company_id,id&limit=20"),
+    Kind("company?select=id,employee!employee_company_id_fkey(id,task(count))&employee.order=id&order=id"),
+    Kind("company?select=id,...employee!employee_company_id_fkey(names:name)&employee.order=id&order=id"),
+    Kind("company?select=name,...country(c:name)&order=id"),
+    Kind("company?select=id,employee!employee_company_id_fkey(salary.avg())&order=id"),
+    Kind("task?select=project(title),count()&company_id=eq.3&order=project(title)"),
+    Kind("task?select=company_id,id,project(title)&order=company_id,id", headers={"Accept": "text/csv"}),
+    Kind("company?select=id,employee!employee_company_id_fkey(id)&order=id", headers={"Accept": "text/csv"}),
+    Kind("company?select=id,note(id)&order=id"),
+    Kind("task?order=company_id,id&limit=0"),
+    Kind("task?company_id=eq.3&id=eq.4&limit=0"),
+    Kind("task?company_id=eq.3&id=eq.4&offset=1"),
+    Kind("task?company_id=eq.3&id=eq.999"),
+    Kind("task?company_id=eq.3&id=eq.4", headers={"Prefer": "count=exact"}),
+    Kind("task?company_id=eq.3&id=eq.4&select=hours::text,t:title"),
+    Kind("project?company_id=eq.3&id=eq.2&select=details->level,details->of->>c"),
+    Kind(
+        "task?company_id=eq.3&id=eq.4", headers={"Accept": "application/vnd.pgrst.array+json;nulls=stripped"}
+    ),
+    Kind("task?company_id=eq.3&id=eq.999", headers={"Accept": "application/vnd.pgrst.object+json"}),
+    Kind("rpc/tasks_of?company=3&order=id.desc&select=title,employee(name)"),
+    Kind("rpc/tasks_of?company=3&select=count()"),
+    Kind("rpc/tasks_of?company=3&order=id&id=lt.5&select=id,hours", headers={"Prefer": "count=exact"}),
+    Kind("employee?select=label&order=label&limit=5"),
+    Kind("employee?label=like.*<e2@c7>&select=id,label&order=id"),
+    Kind("employee?select=company_id,id,label&order=company_id,id&limit=5", headers={"Accept": "text/csv"}),
+    Kind("employee?company_id=eq.3&id=eq.2&select=label", "PATCH", {"name": "Z"}, REPRESENTATION),
+    Kind("task?id=eq.4&select=company_id,project(title)&order=company_id", "DELETE", None, REPRESENTATION),
+    Kind("project?company_id=eq.3&id=eq.2&select=id,task(id)", "PATCH", {"budget": 1}, REPRESENTATION),
+    Kind(
+        "task?select=id,project(title),employee(name)",
+        "POST",
+        [
+            {"company_id": 3, "id": 300, "project_id": 1, "assignee_id": 2, "title": "a"},
+            {"company_id": 4, "id": 300, "project_id": 1, "assignee_id": 2, "title": "b"},
+        ],
+        REPRESENTATION,
+    ),
+    Kind(
+        "{ companyCollection(orderBy:[{id: AscNullsLast}]) { edges { node { id country { name } employeeCollection(first: 3, orderBy:[{id: DescNullsLast}]) { totalCount pageInfo { hasNextPage endCursor } edges { cursor node { id skill { name } } } } } } } }",
+        method="",
+    ),
+    Kind(
+        "{ taskCollection(orderBy:[{companyId: AscNullsLast},{id: AscNullsLast}], first: 4) { pageInfo { hasNextPage } edges { node { id project { title taskCollection(first: 2, orderBy:[{id: AscNullsLast}]) { edges { node { id } } } } employee { label } } } } }",
+        method="",
+    ),
+    Kind("{ taskByPk(companyId: 3, id: 4) { id project { title } } }", method=""),
+    Kind(
+        'mutation { updateTaskCollection(filter: {id: {eq: 4}}, set: {title: "Y"}, atMost: 5) { records { companyId project { title } } } }',
+        method="",
+        headers=_MINIMAL,
+    ),
+    Kind(
+        'mutation { insertIntoTaskCollection(objects: [{companyId: 5, id: 400, projectId: 1, title: "n"},{companyId: 3, id: 400, projectId: 2, title: "m"}]) { affectedCount records { companyId id project { title } } } }',
+        method="",
+        headers=_MINIMAL,
+    ),
+    Kind(
+        'mutation { a: insertIntoTaskCollection(objects: [{companyId: 5, id: 400, projectId: 1, title: "n"}]) { records { id } } b: updateTaskCollection(filter: {companyId: {eq: 5}, id: {eq: 400}}, set: {title: "k"}) { records { title project { title } } } __typename c: renameCompany(company: 5, newName: "Q") }',
+        method="",
+        headers=_MINIMAL,
+    ),
+    Kind(
+        'mutation { updateCompanyCollection(filter: {id: {eq: 3}}, set: {name: "Y"}) { records { name country { name } employeeCollection(first: 2, orderBy:[{id: AscNullsLast}]) { edges { node { name } } } } } }',
+        method="",
+        headers=_MINIMAL,
+    ),
+    Kind(
+        'mutation { updateTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 999}}, set: {title: "Y"}) { affectedCount records { project { title } } } }',
+        method="",
+        headers=_MINIMAL,
+    ),
+]
+
+REFUSED = [
+    Kind("country?select=code,company(name)&order=code"),
+    Kind("skill?select=id,employee(name)&order=id"),
+    Kind(
+        "{ countryCollection(orderBy:[{code: AscNullsLast}]) { edges { node { code companyCollection { edges { node { id } } } } } } }",
+        method="",
+    ),
+    Kind(
+        "mutation { deleteFromTaskCollection(filter: {id: {eq: 4}}, atMost: 50) { records { companyId project { title } } } }",
+        method="",
+        headers=_MINIMAL,
+    ),
+    Kind(
+        'mutation { insertIntoCountryCollection(objects: [{code: "xx", name: "X"}]) { records { code companyCollection { edges { node { id } } } } } }',
+        method="",
+        headers=_MINIMAL,
+    ),
+]
+"""What Citus does not do: many rows of shards for each row of a reference table, or for deleted rows of all shards."""
+
 KINDS = [
     *(Kind(f"employee?{each}&order=company_id,id") for each in _FILTERS),
     *map(Kind, _READS),
     *_COUNTS,
     *_WRITES,
     *(Kind(each, method="", headers=_MINIMAL) for each in _QUERIES),
+    *_FURTHER,
 ]
 
 _CLAIMS = {"role": "authenticated", "company_id": 3}

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.task import deferLater
 from twisted.internet.utils import getProcessOutputAndValue
+
+CLIENTS = (
+    "@apollo/client@4.3.8",
+    "rxjs@7.8.2",
+    "@urql/core@6.0.3",
+    "graphql@16.11.0",
+    "relay-compiler@21.0.1",
+    "relay-runtime@21.0.1",
+    "@supabase/postgrest-js@2.119.1",
+    "@supabase/supabase-js@2.119.1",
+)
+"""The clients of the APIs that people use, which tests share, as do workers."""
 
 
 async def install(reactor: Any, directory: Path, *packages: str) -> None:
@@ -17,14 +31,21 @@ async def install(reactor: Any, directory: Path, *packages: str) -> None:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed, which these tests run JavaScript with")
     wanted = directory / "installed"
-    if wanted.exists() and wanted.read_text() == " ".join(packages):
-        return
-    (directory / "package.json").write_text("{}")
-    options = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(directory))
-    _, errors, code = await _run(reactor, "npm", "install", *options, *packages)
-    if code != 0:
-        pytest.skip(f"npm cannot install {' '.join(packages)}: {errors[-300:]}")
-    wanted.write_text(" ".join(packages))
+    with (directory / "lock").open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await deferLater(reactor, 0.1)
+        if wanted.exists() and wanted.read_text() == " ".join(packages):
+            return
+        (directory / "package.json").write_text("{}")
+        options = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(directory))
+        _, errors, code = await _run(reactor, "npm", "install", *options, *packages)
+        if code != 0:
+            pytest.skip(f"npm cannot install {' '.join(packages)}: {errors[-300:]}")
+        wanted.write_text(" ".join(packages))
 
 
 async def run_script(reactor: Any, script: Path, *arguments: str) -> str:

@@ -1,4 +1,7 @@
-"""PgBouncer before the tests' cluster, where the machine has it."""
+"""PgBouncer before the tests' cluster, where the machine has it.
+
+``PGBOUNCER`` names the program to use; without it, the machine's is used.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +19,74 @@ from support.ports import free_port
 from support.postgres import unprivileged_user
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from support.postgres import Database, Server
 
-_FOUND = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+_PROGRAM = os.environ.get("PGBOUNCER") or shutil.which(
+    "pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin"
+)
 _START_LIMIT = 10.0
+_SHARED = (
+    # Each test has its own database, whose connections nobody needs afterwards.
+    "server_idle_timeout = 5",
+    "default_pool_size = 12",
+    "max_client_conn = 1000",
+)
+RESETTING = ("server_reset_query = RESET ALL", "server_reset_query_always = 1")
+"""Lets no setting that a function makes for its session reach the next client."""
 
 
 @contextmanager
-def pooled(server: Server, database: Database, mode: str, *further: str) -> Iterator[Database]:
+def pooled(
+    server: Server, database: Database, mode: str, *further: str, statements: int = 0
+) -> Iterator[Database]:
     """Give the database with a ``uri`` that leads through PgBouncer; skips the test where there is none.
 
     :param mode: ``session`` or ``transaction``.
     :param further: lines of its configuration.
+    :param statements: how many it keeps prepared; the test is skipped where it is too old for that.
     """
-    if _FOUND is None:
+    lines = keeping(statements)
+    if statements and not lines:
+        pytest.skip("needs pgbouncer 1.21")
+    with _running(server, database.name, mode, (*lines, *further)) as (port, _):
+        yield replace(database, uri=f"postgresql://authenticator@127.0.0.1:{port}/{database.name}")
+
+
+@contextmanager
+def all_pooled(server: Server, *further: str) -> Iterator[int]:
+    """Let every database's ``uri`` lead through PgBouncer in transaction mode; give its process."""
+    lines = (*_SHARED, *keeping(200), *further)
+    with _running(server, "*", "transaction", lines) as (server.pooler, process):
+        yield process
+    server.pooler = 0
+
+
+def version() -> tuple[int, ...]:
+    """Return the version of PgBouncer, such as (1, 25, 2), and () where there is none."""
+    if _PROGRAM is None:
+        return ()
+    told = subprocess.run([_PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(part) for part in told.split()[1].split("."))
+
+
+def keeping(statements: int) -> tuple[str, ...]:
+    """Return what has PgBouncer keep so many statements prepared, if it can."""
+    return (f"max_prepared_statements = {statements}",) if version() >= (1, 21) else ()
+
+
+@contextmanager
+def _running(server: Server, names: str, mode: str, further: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Run PgBouncer before the databases of these names, and give its port and its process."""
+    if _PROGRAM is None:
         pytest.skip("needs pgbouncer")
     port = free_port()
     settings = server.folder / f"pgbouncer-{port}.ini"
     settings.write_text(
         f"""
         [databases]
-        {database.name} = host=127.0.0.1 port={server.port} user=authenticator
+        {names} = host=127.0.0.1 port={server.port} user=authenticator
         [pgbouncer]
         listen_addr = 127.0.0.1
         listen_port = {port}
@@ -51,13 +99,13 @@ def pooled(server: Server, database: Database, mode: str, *further: str) -> Iter
     )
     server.own(settings)
     process = subprocess.Popen(
-        [_FOUND, "--quiet", str(settings)],
+        [_PROGRAM, "--quiet", str(settings)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         user=unprivileged_user(),
     )  # fmt: skip
     try:
         _await_listening(port)
-        yield replace(database, uri=f"postgresql://authenticator@127.0.0.1:{port}/{database.name}")
+        yield port, process.pid
     finally:
         process.kill()
         process.wait()

@@ -122,6 +122,7 @@ class Server:
     """A cluster in a temporary folder with the API's roles; ``create`` before use, ``remove`` at the end.
 
     :ivar version: PostgreSQL's major version, such as 15; 0 before ``create``.
+    :ivar pooler: the port of a pooler before it that ``Database.uri`` leads through; 0 for none.
     """
 
     def __init__(self, binaries: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
@@ -136,6 +137,7 @@ class Server:
         self._templates: set[str] = set()
         self._features: dict[str, bool] = {}
         self.port = 0
+        self.pooler = 0
         self.version = 0
         if self._user:
             entry = pwd.getpwnam(self._user)
@@ -174,10 +176,15 @@ class Server:
         self.start()
         self.version = primary.version
 
+    def lead_to(self, primary: Server) -> None:
+        """Let a standby follow another server from now on."""
+        self.admin.execute(f"alter system set primary_conninfo = '{_reaching(primary)}'")
+        self.admin.execute("select pg_reload_conf()")
+
     def rejoin(self, primary: Server) -> None:
         """Start a cluster that was stopped in good order as a standby of the one promoted in its place."""
         with (self._data / "postgresql.auto.conf").open("a") as settings:
-            settings.write(f"primary_conninfo = 'host=127.0.0.1 port={primary.port} user=postgres'\n")
+            settings.write(f"primary_conninfo = '{_reaching(primary)}'\n")
         (self._data / "standby.signal").touch()
         self.start()
 
@@ -269,8 +276,8 @@ class Server:
 
     def database(self, name: str) -> Database:
         """Return the addresses of a database that exists."""
-        host = f"127.0.0.1:{self.port}/{name}"
-        return Database(name, f"postgresql://authenticator@{host}", f"postgresql://postgres@{host}")
+        direct, entrance = (f"127.0.0.1:{port}/{name}" for port in (self.port, self.pooler or self.port))
+        return Database(name, f"postgresql://authenticator@{entrance}", f"postgresql://postgres@{direct}")
 
     def create_database(self, *texts: str, template: str = "template0") -> Database:
         """Create a database with a name of its own, a copy of ``template``, and run each SQL text in it."""
@@ -339,3 +346,8 @@ class Server:
                 output.seek(0)
                 text = output.read().decode("utf-8", "replace")
                 raise subprocess.CalledProcessError(finished.returncode, [program, *arguments], text)
+
+
+def _reaching(primary: Server) -> str:
+    """Return the connection string by which a standby reaches its primary."""
+    return f"host=127.0.0.1 port={primary.port} user=postgres"

@@ -38,10 +38,18 @@ def mark(owner: str = "") -> str:
     return os.environ[VARIABLE]
 
 
-def marked(beginning: str) -> list[int]:
-    """Return the processes whose mark begins so."""
+def present() -> frozenset[int]:
+    """Return all processes of the machine."""
+    return frozenset(int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def marked(beginning: str, older: frozenset[int] = frozenset()) -> list[int]:
+    """Return the processes whose mark begins so.
+
+    :param older: those that were there before the mark, which are not asked: there are thousands of tests.
+    """
     sought = f"\0{VARIABLE}={beginning}".encode()
-    return [pid for pid in _pids() if sought in b"\0" + _environ(pid)]
+    return [pid for pid in present() - older if sought in b"\0" + _environ(pid)]
 
 
 def is_alive(pid: int) -> bool:
@@ -52,14 +60,19 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def settle(beginning: str, seconds: float = SETTLE) -> list[str]:
-    """Wait until the marked processes have ended; end those that do not, and return their command lines."""
+def settle(beginning: str, seconds: float = SETTLE, older: frozenset[int] = frozenset()) -> list[str]:
+    """Wait until the marked processes have ended; end those that do not, and return their command lines.
+
+    :param older: as ``marked`` takes it.
+    """
     limit = time.monotonic() + seconds
-    while marked(beginning) and time.monotonic() < limit:
+    while left := marked(beginning, older):
+        if time.monotonic() >= limit:
+            commands = [_command(pid) for pid in left]
+            end(beginning)
+            return commands
         time.sleep(0.02)
-    left = [_command(pid) for pid in marked(beginning)]
-    end(beginning)
-    return left
+    return []
 
 
 def end(beginning: str) -> None:
@@ -95,10 +108,6 @@ def remove_at_end(folder: Path) -> None:
         assert watcher.stdin is not None
         watcher.stdin.write(f"{folder}\n")
         watcher.stdin.flush()
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _environ(pid: int) -> bytes:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,28 +20,67 @@ from support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from support.daemon import Daemon
 
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
+def installed_proxies() -> list[str]:
+    """Return which of nginx and HAProxy the machine has; skips the test where it has neither."""
+    found = [proxy for proxy in ("nginx", "haproxy") if _program(proxy) is not None]
+    if not found:
+        pytest.skip("needs nginx or haproxy")
+    return found
+
+
+def _program(proxy: str) -> str | None:
+    return shutil.which(proxy, path=f"{os.environ['PATH']}:/usr/sbin")
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A running proxy.
+
+    :ivar port: where it encrypts.
+    """
+
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let it do nothing for a while, in which requests and ends of connections wait for it."""
+        self.process.send_signal(signal.SIGSTOP)
+        state = Path(f"/proc/{self.process.pid}/stat")
+        wait_for(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", "the proxy to stop")
+        yield
+        self.process.send_signal(signal.SIGCONT)
+
+
 @contextmanager
-def proxied(proxy: str, folder: Path, daemons: Sequence[Daemon]) -> Iterator[int]:
-    """Give the port at which ``nginx`` or ``haproxy`` encrypts; skips the test where there is none."""
-    program = shutil.which(proxy, path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        pytest.skip(f"needs {proxy}")
+def proxied(
+    proxy: str, folder: Path, daemons: Sequence[Daemon], *changed: tuple[str, str]
+) -> Iterator[Proxy]:
+    """Run ``nginx`` or ``haproxy``, which the machine has.
+
+    :param changed: texts of its configuration, each with what takes its place.
+    """
+    program = _program(proxy)
+    assert program is not None
     port, file = free_port(), folder / f"{proxy}.conf"
-    file.write_text({"nginx": _nginx, "haproxy": _haproxy}[proxy](folder, port, daemons))
+    text = {"nginx": _nginx, "haproxy": _haproxy}[proxy](folder, port, daemons)
+    for old, new in changed:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
     words = {"nginx": ["-c", str(file)], "haproxy": ["-db", "-f", str(file)]}[proxy]
     with (folder / "proxy-output").open("wb") as output:
         process = subprocess.Popen([program, *words], cwd=folder, stdout=output, stderr=output)
     try:
         wait_for(lambda: process.poll() is not None or _listens(port), f"{proxy} to listen")
         assert process.poll() is None, (folder / "proxy-output").read_text()
-        yield port
+        yield Proxy(port, process)
     finally:
         process.kill()
         process.wait()

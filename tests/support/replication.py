@@ -21,7 +21,7 @@ _REPLICATING = {"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "
 
 
 class Pair:
-    """A primary with its standby; ``remove`` at the end.  Skips the test where PostgreSQL cannot make one.
+    """A primary with its standby, which ``running_pair`` makes and removes.
 
     :ivar others: further standbys of the primary.
     """
@@ -33,7 +33,7 @@ class Pair:
         self._gone: set[Server] = set()
 
     def create(self) -> None:
-        """Make and start both."""
+        """Make and start both; skips the test where PostgreSQL cannot."""
         if not self.primary.has_program("pg_basebackup"):
             pytest.skip("this PostgreSQL lacks pg_basebackup")
         self.primary.create()
@@ -100,6 +100,17 @@ class Pair:
     def follow(self, database: Database) -> None:
         """Wait until the standby has all that the primary did until now."""
         wait_for(lambda: self.has_followed(database), "the standby")
+
+
+@contextmanager
+def running_pair(others: int = 0) -> Iterator[Pair]:
+    """Give a primary with its standby, and further standbys, for as long as the block runs."""
+    pair = Pair(others)
+    try:
+        pair.create()
+        yield pair
+    finally:
+        pair.remove()
 
 
 def _processes(server: Server) -> list[int]:

@@ -22,7 +22,7 @@ from dataapi.rest.handler import RestHandler
 from dataapi.service.project import session_options
 from dataapi.settings import Project
 from dataapi.telemetry.readiness import ProjectState
-from dataapi.telemetry.slow_requests import SlowRequests
+from dataapi.telemetry.vitals import Vitals
 from dataapi.web.app import make_site
 from dataapi.web.console.data import ProjectData
 from dataapi.web.routing import Backend
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from dataapi.catalog.model import Catalog
     from dataapi.database.message import Message
-    from dataapi.database.session import OpenTransaction
+    from dataapi.database.open_transaction import OpenTransaction
     from graphql import GraphQLField
     from support.postgres import Database
 
@@ -149,8 +149,16 @@ class Service:
         current, refresh = self._current, self._watcher.refresh
         self.engine = Engine(self.project, self._recorder, current, lambda: folder.documents, refresh)
         self.handler = rest = RestHandler(self.project, self._recorder, current, refresh)
-        self.slow = SlowRequests()
-        data = ProjectData(self.project, self._recorder, current, self._state, self._pool.figures, self.slow)
+        self.vitals = Vitals()
+        data = ProjectData(
+            self.project,
+            self._recorder,
+            current,
+            lambda: folder.documents,
+            self._state,
+            self._pool.figures,
+            self.vitals,
+        )
         backend = Backend(self.project, Authenticator(self.project, time.time), self.engine, rest, data)
         self._site = make_site([backend], reactor)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,9 @@ from support.documents import Block, fits, pattern
 from support.readme_receivers import PYTHON_PLAIN, Running
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from support.postgres import Database, Server
 
+NO_PROGRAMS: Mapping[str, str] = {}
 _INSTALLS = re.compile(r"sudo apt-get |python3 -m venv ")
 _SERVES = re.compile(r"\S*twistd .*dataapi")
 _SUDO = """#!/bin/sh
@@ -91,13 +91,18 @@ class Story:
         if self._started:
             self.daemon.__exit__()
 
-    def read(self, text: str) -> None:
-        """Do what a document says, block by block, and see that it is as it says."""
+    def read(self, text: str, programs: Mapping[str, str] = NO_PROGRAMS) -> None:
+        """Do what a document says, block by block, and see that it is as it says.
+
+        :param programs: what runs the blocks that are programs, by their language.
+        """
         for block, after in itertools.pairwise([*documents.blocks(text), Block("", "", 0)]):
             if block.language == "sql":
                 self.database.execute(block.text)
             elif block.language == "ini":
                 self._configure(block.text)
+            elif block.language in programs:
+                self._program(block, after, programs[block.language])
             elif block.language == "sh":
                 *commands, last = block.text.splitlines()
                 if _SERVES.match(last):
@@ -108,11 +113,21 @@ class Story:
                     self._start()
                 if "127.0.0.1:9000" in block.text and self.receiver is None:
                     self.receiver = Running(PYTHON_PLAIN, self.folder, self._secret(block.text))
-                shown = after if after.language in ("json", "text") else None
-                try:
-                    wait_for(lambda: self._shell(block.text, shown), block.text)  # noqa: B023 - called at once
-                except AssertionError as error:
-                    raise AssertionError(f"{error}\nIt printed {self.said}") from error
+                self._run(block.text, after)
+
+    def _program(self, block: Block, after: Block, command: str) -> None:
+        """Run a program from a file of the folder."""
+        file = self.folder / f"program.{block.language}"
+        file.write_text(self._here(block.text))
+        self._run(f"{command} {file.name}", after)
+
+    def _run(self, script: str, after: Block) -> None:
+        """Run a script until it prints what the block after it shows, if that shows an output."""
+        shown = after if after.language in ("json", "text") else None
+        try:
+            wait_for(lambda: self._shell(script, shown), script)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\nIt printed {self.said}") from error
 
     def _secret(self, text: str) -> str:
         """Return the signing secret of the endpoint that a command registers."""
@@ -146,11 +161,7 @@ class Story:
     def _shell(self, script: str, shown: Block | None) -> bool:
         """Run a script, whose variables the next one finds; return whether it prints what is shown of it."""
         script = "\n".join(line for line in script.splitlines() if not _INSTALLS.match(line))
-        script = script.replace("127.0.0.1:8000", f"127.0.0.1:{self.daemon.port}")
-        script = script.replace("127.0.0.1:8001", f"127.0.0.1:{self.daemon.admin_port}")
-        if self.receiver is not None:
-            script = script.replace("127.0.0.1:9000", f"127.0.0.1:{self.receiver.port}")
-        script = script.replace("postgresql://postgres@127.0.0.1/app", self.database.admin_uri)
+        script = self._here(script)
         kept = self.folder / "environment"
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", f"set -a\n{script}\nenv -0 > {kept}"],
@@ -163,7 +174,8 @@ class Story:
         )
         assert done.returncode == 0, done.stderr
         self.environ = dict(one.split("=", 1) for one in kept.read_text().split("\0") if one)
-        self.said = _documents(done.stdout) if "curl" in script else []
+        shows_json = shown is not None and shown.language == "json"
+        self.said = _documents(done.stdout) if "curl" in script or shows_json else []
         assert not any("error" in document for document in self.said), self.said
         if shown is None:
             return True
@@ -171,6 +183,14 @@ class Story:
             self.said = [done.stdout.rstrip()]
             return self.said == [shown.text.rstrip()]
         return fits(self.said[-1], pattern(shown.text))
+
+    def _here(self, text: str) -> str:
+        """Return a text with the addresses that this reader's servers have."""
+        text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.daemon.port}")
+        text = text.replace("127.0.0.1:8001", f"127.0.0.1:{self.daemon.admin_port}")
+        if self.receiver is not None:
+            text = text.replace("127.0.0.1:9000", f"127.0.0.1:{self.receiver.port}")
+        return text.replace("postgresql://postgres@127.0.0.1/app", self.database.admin_uri)
 
 
 def _documents(text: str) -> list[Any]:

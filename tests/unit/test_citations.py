@@ -13,7 +13,7 @@ SOURCES = ("daemon/**/*.py", "daemon/**/*.sql", "plugins/*.py", "tests/**/*.py",
 _CITATION = re.compile(r"(?P<document>docs/[\w/-]+\.md)(?:`*, (?P<rest>[A-Z].{0,60}))?")
 # A document's name without its folder, or a specification that is not said to be somebody else's.
 _ELSEWHERE = re.compile(
-    r"(?<!docs/)\breference/\w+\.md|\b(spec|design|style|clients)\.md\b"
+    r"(?<!docs/)\breference/\w+\.md|\b(spec|design|style|(?<!guides/)clients)\.md\b"
     r"|\(specification[ ,]|\bthe specification\b|\b[Rr]eference \d\.\d",
 )
 

@@ -33,15 +33,16 @@ INPUT_AND_OUTPUT = {
     "cli": "init main webhooks",
     "concurrency": "deadlines long_work tasks timers wait_queue",
     "database": (
-        "address cancel connection driver embedded embedded_supervisor failover health listener "
-        "pool pooler query_log replicas script session"
+        "address cancel connection connector driver embedded embedded_supervisor failover health listener "
+        "open_transaction pipeline pool pooler query_log replicas script server_watch session"
     ),
-    "graphql": "document_store engine introspection",
+    "graphql": "document_store engine introspection separate_execution",
     "rest": "execute handler",
     "service": (
-        "__main__ configuration configuration.database configuration.endpoints configuration.keys "
-        "configuration.load configuration.parsers configuration.postgrest database_settings inspection "
-        "process project root_service settings_source sockets webhooks worker worker_pipe workers"
+        "__main__ assembly configuration configuration.database configuration.endpoints configuration.keys "
+        "configuration.load configuration.parsers configuration.postgrest configuration.sources "
+        "database_settings demo_webhooks inspection process project replica_inspection root_service "
+        "settings_source sockets webhooks worker worker_pipe worker_process workers"
     ),
     "telemetry": "logs process requests tracing",
     "web": (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from support import documents
+
 TESTS = Path(__file__).parents[1]
 
 
@@ -24,3 +26,12 @@ def test_no_assertion_is_about_elapsed_time() -> None:
     for file in TESTS.rglob("test_*.py"):
         found = measured.search(file.read_text("utf-8"))
         assert found is None, f"{file}: {found and found[0]}"
+
+
+def test_documents_with_commands_or_programs_are_read_by_a_test_that_runs_them() -> None:
+    """Commands of shells, and programs of clients; a new page is added to those of ``tests/run``."""
+    folders = [TESTS / name for name in ("run", "pg", "fresh")]
+    tests = "".join(file.read_text("utf-8") for folder in folders for file in folder.rglob("*.py"))
+    for name in documents.names():
+        languages = {block.language for block in documents.blocks(documents.read(name))}
+        assert f'"{name}"' in tests or not languages & {"sh", "js", "python"}, name

@@ -84,7 +84,7 @@ def test_files_are_sent_as_the_client_takes_them_and_kept_for_ever(encoding: str
 )
 def test_pages_of_other_origins_can_read_nothing(header: tuple[str, str]) -> None:
     response = _get("/console/data/settings", header)
-    assert response.status == 403
+    assert (response.status, response.json()["code"]) == (403, "CROSS_ORIGIN_REQUEST")
     assert "access-control-allow-origin" not in response.headers
 
 

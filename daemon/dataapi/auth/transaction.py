@@ -6,16 +6,18 @@ Most are one message; streamed rows and batches of requests take several.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from dataapi.auth.caller import Caller, Settings, identity, isolation_of, settings_for
 from dataapi.catalog.model import Catalog
+from dataapi.catalog.shard_names import name_tables
+from dataapi.database import sql_text
 from dataapi.database.message import Bound, Message, Statement
+from dataapi.database.open_transaction import Continuation, OpenTransaction
 from dataapi.database.positions import required_position
-from dataapi.database.session import Continuation, OpenTransaction
 from dataapi.database.sql_text import quote_identifier
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.http.messages import Request
@@ -24,11 +26,31 @@ from dataapi.settings import Project
 Batches = AsyncGenerator[list[tuple[Any, ...]], None]
 
 _NOTHING = Bound(Statement("select 1", ()))
+_RESPONSE_ON_WORKERS = Bound(
+    Statement(sql_text.made_on_workers("response.headers", "response.status"), (), prepared=False)
+)
+"""Makes what the pre-request function chose known where the statement that answers may read it."""
 _WHOLE_RESULT = ("cursor_tuple_fraction", "1")
 """Makes PostgreSQL plan a cursor for all of its rows; by default it expects that a tenth is read."""
 
+_Result = TypeVar("_Result")
+
 RETRIES = 3
 """How often a transaction that lost to a concurrent one is run again."""
+
+
+async def retried(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Run a transaction, and again a few times if it lost to a concurrent one and so has changed nothing.
+
+    :raises ApiError: what the last attempt raises.
+    """
+    for _ in range(RETRIES):
+        try:
+            return await attempt()
+        except DatabaseError as error:
+            if not error.serializable_retry:
+                raise
+    return await attempt()
 
 
 class UnknownRole(ApiError):
@@ -63,6 +85,7 @@ class Transactions:
         if project.db_pre_request:
             name = ".".join(quote_identifier(part) for part in project.db_pre_request.split("."))
             self._before = (Bound(Statement(f"select {name}()", ())),)
+        self._before_shards = (*self._before, _RESPONSE_ON_WORKERS) if self._before else ()
 
     async def assume(self, role: str) -> None:
         """Assume a role and do nothing; raises PostgreSQL's ``ApiError`` if it refuses."""
@@ -104,13 +127,17 @@ class Transactions:
             settings=settings,
             by_replica=by_replica,
         )
-        for _ in range(RETRIES):
-            try:
-                return await self._runner.run(message)
-            except DatabaseError as error:
-                if not error.serializable_retry:
-                    raise
-        return await self._runner.run(message)
+        try:
+            for _ in range(RETRIES):
+                try:
+                    return await self._runner.run(message)
+                except DatabaseError as error:
+                    if not error.serializable_retry:
+                        raise
+            return await self._runner.run(message)
+        except DatabaseError as error:
+            name_tables(error, catalog)
+            raise
 
     def message(
         self,
@@ -128,7 +155,7 @@ class Transactions:
         message = Message(
             caller.role,
             settings_for(request, caller) + extra,
-            (*self._before, *statements),
+            (*self._before_of(catalog), *statements),
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
             isolation=isolation_of(extra),
@@ -136,21 +163,33 @@ class Transactions:
         )
         if self._replicated:
             if by_replica:
-                return replace(message, replayed=required_position(request.headers))
+                required = required_position(request.headers)
+                if required is not None:
+                    return replace(message, by_replica=True, required_position=required)
             if not (message.read_only or message.rollback):
                 return replace(message, positioned=True)
         return message
 
+    def _before_of(self, catalog: Catalog) -> tuple[Bound, ...]:
+        """Return what runs before the statements of a request."""
+        return self._before_shards if catalog.clustered else self._before
+
     async def explain(
-        self, catalog: Catalog, request: Request, caller: Caller, statements: Sequence[Bound]
+        self,
+        catalog: Catalog,
+        request: Request,
+        caller: Caller,
+        statements: Sequence[Bound],
+        more: Settings = (),
     ) -> list[dict[str, Any]]:
         """Return each ``statement`` and the ``plan`` that ``EXPLAIN (FORMAT JSON)`` gives for it.
 
         Neither the statements nor the pre-request function are run; the transaction is read-only.
 
+        :param more: settings besides the request's and the role's own.
         :raises ApiError: what the database refuses.
         """
-        settings = settings_for(request, caller) + catalog.roles[caller.role].settings
+        settings = settings_for(request, caller) + catalog.roles[caller.role].settings + more
         plans = []
         for bound in statements:
             message = Message(caller.role, settings, (explained(bound),), facts=request.facts)
@@ -248,11 +287,16 @@ class MultiMessageTransactions(Transactions):
         role = catalog.roles[caller.role].settings
         own = settings_for(request, caller) + role
         beginning = replace(message, settings=own, statements=(), caller=identity(request, caller))
-        async with self._pool.open_transaction(beginning) as transaction:
-            yield MultiMessageTransaction(transaction, caller, role, self._before, reading=read_only)
-            await transaction.end(rollback=message.rollback)
-            if message.positioned:
-                request.facts.position = await transaction.position()
+        try:
+            async with self._pool.open_transaction(beginning) as transaction:
+                before = self._before_of(catalog)
+                yield MultiMessageTransaction(transaction, caller, role, before, reading=read_only)
+                await transaction.end(rollback=message.rollback)
+                if message.positioned:
+                    request.facts.position = await transaction.position()
+        except DatabaseError as error:
+            name_tables(error, catalog)
+            raise
 
 
 def explained(bound: Bound) -> Bound:

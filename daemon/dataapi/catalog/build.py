@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from dataapi.catalog.directive_reader import read_directives
 from dataapi.catalog.field_names import CatalogNames
+from dataapi.catalog.media_types import MediaHandler, media_type_named
 from dataapi.catalog.model import (
     Acl,
     Argument,
@@ -19,7 +20,6 @@ from dataapi.catalog.model import (
     Column,
     ForeignKey,
     Function,
-    MediaHandler,
     Problem,
     QualifiedName,
     ResultColumn,
@@ -31,7 +31,6 @@ from dataapi.catalog.model import (
     TypeKind,
     UniqueKey,
     Volatility,
-    media_type_named,
 )
 from dataapi.catalog.names import assign_base_names, name_entry_points
 from dataapi.catalog.relationships import ViewKeys
@@ -82,7 +81,9 @@ class _Builder:
         self._acls: dict[str | None, Acl] = {None: ()}
         for text, grants in document.get("acls", ()):
             self._acls[text] = tuple((int(grantee), frozenset(words)) for grantee, words in grants)
-        self._distribution = {int(oid): column or "" for oid, column in document.get("distribution", ())}
+        self._distribution = {
+            int(oid): (column or "", group) for oid, column, group in document.get("distribution", ())
+        }
         self._schemas = {int(oid): name for oid, name, *_ in document.get("schemas", ())}
         # By oid: the base type, the type modifier, and whether NULL is forbidden.
         self._domains = {
@@ -118,6 +119,7 @@ class _Builder:
             timezones=frozenset(self._document.get("timezones", ())),
             read_all=int(read_all),
             write_all=int(write_all),
+            clustered=bool(self._distribution),
             problems=tuple(Problem(f"schema {name}", missing) for name in search_path if name not in names),
         )
 
@@ -161,6 +163,7 @@ class _Builder:
         columns = tuple(self._column(column) for column in row[11])
         numbers = {column.number: column.name for column in columns}
         keys = tuple(row[12])
+        distributed_by, group = self._distribution.get(int(oid), (None, None))
         if kind == TableKind.MATERIALIZED_VIEW.value:
             events = 0
         elif kind in (TableKind.ORDINARY.value, TableKind.PARTITIONED.value):
@@ -186,7 +189,9 @@ class _Builder:
             inherited=row[13],
             large=row[14],
             estimated_rows=row[15],
-            distributed_by=self._distribution.get(int(oid)),
+            distributed_by=distributed_by,
+            colocated=group,
+            clustered=bool(self._distribution),
         )
 
     def _column(self, row: Any) -> Column:
@@ -238,6 +243,7 @@ class _Builder:
             settings=tuple(_pairs(settings or ())),
             comment=comment,
             acl=self._acls[acl],
+            clustered=bool(self._distribution),
         )
 
     def _handlers(self, tables: Iterable[Table]) -> Iterator[MediaHandler]:

@@ -7,12 +7,12 @@ are written (``directive_reader``) or API names (``names``).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from dataapi.catalog.directives import Directives
+from dataapi.catalog.media_types import MediaHandler
 
 Acl = tuple[tuple[int, frozenset[str]], ...]
 """Grants of one object: pairs of a grantee's oid (0 for PUBLIC) and privilege words such as ``SELECT``."""
@@ -155,6 +155,9 @@ class Table:
         and where PostgreSQL knows none.
     :ivar distributed_by: the column by which Citus distributes the rows, "" where it holds the table without
         one, such as a reference table; None for tables of PostgreSQL alone.
+    :ivar colocated: the group of tables of which Citus has the rows of one value on one server; 0 for a
+        reference table, which every server has, None for all others.
+    :ivar clustered: whether Citus holds tables of the database, which a view may read.
     """
 
     oid: int
@@ -178,6 +181,8 @@ class Table:
     large: bool = False
     estimated_rows: int | None = None
     distributed_by: str | None = None
+    colocated: int | None = None
+    clustered: bool = False
 
     def is_unique(self, columns: Iterable[str]) -> bool:
         """Whether PostgreSQL itself sees to it that no two rows that are read have the same values there."""
@@ -240,6 +245,7 @@ class Function:
     :ivar rows: the planner's row estimate (``rows 1`` marks a to-one computed relationship).
     :ivar columns: OUT and TABLE columns.
     :ivar settings: its ``set`` clauses, ``(name, value)``.
+    :ivar clustered: as of ``Table``.
     """
 
     oid: int
@@ -254,6 +260,7 @@ class Function:
     settings: tuple[tuple[str, str], ...]
     comment: str | None
     acl: Acl
+    clustered: bool = False
 
     @property
     def gives_one_row(self) -> bool:
@@ -311,41 +318,6 @@ def place_of(thing: Table | Type | Function | Column | ForeignKey, table: Table 
     return f"{kind} {thing.schema}.{thing.name}"
 
 
-ANY_MEDIA_TYPE = "*/*"
-"""The name of the domain of functions and aggregates that choose the media type themselves."""
-
-_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9.+-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class MediaHandler:
-    """An aggregate of an exposed schema that turns rows into a media type.
-
-    Its result is a domain that is named like the media type.
-
-    :ivar media_type: in small letters; ``*/*`` for any.
-    :ivar table: the oid of the table whose rows it takes, or 0 for rows of any.
-    :ivar type: the result's oid.
-    """
-
-    media_type: str
-    schema: str
-    name: str
-    table: int
-    type: int
-    acl: Acl
-
-
-def media_type_of(type_: Type) -> str | None:
-    """Return the media type that a domain is named like, in small letters; None for any other type."""
-    return media_type_named(type_.name) if type_.base else None  # only a domain has a base
-
-
-def media_type_named(name: str) -> str | None:
-    """Return the media type that the name of a domain spells, in small letters; None when it spells none."""
-    return name.lower() if name == ANY_MEDIA_TYPE or _MEDIA_TYPE.fullmatch(name) else None
-
-
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """A snapshot of the exposed part of a database.
@@ -364,6 +336,7 @@ class Catalog:
     :ivar timezones: names that ``set timezone`` knows.
     :ivar content: a digest of what was read, without time zones; empty for a catalog that was made up.
     :ivar read_all, write_all: oids of ``pg_read_all_data`` and ``pg_write_all_data``, 0 before PostgreSQL 14.
+    :ivar clustered: whether Citus holds tables of the database, exposed or not.
     """
 
     generation: int
@@ -385,6 +358,7 @@ class Catalog:
     media_handlers: tuple[MediaHandler, ...] = ()
     timezones: frozenset[str] = frozenset()
     content: bytes = b""
+    clustered: bool = False
 
     def is_like(self, other: Catalog | None) -> bool:
         """Whether what was made of the other catalog is right for this one, too."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dataapi.catalog.model import Acl, Catalog, Function, MediaHandler, Table, TypeKind
+from dataapi.catalog.media_types import MediaHandler
+from dataapi.catalog.model import Acl, Catalog, Function, Table, TypeKind
 
 _READ_ALL = frozenset({"SELECT"})
 _WRITE_ALL = frozenset({"INSERT", "UPDATE", "DELETE"})

@@ -144,7 +144,7 @@ class Init:
             _write(path, text)
         self._note(f"wrote {config} and {config.with_suffix('.secrets')}/")
         if options.print:
-            self._note(f"start the daemon after the SQL was run: twistd --nodaemon dataapi --config {config}")
+            self._note(f"start the daemon after the SQL was run: {_start(config)}")
             return 0
         return self._introduce(provision, found, config)
 
@@ -187,7 +187,7 @@ class Init:
         self._output.write(
             f"\nKeys\n  anon          {project['publishable-keys']}\n"
             f"  service_role  {project['secret-keys']}\n"
-            f"\nNext\n  twistd --nodaemon --pidfile= dataapi --config {config}\n"
+            f"\nNext\n  {_start(config)}\n"
         )
         if table:
             name = quote(table[0][0])
@@ -208,6 +208,11 @@ class Init:
     def _fail(self, reason: str) -> int:
         self._note(reason)
         return 1
+
+
+def _start(config: Path) -> str:
+    """Return the command that serves a configuration."""
+    return f"twistd --nodaemon --pidfile= dataapi --config {config}"
 
 
 def _login_uri(administrator: str | None, uri: str | None, password: str) -> str:

@@ -25,7 +25,7 @@ from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_
 from dataapi.rest.openapi.description import description_text
 from dataapi.service.configuration import ConfigurationError, load, postgrest
 from dataapi.service.configuration.endpoints import http_address
-from dataapi.service.configuration.load import read_text
+from dataapi.service.configuration.sources import read_text
 from dataapi.service.database_settings import with_database_settings
 from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
 from dataapi.settings import Project, Settings

@@ -221,11 +221,13 @@ def places(
     params: dict[str, str],
     resolve: Callable[[str], list[str]],
     shuffle: Callable[[list[Any]], object] = random.shuffle,
+    rank: Callable[[dict[str, str]], int] = lambda _: 0,
 ) -> list[Place]:
     """Return the places to try in libpq's order, one for each address of each host.
 
     :param resolve: returns a host name's addresses, or raises ``OSError``.
     :param shuffle: puts a list into a random order, where ``load_balance_hosts`` asks for one.
+    :param rank: tells by a place's parameters after which others it is tried; 0 leaves it where it is.
     """
     listed = _places_listed(params)
     if listed is None:
@@ -237,6 +239,7 @@ def places(
         several = _addressed(_single(params, host, address, port), resolve)
         reorder(several)
         found += several
+    found.sort(key=lambda place: rank(place.parameters))
     return _in_passes(found or [Place(params)])
 
 
@@ -293,11 +296,6 @@ def without(params: dict[str, str], place: dict[str, str]) -> dict[str, str]:
     return _relisted(params, [one for one in _places_listed(params) or [] if not _leads_to(one, place)])
 
 
-def tried_last(params: dict[str, str], place: dict[str, str]) -> dict[str, str]:
-    """Return the parameters with one of the hosts that they list behind all others."""
-    return _relisted(params, sorted(_places_listed(params) or [], key=lambda one: _leads_to(one, place)))
-
-
 def _leads_to(listed: _Listed, place: dict[str, str]) -> bool:
     host, address, port = listed
     # A name's address is looked up later.
@@ -323,7 +321,7 @@ def _in_passes(found: list[Place]) -> list[Place]:
     ]
 
 
-def server_key(place: dict[str, str]) -> tuple[str | None, ...]:
+def server_key(place: Mapping[str, str]) -> tuple[str | None, ...]:
     """Return what tells the servers at different places apart."""
     return tuple(place.get(name) for name in ("host", "hostaddr", "port"))
 

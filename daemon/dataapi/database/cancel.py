@@ -13,6 +13,8 @@ from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
 from dataapi.database.driver import CancelRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from twisted.internet.interfaces import IReactorTime
 
 CANCEL_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -23,6 +25,9 @@ A request that comes before the server has read the statement is lost, so it is 
 
 ANSWER_TIMEOUT = 5.0
 """Seconds that the server may take to answer a request to cancel."""
+
+LAST_WAIT = 1.0
+"""Seconds for the requests to cancel what still runs when a pool is closed."""
 
 MOST_THREADS = 4
 """Cancel requests that may wait for an answer at once, each in a thread."""
@@ -61,6 +66,19 @@ async def end_statement(canceller: Canceller, connection: Connection, clock: IRe
         return True
     await canceller.terminate(connection)
     return False
+
+
+async def cancelled(canceller: Canceller, connections: Iterable[Connection], clock: IReactorTime) -> bool:
+    """Ask once to end what runs on connections that are to be closed, which alone would let it go on.
+
+    Returns False when not all requests were answered in time.
+    """
+    requests = [defer.Deferred.fromCoroutine(canceller.cancel(connection)) for connection in connections]
+    try:
+        await defer.DeferredList(requests, consumeErrors=True).addTimeout(LAST_WAIT, clock)
+    except defer.TimeoutError:
+        return False
+    return True
 
 
 class ControlConnection:

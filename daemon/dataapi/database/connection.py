@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -26,21 +27,25 @@ from twisted.internet.interfaces import IReadWriteDescriptor
 from twisted.internet.threads import deferToThreadPool
 from zope.interface import implementer
 
-from dataapi.database import address, sql_text
+from dataapi.database import address, errors, sql_text
 from dataapi.database.driver import ConnectionAttempt
-from dataapi.database.errors import version_refusal
-from dataapi.http.errors import ApiError
+from dataapi.database.pipeline import Pipeline
+from dataapi.database.succession import PRIMARY_LINEAGE, Lineage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from twisted.python.failure import Failure
 
+    from dataapi.database.named import Step
+    from dataapi.database.succession import Succession
+
 Rows = list[tuple[Any, ...]]
 _JSON_TYPES = (114, 3802)
 _LINE_END = re.compile(r"\s*\n\s*")
 _SILENCE = "timeout expired"
-_FATAL = ("FATAL", "PANIC")
+_OURS = ("client_encoding", "session_authorization")
+_POOLERS = ("DateStyle", "IntervalStyle", "TimeZone", "standard_conforming_strings")
 
 
 class ConnectionDied(Exception):
@@ -55,16 +60,20 @@ class ServerSilent(ConnectionDied):
 class Connection:
     """A connection that runs one message at a time; ``json`` and ``jsonb`` come back as ``bytes``.
 
+    :param succession: what is known of the servers; one that another has succeeded is not connected to.
     :ivar on_lost: called once when the connection is gone, unless ``close`` was asked for.
     :ivar on_notify: called with channel and payload of each ``NOTIFY``.
     :ivar lost: whether the connection is gone.
     :ivar answers: how many statements the server has answered.
     :ivar place: libpq's parameters that lead to this server, whatever it has become.
-    :ivar pooled: whether it leads to a pooler, whose process numbers are made up (``Session.open``).
+    :ivar lineage: of a server that was no standby when the connection was made, None where it is unknown.
+    :ivar pooled: whether it leads to a pooler, whose process numbers are made up; see ``behind_pooler``.
     """
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Any, succession: Succession | None = None) -> None:
         self.reactor = reactor
+        self._succession = succession
+        self.lineage: Lineage | None = None
         self.on_lost: Callable[[], None] | None = None
         self.on_notify: Callable[[str, str], None] | None = None
         self.lost = False
@@ -75,10 +84,11 @@ class Connection:
         self._connection: Any = None
         self._descriptor = -1
         self._status: Callable[[str], str | None]
-        self._encoding: str | None = None
-        self._login: str | None = None
+        self._reported: tuple[str | None, ...] = ()
+        self._watched: tuple[str, ...] = _OURS
         self._writing = False
         self._cursor: Any = None
+        self._pipeline: Pipeline | None = None
         self._result: defer.Deferred[Rows] | None = None
         self._ended: list[defer.Deferred[None]] = []
 
@@ -95,7 +105,9 @@ class Connection:
             problem = place.problem or await self._try(place.parameters, timeout)
             if not problem:
                 self._opened()
-                return
+                problem = await self._overtaken(timeout)
+                if not problem:
+                    return
             if self.lost:
                 raise ConnectionDied(problem)
             problems.append(problem)
@@ -106,15 +118,18 @@ class Connection:
         raise (ServerSilent if silent else ConnectionDied)("; ".join(dict.fromkeys(problems)))
 
     async def _places(self, params: dict[str, str], timeout: float) -> list[address.Place]:
+        find = partial(address.places, params, address.look_up, rank=self._rank)
         if not address.has_names(params):
-            return address.places(params, address.look_up)
-        pool = self.reactor.getThreadPool()
-        found = deferToThreadPool(self.reactor, pool, address.places, params, address.look_up)
+            return find()
+        found = deferToThreadPool(self.reactor, self.reactor.getThreadPool(), find)
         try:
             return await found.addTimeout(timeout, self.reactor)
         except defer.TimeoutError:
             self.close()
             raise ConnectionDied(f"could not look up the host {params['host']}: {_SILENCE}") from None
+
+    def _rank(self, place: dict[str, str]) -> int:
+        return 0 if self._succession is None else self._succession.rank(address.server_key(place))
 
     async def _try(self, parameters: dict[str, str], timeout: float) -> str:
         """Try one place and return why there is no connection to it, "" when there is."""
@@ -139,7 +154,7 @@ class Connection:
 
     def _opened(self) -> None:
         """Watch the connection from now on; raises ``ConnectionDied`` when the server is too old."""
-        if refusal := version_refusal(self._connection.server_version):
+        if refusal := errors.version_refusal(self._connection.server_version):
             self.close()
             raise ConnectionDied(refusal)
         self._descriptor = os.dup(self._connection.fileno())
@@ -147,10 +162,41 @@ class Connection:
         for oid in _JSON_TYPES:
             self._connection.string_types[oid] = BYTES
         self._status = self._connection.get_parameter_status
-        self._encoding, self._login = self._status("client_encoding"), self._status("session_authorization")
+        self._reported = tuple(map(self._status, self._watched))
         if self.on_notify is None:
             # A function may listen; nothing reads what comes then.
             self._connection.notifies = deque(maxlen=0)
+
+    async def _overtaken(self, timeout: float) -> str:
+        """Leave a server that another one has succeeded, and return why; "" where there is none."""
+        if self._succession is None:
+            return ""
+        where = _where(self.place.get("host"), self.place.get("port", ""))
+        try:
+            rows = await self.send(PRIMARY_LINEAGE, ()).addTimeout(timeout, self.reactor)
+        except psycopg2.Error:
+            rows = []  # not every relative of PostgreSQL has timelines
+        except defer.TimeoutError:
+            self._cursor = None
+            self._disconnect()
+            return where + _SILENCE
+        except ConnectionDied as error:
+            return str(error)
+        self.lineage = Lineage(*rows[0]) if rows else None
+        if self.lineage is None:
+            return ""
+        if not self._succession.overtaken(self.lineage):
+            self._succession.see(self.lineage)
+            return ""
+        self._succession.try_last(address.server_key(self.place))
+        self._disconnect()
+        return f"{where}it is an old primary, on timeline {self.lineage.timeline}"
+
+    def behind_pooler(self) -> None:
+        """Note that it leads to a pooler."""
+        self.pooled = True
+        self._watched = _OURS + _POOLERS
+        self._reported = tuple(map(self._status, self._watched))
 
     @property
     def busy(self) -> bool:
@@ -162,14 +208,13 @@ class Connection:
         """Whether the connection is outside of any transaction and ready for the next message.
 
         It is not when a function has changed the encoding in which the server would read that message, or
-        the login role.
+        the login role; nor, behind a pooler, a setting that this makes anew for its client.
         """
         return (
             self._cursor is None
             and not self.lost
             and bool(self._connection.get_transaction_status() == TRANSACTION_STATUS_IDLE)
-            and self._status("client_encoding") == self._encoding
-            and self._status("session_authorization") == self._login
+            and tuple(map(self._status, self._watched)) == self._reported
         )
 
     def send(self, text: str, values: Sequence[object]) -> defer.Deferred[Rows]:
@@ -179,17 +224,35 @@ class Connection:
         while the statement goes on.  Raises ``ApiError`` for a value that PostgreSQL cannot hold, and
         ``TypeError`` for one of a type that psycopg2 does not know.
         """
+        return self._begin(self._execute, text, values)
+
+    def send_steps(self, steps: Sequence[Step]) -> defer.Deferred[Rows]:
+        """Send statements that are prepared by name as one message; the rest is as of ``send``."""
+        return self._begin(self._execute_steps, steps)
+
+    def _execute(self, text: str, values: Sequence[object]) -> Any:
+        cursor = self._connection.cursor()
+        cursor.execute(*sql_text.filled(text, values))
+        return cursor
+
+    def _execute_steps(self, steps: Sequence[Step]) -> Pipeline:
+        if self._pipeline is None:
+            self._pipeline = Pipeline(self._connection)
+        self._pipeline.send(steps)
+        return self._pipeline
+
+    def _begin(self, execute: Callable[..., Any], *arguments: Any) -> defer.Deferred[Rows]:
+        """Begin what gives the cursor of a statement that runs."""
         if self._cursor is not None:
             raise RuntimeError("A statement is running on this connection.")
         try:
-            cursor = self._connection.cursor()
-            cursor.execute(*sql_text.filled(text, values))
+            cursor = execute(*arguments)
         except UnicodeEncodeError:
-            raise _unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
+            raise errors.unsendable("a lone surrogate (U+D800 to U+DFFF)") from None
         except ValueError as error:
             if "NUL" not in str(error):
                 raise
-            raise _unsendable("the character NUL (U+0000)") from None
+            raise errors.unsendable("the character NUL (U+0000)") from None
         except psycopg2.ProgrammingError as error:
             raise TypeError(str(error)) from error
         except psycopg2.Error as error:
@@ -260,9 +323,9 @@ class Connection:
     def _advance(self) -> None:
         """Let libpq read and write what it can, and finish the statement when it has ended."""
         try:
-            state = self._connection.poll()
+            state = (self._cursor if isinstance(self._cursor, Pipeline) else self._connection).poll()
         except psycopg2.Error as error:
-            if self._connection.closed or _ends_connection(error):
+            if self._connection.closed or errors.ends_connection(error):
                 self._lose(error)
             else:
                 self._finish(error)
@@ -305,18 +368,23 @@ class Connection:
             if not waiting.called:
                 waiting.callback(None)
 
-    def _lose(self, error: Exception) -> None:
-        if self.lost:
-            return
+    def _disconnect(self) -> None:
+        """Close the socket."""
         if self._connection is not None:
-            # Before ``lost`` is set: the reactor asks for the descriptor once more.
             self.reactor.removeReader(self)
             self.reactor.removeWriter(self)
             self._connection.close()
-        self.lost = True
         if self._descriptor != -1:
             os.close(self._descriptor)
             self._descriptor = -1
+        self._writing = False
+
+    def _lose(self, error: Exception) -> None:
+        if self.lost:
+            return
+        # Before ``lost`` is set: the reactor asks for the descriptor once more.
+        self._disconnect()
+        self.lost = True
         if self._attempt is not None:
             self._attempt.give_up(error)
         on_lost, self.on_lost = self.on_lost, None
@@ -327,18 +395,8 @@ class Connection:
             on_lost()
 
 
-def _ends_connection(error: psycopg2.Error) -> bool:
-    """Tell whether libpq itself failed, or the server says that it closes the connection."""
-    severity = error.diag.severity_nonlocalized or error.diag.severity
-    return error.pgcode is None or severity in _FATAL
-
-
 def _where(host: str | None, port: int | str) -> str:
     """Return what libpq puts before a reason."""
     if host and host.startswith(("/", "@")):
         return f'connection to server on socket "{host}/.s.PGSQL.{port}" failed: '
     return f'connection to server at "{host or ""}", port {port} failed: '
-
-
-def _unsendable(what: str) -> ApiError:
-    return ApiError(400, "22021", f"A text value contains {what}, which PostgreSQL cannot store.")

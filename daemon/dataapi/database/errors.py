@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -154,12 +155,34 @@ def refused(error: psycopg2.Error, *, anonymous: bool) -> ApiError:
 
 
 def _is_at_value(error: psycopg2.Error) -> bool:
-    """Whether the error points at a literal: only reading it by the input function of its type does so."""
+    """Whether the error points at a literal: only reading it by the input function of its type does so.
+
+    Of a value that is bound to what was prepared, the context says so instead, in the server's language.
+    """
+    if _OF_PARAMETER.match(error.diag.context or ""):
+        return True
     position, cursor = error.diag.statement_position, error.cursor
     if position is None or cursor is None or cursor.query is None:
         return False
     before = cursor.query.decode()[int(position) - 1 :][:2]
     return before.startswith(("'", "E'"))
+
+
+_OF_PARAMETER = re.compile(r'[^"«»“”„]*\s\$[0-9]+\s')
+"""How a context begins such as ``unnamed portal parameter $1 = '...'``; names with blanks are quoted."""
+
+_FATAL = ("FATAL", "PANIC")
+
+
+def ends_connection(error: psycopg2.Error) -> bool:
+    """Tell whether libpq itself failed, or the server says that it closes the connection."""
+    severity = error.diag.severity_nonlocalized or error.diag.severity
+    return error.pgcode is None or severity in _FATAL
+
+
+def unsendable(what: str) -> ApiError:
+    """Return the error for a value of a request that PostgreSQL cannot hold."""
+    return ApiError(400, "22021", f"A text value contains {what}, which PostgreSQL cannot store.")
 
 
 def standby() -> ApiError:

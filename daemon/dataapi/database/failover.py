@@ -1,4 +1,4 @@
-"""Failover: another server was made the primary, while the one in use says nothing and closes no connection.
+"""Failover: another server was made the primary, and the one before is silent, or does not know it.
 
 Silence alone is no reason to leave a server; that another one accepts writes is.
 """
@@ -17,11 +17,16 @@ from dataapi.database.connection import Connection, ConnectionDied
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-EVERY = 1.0
+    from dataapi.database.succession import Overtaken, Succession
+
+PROBE_INTERVAL = 1.0
 """Seconds between two questions to the primary."""
 
-WITHIN = 1.0
+PROBE_TIMEOUT = 1.0
 """Seconds after which a server is silent that has not answered; the others are asked then."""
+
+RIVAL_INTERVAL = 5.0
+"""Seconds between two looks for another primary while this one answers, which may not be fenced."""
 
 
 class FailoverWatch:
@@ -30,16 +35,22 @@ class FailoverWatch:
     It asks nobody where the connection string lists a single host.
 
     :param uri: a libpq connection string that leads to the primary.
+    :param succession: learns of a newer primary.
     :param give_up: called with the place of a silent server when another one has become the primary.
     """
 
     _log = Logger()
 
-    def __init__(self, reactor: Any, uri: str, give_up: Callable[[dict[str, str]], None]) -> None:
+    def __init__(
+        self, reactor: Any, uri: str, succession: Succession, give_up: Callable[[dict[str, str]], None]
+    ) -> None:
         self._reactor = reactor
         self._parameters = address.parameters(uri)
+        self._succession = succession
         self._give_up = give_up
         self._connection: Connection | None = None
+        self._looked_for_rivals = reactor.seconds()
+        succession.observe(self._leave_overtaken)
 
     async def watch(self) -> None:
         """Look after the primary until it is cancelled."""
@@ -48,36 +59,65 @@ class FailoverWatch:
         try:
             while True:
                 await self.look()
-                await task.deferLater(self._reactor, EVERY)
+                await task.deferLater(self._reactor, PROBE_INTERVAL)
         finally:
             if self._connection is not None:
                 self._connection.close()
 
     async def look(self) -> None:
-        """Find out whether the primary answers, and if it does not, whether another one has its place."""
+        """Find out whether the primary answers, and whether another one has its place."""
         primary = self._connection
         if primary is None or primary.lost:
             limit = address.connect_timeout(self._parameters)
             self._connection = await self._connected(self._parameters, limit)
-        elif primary.busy or not await primary.answered(WITHIN):
+        elif primary.busy or not await primary.answered(PROBE_TIMEOUT):
             await self._replace(primary)
+        elif self._reactor.seconds() - self._looked_for_rivals >= RIVAL_INTERVAL:
+            self._looked_for_rivals = self._reactor.seconds()
+            await self._look_for_rival(primary)
 
     async def _replace(self, silent: Connection) -> None:
-        others = address.without(self._parameters, silent.place)
-        successor = await self._connected(others, WITHIN)
+        successor = await self._connected_elsewhere(silent)
         if successor is None:
             return
-        self._log.warn(
-            "another server is the primary now; the one before, {server}, is given up: it does not answer",
-            server=":".join(filter(None, address.server_key(silent.place))),
-        )
-        silent.close()
+        if not silent.lost:
+            self._log.warn(
+                "another server is the primary now; {server} does not answer and is given up",
+                server=_name(silent),
+            )
+            silent.close()
         self._connection = successor
-        self._parameters = address.tried_last(self._parameters, silent.place)
+        self._succession.try_last(address.server_key(silent.place))
         self._give_up(silent.place)
 
+    async def _look_for_rival(self, primary: Connection) -> None:
+        """Find out whether another server was promoted, while this one still accepts writes."""
+        rival = await self._connected_elsewhere(primary)
+        if rival is None:
+            return
+        if primary.lost:
+            self._connection = rival
+        else:
+            # Servers without timelines may all be primaries.
+            rival.close()
+
+    def _leave_overtaken(self, overtaken: Overtaken) -> None:
+        primary = self._connection
+        if primary is not None and overtaken(primary.lineage):
+            self._log.warn(
+                "another server was promoted; the primary before, {server}, is given up:"
+                " what it still accepts is lost, so that it should be stopped (fencing)",
+                server=_name(primary),
+            )
+            self._succession.try_last(address.server_key(primary.place))
+            primary.close()
+
+    async def _connected_elsewhere(self, primary: Connection) -> Connection | None:
+        """Return a connection to another server that accepts writes, None where there is none."""
+        return await self._connected(address.without(self._parameters, primary.place), PROBE_TIMEOUT)
+
     async def _connected(self, parameters: dict[str, str], limit: float) -> Connection | None:
-        connection = Connection(self._reactor)
+        connection = Connection(self._reactor, self._succession)
         try:
             await connection.open(parameters, limit)
         except (ConnectionDied, psycopg2.Error):
@@ -86,3 +126,7 @@ class FailoverWatch:
             connection.close()
             raise
         return connection
+
+
+def _name(connection: Connection) -> str:
+    return ":".join(filter(None, address.server_key(connection.place)))

@@ -18,6 +18,8 @@ from dataapi.database.sql_text import quote_identifier
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dataapi.database.succession import Overtaken, Succession
+
 
 class Listener:
     """Calls back for every notification on some channels.
@@ -48,6 +50,7 @@ class Listener:
         backoff: Backoff = RECONNECTING,
     ) -> None:
         self._reactor = reactor
+        self._succession: Succession | None = None
         self._parameters = address.parameters(uri)
         self._text = ";".join(f"listen {quote_identifier(channel)}" for channel in channels)
         if beside:
@@ -82,18 +85,28 @@ class Listener:
         if self._connection is not None:
             self._connection.close()
 
+    def follow(self, succession: Succession) -> None:
+        """Listen on no server that another one has succeeded; to be called before the start."""
+        self._succession = succession
+        succession.observe(self._leave_overtaken)
+
     def give_up(self, place: dict[str, str]) -> None:
-        """Leave a server at once if it is the one in use, and try it after all others from now on."""
-        self._parameters = address.tried_last(self._parameters, place)
+        """Leave a server at once if it is the one in use."""
         connection = self._connection
-        if connection is None or address.server_key(connection.place) != address.server_key(place):
-            return
+        if connection is not None and address.server_key(connection.place) == address.server_key(place):
+            self._leave(connection)
+
+    def _leave_overtaken(self, overtaken: Overtaken) -> None:
+        if self._connection is not None and overtaken(self._connection.lineage):
+            self._leave(self._connection)
+
+    def _leave(self, connection: Connection) -> None:
         connection.close()
         if self._listening:
             self._lost("another server is the primary now")
 
     async def _listen(self, *, again: bool) -> None:
-        connection = self._connection = Connection(self._reactor)
+        connection = self._connection = Connection(self._reactor, self._succession)
         connection.on_notify = self._notified
         limit = address.connect_timeout(self._parameters)
         try:

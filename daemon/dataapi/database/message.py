@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dataapi.database import sql_text
+from dataapi.database.positions import BEGINNING, Position
 from dataapi.http.messages import RequestFacts
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ class Message:
     :ivar rollback: undo everything once the answer is there, which takes a second round trip.
     :ivar caller: whose share of the connections a transaction of several messages takes; "" for none.
     :ivar facts: of the request that it is for, which learn how long it took.
-    :ivar replayed: the WAL position that a replica must have replayed to run it, "" where any will do; None
-        leaves it to the primary.
+    :ivar by_replica: whether a replica may run it.
+    :ivar required_position: the WAL position that such a one must have replayed.
     :ivar positioned: whether its facts learn the WAL position behind the commit, by a second round trip.
     """
 
@@ -67,7 +68,8 @@ class Message:
     caller: str = ""
     isolation: str | None = None
     facts: RequestFacts = field(default_factory=RequestFacts)
-    replayed: str | None = None
+    by_replica: bool = False
+    required_position: Position = BEGINNING
     positioned: bool = False
 
 

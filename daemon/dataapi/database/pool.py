@@ -19,20 +19,15 @@ from twisted.internet import defer
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background
-from dataapi.concurrency.timers import RECONNECTING, Backoff, Retry
+from dataapi.concurrency.timers import RECONNECTING, Backoff
 from dataapi.concurrency.wait_queue import Slots, WaitQueue
 from dataapi.database import address, errors
-from dataapi.database.cancel import Canceller, ControlConnection, end_statement
+from dataapi.database.cancel import Canceller, ControlConnection, cancelled, end_statement
 from dataapi.database.connection import ConnectionDied
+from dataapi.database.connector import Connector
 from dataapi.database.health import Ageing, Liveness
-from dataapi.database.session import (
-    FIRST_FETCH,
-    OpenTransaction,
-    Session,
-    SessionOptions,
-    next_fetch,
-    record_statements,
-)
+from dataapi.database.open_transaction import FIRST_FETCH, next_fetch
+from dataapi.database.session import Session, SessionOptions
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Interval
 
@@ -41,6 +36,8 @@ if TYPE_CHECKING:
 
     from dataapi.database.connection import Rows
     from dataapi.database.message import Message
+    from dataapi.database.open_transaction import OpenTransaction
+    from dataapi.database.succession import Overtaken, Succession
     from dataapi.http.messages import RequestFacts
 
 
@@ -74,10 +71,10 @@ def _queued(facts: RequestFacts, began: float) -> None:
         facts.intervals.append(Interval("queue", began, now))
 
 
+_token = partial(token_hex, 8)
+
 BATCH = 65_536
 """Bytes of a stream's batch, about as many as Twisted buffers for a slow reader before it pauses."""
-
-_token = partial(token_hex, 8)
 
 
 class Pool:
@@ -109,13 +106,9 @@ class Pool:
         token: Callable[[], str] = _token,
     ) -> None:
         self._reactor = reactor
-        self._parameters = address.parameters(uri)
+        self._succession: Succession | None = None
         self._size = size
-        self._options = options
-        self._query_log = options.query_log
-        self._token = token
         self._anonymous_role = anonymous_role
-        self._connect_timeout = address.connect_timeout(self._parameters)
         self._queue: WaitQueue[Session] = WaitQueue(reactor, acquisition_timeout, errors.timed_out)
         # An open transaction waits for its client, so that half of the connections are left to messages.
         self._slot_queue = WaitQueue[None](reactor, acquisition_timeout, errors.timed_out)
@@ -125,32 +118,31 @@ class Pool:
         self._idle: list[Session] = []
         self._outdated: set[Session] = set()
         self._handing_over = False
-        self._opening: set[Session] = set()
-        self._retry = Retry(reactor, backoff, self._grow)
         self._background = Background()
+        self._connector = Connector(
+            reactor, uri, self._background, lambda: Session(reactor, options, token(), self._succession),
+            opened=self._opened, failed=self._none_opened, grow=self._grow, backoff=backoff,
+        )  # fmt: skip
         self._liveness = Liveness(
             reactor, self._background, self._sessions, self._idle, self._release, self._discard
         )
         self._ageing = Ageing(reactor, options, self._sessions, self._idle, self._discard, self._replace)
-        self._first_attempt: defer.Deferred[None] | None = None
         self.on_pooler: Callable[[], None] | None = None
         self._stopped = True
         self._drained: defer.Deferred[None] | None = None
-        self._connects = 0
         self._cancels = 0
-        self._trouble: str | None = None
 
     async def start(self) -> None:
         """Try to connect once; when that fails, go on trying in the background."""
         self._stopped = False
-        self._first_attempt = defer.Deferred()
+        first_attempt = self._connector.start()
         self._grow()
-        await self._first_attempt
+        await first_attempt
 
     async def stop(self, grace: float = 5.0) -> None:
         """Refuse new messages, let running ones finish for ``grace`` seconds, then cancel and close."""
         self._stopped = True
-        self._retry.cancel()
+        self._connector.stop()
         self._queue.fail_all(self._unavailable)
         self._slot_queue.fail_all(self._unavailable)
         while self._idle:
@@ -160,7 +152,9 @@ class Pool:
             try:
                 await self._drained.addTimeout(grace, self._reactor)
             except defer.TimeoutError:
-                await self._end_statements()
+                running = [session.connection for session in self._sessions]
+                if not await cancelled(self._canceller, running, self._reactor):
+                    self._log.warn("statements were still running when the pool was closed")
         self._background.cancel()
         for session in list(self._sessions):
             self._discard(session)
@@ -175,15 +169,29 @@ class Pool:
         for session in tuple(self._idle):
             self._discard(session)
 
+    def follow(self, succession: Succession) -> None:
+        """Have no connection to a server that another one has succeeded; to be called before the start."""
+        self._succession = succession
+        succession.observe(self._leave_overtaken)
+
     def give_up(self, place: dict[str, str]) -> None:
-        """Close every connection to a server at once, and try it after all others from now on."""
-        self._parameters = address.tried_last(self._parameters, place)
-        for session in (*self._opening, *self._sessions):
-            if address.server_key(session.connection.place) == address.server_key(place):
+        """Close every connection to a server at once."""
+        key = address.server_key(place)
+        self._leave(lambda session: address.server_key(session.connection.place) == key)
+
+    def _leave_overtaken(self, overtaken: Overtaken) -> None:
+        """Close connections to an old primary at once, and open those anew that were made to a standby."""
+        for session in [one for one in self._sessions if one.connection.lineage is None]:
+            if session in self._idle:
                 self._discard(session)
-        # Attempts that failed before tell nothing about the others.
-        self._retry.cancel()
-        self._retry.succeeded()
+            else:
+                self._outdated.add(session)
+        self._leave(lambda session: overtaken(session.connection.lineage))
+
+    def _leave(self, chosen: Callable[[Session], bool]) -> None:
+        self._connector.give_up(chosen)
+        for session in filter(chosen, tuple(self._sessions)):
+            self._discard(session)
         self._grow()
 
     @property
@@ -203,7 +211,7 @@ class Pool:
     @property
     def trouble(self) -> str | None:
         """Why the last attempt to connect failed, or that the database does not answer; None when neither."""
-        return self._trouble or ("it does not answer" if self._liveness.silent else None)
+        return self._connector.trouble or ("it does not answer" if self._liveness.silent else None)
 
     @property
     def pooled(self) -> bool:
@@ -217,7 +225,7 @@ class Pool:
             size=self._size, open=count, idle=idle, in_use=count - idle,
             waiting=len(self._queue) + len(self._slot_queue),
             timeouts=self._queue.timeouts + self._slot_queue.timeouts,
-            connects=self._connects, cancels=self._cancels,
+            connects=self._connector.connects, cancels=self._cancels,
         )  # fmt: skip
 
     async def run(self, message: Message) -> Rows:
@@ -227,23 +235,13 @@ class Pool:
         ``DatabaseError`` for what PostgreSQL refuses, ``DatabaseUnavailable`` when there is no
         connection or it died, and ``ApiError`` for values that PostgreSQL cannot hold.
         """
-        facts = message.facts
-        session = self._idle.pop() if self._idle else await self._wait(facts)
-        began, code = perf_counter(), ""
+        session = self._idle.pop() if self._idle else await self._wait(message.facts)
         try:
-            return await session.run(message)
-        except psycopg2.Error as error:
-            code = facts.sqlstate = error.pgcode or ""
-            refused = errors.refused(error, anonymous=message.role == self._anonymous_role)
-            raise await _explained(refused, message, session) from error
-        except ConnectionDied as error:
-            died = errors.died()
-            code = died.code
-            raise died from error
+            return await session.run(message, anonymous=message.role == self._anonymous_role)
+        except ApiError as error:
+            raise await _explained(error, message, session) from error.__cause__
         finally:
-            spent = perf_counter() - began
             self._release(session)
-            record_statements(facts, self._query_log, message.statements, began, spent, code)
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> Rows:
         """Run the daemon's own SQL as the login role and return the last statement's rows.
@@ -302,10 +300,7 @@ class Pool:
                 yield transaction
             except ApiError as error:
                 await transaction.roll_back()
-                explained = await _explained(error, message, session)
-                if explained is error:
-                    raise
-                raise explained from error
+                raise await _explained(error, message, session) from error.__cause__
             finally:
                 self._release(session)
         finally:
@@ -313,7 +308,7 @@ class Pool:
 
     async def _wait(self, facts: RequestFacts | None = None) -> Session:
         """Wait for a free connection; the facts of the request that needs it get the time."""
-        if self._stopped or (self._retry.failures and not self._sessions):
+        if self._stopped or (self._connector.failing and not self._sessions):
             raise self._unavailable()
         began = perf_counter()
         place = self._queue.join()
@@ -365,78 +360,31 @@ class Pool:
             elif not session.connection.lost:
                 self._discard(session)
 
-    async def _end_statements(self) -> None:
-        """Cancel what still runs at the end of the grace time; closing alone would let it go on."""
-        requests = [
-            defer.Deferred.fromCoroutine(self._canceller.cancel(session.connection))
-            for session in self._sessions
-        ]
-        done = defer.DeferredList(requests, consumeErrors=True)
-        try:
-            await done.addTimeout(1.0, self._reactor)
-        except defer.TimeoutError:
-            self._log.warn("statements were still running when the pool was closed")
-
     def _grow(self) -> None:
-        """Open as many connections as are asked for, at least one; one at a time after a failure."""
-        if self._stopped or self._retry.pending:
-            return
-        in_use = len(self._sessions) - len(self._idle)
-        target = min(self._size, max(1, in_use + len(self._queue)))
-        if self._retry.failures:
-            target = min(target, len(self._sessions) + 1)
-        for _ in range(target - len(self._sessions) - len(self._opening)):
-            self._background.spawn(self._open())
+        """Have as many connections as are asked for, at least one."""
+        if not self._stopped:
+            in_use = len(self._sessions) - len(self._idle)
+            number = min(self._size, max(1, in_use + len(self._queue)))
+            self._connector.open(number, len(self._sessions))
 
-    async def _open(self) -> None:
-        session = Session(self._reactor, self._options, self._token())
-        self._opening.add(session)
-        try:
-            await session.open(self._parameters, self._connect_timeout)
-        except (ConnectionDied, psycopg2.Error) as error:
-            session.connection.close()
-            self._failed(error)
-        except defer.CancelledError:
-            session.connection.close()
-        else:
-            self._connects += 1
-            self._liveness.silent = False
-            self._trouble = None
-            self._retry.succeeded()
-            session.connection.on_lost = lambda: self._discard(session)
-            first_pooled = session.connection.pooled and not self.pooled
-            self._sessions.add(session)
-            if first_pooled and self.on_pooler is not None:
-                self.on_pooler()
-            self._release(session)
-        finally:
-            self._opening.discard(session)
-            self._attempted()
-        self._grow()
+    def _opened(self, session: Session) -> None:
+        self._liveness.silent = False
+        session.connection.on_lost = lambda: self._discard(session)
+        first_pooled = session.connection.pooled and not self.pooled
+        self._sessions.add(session)
+        if first_pooled and self.on_pooler is not None:
+            self.on_pooler()
+        self._release(session)
 
-    def _failed(self, error: Exception) -> None:
-        """Plan the next attempt, and answer those that wait when there is no connection at all."""
-        known, self._trouble = self._trouble, str(error)
-        if self._stopped or self._retry.pending:
-            return
-        wait = self._retry.failed()
-        if self._trouble != known:
-            self._log.warn(
-                "no database connection, trying again in {wait:.1f} s: {error}", wait=wait, error=error
-            )
+    def _none_opened(self) -> None:
+        """Answer those that wait when there is no connection at all."""
         if not self._sessions:
             self._queue.fail_all(self._unavailable)
-
-    def _attempted(self) -> None:
-        first, self._first_attempt = self._first_attempt, None
-        if first is not None:
-            first.callback(None)
 
     def _replace(self, session: Session) -> None:
         """Close a connection as soon as it is free and there is another one, for which there must be room."""
         if len(self._sessions) == 1 < self._size:
-            if not self._opening and not self._retry.pending:
-                self._background.spawn(self._open())
+            self._connector.open(2, present=1)
         elif session in self._idle:
             self._discard(session)
         else:
@@ -452,12 +400,12 @@ class Pool:
         if self._drained is not None and not self._sessions:
             drained, self._drained = self._drained, None
             drained.callback(None)
-        if self._retry.pending and not self._sessions:
-            self._queue.fail_all(self._unavailable)
+        if self._connector.waiting:
+            self._none_opened()
         self._grow()
 
     def _unavailable(self) -> ApiError:
-        return errors.stopped() if self._stopped else errors.unreachable(self._retry.remaining)
+        return errors.stopped() if self._stopped else errors.unreachable(self._connector.remaining)
 
 
 async def _explained(error: ApiError, message: Message, session: Session) -> ApiError:

@@ -5,15 +5,19 @@ What is prepared and listened to belongs to a server process there, and the next
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg2
 
-from dataapi.database import address
+from dataapi.database import address, pipeline
 from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.named import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from dataapi.database.connection import Rows
 
 PROCESS = "select pg_catalog.pg_backend_pid()"
 """Asks for the server process that answers."""
@@ -38,13 +42,16 @@ def pooler_advice(*, prepared: bool | None, listening: bool | None) -> str | Non
     return f"db-uri leads to a pooler in transaction mode, which needs {advice}"
 
 
-async def pools_transactions(reactor: Any, uri: str) -> bool:
-    """Tell whether the URI leads to a pooler in transaction mode; False when it cannot be reached."""
+async def loses_statements(reactor: Any, uri: str) -> bool:
+    """Tell whether the URI leads to a pooler in transaction mode that keeps no statements prepared.
+
+    False when it cannot be reached.
+    """
     parameters = address.parameters(uri)
     connection = Connection(reactor)
     try:
         await connection.open(parameters, address.connect_timeout(parameters))
-        return await lends_processes(connection)
+        return await lends_processes(connection) and not await keeps_statements(connection)
     except (ConnectionDied, psycopg2.Error):
         return False
     finally:
@@ -78,6 +85,33 @@ async def share_processes(one: Callable[[], Awaitable[int]], other: Callable[[],
         if any(len(processes) > 1 for processes in seen) or seen[0] == seen[1]:
             return True
     return False
+
+
+class RunsSteps(Protocol):
+    """A connection to ask on."""
+
+    def send(self, text: str, values: Sequence[object]) -> Awaitable[Rows]:
+        """Run statements."""
+
+    def send_steps(self, steps: Sequence[Step]) -> Awaitable[Rows]:
+        """Run statements prepared by name."""
+
+
+async def keeps_statements(connection: RunsSteps) -> bool:
+    """Tell whether a pooler keeps what the connection prepares, whichever server process comes next.
+
+    It does so under a name of its own: where the server has the connection's, a pooler just passed it on.
+    Raises ``psycopg2.Error`` and ``ConnectionDied``.
+    """
+    if not pipeline.AVAILABLE:
+        return False
+    name = f"p{token_hex(8)}"
+    asked = "select count(*) from pg_catalog.pg_prepared_statements where not from_sql and name = $1"
+    # The process stays the same until the transaction ends.
+    await connection.send("begin", ())
+    [(passed_on,)] = await connection.send_steps([Step(name, asked, [name])])
+    await connection.send(f"deallocate {name};commit" if passed_on else "commit", ())
+    return not passed_on
 
 
 async def _process(connection: Connection) -> int:

@@ -1,18 +1,20 @@
 """Positions in PostgreSQL's write-ahead log (WAL): what a reader must see, and how far a replica lags; pure.
 
-A position is what PostgreSQL calls an LSN, such as ``16/B374D848``.
+A position is a timeline and what PostgreSQL calls an LSN, such as ``1:16/B374D848``: after a promotion the
+same LSN is another place.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_POSITION = re.compile("([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+_POSITION = re.compile("([0-9]{1,10}):([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 REMEMBERED = 3600
 """Positions of the primary that are remembered, which limits the lag that can be told.
 
@@ -20,23 +22,38 @@ A replica that is further behind gets no reads under a limit.
 """
 
 
-def required_position(headers: Mapping[str, str]) -> str | None:
-    """Return the position that ``Dataapi-LSN`` names, the furthest of several; "" without the header.
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """Where in the history of a cluster something happened; later ones are greater."""
+
+    timeline: int
+    offset: int
+
+    @property
+    def lsn(self) -> str:
+        """The position in its timeline, as PostgreSQL writes it."""
+        return f"{self.offset >> 32:X}/{self.offset & 0xFFFFFFFF:X}"
+
+
+BEGINNING = Position(0, 0)
+"""What whoever follows the primary has seen."""
+
+
+def required_position(headers: Mapping[str, str]) -> Position | None:
+    """Return the position that ``Dataapi-LSN`` names, the furthest of several; ``BEGINNING`` without it.
 
     Where one cannot be read nothing tells what the reader must see, which is None.
     """
     text = headers.get("dataapi-lsn")
     if text is None:
-        return ""
-    positions = [part.strip() for part in text.split(",")]
-    if not all(_POSITION.fullmatch(position) for position in positions):
-        return None
-    return max(positions, key=_number)
+        return BEGINNING
+    found = [_POSITION.fullmatch(part.strip()) for part in text.split(",")]
+    positions = [_position(*match.groups()) for match in found if match is not None]
+    return max(positions) if len(positions) == len(found) else None
 
 
-def _number(position: str) -> tuple[int, int]:
-    high, _, low = position.partition("/")
-    return int(high, 16), int(low, 16)
+def _position(timeline: str, high: str, low: str) -> Position:
+    return Position(int(timeline), (int(high, 16) << 32) + int(low, 16))
 
 
 class PrimaryProgress:

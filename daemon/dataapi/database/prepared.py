@@ -21,6 +21,7 @@ _Key = tuple[str, Statement]
 _Shape = tuple[object, ...]
 _ROLE_LENGTH = 30
 """Characters of a role's name in that of a statement, of which PostgreSQL reads 63."""
+_BLOCK = "do %s;"
 _UNSAFE = re.compile(r"[^a-z0-9_]+")
 
 
@@ -71,8 +72,10 @@ class Prepared:
         """
         _check_values(message.statements)
         opening, values = opened(message, defaults)
+        propagated = _propagated(message.settings, defaults)
+        values += propagated
         role, statements = message.role, [bound.statement for bound in message.statements]
-        shape = (role, opening, message.isolation, message.rollback, *statements)
+        shape = (role, opening, len(propagated), message.isolation, message.rollback, *statements)
         if (known := self._texts.get(shape)) is not None and not self._surplus:
             text, keys = known
             for key in keys:
@@ -87,7 +90,7 @@ class Prepared:
         # The opening runs as the login role still.
         keys = (("", opening), *[(role, statement) for statement in statements if statement.prepared])
         parts.append(self._execution(keys[0], parts))
-        parts.append(_propagation(message.settings, defaults))
+        parts.append(_BLOCK * len(propagated))
         for bound in message.statements:
             if bound.statement.prepared:
                 parts.append(self._execution((role, bound.statement), parts))
@@ -149,7 +152,7 @@ def compose_inlined(message: Message, defaults: Defaults = NO_DEFAULTS, *, curso
     _check_values(message.statements)
     parts, values = _beginning(message, defaults), list[object]()
     _inline(*opened(message, defaults), parts, values)
-    parts.append(_propagation(message.settings, defaults))
+    _propagate(message.settings, defaults, parts, values)
     for bound in message.statements:
         if cursor and bound is message.statements[-1]:
             parts.append(f"declare {sql_text.CURSOR} no scroll cursor for ")
@@ -178,7 +181,7 @@ def compose_onward(
         _inline(*_opening(role, (), NO_DEFAULTS, read_only=False), parts, values)
         parts.extend(f"set local {sql_text.checked(name)} to default;" for name in restored)
     _inline(*_opening(role, settings, defaults, read_only), parts, values)
-    parts.append(_propagation(settings, defaults))
+    _propagate(settings, defaults, parts, values)
     for bound in statements:
         _inline(bound.statement, bound.values, parts, values)
     return "".join(parts), values
@@ -215,6 +218,8 @@ def opened(message: Message, defaults: Defaults) -> tuple[Statement, list[object
 def _opening(
     role: str, settings: Settings, defaults: Defaults, read_only: bool
 ) -> tuple[Statement, list[object]]:
+    if defaults.distributed:
+        settings = tuple([each for each in settings if not each[0].startswith(sql_text.REQUEST)])
     values: list[object] = [role]
     values.extend([value for _, value in settings])
     return _opening_statement(tuple([name for name, _ in settings]), defaults, read_only), values
@@ -222,12 +227,29 @@ def _opening(
 
 @lru_cache(maxsize=1024)
 def _opening_statement(names: tuple[str, ...], defaults: Defaults, read_only: bool) -> Statement:
-    return Statement(sql_text.opening(names, defaults.settings, read_only), ("unknown",) * (1 + len(names)))
+    own = defaults.settings + (_PROPAGATING if defaults.distributed else ())
+    return Statement(sql_text.opening(names, own, read_only), ("unknown",) * (1 + len(names)))
 
 
-def _propagation(settings: Settings, defaults: Defaults) -> str:
-    """Return what makes the settings on workers, too, where the database has some."""
-    return sql_text.propagated(tuple([name for name, _ in settings])) if defaults.distributed else ""
+_PROPAGATING = (("citus.propagate_set_commands", "local"),)
+"""Lets Citus make on workers what ``SET LOCAL`` makes here."""
+
+
+def _propagated(settings: Settings, defaults: Defaults) -> list[object]:
+    """Return the body of the block that makes the request's settings where the database has workers, if any.
+
+    Others are PostgreSQL's own, and those of the coordinator hold for workers, too.
+    """
+    if not defaults.distributed:
+        return []
+    made = [(name, value) for name, value in settings if name.startswith(sql_text.REQUEST)]
+    return [sql_text.set_locally(made)] if made else []
+
+
+def _propagate(settings: Settings, defaults: Defaults, parts: list[str], values: list[object]) -> None:
+    propagated = _propagated(settings, defaults)
+    parts.append(_BLOCK * len(propagated))
+    values += propagated
 
 
 def _beginning(message: Message, defaults: Defaults) -> list[str]:

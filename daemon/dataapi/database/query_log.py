@@ -1,16 +1,24 @@
-"""The log of callers' SQL (``log-query``)."""
+"""How long callers' SQL takes and how it fails, for a request's facts and for the log (``log-query``)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING
 
+import psycopg2
 from twisted.logger import Logger
+
+from dataapi.database import errors
+from dataapi.database.connection import ConnectionDied
+from dataapi.http.messages import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataapi.database.message import Bound
+    from dataapi.http.errors import ApiError
+    from dataapi.http.messages import RequestFacts
 
 _log = Logger(namespace="dataapi.queries")
 
@@ -39,3 +47,48 @@ class QueryLog:
             _log.warn("SQL failed: {code}", code=code, **members)
         else:
             _log.info("SQL took {milliseconds} ms", **members)
+
+
+class Recorded:
+    """Records how long a caller's message takes and the code of its error, which is raised as a typed one.
+
+    A class, as a generator with ``contextmanager`` takes several times as long for each request.
+
+    :param anonymous: whether the caller is the one for whom a missing privilege is 401 and not 403.
+    :raises DatabaseError: what PostgreSQL refuses.
+    :raises DatabaseUnavailable: the connection died.
+    """
+
+    __slots__ = ("_anonymous", "_began", "_facts", "_query_log", "_statements")
+
+    def __init__(
+        self, facts: RequestFacts, query_log: QueryLog | None, statements: Sequence[Bound], *, anonymous: bool
+    ) -> None:
+        self._facts = facts
+        self._query_log = query_log
+        self._statements = statements
+        self._anonymous = anonymous
+        self._began = perf_counter()
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        """Record, and raise the typed error of one that has one."""
+        ended, facts = perf_counter(), self._facts
+        typed: ApiError | None = None
+        code = ""
+        if isinstance(error, psycopg2.Error):
+            code = facts.sqlstate = error.pgcode or ""
+            typed = errors.refused(error, anonymous=self._anonymous)
+        elif isinstance(error, ConnectionDied):
+            typed = errors.died()
+            code = typed.code
+        facts.database += ended - self._began
+        if facts.intervals is not None:
+            text = "; ".join([bound.statement.text for bound in self._statements])
+            facts.intervals.append(Interval("statement", self._began, ended, text))
+        if self._query_log is not None:
+            self._query_log.add(self._statements, ended - self._began, code)
+        if typed is not None:
+            raise typed from error

@@ -10,38 +10,29 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import psycopg2
 from twisted.internet import defer, task
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background
 from dataapi.database import address
-from dataapi.database.connection import Connection, ConnectionDied
 from dataapi.database.message import Bound, Statement
-from dataapi.database.positions import PrimaryProgress
+from dataapi.database.positions import BEGINNING, PrimaryProgress
+from dataapi.database.server_watch import ServerWatch
 from dataapi.http.errors import ApiError, DatabaseUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from dataapi.database.connection import Rows
     from dataapi.database.message import Message
+    from dataapi.database.open_transaction import OpenTransaction
     from dataapi.database.pool import Pool, PoolFigures
-    from dataapi.database.session import OpenTransaction
+    from dataapi.database.succession import Lineage, Succession
 
-_LOOK_EVERY = 1.0
+LOOK_INTERVAL = 1.0
 """Seconds between two looks at where the servers are; a short limit of the lag takes more of them."""
 _LOOKS = 4
-_ANSWERS_WITHIN = 2.0
-"""Seconds after which a replica that does not answer gets no reads."""
-
-_WHERE = """
-select pg_catalog.pg_is_in_recovery(), (case when pg_catalog.pg_is_in_recovery()
-    then coalesce(pg_catalog.pg_last_wal_replay_lsn(), '0/0')
-    else pg_catalog.pg_current_wal_flush_lsn() end - '0/0')::bigint
-"""
-"""Asks whether a server is a standby, and for the position that it has replayed or written."""
 
 # It raises by casting a position to an integer.  Under a stricter isolation level the snapshot of what
 # follows may be older than the position.
@@ -65,54 +56,22 @@ not know yet.  A statement that took too long is not run again.
 class ReplicaFigures:
     """What a replica is doing.
 
+    :ivar obstacle: why it gets no reads, None while it does.
     :ivar lag: seconds that it is behind the primary, None where that is not known.
-    :ivar usable: whether it gets reads.
     :ivar reads: how many it answered, ``repeated`` how many it did not, so that others did.
     """
 
     server: str
-    usable: bool
+    obstacle: str | None
     lag: float | None
     reads: int
     repeated: int
     pool: PoolFigures
 
-
-class _Watched:
-    """A server that is asked now and then where it is, over a connection of its own.
-
-    :ivar is_standby: whether it cannot be written to.
-    :ivar position: what it has replayed or written, None while it does not answer.
-    """
-
-    def __init__(self, reactor: Any, uri: str) -> None:
-        self._reactor = reactor
-        self._parameters = address.parameters(uri)
-        self._connection: Connection | None = None
-        self.is_standby = False
-        self.position: int | None = None
-
-    async def look(self) -> None:
-        """Find out where the server is."""
-        asked = defer.Deferred.fromCoroutine(self._ask())
-        try:
-            self.is_standby, self.position = await asked.addTimeout(_ANSWERS_WITHIN, self._reactor)
-        except (ConnectionDied, psycopg2.Error, defer.TimeoutError):
-            self.position = None
-            self.close()
-
-    async def _ask(self) -> tuple[bool, int]:
-        if self._connection is None or self._connection.lost:
-            self._connection = Connection(self._reactor)
-            await self._connection.open(self._parameters, _ANSWERS_WITHIN)
-        [(is_standby, position)] = await self._connection.send(_WHERE, ())
-        return is_standby, position
-
-    def close(self) -> None:
-        """Close the connection; the next look opens another."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    @property
+    def available(self) -> bool:
+        """Whether it gets reads."""
+        return self.obstacle is None
 
 
 class Replica:
@@ -120,49 +79,82 @@ class Replica:
 
     :ivar server: its host and port.
     :ivar pool: the connections to it.
-    :ivar usable: whether it gets reads.
+    :ivar watch: tells where it is.
     """
 
     _log = Logger()
 
-    def __init__(self, server: str, pool: Pool, watched: _Watched) -> None:
+    def __init__(self, server: str, pool: Pool, watch: ServerWatch, succession: Succession) -> None:
         self.server = server
         self.pool = pool
-        self.watched = watched
+        self.watch = watch
         self.lag: float | None = None
-        self.usable = False
         self.reads = 0
         self.repeated = 0
+        self._succession = succession
+        self._obstacle: str | None = "it has not been asked yet"
+        self._logged: str | None = None
 
     def judge(self, progress: PrimaryProgress, max_lag: float | None, *, only_standby: bool) -> None:
-        """Decide whether the server gets reads, by what was seen of it and of the primary."""
-        position, was_usable = self.watched.position, self.usable
-        self.lag = None if position is None else progress.lag(position)
-        current = max_lag is None or (self.lag is not None and self.lag <= max_lag)
-        suitable = self.watched.is_standby or not only_standby
-        self.usable = position is not None and current and suitable
-        if self.usable is not was_usable:
-            self._log.info(
-                "{server} gets reads: {usable}; lag {lag}",
-                server=self.server,
-                usable=self.usable,
-                lag=self.lag,
-            )
+        """Decide whether the server is current, by what was seen of it and of the primary."""
+        state = self.watch.state
+        self.lag = None if state is None else progress.lag(state.position)
+        if state is None:
+            self._obstacle = self.watch.trouble
+        elif only_standby and not state.standby:
+            self._obstacle = "it is no standby"
+        elif max_lag is not None and (self.lag is None or self.lag > max_lag):
+            behind = "it is not known how far" if self.lag is None else f"{self.lag:.1f} s"
+            self._obstacle = f"it is behind by more than db-read-max-lag: {behind}"
+        else:
+            self._obstacle = None
+        self._report()
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why it gets no reads, None while it does.
+
+        Once a newer primary was seen, whatever is not known to follow that one may lack what it has
+        acknowledged since.
+        """
+        state = self.watch.state
+        if self._obstacle is None and state is not None and not self._succession.follows(state.lineage):
+            return f"it is not known to follow the primary: it was seen on timeline {state.lineage.timeline}"
+        if self._obstacle is None and not self.pool.available:
+            return f"there is no connection to it: {self.pool.trouble or 'none was made yet'}"
+        return self._obstacle
+
+    def reaches(self, timeline: int) -> bool:
+        """Tell whether the server is known to have come to a timeline, which others may have seen first."""
+        return self.watch.state is not None and self.watch.state.lineage.timeline >= timeline
+
+    def _report(self) -> None:
+        """Log what has changed; the lag alone, and how it is worded, is no news."""
+        obstacle = self.obstacle
+        before, self._logged = self._logged, obstacle and obstacle.partition(":")[0]
+        if self._logged == before:
+            return
+        if obstacle is None:
+            self._log.info("replica {server} gets reads", server=self.server)
+        else:
+            self._log.warn("replica {server} gets no reads: {reason}", server=self.server, reason=obstacle)
 
     def figures(self) -> ReplicaFigures:
         """Return what the replica is doing."""
-        usable = self.usable and self.pool.available
-        return ReplicaFigures(self.server, usable, self.lag, self.reads, self.repeated, self.pool.figures())
+        return ReplicaFigures(
+            self.server, self.obstacle, self.lag, self.reads, self.repeated, self.pool.figures()
+        )
 
 
 class Replicas:
     """Runs messages on the primary, and those that only read on replicas.
 
     :param uri: leads to the replicas; with ``load_balance_hosts=random`` they share the reads, else the first
-        one that is usable takes them.
+        one that is available takes them.
     :param primary_uri: leads to the primary, to which they are compared.
     :param max_lag: seconds that a replica may be behind; None is no limit.
     :param make_pool: returns a pool of connections to where a connection string leads.
+    :param succession: what is known of the servers, which the connections to the primary share.
     :ivar fallbacks: how many reads the primary answered because no replica could.
     """
 
@@ -174,23 +166,26 @@ class Replicas:
         uri: str,
         max_lag: float | None,
         make_pool: Callable[[str], Pool],
+        succession: Succession,
     ) -> None:
         self._reactor = reactor
         self._primary = primary
-        self._watched = _Watched(reactor, primary_uri)
+        self._succession = succession
+        self._primary_watch = ServerWatch(reactor, primary_uri, succession)
         self._max_lag = max_lag
         self._shuffles = address.balances(uri)
         self._only_standby = address.leads_to_standbys(uri)
         self._replicas = [
-            Replica(server, make_pool(one), _Watched(reactor, one))
+            Replica(server, make_pool(one), ServerWatch(reactor, one), succession)
             for server, one in address.servers(uri).items()
         ]
         self._progress = PrimaryProgress()
+        self._lineage: Lineage | None = None
         self._background = Background()
         self.fallbacks = 0
 
     async def start(self) -> None:
-        """Begin to connect, and find out once which replicas are usable."""
+        """Begin to connect, and find out once which replicas are available."""
         for replica in self._replicas:
             self._background.spawn(replica.pool.start())
             self._background.spawn(replica.pool.watch())
@@ -200,11 +195,14 @@ class Replicas:
     async def stop(self) -> None:
         """Let running messages end and close every connection to the replicas."""
         self._background.cancel()
-        for watched in (self._watched, *[replica.watched for replica in self._replicas]):
-            watched.close()
+        for watch in self._watches():
+            watch.close()
         await defer.gatherResults(
             [defer.Deferred.fromCoroutine(replica.pool.stop()) for replica in self._replicas]
         )
+
+    def _watches(self) -> list[ServerWatch]:
+        return [self._primary_watch, *[replica.watch for replica in self._replicas]]
 
     def renew(self) -> None:
         """Open every connection to the replicas anew."""
@@ -216,35 +214,55 @@ class Replicas:
         return [replica.figures() for replica in self._replicas]
 
     async def _watch(self) -> None:
-        every = min(_LOOK_EVERY, (self._max_lag or _LOOK_EVERY) / _LOOKS)
+        interval = min(LOOK_INTERVAL, (self._max_lag or LOOK_INTERVAL) / _LOOKS)
         while True:
-            await task.deferLater(self._reactor, every)
+            await task.deferLater(self._reactor, interval)
             await self.look()
 
     async def look(self) -> None:
         """Find out where all servers are, and judge the replicas by it."""
-        everybody = [self._watched, *[replica.watched for replica in self._replicas]]
-        await defer.gatherResults([defer.Deferred.fromCoroutine(each.look()) for each in everybody])
-        if not self._progress.known and self._watched.position is not None:
-            self._progress.see(self._watched.position, self._reactor.seconds())
+        await defer.gatherResults([defer.Deferred.fromCoroutine(each.look()) for each in self._watches()])
+        primary = self._primary_watch.state
+        if primary is not None:
+            self._succession.see(primary.lineage)
+        for replica in self._replicas:
+            if replica.watch.state is not None:
+                self._succession.hear(replica.watch.state.lineage)
+        lineage = None if primary is None else primary.lineage
+        if self._succession.overtaken(self._lineage) or lineage not in (None, self._lineage):
+            # Positions before say nothing of how far one is behind the new primary.
+            self._lineage = lineage
+            self._progress = PrimaryProgress()
+        if not self._progress.known and primary is not None:
+            self._progress.see(primary.position, self._reactor.seconds())
         for replica in self._replicas:
             # By where the primary was at the last look: nothing is replayed at once.
             replica.judge(self._progress, self._max_lag, only_standby=self._only_standby)
-        if self._watched.position is not None:
-            self._progress.see(self._watched.position, self._reactor.seconds())
+        if primary is not None:
+            self._progress.see(primary.position, self._reactor.seconds())
 
-    def _usable(self) -> list[Replica]:
-        found = [replica for replica in self._replicas if replica.usable and replica.pool.available]
-        if self._shuffles and len(found) > 1:
+    def _available(self, message: Message) -> Iterator[Replica]:
+        """Give the replicas that may run a message, the one first that is to be asked first."""
+        found = list(self._replicas)
+        if self._shuffles:
             random.shuffle(found)
-        return found
+        for replica in sorted(found, key=self._burden):
+            if replica.obstacle is None and replica.reaches(message.required_position.timeline):
+                yield replica
+
+    def _burden(self, replica: Replica) -> int:
+        """Return how much a replica has to do, for which others are preferred."""
+        figures = replica.pool.figures()
+        if self._shuffles or figures.waiting or figures.in_use >= figures.size:
+            return figures.in_use + figures.waiting
+        return 0
 
     async def run(self, message: Message) -> Rows:
         """Run a message as ``Pool.run`` does, on a replica where one may and can."""
-        if message.replayed is None:
+        if not message.by_replica:
             return await self._primary.run(message)
         guarded = _guarded(message)
-        for replica in self._usable():
+        for replica in self._available(message):
             try:
                 rows = await replica.pool.run(guarded)
             except ApiError as error:
@@ -257,9 +275,9 @@ class Replicas:
 
     async def stream(self, message: Message) -> AsyncGenerator[Rows, None]:
         """Stream rows as ``Pool.stream`` does; what fails behind the first of them is not repeated."""
-        if message.replayed is not None:
+        if message.by_replica:
             guarded = _guarded(message)
-            for replica in self._usable():
+            for replica in self._available(message):
                 async with aclosing(replica.pool.stream(guarded)) as batches:
                     try:
                         first = await anext(batches, None)
@@ -284,14 +302,15 @@ class Replicas:
 
 def _guarded(message: Message) -> Message:
     """Return the message as one that fails where the position that it requires is not replayed."""
-    if not message.replayed:
+    if message.required_position == BEGINNING:
         return message
-    return replace(message, statements=(Bound(_REPLAYED, (message.replayed,)), *message.statements))
+    guard = Bound(_REPLAYED, (message.required_position.lsn,))
+    return replace(message, statements=(guard, *message.statements))
 
 
 def _check_repeatable(replica: Replica, message: Message, error: ApiError) -> None:
     """Raise the error unless another server may do better."""
-    behind = bool(message.replayed) and error.code == _NOT_REPLAYED
+    behind = message.required_position != BEGINNING and error.code == _NOT_REPLAYED
     if not (behind or isinstance(error, DatabaseUnavailable) or error.code.startswith(_OF_THE_SERVER)):
         raise error
     replica.repeated += 1

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
+from select import select
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg2
+from psycopg2.extensions import POLL_OK
 from twisted.internet.threads import deferToThread
 
 from dataapi.database.address import BALANCE, connection_parameters
 from dataapi.database.errors import refused, version_refusal
+from dataapi.database.pipeline import Pipeline
+from dataapi.database.pooler import keeps_statements
 from dataapi.database.sql_text import inlined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+    from dataapi.database.named import Step
 
     Rows = list[tuple[Any, ...]]
 
@@ -51,6 +57,18 @@ def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
 
     :raises ScriptError: when the database refuses a statement, cannot be reached or is too old.
     """
+    with _connection(uri) as connection, connection.cursor() as cursor:
+
+        def fetch(text: str, values: Sequence[object]) -> Rows:
+            template = inlined(text)
+            cursor.execute(template.text, template.arrange(tuple(values)))
+            return cursor.fetchall() if cursor.description else []
+
+        yield fetch
+
+
+@contextmanager
+def _connection(uri: str) -> Iterator[Any]:
     try:
         parameters: dict[str, Any] = {
             "connect_timeout": _CONNECT_TIMEOUT,
@@ -62,16 +80,37 @@ def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
             if refusal := version_refusal(connection.server_version):
                 raise ServerTooOld(refusal)
             connection.autocommit = True
-            with connection.cursor() as cursor:
-
-                def fetch(text: str, values: Sequence[object]) -> Rows:
-                    template = inlined(text)
-                    cursor.execute(template.text, template.arrange(tuple(values)))
-                    return cursor.fetchall() if cursor.description else []
-
-                yield fetch
+            yield connection
     except psycopg2.Error as error:
         raise ScriptError(str(error).strip()) from error
+
+
+class _Blocking:
+    """A connection that ``keeps_statements`` waits for."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def send(self, text: str, values: Sequence[object]) -> Rows:
+        with self._connection.cursor() as cursor:
+            cursor.execute(text, values)
+        return []
+
+    async def send_steps(self, steps: Sequence[Step]) -> Rows:
+        pipeline = Pipeline(self._connection)
+        pipeline.send(steps)
+        while pipeline.poll() != POLL_OK:
+            select([self._connection], [], [])
+        return pipeline.fetchall()
+
+
+def statements_are_kept(uri: str) -> bool:
+    """Tell whether a pooler keeps prepared statements, see ``pooler.keeps_statements``.
+
+    :raises ScriptError: when the database cannot be reached.
+    """
+    with _connection(uri) as connection:
+        return complete(keeps_statements(_Blocking(connection)))
 
 
 class ScriptDatabase:

@@ -74,7 +74,7 @@ ISOLATION_LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SE
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """SQL text with ``%s`` places.
+    """SQL text with places for values.
 
     :ivar order: for each place the index of its value.
     """
@@ -108,20 +108,27 @@ def opening(names: tuple[str, ...], defaults: tuple[tuple[str, str], ...], read_
     return f"select {','.join(calls)}"
 
 
-def propagated(names: tuple[str, ...]) -> str:
-    """Return the template of what makes an opening's settings on Citus' workers; it has no places.
+def set_locally(settings: Sequence[tuple[str, str]]) -> str:
+    """Return the body of a ``DO`` that makes settings by ``SET LOCAL``, for the transaction.
 
-    Citus sends workers the text of each ``SET LOCAL``, and nothing of ``set_config``.  The values are read
-    from the settings that the opening has made, so that PostgreSQL itself quotes them.
+    Citus sends workers the text of a message that has ``SET LOCAL``, all of it; in a block each is a text of
+    its own.  Of ``set_config`` it sends them nothing.
     """
-    calls = ["perform pg_catalog.set_config('citus.propagate_set_commands','local',true);"]
-    calls += [
-        f"execute pg_catalog.concat('set local {checked(name)} = ',"
-        f"pg_catalog.quote_literal(pg_catalog.current_setting('{name}')));"
-        for name in dict.fromkeys(names)
-        if name.startswith(REQUEST)
-    ]
-    return f"do $dataapi$begin {''.join(calls)}end$dataapi$;".replace("%", "%%")
+    made = [f"set local {checked(name)} = {quote_literal(value)};" for name, value in settings]
+    return f"begin {''.join(made)}end"
+
+
+def made_on_workers(*names: str) -> str:
+    """Return SQL that makes settings of the transaction on Citus' workers, too, where they have a value."""
+    names_ = ",".join(quote_literal(checked(name)) for name in names)
+    return (
+        "do $dataapi$declare name text;begin "
+        f"foreach name in array array[{names_}] loop "
+        "if pg_catalog.current_setting(name, true) <> '' then "
+        "execute pg_catalog.concat('set local ', name, ' = ', "
+        "pg_catalog.quote_literal(pg_catalog.current_setting(name)));"
+        "end if;end loop;end$dataapi$"
+    )
 
 
 def as_login_role(settings: tuple[tuple[str, str], ...]) -> str:
@@ -174,6 +181,26 @@ def _inlined(text: str, types: tuple[str, ...]) -> Template:
         order.append(index)
         kind = types[index] if index < len(types) else "unknown"
         return "%s" if kind == "unknown" else "%s::" + kind.replace("%", "%%")
+
+    return Template(_TOKEN.sub(place, text), tuple(order))
+
+
+def typed(text: str, types: tuple[str, ...]) -> Template:
+    """Return a statement with its slots cast to their types, for a parser that is told of none.
+
+    Its places are slots still, those that the text has, as such a parser takes no others.
+    """
+    order: list[int] = []
+
+    def place(match: re.Match[str]) -> str:
+        slot = match["slot"]
+        if slot is None:
+            return match[0]
+        index = int(slot) - 1
+        if index not in order:
+            order.append(index)
+        kind = types[index] if index < len(types) else "unknown"
+        return f"${order.index(index) + 1}" + ("" if kind == "unknown" else f"::{kind}")
 
     return Template(_TOKEN.sub(place, text), tuple(order))
 

@@ -20,15 +20,8 @@ from dataapi.graphql.arguments import (
     as_object,
     stored_value,
 )
-from dataapi.graphql.collection_arguments import (
-    aggregate_of,
-    comparison,
-    having_condition,
-    key_condition,
-    operand,
-    page_size,
-    read_page,
-)
+from dataapi.graphql.collection_arguments import page_size, read_page
+from dataapi.graphql.filters import aggregate_of, comparison, having_condition, key_condition, operand
 from dataapi.graphql.limits import Cost, PageSize, capacity
 from dataapi.graphql.outputs import (
     CollectionAggregates,
@@ -42,7 +35,8 @@ from dataapi.graphql.outputs import (
     PageInfoField,
     RowCursor,
 )
-from dataapi.graphql.schema.catalog_view import ColumnField, ComputedField, RelatedField, TableView
+from dataapi.graphql.schema.catalog_view import TableView
+from dataapi.graphql.schema.fields import ColumnField, ComputedField, RelatedField
 from dataapi.graphql.schema.functions import FunctionField, arguments_error
 from dataapi.graphql.schema.role_schema import RoleSchema
 from dataapi.graphql.schema.shared_types import NODE, PAGE_INFO

@@ -6,14 +6,18 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from threading import Thread
-from time import perf_counter
 from typing import Any
 
 from graphql import GraphQLError, GraphQLSchema
 
 from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.auth.caller import Caller
-from dataapi.auth.transaction import Runner, Transactions, UnknownRole, catalog_for
+from dataapi.auth.transaction import (
+    MultiMessageRunner,
+    MultiMessageTransactions,
+    UnknownRole,
+    catalog_for,
+)
 from dataapi.catalog.field_names import CatalogNames
 from dataapi.catalog.model import Catalog
 from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, as_it_is
@@ -40,12 +44,14 @@ from dataapi.graphql.plan import (
     root_fields,
 )
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view
+from dataapi.graphql.separate_execution import run_separately
 from dataapi.graphql.sources import client_key
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, RequestRejected, Stage
 from dataapi.http.errors import DatabaseError
-from dataapi.http.messages import Interval, Request
+from dataapi.http.messages import Request
 from dataapi.settings import Project
 from dataapi.sql.statement import violation_in
+from dataapi.telemetry.tracing import interval
 
 INTERNAL = "XX"  # the class of PostgreSQL's internal errors
 DATA_EXCEPTION = "22000"
@@ -118,7 +124,7 @@ class Engine:
     def __init__(
         self,
         project: Project,
-        runner: Runner,
+        runner: MultiMessageRunner,
         catalog: Callable[[], Catalog | None],
         documents: Callable[[], Documents | None] = lambda: None,
         refresh: Refresh = as_it_is,
@@ -127,7 +133,7 @@ class Engine:
         self._catalog = catalog
         self._documents = documents
         self._refresh = refresh
-        self._transactions = Transactions(project, runner)
+        self._transactions = MultiMessageTransactions(project, runner)
         self._limits = Limits(
             project.graphql_max_depth,
             project.graphql_max_aliases,
@@ -176,18 +182,19 @@ class Engine:
             introspected: Mapping[str, str] = {}
             if INTROSPECTING.search(text):
                 introspected = await self._introspect(role, request, text)
-            began = 0.0 if http.facts.intervals is None else perf_counter()
-            execution = await in_turn(
-                lambda: self._compile(role, request, text, introspected, reported if cost else None)
-            )
-            if http.facts.intervals is not None:
-                http.facts.intervals.append(Interval("plan", began, perf_counter()))
+            with interval(http.facts, "plan"):
+                execution = await in_turn(
+                    lambda: self._compile(role, request, text, introspected, reported if cost else None)
+                )
             if explain:
                 reported["explain"] = await self._transactions.explain(
                     catalog, http, caller, execution.statements
                 )
             data = execution.plan.constant
-            if execution.statements:
+            if execution.plan.fields:
+                fields, variables = execution.plan.fields, execution.variables
+                data = await run_separately(self._transactions, catalog, http, caller, fields, variables)
+            elif execution.statements:
                 run = self._transactions.run
                 [[data]] = await run(
                     catalog, http, caller, execution.statements,

@@ -38,6 +38,7 @@ from dataapi.sql.outputs import (
     object_json,
 )
 from dataapi.sql.row_output import MemberWriter, One
+from dataapi.sql.shards import tenant_of_change
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, qualified, raise_sql
 
 
@@ -76,6 +77,12 @@ class MutationStep:
     output: Object
     guard: Guard | None = None
 
+    @property
+    def reads_again(self) -> bool:
+        """Whether the changed rows are found again by their key, for more than what they are made of."""
+        plain = isinstance(self.mutation, Delete) or self.output.reads_only_columns()
+        return bool(self.key) and not plain
+
 
 OperationStep = MutationStep | Output
 """A mutation, or an output of its own, such as a volatile function's result."""
@@ -86,7 +93,7 @@ def compile_mutations(steps: tuple[tuple[Key, OperationStep], ...]) -> tuple[Com
     statements: list[Compiled] = []
     members: list[tuple[Key, Json]] = []
     for number, (key, step) in enumerate(steps):
-        *before, answer = _step_statements(number, step)
+        *before, answer = step_statements(number, step)
         statements += before
         if len(steps) == 1:
             query = json_query(object_json(answer.writer, [(key, answer.json)]))
@@ -100,7 +107,7 @@ def compile_mutations(steps: tuple[tuple[Key, OperationStep], ...]) -> tuple[Com
 
 
 @dataclass(frozen=True, slots=True)
-class _Pending:
+class Pending:
     """An answer's SQL before its statement is finished.
 
     :ivar prefix: a ``with`` clause, or empty.
@@ -111,30 +118,34 @@ class _Pending:
     json: Json
 
 
-def _step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled, ...], _Pending]:
+def step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled, ...], Pending]:
+    """Return the statements of a field, of which the last one answers.
+
+    :param number: its place among the fields.
+    """
     if not isinstance(step, MutationStep):
         calling, output = _call_separately(step, f"dataapi.rows{number}")
         writer = Writer()
-        return *calling, _Pending(writer, "", output.json(writer, None))
-    if step.key and not isinstance(step.mutation, Delete) and not step.output.reads_only_columns():
+        return *calling, Pending(writer, "", output.json(writer, None))
+    if step.reads_again:
         keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
         return _modify_and_store(number, step, keys, count), _read_again(step, keys, count)
     return (_in_one(number, step),)
 
 
-def _in_one(number: int, step: MutationStep) -> _Pending:
+def _in_one(number: int, step: MutationStep) -> Pending:
     writer = Writer()
     changed = writer.alias()
-    row = Row(writer.alias(), step.mutation.table, derived=True)
+    row = Row(writer.alias(), step.mutation.table, derived=True, tenant=tenant_of_change(step.mutation))
     records, count = MemberWriter(writer, row, joining=False), "pg_catalog.count(*)"
-    answer = _answer_json(writer, step.output, lambda inner: array_json(records.json(inner)), count)
+    answer = answer_json(writer, step.output, lambda inner: array_json(records.json(inner)), count)
     if writer.volatile and isinstance(step.mutation, Delete):
         return _read_before(number, step, step.mutation)
     prefix = f"with {mutation_queries(writer, step.mutation, changed, row)} "
     # It is one row also where the answer has nothing of the rows.
     source = f"{changed} as {row.alias}{''.join(records.joins)} having true"
     guarded = _guarded_json(writer, number, step, count, answer)
-    return _Pending(writer, prefix, (JsonQuery(guarded, source),))
+    return Pending(writer, prefix, (JsonQuery(guarded, source),))
 
 
 def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, answer: Json) -> Json:
@@ -146,7 +157,7 @@ def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, a
     return (f"case when {violated} then {raised} else {json_sql(answer)} end",)
 
 
-def _answer_json(writer: Writer, output: Output, records: Callable[[Output], Json], count: str) -> Json:
+def answer_json(writer: Writer, output: Output, records: Callable[[Output], Json], count: str) -> Json:
     """Return the answer.
 
     :param records: makes the JSON array of the affected rows.
@@ -154,7 +165,7 @@ def _answer_json(writer: Writer, output: Output, records: Callable[[Output], Jso
     """
     match output:
         case Object(members):
-            made = [(key, _answer_json(writer, value, records, count)) for key, value in members]
+            made = [(key, answer_json(writer, value, records, count)) for key, value in members]
             return object_json(writer, made)
         case AffectedRecords(inner):
             return records(inner)
@@ -164,7 +175,7 @@ def _answer_json(writer: Writer, output: Output, records: Callable[[Output], Jso
             return output.json(writer, None)
 
 
-def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
+def _read_before(number: int, step: MutationStep, delete: Delete) -> Pending:
     """Return a delete whose records are made of the matching rows before the first of them is gone."""
     writer = Writer()
     before, changed = writer.alias(), writer.alias()
@@ -184,7 +195,7 @@ def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
         return (JsonQuery(listed, f'{source} using ("~identity")'),)
 
     count = f"(select pg_catalog.count(*) from {changed})"
-    answer = _answer_json(writer, step.output, records, count)
+    answer = answer_json(writer, step.output, records, count)
     identity = _identity(step, row)
     where = "" if delete.where is None else f" where {condition_sql(writer, delete.where, matching)}"
     source = f'(select {row.selection_from(matching)}, {identity(matching)} as "~identity"'
@@ -196,7 +207,7 @@ def _read_before(number: int, step: MutationStep, delete: Delete) -> _Pending:
         f"with {before} as materialized (select {columns} from {source}{''.join(joins)}), "
         f'{changed} as ({deleting} returning {identity(target)} as "~identity") '
     )
-    return _Pending(writer, prefix, _guarded_json(writer, number, step, count, answer))
+    return Pending(writer, prefix, _guarded_json(writer, number, step, count, answer))
 
 
 def _identity(step: MutationStep, row: Row) -> Callable[[Row], str]:
@@ -223,11 +234,7 @@ def _modify_and_store(number: int, step: MutationStep, keys: str, count: str) ->
     for name, _ in step.key:
         row.column(name)
     queries = mutation_queries(writer, step.mutation, changed, row)
-    counted = "pg_catalog.count(*)"
-    if step.guard is not None:
-        violated = step.guard.violated_sql(writer, counted)
-        raised = raise_sql(step.guard.reason, counted, number)
-        counted = f"case when {violated} then {raised} else {counted} end"
+    counted = guarded_count(writer, number, step)
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in step.key)
     listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"
     text = (
@@ -239,7 +246,17 @@ def _modify_and_store(number: int, step: MutationStep, keys: str, count: str) ->
     return compiled(text, writer)
 
 
-def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
+def guarded_count(writer: Writer, number: int, step: MutationStep) -> str:
+    """Return SQL of how many rows are affected, which raises where they are too many."""
+    counted = "pg_catalog.count(*)"
+    if step.guard is None:
+        return counted
+    violated = step.guard.violated_sql(writer, counted)
+    raised = raise_sql(step.guard.reason, counted, number)
+    return f"case when {violated} then {raised} else {counted} end"
+
+
+def _read_again(step: MutationStep, keys: str, count: str) -> Pending:
     """Return the answer over the rows found again by the stored keys, in the order of the mutation."""
     writer = Writer()
     row, stored = Row(writer.alias(), step.mutation.table), writer.alias()
@@ -262,7 +279,7 @@ def _read_again(step: MutationStep, keys: str, count: str) -> _Pending:
         listed = array_json(members.json(inner), f" order by {stored}.place")
         return (JsonQuery(listed, f"{source}{''.join(members.joins)}"),)
 
-    return _Pending(writer, "", _answer_json(writer, step.output, records, counted))
+    return Pending(writer, "", answer_json(writer, step.output, records, counted))
 
 
 def _call_separately(output: Output, setting: str) -> tuple[tuple[Compiled, ...], Output]:

@@ -19,10 +19,11 @@ from dataapi.graphql.arguments import (
     as_object,
     stored_value,
 )
-from dataapi.graphql.collection_arguments import filter_condition
 from dataapi.graphql.compiler import Compiler, function_output
+from dataapi.graphql.filters import filter_condition
 from dataapi.graphql.mutation_statements import AffectedCount, AffectedRecords, MutationStep, OperationStep
-from dataapi.graphql.schema.catalog_view import ColumnField, RelatedField, TableView
+from dataapi.graphql.schema.catalog_view import TableView
+from dataapi.graphql.schema.fields import ColumnField, RelatedField
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, TableField, TableFieldKind
 from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encoder

@@ -12,10 +12,10 @@ from dataapi.sql.expressions import (
     condition_sql,
     count_sql,
     expression_sql,
+    item_sql,
     limit_sql,
     order_sql,
     source_sql,
-    tenant_of,
 )
 from dataapi.sql.outputs import (
     BOOL,
@@ -36,6 +36,7 @@ from dataapi.sql.outputs import (
 )
 from dataapi.sql.page_source import at_most_one
 from dataapi.sql.row_output import MemberWriter
+from dataapi.sql.shards import shard_rows, tenant_of
 from dataapi.sql.statement import Row, Writer
 
 
@@ -55,7 +56,8 @@ class FunctionValue(Output):
             return form_json(call, self.form, self.labels, type_)
         alias = writer.alias()
         value = form_json(f"{alias}.value", self.form, self.labels, type_)
-        return (JsonQuery(array_json(value) if self.many else value, f"{call} as {alias}(value)"),)
+        listed = array_json(value) if self.many else value
+        return (JsonQuery(listed, f"{item_sql(self.call, call)} as {alias}(value)"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,10 @@ class ConnectionOutput(Output):
         """Return the connection as an expression."""
         return _ConnectionWriter(writer, self, row).json()
 
+    def related(self) -> Rows:
+        """Return the rows of the connection."""
+        return self.rows
+
 
 class _ConnectionWriter:
     """Writes one connection: a page selected by an inner query, numbered where ``pageInfo`` needs it.
@@ -206,7 +212,9 @@ class _ConnectionWriter:
         self._rows = connection.rows
         tenant, _ = tenant_of(self._rows, parent)
         self._page = Row(writer.alias(), self._rows.table, derived=True, tenant=tenant)
-        self._members = MemberWriter(writer, self._page, joining=not at_most_one(self._rows))
+        self._shards = shard_rows(self._rows, tenant, lambda: Row(writer.alias()))
+        joining = not at_most_one(self._rows)
+        self._members = MemberWriter(writer, self._page, joining=joining, shards=self._shards)
         self._lookahead = self._looks_ahead(connection.output)
         self._numbered = self._counted = self._reads_page = False
 
@@ -230,11 +238,12 @@ class _ConnectionWriter:
         return (JsonQuery(members, f"{self._page_sql()} as {self._page.alias}{joins}"),)
 
     def _page_sql(self) -> str:
-        inner = Row(self._writer.alias())
+        inner = Row(self._writer.alias()) if self._shards is None else self._shards.row
         source = source_sql(self._writer, self._rows, inner, self._parent, self._connection.position)
         order = order_sql(self._writer, self._order(), inner)
         limit = limit_sql(self._writer, self._rows, extra=1 if self._lookahead else 0)
-        page = f"(select {self._page.selection_from(inner)} from {source}{order}{limit})"
+        items = self._page.selection_from(inner) + (self._shards.items if self._shards else "")
+        page = f"(select {items} from {source}{order}{limit})"
         if not self._numbered:
             return page
         alias = self._writer.alias()

@@ -18,6 +18,7 @@ from dataapi.graphql.mutations import mutation_step
 from dataapi.graphql.outputs import Instant, JsonText
 from dataapi.graphql.schema.functions import FunctionField
 from dataapi.graphql.schema.role_schema import MUTATION, QUERY, RoleSchema, TableField, TableFieldKind
+from dataapi.graphql.separate_statements import FieldStatements, are_separate, compile_separately
 from dataapi.graphql.sources import Fixed, Variables, client_key, source_weight
 from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import Parameter, Rows
@@ -38,6 +39,7 @@ class OperationPlan:
     :ivar most: the highest cost with any variables.
     :ivar errors: those of fields that are left out or null.
     :ivar keys: the response keys of the root fields in order; None for one that needs no database.
+    :ivar fields: those whose statements are sent one by one; empty where all are sent at once.
     """
 
     statements: tuple[Compiled, ...]
@@ -46,6 +48,7 @@ class OperationPlan:
     most: float = 0
     errors: tuple[GraphQLError, ...] = ()
     keys: tuple[str | None, ...] = ()
+    fields: tuple[FieldStatements, ...] = ()
 
     @property
     def weight(self) -> int:
@@ -62,7 +65,8 @@ class OperationPlan:
 
         A statement that does not come again would only take the place of one that does.
         """
-        return replace(self, statements=tuple(compiled.unprepared() for compiled in self.statements))
+        statements = tuple(compiled.unprepared() for compiled in self.statements)
+        return replace(self, statements=statements, fields=tuple(each.unprepared() for each in self.fields))
 
     def cost(self, variables: Variables) -> int:
         """Return how many rows the operation may touch."""
@@ -194,7 +198,11 @@ def plan_mutation(
         )
         steps.append((member_key(key, nodes[0]), step))
         keys.append(None if is_name else key)
-    return _plan(compiler, compile_mutations(tuple(steps)), keys)
+    if not are_separate([step for _, step in steps]):
+        return _plan(compiler, compile_mutations(tuple(steps)), keys)
+    separate = compile_separately(list(fields), [step for _, step in steps])
+    plan = _plan(compiler, tuple(each for field in separate for each in field.statements), keys)
+    return replace(plan, fields=separate)
 
 
 def _field_output(compiler: Compiler, nodes: list[FieldNode]) -> Output:

@@ -10,15 +10,15 @@ from typing import Any
 
 from dataapi.auth.caller import Caller, isolation_of, strictest
 from dataapi.auth.transaction import (
-    RETRIES,
     Batches,
     MultiMessageTransaction,
     MultiMessageTransactions,
     explained,
+    retried,
 )
 from dataapi.catalog.model import Catalog
 from dataapi.database.message import Bound, Statement
-from dataapi.database.session import FIRST_FETCH
+from dataapi.database.open_transaction import FIRST_FETCH
 from dataapi.http.errors import ApiError, DatabaseError
 from dataapi.http.messages import Reply, Request, Stream
 from dataapi.rest import respond
@@ -47,8 +47,9 @@ def run_plan(
     """
 
     async def estimate(statement: Bound) -> int:
-        [found] = await transactions.explain(catalog, http, caller, (statement,))
-        return int(found["plan"][0]["Plan"]["Plan Rows"])
+        more = _ALL_SHARDS if catalog.clustered else ()
+        [found] = await transactions.explain(catalog, http, caller, (statement,), more)
+        return expected_rows(found["plan"])
 
     read_only, settings = plan.read_only, plan.settings
     run = partial(
@@ -80,25 +81,23 @@ async def run_batch(
     plans = [plan for _, plan in parts if not isinstance(plan, Reply)]
     read_only = all(isinstance(plan, StreamPlan) or plan.read_only for plan in plans)
     settings = strictest(isolation_of(plan.settings) for plan in plans)
-    for attempt in range(RETRIES + 1):
-        try:
-            async with transactions.begin(
-                catalog, http, caller, read_only=read_only, settings=settings
-            ) as transaction:
-                return await _replies(transaction, parts, most_bytes)
-        except DatabaseError as error:
-            if not error.serializable_retry or attempt == RETRIES:
-                raise
-    raise AssertionError("the last attempt returns or raises")
+
+    async def attempt() -> list[Reply]:
+        async with transactions.begin(
+            catalog, http, caller, read_only=read_only, settings=settings
+        ) as transaction:
+            return await _replies(transaction, catalog, parts, most_bytes)
+
+    return await retried(attempt)
 
 
 async def _replies(
-    transaction: MultiMessageTransaction, parts: Sequence[BatchPart], most_bytes: int
+    transaction: MultiMessageTransaction, catalog: Catalog, parts: Sequence[BatchPart], most_bytes: int
 ) -> list[Reply]:
     replies, size = list[Reply](), 0
     for index, (http, plan) in enumerate(parts):
         try:
-            reply = await _part(transaction, http, plan)
+            reply = await _part(transaction, catalog, http, plan)
             if http.method == "HEAD":
                 reply = replace(reply, body=b"")
             size += len(reply.body)
@@ -112,20 +111,44 @@ async def _replies(
 
 
 async def _part(
-    transaction: MultiMessageTransaction, http: Request, plan: StatementPlan | StreamPlan | Reply
+    transaction: MultiMessageTransaction,
+    catalog: Catalog,
+    http: Request,
+    plan: StatementPlan | StreamPlan | Reply,
 ) -> Reply:
     if isinstance(plan, Reply):
         return plan
 
     async def estimate(statement: Bound) -> int:
-        [[found]] = await transaction.run(http, (explained(statement),), read_only=True, again=True)
-        return int(json.loads(found)[0]["Plan"]["Plan Rows"])
+        more = _ALL_SHARDS if catalog.clustered else ()
+        [[found]] = await transaction.run(
+            http, (explained(statement),), read_only=True, settings=more, again=True
+        )
+        return expected_rows(json.loads(found))
 
     read_only = isinstance(plan, StreamPlan) or plan.read_only
     run = partial(transaction.run, http, read_only=read_only, settings=plan.settings)
     if isinstance(plan, StreamPlan):
         return await _complete(plan, await run((plan.statement,)))
     return await _reply(http, plan, run, estimate)
+
+
+_ALL_SHARDS = (("citus.explain_all_tasks", "on"),)
+"""Lets Citus show the plan of each shard, and not that of one alone."""
+
+
+def expected_rows(plans: Any) -> int:
+    """Return how many rows the planner expects, of all shards together where it asks some.
+
+    :param plans: what ``EXPLAIN (FORMAT JSON)`` gives.
+    """
+    plan = plans[0]["Plan"]
+    if "Distributed Query" not in plan:
+        return int(plan["Plan Rows"])
+    tasks = plan["Distributed Query"]["Job"]["Tasks"]
+    shards = [remote[0]["Plan"] for task in tasks for remote in task["Remote Plan"]]
+    # PostgreSQL never expects less than one row, not even of a shard that is empty.
+    return sum(int(shard["Plan Rows"]) for shard in shards if shard["Total Cost"] > 0)
 
 
 async def _reply(http: Request, plan: StatementPlan, run: Run, estimate: Estimate) -> Reply:

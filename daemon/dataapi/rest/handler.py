@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
 from typing import Any, TypeVar
 
 from dataapi.auth.caller import Caller
@@ -16,7 +15,7 @@ from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.long_work import Naps, SharedWork
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER
-from dataapi.http.messages import Interval, Reply, Request
+from dataapi.http.messages import Reply, Request
 from dataapi.rest import batch, respond
 from dataapi.rest.execute import run_batch, run_plan, stream
 from dataapi.rest.openapi.description import Version, describe, negotiate_description, with_address
@@ -26,6 +25,7 @@ from dataapi.rest.plan import call, read, write
 from dataapi.rest.plan.plan import PlanCacheFigures, RestRole, StatementPlan, StreamPlan
 from dataapi.rest.plan.tables import CatalogTables
 from dataapi.settings import Project
+from dataapi.telemetry.tracing import interval
 
 LONG = 20_000
 """Bytes of a body beyond which it is parsed in a thread; a CSV of the largest size can take a second."""
@@ -141,10 +141,8 @@ class RestHandler:
                 http.mark("plan")
                 return reply
             work = partial(plan, role, request)
-            began = 0.0 if http.facts.intervals is None else perf_counter()
-            planned = await self._in_thread(work) if len(http.body) > LONG else work()
-            if http.facts.intervals is not None:
-                http.facts.intervals.append(Interval("plan", began, perf_counter()))
+            with interval(http.facts, "plan"):
+                planned = await self._in_thread(work) if len(http.body) > LONG else work()
             http.mark("plan")
             if isinstance(planned, StatementPlan):
                 return await run_plan(self._transactions, catalog, http, caller, planned)
@@ -167,10 +165,8 @@ class RestHandler:
         """Answer a batch: all of its requests are planned before the first one runs."""
         role = self._role(catalog, caller.role)
         work = partial(_each, requests, lambda each: (each[0], plan(role, each[1])))
-        began = 0.0 if http.facts.intervals is None else perf_counter()
-        parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
-        if http.facts.intervals is not None:
-            http.facts.intervals.append(Interval("plan", began, perf_counter()))
+        with interval(http.facts, "plan"):
+            parts = await self._in_thread(work) if len(http.body) > LONG_BATCH else work()
         http.mark("plan")
         most_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, most_bytes))

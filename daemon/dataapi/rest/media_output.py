@@ -10,8 +10,9 @@ from enum import Enum
 from dataapi.catalog.model import Table
 from dataapi.database.sql_text import quote_literal
 from dataapi.http.errors import ApiError
-from dataapi.sql.algebra import Parameter
-from dataapi.sql.outputs import Key, Output, Text, array_json, json_sql, key_sql
+from dataapi.sql.algebra import Parameter, Rows
+from dataapi.sql.flat_rows import flat_json
+from dataapi.sql.outputs import Json, Key, Output, Text, array_json, json_sql, key_sql
 from dataapi.sql.page_source import RowSource
 from dataapi.sql.row_output import OutputRows, Record, Spread, json_rows, output_rows
 from dataapi.sql.statement import Writer, qualified
@@ -79,16 +80,26 @@ def body_parts(writer: Writer, output: Output, source: RowSource, body: Body) ->
     """
     if body in _JSON:
         json, item = json_rows(writer, output, source)
-        listed = json_sql(array_json(json))
-        match body:
-            case Form.VALUE:
-                return f"coalesce((pg_catalog.array_agg({json_sql(json)}))[1], 'null')", item
-            case Form.STRIPPED:
-                return f"pg_catalog.json_strip_nulls(({listed})::json)", item
-            case _:
-                return listed, item
+        return _json_sql(json, body), item
     rows = output_rows(writer, output, source)
     return _body_sql(writer, rows, body), rows.item
+
+
+def flat_body_parts(writer: Writer, output: Output, rows: Rows, body: Body) -> tuple[str, str] | None:
+    """Return the same for one row of a tenant (see ``sql.flat_rows``), None for other rows."""
+    flat = flat_json(writer, output, rows) if body in _JSON else None
+    return None if flat is None else (_json_sql(flat[0], body), flat[1])
+
+
+def _json_sql(json: Json, body: Body) -> str:
+    listed = json_sql(array_json(json))
+    match body:
+        case Form.VALUE:
+            return f"coalesce((pg_catalog.array_agg({json_sql(json)}))[1], 'null')"
+        case Form.STRIPPED:
+            return f"pg_catalog.json_strip_nulls(({listed})::json)"
+        case _:
+            return listed
 
 
 def _body_sql(writer: Writer, rows: OutputRows, body: Body) -> str:

@@ -8,7 +8,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from dataapi.catalog.model import ANY_MEDIA_TYPE, Table
+from dataapi.catalog.media_types import ANY_MEDIA_TYPE
+from dataapi.catalog.model import Table
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import MediaType, parse_accept
 from dataapi.rest.media_output import Body, Content, Form, HandlerBody

@@ -13,8 +13,9 @@ from dataapi.http.errors import ApiError
 from dataapi.http.headers import CALLER, is_name, may_be_chosen
 from dataapi.http.messages import Reply
 from dataapi.rest.parse.preferences import Action, applied
-from dataapi.rest.parse.query import Pairs, too_much, unsatisfiable
+from dataapi.rest.parse.query import Pairs, too_much
 from dataapi.rest.parse.request import ApiRequest
+from dataapi.rest.parse.window import unsatisfiable
 from dataapi.rest.statements import TOO_LARGE, ResultRow
 from dataapi.sql.statement import violation_in
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import quote_identifier
-from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql
+from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql, flat_body_parts
 from dataapi.sql.algebra import Condition, OrderTerm, Parameter, Rows
 from dataapi.sql.dml import inserted_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, source_sql
@@ -22,6 +22,7 @@ from dataapi.sql.mutations import Mutation
 from dataapi.sql.outputs import Output, json_sql
 from dataapi.sql.page_source import RowSource, row_source
 from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
+from dataapi.sql.shards import tenant_of_change
 from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, raise_sql
 
 TOO_LARGE = "PGRST100"
@@ -103,6 +104,9 @@ def compile_answer(
     :param guard: raise where the number of rows is out of bounds.
     """
     writer = Writer()
+    flat = None if total is Total.BOUNDED else flat_body_parts(writer, output, rows, body)
+    if flat is not None:
+        return _flat_answer(writer, flat, total, most_bytes, guard)
     source = _Source(writer, rows)
     counted = _total_sql(writer, source, output, total, bound)
     made, item = body_parts(writer, output, source.page(), body)
@@ -111,9 +115,19 @@ def compile_answer(
     if most_bytes is not None:
         text = _with_count(text, _count_within(most_bytes))
     if guard is not None:
-        violated, raised = guard.violated_sql(writer, '"count"'), raise_sql(guard.reason, '"count"')
-        text = _with_count(text, f'case when {violated} then {raised} else "count" end')
+        text = _with_count(text, _guarded(writer, guard))
     return compiled(text, writer)
+
+
+def _flat_answer(
+    writer: Writer, parts: tuple[str, str], total: Total, most_bytes: int | None, guard: Guard | None
+) -> Compiled:
+    """Return the statement of an answer of one row that has no query within it."""
+    (body, source), count = parts, "pg_catalog.count(*)"
+    counted = "null::bigint" if total is Total.NONE else count
+    within = count if most_bytes is None else _count_within(most_bytes, body, count)
+    found = within if guard is None else _guarded(writer, guard, within, count)
+    return compiled(f"select {', '.join((body, found, counted, *SETTINGS))} from {source}", writer)
 
 
 def _with_count(text: str, count: str) -> str:
@@ -124,10 +138,16 @@ def _with_count(text: str, count: str) -> str:
     )
 
 
-def _count_within(most: int) -> str:
-    """Return the column ``count`` of an answer, raising instead where its ``body`` has more bytes."""
-    size = 'pg_catalog.pg_column_size("body")'
-    return f'case when {size} > {most} then {raise_sql(TOO_LARGE, size)} else "count" end'
+def _count_within(most: int, body: str = '"body"', count: str = '"count"') -> str:
+    """Return the number of rows of an answer, raising instead where its body has more bytes."""
+    size = f"pg_catalog.pg_column_size({body})"
+    return f"case when {size} > {most} then {raise_sql(TOO_LARGE, size)} else {count} end"
+
+
+def _guarded(writer: Writer, guard: Guard, found: str = '"count"', count: str = '"count"') -> str:
+    """Return what was found, raising instead where the number of rows is out of bounds."""
+    violated, raised = guard.violated_sql(writer, count), raise_sql(guard.reason, count)
+    return f"case when {violated} then {raised} else {found} end"
 
 
 def compile_lines(rows: Rows, output: Output, form: Form, most_bytes: int | None = None) -> Compiled:
@@ -268,7 +288,7 @@ def compile_mutation(query: MutationQuery) -> Compiled:
     """
     writer = Writer()
     changed = writer.alias()
-    row = Row(writer.alias(), derived=True)
+    row = Row(writer.alias(), derived=True, tenant=tenant_of_change(query.mutation))
     body, page = _body_and_page(writer, query.representation, changed, row)
     location = _location_sql(writer, query.located, changed, row)
     columns = [

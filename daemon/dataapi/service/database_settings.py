@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -15,9 +16,8 @@ from dataapi.database.script import ScriptError, connected
 from dataapi.database.sql_text import quote_identifier
 from dataapi.service.configuration import ConfigurationError
 from dataapi.service.configuration.database import NAMES, PREFIX, DatabaseSetting, applied, unknown_names
-from dataapi.service.configuration.load import Mistake
+from dataapi.service.configuration.mistakes import Mistake
 from dataapi.service.settings_source import SettingsSource
-from dataapi.service.sockets import StartFailed
 from dataapi.settings import Project, Settings
 
 _log = Logger(namespace="dataapi.service")
@@ -92,8 +92,9 @@ def _completed(project: Project) -> Project:
 class DatabaseSettings:
     """A source of settings over which those of the databases win.
 
-    A database that is away keeps the settings that it had. Before they were read for the first time, its
-    project answers nothing, as a function such as ``db-pre-request`` may be among them.
+    A database that is away, or in which one is wrong, keeps the settings that it had. Before they were read
+    for the first time, its project answers nothing, as a function such as ``db-pre-request`` may be among
+    them; other projects are not affected.
     """
 
     def __init__(
@@ -103,24 +104,38 @@ class DatabaseSettings:
         self._source = source
         self._read = read
         self._known: dict[tuple[str, str], Stored] = {}
+        self._configured: Settings | None = None
+        self._complete: Settings | None = None
+        self._failures: dict[str, str] = {}
 
     @property
     def settings(self) -> Settings:
         """What is known before the start."""
         return self._source.settings
 
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Why settings that were read last are not used, by the references of their projects."""
+        return self._failures
+
     async def prepare(self) -> Settings:
         """Start what the settings need and read the databases'."""
-        settings = await self._source.prepare()
-        try:
-            return await self._with_databases(settings)
-        except ConfigurationError as error:
-            raise StartFailed(f"the configuration cannot be used: {error}") from error
+        return await self._with_databases(await self._source.prepare())
 
     async def reread(self) -> Settings | None:
         """Read the settings again, of the configuration and of the databases."""
         settings = await self._source.reread()
         return None if settings is None else await self._with_databases(settings)
+
+    async def reread_database(self, ref: str) -> Settings | None:
+        """Read the settings in one project's database again, and nothing else."""
+        if self._configured is None or self._complete is None:
+            return None
+        [project] = [one for one in self._configured.projects if one.ref == ref]
+        made = await self._ask(project)
+        projects = tuple(made if one.ref == ref else one for one in self._complete.projects)
+        self._complete = replace(self._complete, projects=projects)
+        return self._complete
 
     def announce(self) -> None:
         """Print what the operator should know once requests are answered."""
@@ -131,41 +146,43 @@ class DatabaseSettings:
         await self._source.cleanup()
 
     async def _with_databases(self, settings: Settings) -> Settings:
+        self._configured = settings
+        self._failures.clear()
         asking = [Deferred.fromCoroutine(self._ask(project)) for project in settings.projects]
-        return replace(
-            settings, projects=tuple(map(_applied, settings.projects, await gatherResults(asking)))
-        )
+        self._complete = replace(settings, projects=tuple(await gatherResults(asking)))
+        return self._complete
 
-    async def _ask(self, project: Project) -> Stored | str:
-        """Return the settings in a project's database, or why they are unknown."""
+    async def _ask(self, project: Project) -> Project:
+        """Return a project with the settings in its database."""
         if not project.db_config:
-            return ()
-        place = project.ref, project.db_uri
+            return project
+        self._failures.pop(project.ref, None)
         reading = deferToThread(partial(self._read, project))
         try:
             stored = await reading.addTimeout(READ_WITHIN, self._reactor, _no_answer)
+            made = applied(project, stored)
         except ScriptError as error:
-            return self._unknown(project, " ".join(str(error).split()))
+            reason = " ".join(str(error).split())
+            return self._without(project, f"the settings in the database cannot be read: {reason}")
+        except ConfigurationError as error:
+            return self._without(project, f"the settings in the database cannot be used: {error}")
         for name in unknown_names(stored):
             _log.warn("{project}: {name} in the database is not used", project=project.ref, name=name)
-        self._known[place] = stored
-        return stored
+        self._known[project.ref, project.db_uri] = stored
+        return made
 
-    def _unknown(self, project: Project, reason: str) -> Stored | str:
+    def _without(self, project: Project, reason: str) -> Project:
+        """Return a project with the settings that it had before, or as one that answers nothing."""
+        self._failures[project.ref] = reason
         known = self._known.get((project.ref, project.db_uri))
-        fate = "its project answers nothing before" if known is None else "they stay as they were"
-        _log.error(
-            "{project}: the settings in the database cannot be read, {fate}: {reason}",
-            project=project.ref, fate=fate, reason=reason,
-        )  # fmt: skip
-        return f"the settings in the database cannot be read: {reason}" if known is None else known
+        made = None
+        if known is not None:
+            with suppress(ConfigurationError):
+                made = applied(project, known)
+        fate = "its project answers nothing before" if made is None else "they stay as they were"
+        _log.error("{project}: {reason}; {fate}", project=project.ref, reason=reason, fate=fate)
+        return made or replace(project, settings_error=reason)
 
 
 def _no_answer(_outcome: object, seconds: float) -> NoReturn:
     raise ScriptError(f"no answer within {seconds:g} s")
-
-
-def _applied(project: Project, stored: Stored | str) -> Project:
-    if isinstance(stored, str):
-        return replace(project, unread=stored)
-    return applied(project, stored) if project.db_config else project

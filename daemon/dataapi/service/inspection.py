@@ -15,9 +15,15 @@ from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.reflect import reflect
 from dataapi.catalog.watcher import ANNOUNCED, unannounced
 from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
-from dataapi.database.script import ScriptError, ServerTooOld, complete, connected
+from dataapi.database.script import ScriptError, ServerTooOld, complete, connected, statements_are_kept
 from dataapi.service.configuration.endpoints import is_public
+from dataapi.service.replica_inspection import replica_findings
 from dataapi.settings import Project, Settings
+
+SETTINGS_PASSED_ON = (
+    "the pooler before the database passes on what a function sets for its session, from one request to"
+    " the next; if functions of yours do so, have it reset sessions (pgbouncer: server_reset_query_always)"
+)
 
 Fetch = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 """Runs SQL on a connection and returns the last statement's rows; blocks."""
@@ -64,8 +70,8 @@ def inspect(project: Project) -> list[Finding]:
 
 def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
     catalog = _catalog(project, fetch)
+    pooler = list(_pooler_findings(project, fetch))
     faults = chain(
-        _pooler_faults(project, fetch),
         _function_faults(project, fetch),
         (
             f"db-schemas names {schema}, and there is no such schema"
@@ -74,10 +80,13 @@ def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
         ),
         role_faults(project, catalog),
     )
-    findings = [Finding(project.ref, text) for text in faults]
+    findings = pooler + [Finding(project.ref, text) for text in faults]
     findings += [Finding(project.ref, text, wrong=False) for text in _privileges_missing(project, catalog)]
     if project.db_channel_enabled is not False and not fetch(ANNOUNCED, (project.db_channel,))[0][0]:
         findings.append(Finding(project.ref, unannounced(project.db_channel), wrong=False))
+    findings += [
+        Finding(project.ref, text, wrong) for text, wrong in replica_findings(project, _roles(project), fetch)
+    ]
     # Clashing names are resolved by a rule, whose outcome may be intended.
     return findings + [
         Finding(project.ref, f"{problem.place}: {problem.message}", wrong=not problem.clash)
@@ -122,10 +131,10 @@ def _catalog(project: Project, fetch: Fetch) -> Catalog:
     return complete(reflect(at_once, project.db_schemas, 1, in_thread=_call))
 
 
-def _pooler_faults(project: Project, fetch: Fetch) -> Iterator[str]:
-    """Yield settings that cannot work through the pooler before the database; blocks."""
-    advice = pooler_advice(prepared=project.db_prepared_statements, listening=project.db_channel_enabled)
-    if advice is None:
+def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
+    """Yield what does not work, or is to be known, of a pooler that shares server processes; blocks."""
+    if _in_statement_mode(project.db_uri):
+        yield Finding(project.ref, "db-uri leads to a pooler in statement mode, which cannot be used")
         return
     # It takes a second connection, which a database may not have free.
     with suppress(ScriptError), connected(project.db_uri) as other:
@@ -133,8 +142,35 @@ def _pooler_faults(project: Project, fetch: Fetch) -> Iterator[str]:
         async def process(fetch: Fetch) -> int:
             return int(fetch(PROCESS, ())[0][0])
 
-        if complete(share_processes(partial(process, fetch), partial(process, other))):
-            yield advice
+        if not complete(share_processes(partial(process, fetch), partial(process, other))):
+            return
+        prepared = project.db_prepared_statements
+        prepared = prepared and not statements_are_kept(project.db_uri)
+        if advice := pooler_advice(prepared=prepared, listening=project.db_channel_enabled):
+            yield Finding(project.ref, advice)
+        if _passes_settings_on(fetch, other):
+            yield Finding(project.ref, SETTINGS_PASSED_ON, wrong=False)
+
+
+def _in_statement_mode(uri: str) -> bool:
+    """Tell whether a pooler ends a connection that begins a transaction."""
+    ended = False
+    with suppress(ScriptError), connected(uri) as fetch:
+        ended = True
+        fetch("begin", ())
+        fetch("commit", ())
+        ended = False
+    return ended
+
+
+def _passes_settings_on(one: Fetch, other: Fetch) -> bool:
+    """Tell whether a setting that one client makes for its session was seen by another one."""
+    one("select pg_catalog.set_config('dataapi.probe', 'seen', false)", ())
+    seen = "select pg_catalog.current_setting('dataapi.probe', true)"
+    try:
+        return any(fetch(seen, ())[0][0] == "seen" for _ in range(3) for fetch in (other, one))
+    finally:
+        one("select pg_catalog.set_config('dataapi.probe', '', false)", ())
 
 
 def _privileges_missing(project: Project, catalog: Catalog) -> Iterator[str]:
@@ -169,11 +205,16 @@ async def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
+def _roles(project: Project) -> list[str]:
+    """Return the roles that API keys and callers without one get."""
+    names = dict.fromkeys((project.db_anon_role, SERVICE_ROLE if project.secret_keys else ""))
+    return list(filter(None, names))
+
+
 def role_faults(project: Project, catalog: Catalog) -> list[str]:
     """Return what is wrong with the roles that API keys and callers without one get."""
-    names = dict.fromkeys((project.db_anon_role, "service_role" if project.secret_keys else ""))
     faults = []
-    for name in filter(None, names):
+    for name in _roles(project):
         role = catalog.roles.get(name)
         if role is None:
             faults.append(f"requests run as {name}, and the login role of db-uri may not become that role")

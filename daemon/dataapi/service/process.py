@@ -1,36 +1,28 @@
-"""One process, assembled from its projects, the site and webhooks, and started and stopped in order."""
+"""One process: its projects, the site and webhooks, started, reloaded and stopped in order."""
 
 from __future__ import annotations
 
 import gc
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock, gatherResults
 from twisted.internet.task import deferLater
-from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background
 from dataapi.http.errors import ApiError
 from dataapi.service.garbage_collection import ShortCollections
-from dataapi.service.project import ProjectPart
 from dataapi.service.sockets import Acceptor, Descriptor, accept
 from dataapi.settings import Project, Settings
-from dataapi.telemetry.logs import LineObserver
 from dataapi.telemetry.metrics import Snapshot, merge
 from dataapi.telemetry.process import ProcessMetrics
 from dataapi.telemetry.readiness import ProjectState, Reloaded, State, WebhooksState
-from dataapi.telemetry.requests import RequestMetrics, request_observer
-from dataapi.telemetry.slow_requests import SlowRequests
-from dataapi.telemetry.tracing import Tracing, tracing_of
-from dataapi.webhooks.management.errors import ErrorCode, ManagementError
+from dataapi.telemetry.requests import RequestMetrics
+from dataapi.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
-    from dataapi.http.messages import Reply, Request
-    from dataapi.service.webhooks import WebhooksPart
-    from dataapi.web.server.site import ApiSite
+    pass
 
 _log = Logger(namespace="dataapi.service")
 GRACE = 30.0
@@ -110,7 +102,7 @@ class Assembly(Protocol):
         """Have the site serve these projects by these settings from the next request on."""
 
 
-class Serving:
+class Process:
     """Answers requests in this process.
 
     :param webhooks: started and stopped together with the projects.
@@ -216,10 +208,7 @@ class Serving:
 
     async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Go on with other settings, if there are, and read every project's catalog again."""
-        failures: dict[str, str] = {}
-        if settings is not None:
-            # Not before the start is over, which makes the site.
-            await self._changing.run(lambda: Deferred.fromCoroutine(self._configure(settings, failures)))
+        failures = {} if settings is None else await self.configure(settings)
         reloading = {project.ref: Deferred.fromCoroutine(project.reload()) for project in self._projects}
         generations: dict[str, int] = {}
         for ref, loaded in reloading.items():
@@ -234,6 +223,16 @@ class Serving:
                 failures[ref] = "internal error; the log says more"
         return Reloaded(generations, failures)
 
+    async def configure(self, settings: Settings) -> dict[str, str]:
+        """Go on with other settings; return why projects keep their old ones.
+
+        What needs no other settings is left alone.
+        """
+        failures: dict[str, str] = {}
+        # Not before the start is over, which makes the site.
+        await self._changing.run(lambda: Deferred.fromCoroutine(self._configure(settings, failures)))
+        return failures
+
     async def _configure(self, settings: Settings, failures: dict[str, str]) -> None:
         """Replace each project whose settings changed; ``failures`` gets why others keep their old ones.
 
@@ -247,7 +246,7 @@ class Serving:
         by_ref = {project.ref: project for project in self._projects}
         for place, part in enumerate(parts):
             old = by_ref.get(part.ref)
-            if old is None or old is part or old.settings.unread is not None:
+            if old is None or old is part or old.settings.settings_error is not None:
                 continue
             if not part.state().ready:
                 failures[part.ref] = f"the new settings are not used: {part.state().reason}"
@@ -264,162 +263,7 @@ class Serving:
     async def _end(self, project: ServedProject) -> None:
         """Stop a project that was replaced, once its requests are answered."""
         try:
-            await deferLater(self._reactor, GRACE)
+            if project.settings.settings_error is None:
+                await deferLater(self._reactor, GRACE)
         finally:
             await project.stop()
-
-
-class LateWebhooks:
-    """Webhooks that are imported once the APIs answer.
-
-    Its imports and the event catalogue take a third as long as all the rest of a start.
-    """
-
-    def __init__(self, reactor: Any, settings: Settings, tracing: Tracing | None = None) -> None:
-        self._tracing = tracing
-        self._reactor = reactor
-        self._settings = settings
-        self._background = Background()
-        self._part: WebhooksPart | None = None
-
-    async def start(self) -> None:
-        """Begin, or find that the database is unavailable."""
-        make = await deferToThread(_webhooks_part)
-        self._part = part = make(self._reactor, self._settings, self._tracing)
-        await part.start()
-
-    async def configure(self, settings: Settings) -> None:
-        """Go on with other settings; attempts under way end by the old ones."""
-        before, self._settings = self._settings, settings
-        if _of_webhooks(before) != _of_webhooks(settings):
-            if self._part is not None:
-                self._background.spawn(_end_webhooks(self._part))
-            await self.start()
-
-    async def drain(self, seconds: float) -> None:
-        """Deliver nothing more; returns when no attempt is under way, or after ``seconds``."""
-        if self._part:
-            await self._part.drain(seconds)
-
-    async def stop(self) -> None:
-        """Close every connection."""
-        self._background.cancel()
-        if self._part:
-            await self._part.stop()
-
-    async def check(self) -> None:
-        """Ask the database at once whether it answers; ``state`` has the result."""
-        if self._part:
-            await self._part.check()
-
-    def state(self) -> WebhooksState:
-        """Return whether they work."""
-        return self._part.state() if self._part else WebhooksState(False, False, "webhooks are starting")
-
-    async def snapshot(self) -> Snapshot:
-        """Take their metrics."""
-        return await self._part.snapshot() if self._part else {}
-
-    async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
-        """Answer a request to the management API; raises ``ApiError``, 503 before the start."""
-        if self._part is None:
-            raise ManagementError(
-                ErrorCode.UNAVAILABLE, "Webhooks are starting", headers=(("Retry-After", "1"),)
-            )
-        return await self._part.api.answer(request, path, places)
-
-
-def _of_webhooks(settings: Settings) -> tuple[object, ...]:
-    """Return what webhooks are made from."""
-    first = settings.projects[0]
-    how = (first.db_prepared_statements, first.db_channel_enabled)
-    return settings.webhooks, first.db_uri, *how, first.db_pool_max_idletime, first.db_pool_max_lifetime
-
-
-async def _end_webhooks(part: WebhooksPart) -> None:
-    """Let attempts under way end, and close every connection."""
-    try:
-        await part.drain(GRACE)
-    finally:
-        await part.stop()
-
-
-def _webhooks_part() -> type[WebhooksPart]:
-    from dataapi.service.webhooks import WebhooksPart  # noqa: PLC0415 - see ``LateWebhooks``
-
-    return WebhooksPart
-
-
-class ProcessAssembly:
-    """Makes the parts of a process that serves a configuration.
-
-    :param webhooks: answers the management API.
-    :param reconfigure: asks for the configuration to be read again.
-    """
-
-    def __init__(
-        self,
-        reactor: Any,
-        settings: Settings,
-        observer: LineObserver,
-        webhooks: LateWebhooks,
-        reconfigure: Callable[[], None],
-        tracing: Tracing | None,
-    ) -> None:
-        self._tracing = tracing
-        self._reactor = reactor
-        self._settings = settings
-        self._observer = observer
-        self._webhooks = webhooks
-        self._reconfigure = reconfigure
-        self._slow = SlowRequests()
-
-    def project(self, settings: Project) -> ProjectPart:
-        """Make the part of a project."""
-        return ProjectPart(self._reactor, settings, self._reconfigure, self._slow)
-
-    def site(self, projects: Sequence[ProjectPart], requests: RequestMetrics) -> ApiSite:
-        """Make the factory of the public sockets."""
-        from dataapi.web.app import make_site  # noqa: PLC0415 - imported by the projects' start
-
-        site = make_site((), self._reactor, webhooks=self._webhooks)
-        self.configure(self._settings, site, projects, requests)
-        return site
-
-    def configure(
-        self, settings: Settings, site: ApiSite, projects: Sequence[ProjectPart], requests: RequestMetrics
-    ) -> None:
-        """Have the site serve these projects by these settings."""
-        self._observer.learn(settings)
-        site.configure(
-            [project.apis.backend for project in projects if project.apis is not None],
-            request_observer(
-                requests,
-                settings.log_level,
-                self._observer.put,
-                subjects=settings.log_subject,
-                slow=self._slow,
-                trace=self._tracing.request if self._tracing else None,
-            ),
-            max_bodies=settings.max_bodies,
-            max_connections=settings.max_connections,
-            traced=self._tracing is not None,
-        )
-
-
-def assemble(
-    reactor: Any,
-    settings: Settings,
-    sockets: Sequence[Descriptor],
-    observer: LineObserver,
-    reconfigure: Callable[[], None],
-) -> Serving:
-    """Assemble what runs in this process: the projects, webhooks, and the site that answers for both.
-
-    :param reconfigure: asks for the configuration to be read again, as a notification does.
-    """
-    tracing = tracing_of(os.environ)
-    webhooks = LateWebhooks(reactor, settings, tracing)
-    assembly = ProcessAssembly(reactor, settings, observer, webhooks, reconfigure, tracing)
-    collections = ShortCollections(reactor)
-    return Serving(reactor, settings.projects, sockets, assembly, webhooks, collections, tracing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +24,18 @@ from dataapi.database.address import primary_uri
 from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
-from dataapi.database.pooler import pooler_advice, pools_transactions
+from dataapi.database.pooler import loses_statements, pooler_advice
 from dataapi.database.query_log import QueryLog
 from dataapi.database.replicas import ReplicaFigures, Replicas
 from dataapi.database.session import SessionOptions
+from dataapi.database.succession import Succession
 from dataapi.http.errors import DatabaseUnavailable
 from dataapi.service.inspection import role_faults
+from dataapi.service.settings_source import Reconfigure
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import Changes, ProjectState, ReplicaState
-from dataapi.telemetry.slow_requests import SlowRequests
+from dataapi.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
     from dataapi.auth.published_keys import PublishedKeys
@@ -50,7 +52,8 @@ FIRST_CATALOG_WITHIN = 5.0
 class ProjectPart:
     """A project while the daemon runs; its ``apis`` are None until it starts.
 
-    :param reconfigure: called when a notification asks for the configuration to be read again.
+    :param reconfigure: called when a notification asks for the configuration to be read again, and, with our
+        reference, while the settings in our database cannot be had.
     :param slow: the slow requests of this process.
     """
 
@@ -58,26 +61,28 @@ class ProjectPart:
         self,
         reactor: Any,
         project: Project,
-        reconfigure: Callable[[], None] = lambda: None,
-        slow: SlowRequests | None = None,
+        reconfigure: Reconfigure = lambda _: None,
+        vitals: Vitals | None = None,
     ) -> None:
         self.ref = project.ref
         self.settings = project
         self._reconfigure = reconfigure
-        self._slow = slow or SlowRequests()
+        self._vitals = vitals or Vitals()
         self.apis: ProjectApis | None = None
         self._listener: Listener | None = None
-        self._lends = False
+        self._loses = False
         self._background = Background()
         self._reactor = reactor
         self._connecting: Deferred[None] | None = None
+        self._succession = succession = Succession()
         self._pool = self._make_pool(project.db_uri)
-        self._failover = FailoverWatch(reactor, primary_uri(project.db_uri), self._give_up)
+        self._pool.follow(succession)
+        self._failover = FailoverWatch(reactor, primary_uri(project.db_uri), succession, self._give_up)
         self._replicas: Replicas | None = None
         if project.db_read_uri is not None:
             self._replicas = Replicas(
                 reactor, self._pool, primary_uri(project.db_uri), project.db_read_uri,
-                project.db_read_max_lag, self._make_pool,
+                project.db_read_max_lag, self._make_pool, succession,
             )  # fmt: skip
         listens = project.db_channel_enabled is not False
         self._watcher = CatalogWatcher(
@@ -115,15 +120,15 @@ class ProjectPart:
 
     async def _fetch(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run SQL for the watcher; no catalog, and so no answer, comes of settings that are not complete."""
-        if self.settings.unread is not None:
-            raise DatabaseUnavailable(503, "PGRST002", self.settings.unread)
+        if self.settings.settings_error is not None:
+            raise DatabaseUnavailable(503, "PGRST002", self.settings.settings_error)
         return await self._pool.fetch(text, values)
 
     async def _ask_for_settings(self) -> None:
         """Have the settings read again until a part that has them takes our place."""
         for failures in count(1):
-            self._reconfigure()
             await deferLater(self._reactor, ASKING.after(failures))
+            self._reconfigure(self.ref)
 
     def _renew_sessions(self) -> None:
         self._pool.renew()
@@ -133,7 +138,7 @@ class ProjectPart:
     def _renew(self) -> None:
         """Begin the sessions anew, and have the configuration read again."""
         self._renew_sessions()
-        self._reconfigure()
+        self._reconfigure(None)
 
     async def start(self) -> None:
         """Connect and load the first catalog; if that takes too long, go on without waiting for it."""
@@ -157,7 +162,13 @@ class ProjectPart:
 
         runner = self._pool if self._replicas is None else self._replicas
         data = ProjectData(
-            self.settings, runner, lambda: self._watcher.current, self.state, self._pool.figures, self._slow
+            self.settings,
+            runner,
+            lambda: self._watcher.current,
+            lambda: None if self.apis is None else self.apis.documents.documents,
+            self.state,
+            self._pool.figures,
+            self._vitals,
         )
         return ProjectApis(self.settings, runner, self._watcher, self._authenticator, data)
 
@@ -165,8 +176,9 @@ class ProjectPart:
         """Make the listener of the catalog's watcher."""
         # A standby does not listen.
         uri = primary_uri(self.settings.db_uri)
-        self._listener = Listener(self._reactor, uri, channels, **callbacks)
-        return self._listener
+        self._listener = listener = Listener(self._reactor, uri, channels, **callbacks)
+        listener.follow(self._succession)
+        return listener
 
     async def _connect(self) -> None:
         self._background.spawn(self._pool.watch())
@@ -174,7 +186,7 @@ class ProjectPart:
         await self._pool.start()
         if self._replicas is not None:
             await self._replicas.start()
-        if self.settings.unread is not None:
+        if self.settings.settings_error is not None:
             self._background.spawn(self._ask_for_settings())
             return
         self._pool.on_pooler = lambda: self._background.spawn(self._check_pooler())
@@ -192,15 +204,15 @@ class ProjectPart:
     async def _check_pooler(self) -> None:
         """Find out whether the pooler keeps prepared statements, if the configuration enables them."""
         if self.settings.db_prepared_statements and self._pool.pooled:
-            self._lends = await pools_transactions(self._reactor, self.settings.db_uri)
-            if self._lends:
+            self._loses = await loses_statements(self._reactor, self.settings.db_uri)
+            if self._loses:
                 _log.error("{project}: {fault}", project=self.ref, fault=self._pooler_fault())
 
     def _pooler_fault(self) -> str | None:
         """Return which settings cannot work through the pooler before the database, None without one."""
         project, listener = self.settings, self._listener
         return pooler_advice(
-            prepared=project.db_prepared_statements and self._pool.pooled and self._lends,
+            prepared=project.db_prepared_statements and self._pool.pooled and self._loses,
             listening=project.db_channel_enabled and listener is not None and listener.swallowed,
         )
 
@@ -254,7 +266,7 @@ class ProjectPart:
                 *(f"graphql-documents: {problem}" for problem in documents),
                 *self._role_faults(),
             ),
-            reason=self.settings.unread or reason,
+            reason=self.settings.settings_error or reason,
             fault=self._pooler_fault(),
             changes=self._changes(),
             standby=self._watcher.is_standby,
@@ -334,7 +346,7 @@ def replicas_snapshot(ref: str, replicas: Replicas) -> Snapshot:
     """Take the metrics of a project's replicas."""
     known = replicas.figures()
     return {
-        "dataapi_replica_available": {(ref, one.server): float(one.usable) for one in known},
+        "dataapi_replica_available": {(ref, one.server): float(one.available) for one in known},
         "dataapi_replica_lag_seconds": {(ref, one.server): one.lag for one in known if one.lag is not None},
         "dataapi_replica_connections": {
             (ref, one.server, state): float(count)
@@ -351,7 +363,7 @@ def replicas_snapshot(ref: str, replicas: Replicas) -> Snapshot:
 
 
 def _replica_state(figures: ReplicaFigures) -> ReplicaState:
-    return ReplicaState(figures.server, figures.usable, figures.lag)
+    return ReplicaState(figures.server, figures.available, figures.lag, figures.obstacle)
 
 
 def _not_connected(failure: Failure) -> None:

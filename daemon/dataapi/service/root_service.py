@@ -19,14 +19,14 @@ from functools import partial
 from typing import Any, Protocol
 
 from twisted.application.service import Service
-from twisted.internet.defer import CancelledError, Deferred, gatherResults
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock, gatherResults
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import ILogObserver, Logger
 from twisted.python.failure import Failure
 
 from dataapi.concurrency.tasks import SingleFlight
 from dataapi.service.configuration import ConfigurationError
-from dataapi.service.settings_source import SettingsSource
+from dataapi.service.settings_source import Reconfigure, SettingsSource
 from dataapi.service.sockets import Acceptor, BoundSocket, Descriptor, StartFailed, accept, bind
 from dataapi.settings import Settings
 from dataapi.telemetry.readiness import Operated, Reloaded
@@ -51,9 +51,12 @@ class RequestServer(Operated, Protocol):
     async def stop(self) -> None:
         """Accept no more, finish what is in flight, and end."""
 
+    async def configure(self, settings: Settings) -> Mapping[str, str]:
+        """Go on with other settings where they differ; return why projects keep their old ones."""
 
-Build = Callable[[Settings, Sequence[Descriptor], Callable[[], None]], RequestServer]
-"""Makes what serves from complete settings, bound sockets, and a callback that requests a reload."""
+
+Build = Callable[[Settings, Sequence[Descriptor], Reconfigure], RequestServer]
+"""Makes what serves from complete settings, bound sockets, and a callback that asks for other settings."""
 
 _FIXED = ("listen", "admin_listen", "server_reuseport", "workers", "log_format")
 """The settings that a restart alone changes."""
@@ -85,6 +88,8 @@ class RootService(Service):
         self._settings: Settings = source.settings
         self._reloading = SingleFlight(self._reload, fresh=True)
         self._reload_asked: str | None = None
+        self._databases_asked: set[str] = set()
+        self._reading = DeferredLock()
         self._serving = False
         self._stopping = False
         self._watchdog = LoopingCall(notifier.alive)
@@ -130,7 +135,7 @@ class RootService(Service):
             watching.addErrback(lambda failure: _log.failure("the watchdog is not notified", failure))
         self._settings = settings = await self._source.prepare()
         self._server = server = self._build(
-            settings, [bound.handed for bound in self._sockets], partial(self._ask_to_reload, "NOTIFY")
+            settings, [bound.handed for bound in self._sockets], self._reconfigure
         )
         site = make_admin_site(server, self._reactor, self._reloading.run)
         self._admin = [accept(self._reactor, bound.handed, site) for bound in self._admin_sockets]
@@ -139,7 +144,7 @@ class RootService(Service):
         _log.info("listening on {listen}", listen=", ".join(settings.listen))
         self._source.announce()
         self._notifier.ready("serving")
-        await self._reload_as_asked()
+        await self._do_as_asked()
 
     def _start_failed(self, failure: Failure) -> None:
         if self._stopping and failure.check(CancelledError):
@@ -201,11 +206,32 @@ class RootService(Service):
     def _ask_to_reload(self, cause: str) -> None:
         """Reload, once the start or the reload that is under way is over."""
         self._reload_asked = cause
-        if self._server is not None and self._working is not None and self._working.called:
-            self._working = Deferred.fromCoroutine(self._reload_as_asked())
+        self._go_on()
 
-    async def _reload_as_asked(self) -> None:
-        while self._reload_asked is not None and not self._stopping:
+    def _reconfigure(self, ref: str | None) -> None:
+        """Reload, or only read the settings in a project's database again."""
+        if ref is None:
+            self._ask_to_reload("NOTIFY")
+        else:
+            self._databases_asked.add(ref)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._server is not None and self._working is not None and self._working.called:
+            self._working = Deferred.fromCoroutine(self._do_as_asked())
+
+    async def _do_as_asked(self) -> None:
+        while not self._stopping:
+            if self._databases_asked:
+                try:
+                    await self._reread_database(self._databases_asked.pop())
+                except CancelledError:
+                    return
+                except Exception:
+                    _log.failure("the settings in a database were not read again")
+                continue
+            if self._reload_asked is None:
+                return
             cause, self._reload_asked = self._reload_asked, None
             self._notifier.reloading()
             try:
@@ -220,6 +246,23 @@ class RootService(Service):
 
     async def _reload(self) -> Reloaded:
         """Read the configuration and the catalogs again; a mistake keeps the settings that serve."""
+        await self._reading.acquire()
+        try:
+            return await self._reload_now()
+        finally:
+            self._reading.release()
+
+    async def _reread_database(self, ref: str) -> None:
+        """Read the settings in one project's database again, which concerns no other project."""
+        await self._reading.acquire()
+        try:
+            settings = self._changed(await self._source.reread_database(ref))
+            if settings is not None and self._server is not None:
+                await self._server.configure(settings)
+        finally:
+            self._reading.release()
+
+    async def _reload_now(self) -> Reloaded:
         server = self._server
         assert server is not None, "the admin listener starts later"
         try:
@@ -228,14 +271,19 @@ class RootService(Service):
             _log.error("the configuration is not used: {error}", error=str(error))
             outcome = await server.reload()
             return replace(outcome, failures={**outcome.failures, "configuration": str(error)})
-        if settings is not None:
-            fixed = {name: getattr(self._settings, name) for name in _FIXED}
-            if changed := [name for name, value in fixed.items() if getattr(settings, name) != value]:
-                keys = ", ".join(changed).replace("_", "-")
-                _log.warn("a restart is needed for the new values of {keys}", keys=keys)
-            before, self._settings = self._settings, replace(settings, **fixed)
-            settings = None if before == self._settings else self._settings
-        return await server.reload(settings)
+        outcome = await server.reload(self._changed(settings))
+        return replace(outcome, failures={**self._source.failures, **outcome.failures})
+
+    def _changed(self, settings: Settings | None) -> Settings | None:
+        """Take settings that were read, but for what a restart alone changes; None if nothing else did."""
+        if settings is None:
+            return None
+        fixed = {name: getattr(self._settings, name) for name in _FIXED}
+        if changed := [name for name, value in fixed.items() if getattr(settings, name) != value]:
+            keys = ", ".join(changed).replace("_", "-")
+            _log.warn("a restart is needed for the new values of {keys}", keys=keys)
+        before, self._settings = self._settings, replace(settings, **fixed)
+        return None if before == self._settings else self._settings
 
 
 async def _logged(what: str, stop: Callable[[], Awaitable[None]]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from twisted.internet.threads import deferToThread
 
@@ -18,9 +18,10 @@ from dataapi.database.embedded import LOGIN_ROLE, EmbeddedServer, EmbeddedServer
 from dataapi.database.script import ScriptError, run_script
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.sockets import StartFailed
-from dataapi.settings import Project, Settings
+from dataapi.settings import Project, Settings, Webhooks
 
 DEMO_REF = "demodemodemodemodemo"
+DEMO_ORGANIZATION = "demo"
 DEMO_DATABASE = "demo"
 SIGNED_IN_ACCOUNT = "1"
 """The account that the demo's user token is for."""
@@ -30,10 +31,17 @@ DEMO_QUERY = (
     "blogPostCollection(orderBy: [{createdAt: DescNullsLast}]) { edges { node { title wordCount } } } } } } }"
 )
 
+_OWN_ADDRESSES = ("127.0.0.1", "::1")
+"""Where the demo delivers besides public addresses: to this machine, and so to the console's receivers."""
+
 _SCRIPT = Path(__file__).with_name("demo.sql")
 
 EMBEDDED_URI = "postgresql:///embedded"
 """Placeholder of ``db-uri`` until the embedded server runs."""
+
+
+Reconfigure: TypeAlias = Callable[[str | None], None]
+"""Asks for the configuration to be read again, or, by a project's reference, for what is in its database."""
 
 
 class SettingsSource(Protocol):
@@ -48,6 +56,13 @@ class SettingsSource(Protocol):
 
     async def reread(self) -> Settings | None:
         """Read the settings again; raises ``ConfigurationError``.  None when they come from nowhere else."""
+
+    async def reread_database(self, ref: str) -> Settings | None:
+        """Read the settings in one project's database again, and nothing else; None when there are none."""
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Why settings that were read last are not used, by the references of their projects."""
 
     def announce(self) -> None:
         """Print what the operator should know once requests are answered."""
@@ -70,6 +85,15 @@ class Configured:
     async def reread(self) -> Settings | None:
         """Read the configuration again."""
         return await deferToThread(self.load)
+
+    async def reread_database(self, _ref: str) -> Settings | None:
+        """Read nothing."""
+        return None
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """What was read is used, or refused as a whole."""
+        return {}
 
     def announce(self) -> None:
         """Print nothing; the log suffices."""
@@ -133,6 +157,15 @@ class DemoSource:
         """Keep the keys that were printed."""
         return None
 
+    async def reread_database(self, _ref: str) -> Settings | None:
+        """Keep the keys that were printed."""
+        return None
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Nothing is read."""
+        return {}
+
     def announce(self) -> None:
         """Print addresses, keys and a first query."""
         if self._demo is not None:
@@ -146,11 +179,13 @@ class DemoSource:
 
 @dataclass(frozen=True, slots=True)
 class DemoKeys:
-    """The demo's secret and API keys."""
+    """The demo's secret and API keys, and the encryption key and token of its webhooks."""
 
     jwt_secret: str
     publishable: str
     secret: str
+    encryption: str = ""
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,29 +210,45 @@ async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDem
         # An earlier run in the same directory has made the sample's tables.
         if not await run_script(server.uri(), "select 1 from pg_namespace where nspname = 'private'"):
             await run_script(server.uri(), f"begin; {_SCRIPT.read_text('utf-8')} commit;")
-        keys = _keys(directory)
+        keys = await deferToThread(_prepared_keys, directory, uri)
     except BaseException as error:
         await server.stop()
         if isinstance(error, (ScriptError, OSError, ValueError)):
             raise EmbeddedServerError(f"the sample cannot be made: {error}") from error
         raise
-    settings = replace(service, projects=(demo_project(uri, keys),))
-    return PreparedDemo(settings, demo_banner(settings, server.uri(), int(time.time())), server)
+    webhooks = Webhooks(encryption_key=(keys.encryption,), allow_addresses=_OWN_ADDRESSES)
+    settings = replace(service, projects=(demo_project(uri, keys),), webhooks=webhooks)
+    return PreparedDemo(settings, demo_banner(settings, server.uri(), keys.token, int(time.time())), server)
 
 
-def _keys(directory: Path | None) -> DemoKeys:
-    """Return the keys stored in the directory, making them the first time."""
+def _prepared_keys(directory: Path | None, uri: str) -> DemoKeys:
+    """Return the keys, with which webhooks can be used; it blocks."""
+    from dataapi.service import demo_webhooks  # noqa: PLC0415 - its imports would delay every start
+
+    keys = _keys(directory, demo_webhooks.new_key, demo_webhooks.new_token)
+    demo_webhooks.register(uri, DEMO_ORGANIZATION, DEMO_REF, keys.token)
+    return keys
+
+
+def _keys(directory: Path | None, new_key: Callable[[], str], new_token: Callable[[], str]) -> DemoKeys:
+    """Return the keys stored in the directory, making those that are missing."""
     file = directory / "demo-keys.json" if directory is not None else None
     if file is not None and file.exists():
         try:
-            return DemoKeys(**json.loads(file.read_text("utf-8")))
+            keys = DemoKeys(**json.loads(file.read_text("utf-8")))
         except (TypeError, ValueError):
             raise ValueError(f"{file} does not hold the keys of a demo") from None
-    keys = DemoKeys(
-        new_secret(secrets.token_urlsafe),
-        new_publishable_key(secrets.token_urlsafe),
-        new_secret_key(secrets.token_urlsafe),
-    )
+        if keys.encryption and keys.token:
+            return keys
+        keys = replace(keys, encryption=new_key(), token=new_token())  # of before the demo had webhooks
+    else:
+        keys = DemoKeys(
+            new_secret(secrets.token_urlsafe),
+            new_publishable_key(secrets.token_urlsafe),
+            new_secret_key(secrets.token_urlsafe),
+            new_key(),
+            new_token(),
+        )
     if file is not None:
         file.touch(mode=0o600)
         file.write_text(json.dumps(asdict(keys), indent=2), "utf-8")
@@ -208,7 +259,7 @@ def demo_project(uri: str, keys: DemoKeys) -> Project:
     """Return the demo's only project, with every optional feature enabled."""
     return Project(
         ref=DEMO_REF,
-        organization="demo",
+        organization=DEMO_ORGANIZATION,
         db_uri=uri,
         jwt_secret=keys.jwt_secret,
         publishable_keys=(keys.publishable,),
@@ -219,10 +270,11 @@ def demo_project(uri: str, keys: DemoKeys) -> Project:
     )
 
 
-def demo_banner(settings: Settings, administrator: str, now: int) -> str:
+def demo_banner(settings: Settings, administrator: str, token: str, now: int) -> str:
     """Return the text to print: URLs, keys, and commands to paste.
 
     :param administrator: the superuser's URI of the sample database.
+    :param token: for webhooks.
     :param now: seconds since 1970, from when the printed tokens are good.
     """
     [project] = settings.projects
@@ -245,6 +297,7 @@ The demo is ready: a sample database of blogs, and what to reach it with.
   The same two as JWT         {sign(project, "anon", now)}
                               {sign(project, "service_role", now)}
   Token of account {SIGNED_IN_ACCOUNT} for a day  {user}
+  Token for webhooks          {token}
 
 Try it:
 

@@ -20,6 +20,7 @@ from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
 from dataapi.database.pool import Pool
 from dataapi.database.session import SessionOptions
+from dataapi.database.succession import Succession
 from dataapi.http.errors import ApiError
 from dataapi.service.project import pool_snapshot
 from dataapi.settings import Settings, Webhooks
@@ -58,6 +59,9 @@ WATCH_EVERY = 1.0
 
 WATCH_AFTER = 2 * LONGEST_WAIT
 """Seconds from a new session to a look at others: by then others that lost theirs are back."""
+
+LEAVE_WAITS = (0.1, 0.2, 0.4, 0.8)
+"""Seconds after which a lost session is told once more; others wait two seconds until they act."""
 
 STATISTICS_WITHIN = 2.0
 """Seconds that statistics of the queue may take."""
@@ -130,7 +134,10 @@ class WebhooksPart:
             beside=joining(dispatcher.number),
             backoff=_BACKOFF,
         )
-        self._failover = FailoverWatch(reactor, self._uri, self._give_up)
+        succession = Succession()
+        self._pool.follow(succession)
+        self._listener.follow(succession)
+        self._failover = FailoverWatch(reactor, self._uri, succession, self._give_up)
         self._watch_from = 0.0
         self._listens = section.db_uri is not None or project.db_channel_enabled is not False
         endpoint_addresses = AddressCheck(self._endpoint_resolver, self.address_check.allowed)
@@ -251,11 +258,19 @@ class WebhooksPart:
         self._dispatcher.reconsider()
 
     async def _leave(self) -> None:
-        """Let the claims end with their leases alone: without its session this process seems dead."""
-        try:
-            await self.store.queue.leave(self._dispatcher.number)
-        except ApiError:
-            return  # whoever is cut off from the database cannot say so
+        """Let the claims end with their leases alone: without its session this process seems dead.
+
+        Whoever is cut off from the database for longer cannot say so before others act upon it.
+        """
+        for wait in (*LEAVE_WAITS, 0.0):
+            try:
+                await self.store.queue.leave(self._dispatcher.number)
+            except ApiError:
+                await deferLater(self._reactor, wait)
+                if self._listener.listening:
+                    return  # it has joined again
+            else:
+                return
 
     async def _watch(self) -> None:
         """Take over from dispatchers that died; this one's own session shows that PostgreSQL did not."""

@@ -18,12 +18,14 @@ from twisted.logger import Logger, globalLogBeginner
 from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python.failure import Failure
 
-from dataapi.service.process import Serving, assemble
+from dataapi.service.assembly import assemble
+from dataapi.service.process import Process
 from dataapi.service.root_service import use_monotonic_clock
 from dataapi.service.sockets import ConnectionShare, Descriptor, StartFailed
 from dataapi.service.worker_pipe import ANSWERS, COUNTS, FIRST_SOCKET, Assignment, encode, read
 from dataapi.telemetry.logs import line_observer, to_descriptor
 from dataapi.telemetry.metrics import to_json
+from dataapi.telemetry.vitals import Vitals, workers_from_json
 
 _log = Logger(namespace="dataapi.worker")
 
@@ -36,21 +38,24 @@ class Worker(LineOnlyReceiver):
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
-        self._serving: Serving | None = None
+        self._process: Process | None = None
         self._stopping = False
+        self._vitals = Vitals()
         self.status = 0
 
     def lineReceived(self, line: bytes) -> None:  # noqa: N802 - LineOnlyReceiver
         """Take the assignment, then asks."""
-        if self._stopping and self._serving is None:
+        if self._stopping and self._process is None:
             return  # it could not start
-        if self._serving is None:
+        if self._process is None:
             starting = Deferred.fromCoroutine(self._start(Assignment.decode(line)))
             starting.addErrback(self._failed)
         else:
             document = json.loads(line)
+            if "workers" in document:
+                self._vitals.workers = workers_from_json(document["workers"])
             answering = Deferred.fromCoroutine(
-                self._answer(self._serving, document["ask"], document.get("settings"))
+                self._answer(self._process, document["ask"], document.get("settings"))
             )
             answering.addErrback(self._error)
             answering.addCallback(lambda reply: self._send({"id": document["id"], **reply}))
@@ -75,14 +80,19 @@ class Worker(LineOnlyReceiver):
         sockets = [
             Descriptor(text, FIRST_SOCKET + index, share) for index, text in enumerate(assignment.listen)
         ]
-        self._serving = serving = assemble(
-            self._reactor, settings, sockets, observer, lambda: self._send({"event": "reconfigure"})
+        self._process = process = assemble(
+            self._reactor,
+            settings,
+            sockets,
+            observer,
+            lambda ref: self._send({"event": "reconfigure", "project": ref}),
+            self._vitals,
         )
         self._reactor.addSystemEventTrigger(
-            "before", "shutdown", lambda: Deferred.fromCoroutine(serving.stop())
+            "before", "shutdown", lambda: Deferred.fromCoroutine(process.stop())
         )
-        await serving.start()
-        self._send({"event": "started", "state": serving.known().as_json()})
+        await process.start()
+        self._send({"event": "started", "state": process.known().as_json()})
 
     def _failed(self, failure: Failure) -> None:
         if self._stopping:
@@ -94,19 +104,22 @@ class Worker(LineOnlyReceiver):
         self.stop()
 
     @staticmethod
-    async def _answer(serving: Serving, what: str, settings: str | None) -> Mapping[str, Any]:
+    async def _answer(process: Process, what: str, settings: str | None) -> Mapping[str, Any]:
         if what == "known":
-            return {"answer": serving.known().as_json()}
+            return {"answer": process.known().as_json()}
         if what == "state":
-            return {"answer": (await serving.state()).as_json()}
+            return {"answer": (await process.state()).as_json()}
         if what == "drain":
-            await serving.drain()
+            await process.drain()
             return {"answer": None}
         if what == "snapshot":
-            return {"answer": to_json(await serving.snapshot())}
+            return {"answer": to_json(await process.snapshot())}
         if what == "catalogs":
-            return {"answer": await serving.catalogs()}
-        return {"answer": (await serving.reload(read(settings) if settings else None)).as_json()}
+            return {"answer": await process.catalogs()}
+        if what == "configure":
+            assert settings is not None
+            return {"answer": await process.configure(read(settings))}
+        return {"answer": (await process.reload(read(settings) if settings else None)).as_json()}
 
     @staticmethod
     def _error(failure: Failure) -> Mapping[str, Any]:

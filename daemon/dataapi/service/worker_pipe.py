@@ -2,10 +2,10 @@
 
 The parent's first line carries the settings; then it asks (``{"id": 1, "ask": "state"}``)
 and the worker answers (``{"id": 1, "answer": …}`` or ``{"id": 1, "error": "…"}``).  "known" is
-a heartbeat, answered with the last known state; for "state" it asks the databases; after "drain" each
-connection's next answer is its last.  Once it
-accepts requests the worker says ``{"event": "started"}``, or ``{"event": "failed", "reason": "…"}``, and
-``{"event": "reconfigure"}`` when a notification asks for the configuration to be read again.
+a heartbeat, which tells of all workers and is answered with the last known state; for "state" it asks the
+databases; after "drain" each connection's next answer is its last.  Once it accepts requests the worker
+says ``{"event": "started"}``, or ``{"event": "failed", "reason": "…"}``, and ``{"event": "reconfigure",
+"project": …}`` when the configuration is to be read again, or only what is in that project's database.
 """
 
 from __future__ import annotations

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
-from twisted.internet.error import ProcessExitedAlready
-from twisted.internet.protocol import ProcessProtocol
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from dataapi.concurrency.timers import Backoff
 from dataapi.service.process import GRACE
+from dataapi.service.settings_source import Reconfigure
 from dataapi.service.sockets import ConnectionShare, Descriptor, StartFailed, make_counts
-from dataapi.service.worker_pipe import (
-    ANSWERS,
-    COUNTS,
-    FIRST_SOCKET,
-    Asker,
-    Assignment,
-    Lines,
-    WorkerGone,
-    written,
-)
+from dataapi.service.worker_pipe import ANSWERS, COUNTS, FIRST_SOCKET, Assignment, WorkerGone
+from dataapi.service.worker_process import WorkerProcess
 from dataapi.settings import Settings
-from dataapi.telemetry.metrics import Snapshot, counted, from_json, merge
-from dataapi.telemetry.readiness import Reloaded, State, combined, state_from_json
+from dataapi.telemetry.metrics import Snapshot, counted, merge
+from dataapi.telemetry.readiness import Reloaded, State, combined
+from dataapi.telemetry.vitals import WorkersState
 
 _log = Logger(namespace="dataapi.workers")
 _Reply = TypeVar("_Reply")
@@ -40,13 +30,6 @@ _HEALTHY_AFTER = 60.0
 _BACKOFF = Backoff(first=0.1, longest=30.0, spread=0.0)
 _KILL_AFTER = GRACE + 10.0
 """Seconds for a worker to stop: after its requests, closing what it has open, such as the export of spans."""
-
-_METRICS_WITHIN = 1.0
-_RELOAD_WITHIN = 120.0
-_DRAIN_WITHIN = 1.0
-
-SILENT = 2
-"""Unanswered heartbeats in a row after which a worker counts as stuck."""
 
 BEAT = 1.0
 """Seconds between two heartbeats.  Heartbeats are counted, not seconds, as the machine may sleep."""
@@ -72,151 +55,12 @@ def restart_wait(deaths: int) -> float:
     return _BACKOFF.after(deaths)
 
 
-class WorkerProcess(ProcessProtocol):
-    """One worker process as its parent sees it.
-
-    :ivar started: fires when it accepts requests, or fails with ``StartFailed``.
-    :ivar ended: fires with how it ended.
-    :ivar refusal: why it cannot start, as it reported.
-    :ivar known: the state that it reported last, None before the first time.
-    :ivar unanswered: heartbeats in a row that it did not answer.
-    """
-
-    def __init__(
-        self,
-        reactor: Any,
-        assignment: Assignment,
-        write: Callable[[str], object],
-        reconfigure: Callable[[], None],
-    ) -> None:
-        self.number = assignment.number
-        self.started: Deferred[None] = Deferred()
-        self.ended: Deferred[str] = Deferred()
-        self.serves = False
-        self.last: Snapshot = {}
-        self.refusal: str | None = None
-        self.known: State | None = None
-        self.unanswered = 0
-        self._asking: set[str] = set()
-        self._assignment = assignment
-        self._reconfigure = reconfigure
-        self._asker = Asker(reactor, self._send)
-        self._streams = {
-            1: Lines(lambda line: write(line.decode("utf-8", "replace") + "\n")),
-            2: Lines(self._complained),
-            ANSWERS: Lines(self._said),
-        }
-
-    def connectionMade(self) -> None:  # noqa: N802 - ProcessProtocol
-        """Send the worker its assignment."""
-        self._send(self._assignment.encode())
-
-    def childDataReceived(self, childFD: int, data: bytes) -> None:  # noqa: N802, N803 - ProcessProtocol
-        """Take log lines and answers."""
-        self._streams[childFD].feed(data)
-
-    def processEnded(self, reason: Failure) -> None:  # noqa: N802 - ProcessProtocol
-        """Fail everything that still waits for it."""
-        for stream in self._streams.values():
-            stream.finish()
-        self._asker.close()
-        how = reason.getErrorMessage().rstrip(".")
-        self._not_started(f"worker {self.number} ended while starting: {how}")
-        self.serves = False
-        self.ended.callback(how)
-
-    def beat(self) -> None:
-        """Send a heartbeat, or count that the last one is not answered yet."""
-        if "known" in self._asking:
-            self.unanswered += 1
-        else:
-            self._look("known")
-
-    def check(self) -> None:
-        """Have it ask its databases whether they answer, unless it does so already; see ``known``."""
-        if "state" not in self._asking:
-            self._look("state")
-
-    def _look(self, what: str) -> None:
-        self._asking.add(what)
-        looking = Deferred.fromCoroutine(self._learn(what))
-        looking.addErrback(lambda failure: _log.failure("a worker's state cannot be read", failure))
-
-    async def _learn(self, what: str) -> None:
-        try:
-            with suppress(WorkerGone):
-                self.known = state_from_json(await self._asker.ask(what))
-        finally:
-            self._asking.discard(what)
-            self.unanswered = 0
-
-    @property
-    def answers(self) -> bool:
-        """Whether it answers its parent."""
-        return self.unanswered < SILENT
-
-    async def snapshot(self) -> Snapshot:
-        """Take its metrics; raises ``WorkerGone``."""
-        self.last = from_json(await self._asker.ask("snapshot", _METRICS_WITHIN))
-        return self.last
-
-    async def catalogs(self) -> Mapping[str, Any]:
-        """Return the catalogs that it has; raises ``WorkerGone``."""
-        found: Mapping[str, Any] = await self._asker.ask("catalogs", _RELOAD_WITHIN)
-        return found
-
-    async def drain(self) -> None:
-        """Have it answer the last request on each connection; raises ``WorkerGone``."""
-        await self._asker.ask("drain", _DRAIN_WITHIN)
-
-    async def reload(self, settings: Settings | None) -> Reloaded:
-        """Make it go on with other settings and read its catalogs again; raises ``WorkerGone``."""
-        pickled = settings and written(settings)
-        document = await self._asker.ask("reload", _RELOAD_WITHIN, settings=pickled)
-        return Reloaded(document["generations"], document["failures"])
-
-    def signal(self, name: str) -> None:
-        """Send it a signal, ``TERM`` or ``KILL``; one that has ended is left alone."""
-        assert self.transport is not None
-        try:
-            self.transport.signalProcess(name)
-        except ProcessExitedAlready:
-            return
-
-    def _send(self, line: bytes) -> None:
-        assert self.transport is not None
-        self.transport.writeToChild(0, line)
-
-    def _said(self, line: bytes) -> None:
-        document = json.loads(line)
-        event = document.get("event")
-        if event is None:
-            self._asker.received(document)
-        elif event == "reconfigure":
-            self._reconfigure()
-        elif event == "failed":
-            self.refusal = document["reason"]
-            self._not_started(self.refusal)
-        elif not self.started.called:
-            self.serves = True
-            # What a heartbeat learned while it was starting says that it is not ready.
-            self.known = state_from_json(document["state"])
-            self.started.callback(None)
-
-    def _not_started(self, reason: str) -> None:
-        if not self.started.called:
-            self.started.errback(StartFailed(reason))
-
-    def _complained(self, line: bytes) -> None:
-        _log.error("{text}", text=line.decode("utf-8", "replace"), worker=self.number)
-
-
 class Workers:
     """All workers, as the root service and the admin listener see them.
 
     :param write: takes the log lines that the workers wrote.
     :param environ: what the workers' environment is made from.
-    :param reconfigure: asks for the configuration to be read again.
+    :param reconfigure: asks for settings to be read again.
     :param journal: whether systemd's journal reads the log.
     """
 
@@ -227,7 +71,7 @@ class Workers:
         sockets: Sequence[Descriptor],
         write: Callable[[str], object],
         environ: Mapping[str, str],
-        reconfigure: Callable[[], None] = lambda: None,
+        reconfigure: Reconfigure = lambda _: None,
         *,
         journal: bool = False,
     ) -> None:
@@ -341,13 +185,27 @@ class Workers:
             worker.check()
         return Reloaded(generations, failures)
 
+    async def configure(self, settings: Settings) -> Mapping[str, str]:
+        """Make every worker go on with other settings; return why projects keep their old ones."""
+        self._settings = settings
+        stuck = self._stuck()
+        asked = [worker for worker in self._running.values() if worker not in stuck]
+        replies = await self._ask(lambda worker: worker.configure(settings), asked)
+        failures: dict[str, str] = {}
+        for reply in replies.values():
+            failures.update({} if isinstance(reply, WorkerGone) else reply)
+        return failures
+
     def _stuck(self) -> list[WorkerProcess]:
         return [worker for worker in self._running.values() if not worker.answers and worker.serves]
 
     def _beat(self) -> None:
         """Send every worker a heartbeat, and kill one that does not answer for long: it is replaced."""
+        stuck = tuple(sorted(worker.number for worker in self._stuck()))
+        serving = sorted(n for n, worker in self._running.items() if worker.serves and worker.answers)
+        state = WorkersState(0, self._settings.workers, tuple(serving), stuck)
         for worker in list(self._running.values()):
-            worker.beat()
+            worker.beat(state)
             if worker.unanswered >= (STUCK_BEATS if worker.serves else STARTING_BEATS):
                 _log.error("worker {worker} does not answer and is killed", worker=worker.number)
                 worker.signal("KILL")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.sql.algebra import Rows
 from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql
 from dataapi.sql.mutations import (
     Cell,
@@ -21,6 +22,7 @@ from dataapi.sql.mutations import (
     Update,
     ValueRows,
 )
+from dataapi.sql.shards import composite_of
 from dataapi.sql.statement import Row, Writer, qualified
 
 
@@ -40,6 +42,7 @@ def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Ro
 
 def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
     target = Row(writer.alias())
+    target.composite = composite_of(Rows(mutation.table))
     match mutation:
         case Insert():
             text = _insert_sql(writer, mutation, target)

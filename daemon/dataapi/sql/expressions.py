@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.sql.algebra import (
@@ -40,6 +39,7 @@ from dataapi.sql.algebra import (
     Rows,
     TextSearch,
 )
+from dataapi.sql.shards import composite_of, is_opaque, joined_tenant, tenant_of
 from dataapi.sql.statement import Row, Writer, qualified
 
 
@@ -183,6 +183,7 @@ def source_parts(
 ) -> tuple[str, str]:
     """Return the ``from`` item of the rows and their conditions, empty for none; as of ``source_sql``."""
     row.tenant, repeated = tenant_of(rows, parent)
+    row.composite = composite_of(rows)
     source = _relation_sql(writer, rows, row, parent) if relation is None else relation
     conditions = []
     if rows.join is not None:
@@ -196,49 +197,6 @@ def source_parts(
         if condition is not None:
             conditions.append(condition_sql(writer, condition, row))
     return source, " and ".join(conditions)
-
-
-# ---------------------------------------------------------------- tenants of distributed tables
-
-
-def tenant_of(rows: Rows, parent: Row | None) -> tuple[Compare | None, Compare | None]:
-    """Return the condition that gives the rows' distribution column one value, and what is to be said of it.
-
-    The second one follows from the row that they are joined to.  Citus finds that all of a statement is of
-    one shard where each table is compared with the constant itself.
-    """
-    if rows.table is None or not rows.table.distributed_by or rows.call is not None:
-        return None, None
-    name = rows.table.distributed_by
-    own = _compared(rows.where, name)
-    if own is not None or parent is None or parent.tenant is None:
-        return own, None
-    pairs = () if rows.join is None else rows.join.pairs
-    if rows.through is not None:
-        junction = _joined_tenant(rows.through.table.distributed_by, rows.through.near, parent.tenant)
-        pairs = () if junction is None else tuple((theirs, name) for name, theirs in rows.through.far)
-        inherited = None if junction is None else _joined_tenant(name, pairs, junction)
-    else:
-        inherited = _joined_tenant(name, pairs, parent.tenant)
-    return inherited, inherited
-
-
-def _compared(condition: Condition | None, name: str) -> Compare | None:
-    """Return the comparison of a column with one value that a condition demands."""
-    match condition:
-        case Compare(ColumnOf(column), Operator.EQ, Parameter(), quantifier=None) if column == name:
-            return condition
-        case And(conditions):
-            return next((found for each in conditions if (found := _compared(each, name)) is not None), None)
-        case _:
-            return None
-
-
-def _joined_tenant(name: str | None, pairs: Sequence[tuple[str, str]], tenant: Compare) -> Compare | None:
-    """Return the same comparison for a column that equals the compared one."""
-    if name and isinstance(tenant.left, ColumnOf) and (name, tenant.left.name) in pairs:
-        return replace(tenant, left=ColumnOf(name))
-    return None
 
 
 # ---------------------------------------------------------------- operators, whose operands are SQL already
@@ -371,7 +329,7 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
     matches = [f"{between.column(own)} = {row.column(theirs)}" for own, theirs in through.far]
     matches += [f"{between.column(own)} = {parent.column(theirs)}" for own, theirs in through.near]
     if parent.tenant is not None:
-        tenant = _joined_tenant(through.table.distributed_by, through.near, parent.tenant)
+        tenant = joined_tenant(through.table.distributed_by, through.near, parent.tenant)
         matches += [] if tenant is None else [condition_sql(writer, tenant, between)]
     return f"{relation} join {qualified(through.table)} as {between.alias} on {' and '.join(matches)}"
 
@@ -383,8 +341,13 @@ def _called_sql(writer: Writer, call: FunctionCall, row: Row, parent: Row | None
         lead = f"{_json_arguments_sql(writer, call.from_json, json)} cross join lateral "
     called = call_sql(writer, call, parent, json)
     if call.value_column:
-        called = f"(select {called} as {quote_identifier(call.value_column)})"
-    return f"{lead}{called} as {row.alias}"
+        return f"{lead}(select {called} as {quote_identifier(call.value_column)}) as {row.alias}"
+    return f"{lead}{item_sql(call, called)} as {row.alias}"
+
+
+def item_sql(call: FunctionCall, called: str) -> str:
+    """Return a call as a ``from`` item without its alias; its rows may have a number as their last column."""
+    return f"{called} with ordinality" if is_opaque(call) else called
 
 
 def _json_arguments_sql(writer: Writer, arguments: JsonArguments, row: Row) -> str:

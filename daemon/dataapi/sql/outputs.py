@@ -15,7 +15,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dataapi.database.sql_text import quote_literal
-from dataapi.sql.algebra import AggregateFunction, AggregateOf, ColumnOf, ComputedOf, Expression, Parameter
+from dataapi.sql.algebra import (
+    AggregateFunction,
+    AggregateOf,
+    ColumnOf,
+    ComputedOf,
+    Expression,
+    Parameter,
+    RelatedAggregateOf,
+    RelatedOf,
+    Rows,
+)
 from dataapi.sql.expressions import expression_sql, operator_sql
 from dataapi.sql.statement import Compiled, Row, Writer, compiled
 
@@ -217,6 +227,10 @@ class Output(ABC):
         """Return whether the value is made of nothing but columns of the row in scope."""
         return False
 
+    def related(self) -> Rows | None:
+        """Return the rows that it is made of, where they are not those in scope."""
+        return None
+
 
 class InnerOutput(Output):
     """An output that only an enclosing one can make, such as one of a page, a group or changed rows."""
@@ -309,6 +323,10 @@ class Value(Output):
     def reads_only_columns(self) -> bool:
         """Return whether it is a column."""
         return isinstance(self.expression, ColumnOf)
+
+    def related(self) -> Rows | None:
+        """Return the rows of an expression over related ones."""
+        return self.expression.rows if isinstance(self.expression, RelatedOf | RelatedAggregateOf) else None
 
 
 def type_of(expression: Expression, row: Row) -> int | None:

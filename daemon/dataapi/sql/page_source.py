@@ -27,6 +27,7 @@ from dataapi.sql.algebra import (
 )
 from dataapi.sql.expressions import expression_sql, limit_sql, one_sql, order_sql, source_sql, term_sql
 from dataapi.sql.outputs import Output, Value, type_of
+from dataapi.sql.shards import ShardRows, shard_rows, whole_sql
 from dataapi.sql.statement import Row, Writer
 
 OPERAND = "~operand"
@@ -59,6 +60,11 @@ class RowSource:
         """Whether there may be more than one row."""
         return not self.one and not at_most_one(self.rows)
 
+    @property
+    def shards(self) -> ShardRows | None:
+        """The rows as those of all shards, None where they are not."""
+        return shard_rows(self.rows, self.row.tenant, lambda: self.row, derived=self.row.derived)
+
 
 def row_source(writer: Writer, rows: Rows, parent: Row | None, *, one: bool = False) -> RowSource:
     """Return the source of the rows of a table or a call."""
@@ -84,7 +90,12 @@ def _equated(condition: Condition | None) -> Iterable[str]:
 
 
 def page_parts(
-    writer: Writer, source: RowSource, page: Row, joins: list[str], groups: str | None
+    writer: Writer,
+    source: RowSource,
+    page: Row,
+    joins: list[str],
+    groups: str | None,
+    shards: ShardRows | None = None,
 ) -> tuple[str, str]:
     """Return the ``from`` items of a page's rows with what is joined to them, and the clauses to follow.
 
@@ -92,23 +103,32 @@ def page_parts(
 
     :param joins: each gives exactly one row for each of the page.
     :param groups: the ``group by`` clause of rows that are grouped.
+    :param shards: what the shards make of the page's rows.
     """
     rows, items, order, outside = source.rows, "", "", ""
     if groups is not None:
         items, ordered = _group_order(writer, rows.order, source.row, page)
-        outside = groups + ordered + (one_sql if source.one else limit_sql)(writer, rows)
+        page_sql = one_sql(writer, rows) if source.one else _limit_sql(writer, rows, ordered)
+        outside = groups + ordered + page_sql
     elif joins and rows.order and not source.one:
         # Joins may lose the order of the page.
         items, order, outside = _order_twice(writer, rows.order, source.row, page)
         paged = rows.limit is not None or rows.offset is not None
         order = order + limit_sql(writer, rows) if paged else ""
+        outside += whole_sql(rows, outside)
     elif not source.one:
-        order = order_sql(writer, rows.order, source.row) + limit_sql(writer, rows)
+        order = order_sql(writer, rows.order, source.row)
+        order += _limit_sql(writer, rows, order)
     elif not rows.unique:
         order = order_sql(writer, rows.order, source.row) + one_sql(writer, rows)
     # What must be selected is known only now that everything else is written.
-    selection = page.selection_from(source.row) + items
+    selection = page.selection_from(source.row) + items + (shards.items if shards else "")
     return f"(select {selection} from {source.sql}{order}) as {page.alias}{''.join(joins)}", outside
+
+
+def _limit_sql(writer: Writer, rows: Rows, order: str) -> str:
+    """Return the ``limit`` and ``offset`` clauses of ordered rows."""
+    return limit_sql(writer, rows) or whole_sql(rows, order)
 
 
 def _order_twice(writer: Writer, order: tuple[OrderTerm, ...], row: Row, page: Row) -> tuple[str, str, str]:

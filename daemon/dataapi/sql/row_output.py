@@ -39,6 +39,7 @@ from dataapi.sql.page_source import (
     row_source,
     with_operand,
 )
+from dataapi.sql.shards import ShardRows
 from dataapi.sql.statement import Row, Writer
 
 MOST_JOINS = 5
@@ -91,6 +92,10 @@ class One(Output):
         text, item = json_rows(writer, self.output, row_source(writer, self.rows, row, one=True))
         return (f"coalesce((select {json_sql(text)} from {item}), 'null')",)
 
+    def related(self) -> Rows:
+        """Return the rows."""
+        return self.rows
+
 
 @dataclass(frozen=True, slots=True)
 class Many(Output):
@@ -104,21 +109,26 @@ class Many(Output):
         text, item = json_rows(writer, self.output, row_source(writer, self.rows, row))
         return (JsonQuery(array_json(text), item),)
 
+    def related(self) -> Rows:
+        """Return the rows."""
+        return self.rows
+
 
 # ---------------------------------------------------------------- rows as JSON, and with a column per member
 
 
 def json_rows(writer: Writer, output: Output, source: RowSource) -> tuple[Json, str]:
     """Return the JSON of a row's output, and the ``from`` item of which it is made."""
-    record = _record(output)
+    record = as_record(output)
     if record is not None and is_grouped(record):
         rows = output_rows(writer, output, source)
         values = [(key, value_json(rows.column(place))) for place, (key, _) in enumerate(rows.columns)]
         return object_json(writer, values), rows.item
     page = Row(writer.alias(), source.rows.table, derived=True, tenant=source.row.tenant)
-    writing = MemberWriter(writer, page, joining=source.is_page)
+    shards = source.shards
+    writing = MemberWriter(writer, page, joining=source.is_page, shards=shards)
     json = writing.json(output)
-    item, after = page_parts(writer, source, page, writing.joins, None)
+    item, after = page_parts(writer, source, page, writing.joins, None, shards)
     if not after:
         return json, item
     begin, text, end = split_json(json)
@@ -170,16 +180,17 @@ class MemberColumn:
 
 def output_rows(writer: Writer, output: Output, source: RowSource) -> OutputRows:
     """Return an output of each row of a source, with a column per member."""
-    record = _record(output)
+    record = as_record(output)
     page = Row(writer.alias(), source.rows.table, derived=True, tenant=source.row.tenant)
     grouped = record is not None and is_grouped(record)
-    writing = MemberWriter(writer, page, joining=source.is_page, columns=True, grouped=grouped)
+    shards = source.shards
+    writing = MemberWriter(writer, page, joining=source.is_page, columns=True, grouped=grouped, shards=shards)
     members = [MemberColumn(None, (output.sql(writer, page),))] if record is None else writing.members(record)
     groups = None
     if grouped:  # by all members but the aggregates
         places = [str(place) for place, member in enumerate(members, 1) if not member.aggregated]
         groups = f" group by {', '.join(places)}" if places else ""
-    item, after = page_parts(writer, source, page, writing.joins, groups)
+    item, after = page_parts(writer, source, page, writing.joins, groups, shards)
     alias, texts = writer.alias(), {each.key.text for each in members if isinstance(each.key, Text)}
     # Columns have the names of members, unless one is a client's, does not fit, or stands twice.
     named = len(texts) == len(members) and all(0 < len(text.encode()) <= LONGEST_IDENTIFIER for text in texts)
@@ -191,7 +202,7 @@ def output_rows(writer: Writer, output: Output, source: RowSource) -> OutputRows
     return OutputRows(alias, query, tuple(zip([member.key for member in members], names, strict=True)), named)
 
 
-def _record(output: Output) -> Record | None:
+def as_record(output: Output) -> Record | None:
     """Return an object or a record as a record; None for plain values."""
     match output:
         case Record():
@@ -238,6 +249,7 @@ class MemberWriter:
     :ivar columns: whether members become columns and not JSON.
     :ivar grouped: whether these are keys that rows are grouped by.
     :ivar spread: whether the rows are themselves spread into others, where the groups are.
+    :ivar shards: the rows where they come from all shards, which make what is related to them.
     :ivar joins: each with its leading blank, to stand after the page's rows once everything is written; of
         a joined row those of the rows that it is joined to.
     """
@@ -249,13 +261,17 @@ class MemberWriter:
     columns: bool = False
     grouped: bool = False
     spread: bool = False
+    shards: ShardRows | None = None
     joins: list[str] = field(default_factory=list)
 
     def json(self, output: Output) -> Json:
         """Return the JSON of an output of a row."""
-        record = _record(output)
+        record = as_record(output)
         if record is not None:
             return object_json(self.writer, [(each.key, each.value) for each in self.members(record)])
+        if self.shards is not None and self.shards.have(output.related()):
+            made = json_sql(output.json(self.writer, self.shards.row))
+            return (self.shards.make(made, self.row),)
         if isinstance(output, One) and self._may_join(output):
             return self._joined(output)
         return output.json(self.writer, self.row)
@@ -280,7 +296,9 @@ class MemberWriter:
             operand = aggregate.expression  # without one, a value that is never NULL is counted
             sql = "true" if operand is None else expression_sql(self.writer, operand, self.row)
             return MemberColumn(key, (sql,), hoisted=with_operand(output.expression, OPERAND))
-        if isinstance(output, One) and self._may_join(output):
+        if self.shards is not None and self.shards.have(output.related()):
+            sql = self.shards.make(output.sql(self.writer, self.shards.row), self.row)
+        elif isinstance(output, One) and self._may_join(output):
             sql = nullable_sql(self._joined(output))
         else:
             sql = output.sql(self.writer, self.row)
@@ -296,7 +314,7 @@ class MemberWriter:
         row uses the index.  (1,000 rows with one of 100: 1.5 ms instead of 7.5; 100 rows with
         one of 10,000: 1.6 ms instead of 0.4.)
         """
-        record = _record(one.output)
+        record = as_record(one.output)
         single = _is_guaranteed_single(one.rows) and record is not None and not is_grouped(record)
         large = one.rows.table is not None and one.rows.table.large
         return single and not large and self.joining and len(self.joins) < MOST_JOINS
@@ -319,7 +337,8 @@ class MemberWriter:
         """Give the members of the one related row; NULL stands for each where there is none."""
         writer, alias = self.writer, self.writer.alias()
         rows = spread.rows if _is_guaranteed_single(spread.rows) else replace(spread.rows, unique=False)
-        source = row_source(writer, rows, self.row, one=True)
+        made = self._spread_by_shards(rows)
+        source = row_source(writer, rows, self.row if made is None else made.row, one=True)
         page = Row(writer.alias(), rows.table, derived=True, tenant=source.row.tenant)
         inner = MemberWriter(
             writer,
@@ -333,6 +352,9 @@ class MemberWriter:
         if not members:
             return
         item, after = page_parts(writer, source, page, inner.joins, None)
+        if made is not None:
+            yield from self._made(made, members, f"{item}{after}")
+            return
         columns = _columns_sql(members, [_place(place) for place in range(len(members))])
         self.joins.append(f" left join lateral (select {columns} from {item}{after}) as {alias} on true")
         for place, member in enumerate(members):
@@ -350,13 +372,18 @@ class MemberWriter:
     def _spread_many(self, spread: Spread) -> Iterator[MemberColumn]:
         """Give an array for each member of the related rows, empty where there are none."""
         writer, alias = self.writer, self.writer.alias()
-        related = output_rows(writer, spread.record, row_source(writer, spread.rows, self.row))
+        made = self._spread_by_shards(spread.rows)
+        parent = self.row if made is None else made.row
+        related = output_rows(writer, spread.record, row_source(writer, spread.rows, parent))
         if not related.columns:
             return
         arrays = [
             MemberColumn(key, array_json(value_json(related.column(place))))
             for place, (key, _) in enumerate(related.columns)
         ]
+        if made is not None:
+            yield from self._made(made, arrays, related.item)
+            return
         columns = _columns_sql(arrays, [_place(place) for place in range(len(arrays))])
         self.joins.append(f" cross join lateral (select {columns} from {related.item}) as {alias}")
         for place, array in enumerate(arrays):
@@ -364,3 +391,14 @@ class MemberWriter:
             if self.columns:
                 sql = f"({sql})::{'jsonb' if self.grouped else 'json'}"
             yield MemberColumn(array.key, (sql,))
+
+    def _spread_by_shards(self, rows: Rows) -> ShardRows | None:
+        """Return the rows whose shards make what is spread into them, as texts of JSON."""
+        by_shards = self.shards is not None and not self.columns and self.shards.have(rows)
+        return self.shards if by_shards else None
+
+    def _made(self, shards: ShardRows, members: list[MemberColumn], item: str) -> Iterator[MemberColumn]:
+        """Have the shards make the members of a query's row, and give them."""
+        made = shards.make_list([json_sql(member.value) for member in members], item, self.row)
+        for member, sql in zip(members, made, strict=True):
+            yield MemberColumn(member.key, (f"coalesce({sql}, 'null')",))

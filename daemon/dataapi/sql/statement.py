@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dataapi.catalog.model import Function, MediaHandler, QualifiedName, Table, Type, Volatility
+from dataapi.catalog.media_types import MediaHandler
+from dataapi.catalog.model import Function, QualifiedName, Table, Type, Volatility
 from dataapi.concurrency.pauses import pause
 from dataapi.database.message import Bound, Statement
 from dataapi.database.sql_text import ALIAS, inlined, quote_identifier, quote_literal
@@ -103,6 +104,8 @@ class Row:
     :ivar table: what the row is of, None where that is not known.
     :ivar tenant: the condition that gives the column by which its table is distributed one value, None where
         there is none.
+    :ivar composite: the table whose type the whole row must be made to have, None where it has it.
+    :ivar derived: whether it is of a query within the statement.
     """
 
     WHOLE = "~row"
@@ -113,7 +116,8 @@ class Row:
         self.alias = alias
         self.table = table
         self.tenant = tenant
-        self._derived = derived
+        self.composite: Table | None = None
+        self.derived = derived
         self.columns: dict[str, None] = {}
         self.needs_whole = False
 
@@ -129,10 +133,14 @@ class Row:
 
     def whole(self) -> str:
         """Return the SQL of the row as one composite value."""
-        if not self._derived:
-            return self.alias
+        if not self.derived:
+            return self.alias if self.composite is None else self._composed(self.composite)
         self.needs_whole = True
         return f"{self.alias}.{quote_identifier(self.WHOLE)}"
+
+    def _composed(self, table: Table) -> str:
+        columns = ", ".join(f"{self.alias}.{quote_identifier(each.name)}" for each in table.columns)
+        return f"row({columns})::{qualified(table)}"
 
     def also(self, other: Row) -> None:
         """Name what was named of another row too."""

@@ -35,6 +35,7 @@ DURATIONS = (
     2.5,
     5.0,
     10.0,
+    30.0,
 )
 """Upper bounds of the duration buckets, in seconds."""
 
@@ -108,6 +109,11 @@ FAMILIES: Mapping[str, Metric] = {
     ),
     "dataapi_webhooks_in_flight": Metric("Attempts being made."),
     "dataapi_webhooks_attempts_total": Metric("Attempts made, by outcome.", ("outcome",)),
+    "dataapi_webhooks_attempt_seconds": Metric(
+        "Time that an attempt took, from the look-up of its host to the end of the response, by outcome.",
+        ("outcome",),
+        histogram=True,
+    ),
     "dataapi_webhooks_settled_total": Metric("Deliveries skipped or dropped when they were due."),
     "dataapi_webhooks_lost_outcomes_total": Metric("Outcomes that came after the end of their lease."),
     "dataapi_webhooks_first_attempt_seconds": Metric(

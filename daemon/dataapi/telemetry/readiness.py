@@ -18,17 +18,20 @@ class ReplicaState:
     """Whether a replica answers reads.
 
     :ivar lag: seconds that it is behind the primary, None where that is not known.
+    :ivar reason: why it answers none, or None.
     """
 
     server: str
     available: bool
     lag: float | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectState:
     """Whether a project can answer.
 
+    :ivar database_available: whether the database of ``db-uri`` can be reached.
     :ivar generation: number of the catalog that serves, or None before the first.
     :ivar problems: malformed directives and persisted documents, clashing names, each ``place: message``.
     :ivar reason: why it cannot answer, or None.
@@ -51,8 +54,17 @@ class ProjectState:
 
     @property
     def ready(self) -> bool:
-        """Whether requests can be answered: a catalog was loaded, the database can be reached, no fault."""
-        return self.database_available and self.generation is not None and self.fault is None
+        """Whether reads can be answered: a catalog was loaded, a server can be reached, no fault.
+
+        A proxy that took every daemon out while there is no primary would take the replicas away, too.
+        """
+        reachable = self.database_available or any(replica.available for replica in self.replicas)
+        return reachable and self.generation is not None and self.fault is None
+
+    @property
+    def writes(self) -> bool:
+        """Whether changes can be answered, too."""
+        return self.ready and self.database_available and not self.standby
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +105,16 @@ class State:
         accepting = self.workers > 0 and not self.starting and not self.draining
         return accepting and all(project.ready for project in self.projects)
 
+    @property
+    def writes(self) -> bool:
+        """Whether changes are answered as well as reads."""
+        return self.ready and all(project.writes for project in self.projects)
+
     def as_json(self) -> dict[str, Any]:
         """Return the body of ``/ready``."""
         return {
             "ready": self.ready,
+            "writes": self.writes,
             "starting": self.starting,
             "draining": self.draining,
             "workers": self.workers,
@@ -107,6 +125,7 @@ class State:
                     "problems": list(project.problems),
                     "replicas": [asdict(replica) for replica in project.replicas],
                     "ready": project.ready,
+                    "writes": project.writes,
                 }
                 for project in self.projects
             ],
@@ -152,8 +171,8 @@ def combined(states: Iterable[State]) -> State:
     )
 
 
-def _rank(project: ProjectState) -> tuple[bool, int]:
-    return project.ready, -1 if project.generation is None else project.generation
+def _rank(project: ProjectState) -> tuple[bool, bool, int]:
+    return project.ready, project.writes, -1 if project.generation is None else project.generation
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ The extra ``otel`` installs the SDK.  Nothing of it is imported unless its envir
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from threading import Thread
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,14 @@ from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as Late
 from twisted.logger import Logger
 
+from dataapi.http.messages import Interval
+
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
+    from dataapi.http.messages import RequestFacts
     from dataapi.telemetry.requests import AnsweredRequest
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -28,6 +32,33 @@ STOP_WITHIN = 5.0
 """Seconds that the end of the process waits for the collector."""
 
 _log = Logger(namespace="dataapi.tracing")
+
+
+class _Timed:
+    """Keeps how long a block takes."""
+
+    __slots__ = ("_began", "_intervals", "_name")
+
+    def __init__(self, intervals: list[Interval], name: str) -> None:
+        self._intervals = intervals
+        self._name = name
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self._began = perf_counter()
+
+    def __exit__(self, kind: object, _error: object, _traceback: object) -> None:
+        """Keep it, unless the block failed."""
+        if kind is None:
+            self._intervals.append(Interval(self._name, self._began, perf_counter()))
+
+
+_UNTIMED = nullcontext()
+
+
+def interval(facts: RequestFacts, name: str) -> AbstractContextManager[None]:
+    """Keep how long the block takes as a part of a request's time, where spans are made of these."""
+    return _UNTIMED if facts.intervals is None else _Timed(facts.intervals, name)
 
 
 class Tracing:

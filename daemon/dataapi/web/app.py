@@ -36,8 +36,11 @@ from dataapi.web.server.site import ApiSite
 from dataapi.webhooks.management.operations import by_path
 
 
-def make_app(webhooks: WebhooksApi | None = None) -> Klein:
-    """Return an application with the routes of every protocol family."""
+def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> Klein:
+    """Return an application with the routes of every protocol family.
+
+    :param receivers: whether the console may have receivers of deliveries for trying.
+    """
     app = Klein()
 
     @route(app, "/")
@@ -58,9 +61,11 @@ def make_app(webhooks: WebhooksApi | None = None) -> Klein:
         answer = await backend.graphql.answer(read, caller, request)
         return transport.reply(answer, request)
 
+    # Functions are a route of their own for metrics and traces alone.
     @route(app, "/rest/v1")
     @route(app, "/rest/v1/<path:_resource>")
-    async def rest(backend: Backend, request: Request, _resource: str = "") -> Reply:
+    @route(app, "/rest/v1/rpc/<_function>")
+    async def rest(backend: Backend, request: Request, _resource: str = "", _function: str = "") -> Reply:
         try:
             caller = await backend.authenticator.authenticate(request)
             request.mark("jwt")
@@ -73,7 +78,7 @@ def make_app(webhooks: WebhooksApi | None = None) -> Klein:
                 request.timing.fail()
             raise
 
-    console.declare(app, webhooks=webhooks is not None)
+    console.declare(app, webhooks=webhooks is not None, receivers=receivers)
     if webhooks is not None:
         for path in by_path():
             _declare_operations(app, path, webhooks)
@@ -120,12 +125,13 @@ class ProjectApis:
         return engine.hits + figures.hits, engine.misses + figures.misses
 
 
-def make_site(
+def make_site(  # noqa: PLR0913 - the one place where all parts of the HTTP interface meet
     backends: Sequence[Backend],
     reactor: Any,
     observe: Observe = lambda _served: None,
     *,
     webhooks: WebhooksApi | None = None,
+    receivers: bool = True,
     now: Callable[[], float] = time.time,
     ids: Callable[[], str] | None = None,
     max_bodies: int = sys.maxsize,
@@ -135,12 +141,13 @@ def make_site(
 
     :param observe: called for every answered request; logs and metrics come from it.
     :param webhooks: answers the management API; without it its paths do not exist.
+    :param receivers: whether the console may have receivers of deliveries, which are in this process alone.
     :param now: Unix seconds, for the ``Date`` header.
     :param ids: makes the id of a request without one; by default unique to this process.
     :param max_bodies: bytes that the bodies of all requests may hold together.
     :param max_connections: connections on which requests are answered.
     """
-    routes = Routes(make_app(webhooks))
+    routes = Routes(make_app(webhooks, receivers=receivers))
     pipeline = Pipeline(routes, Backends(backends), observe, time.perf_counter, ids or _counted_ids())
     return ApiSite(pipeline, reactor, now, max_bodies=max_bodies, max_connections=max_connections)
 

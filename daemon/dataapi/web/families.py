@@ -37,6 +37,7 @@ class ProtocolFamily:
         and hint out.
     :ivar of_project: whether a project answers, which the host name selects; else handlers check the method.
     :ivar shared: whether pages of other origins may call.
+    :ivar keyed: whether all requests need the project's API key; else handlers ask for what they need.
     :ivar max_body: bytes of a body, beyond which it is refused although the project's limit is larger; None
         where only the project's limit counts.
     """
@@ -49,6 +50,7 @@ class ProtocolFamily:
     of_project: bool = True
     max_body: int | None = None
     shared: bool = True
+    keyed: bool = True
 
 
 def rest_error(error: ApiError, _request: Request, verbosity: str) -> Reply:
@@ -138,8 +140,18 @@ MANAGEMENT = ProtocolFamily(
     max_body=body.MAX_READ,
 )
 PUBLISHING = replace(MANAGEMENT, prefix="/v1/webhooks/", methods=("POST", "OPTIONS"))
+_MOST_DELIVERED = 524_288
+"""Bytes of a request to the console: the largest are deliveries to its receivers."""
+
 CONSOLE = ProtocolFamily(
-    "console", "/console", ("GET", "HEAD", "POST", "OPTIONS"), False, rest_error, shared=False
+    "console",
+    "/console",
+    ("GET", "HEAD", "POST", "OPTIONS"),
+    False,
+    rest_error,
+    max_body=_MOST_DELIVERED,
+    shared=False,
+    keyed=False,
 )
 ELSEWHERE = ProtocolFamily("other", "/", ("GET", "HEAD", "OPTIONS"), False, rest_error)
 

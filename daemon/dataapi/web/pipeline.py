@@ -103,7 +103,8 @@ class Pipeline:
         routed, error = self._read(received, b"")
         received.limit = routed.max_body
         decision = routed.refuse(error) if error else _decide(routed, length or 0)
-        if decision is None and routed.backend is not None and routed.route.family.of_project:
+        family = routed.route.family
+        if decision is None and routed.backend is not None and family.of_project and family.keyed:
             try:
                 routed.backend.authenticator.check_key(routed.request)
             except ApiError as refused:

@@ -66,7 +66,10 @@ class ConsoleData(Protocol):
     async def schema(self, request: Request, caller: Caller) -> bytes:
         """Return the schema as the caller's role sees it, as JSON; raises ``ApiError``."""
 
-    def health(self, caller: Caller) -> Mapping[str, Any]:
+    async def documents(self, request: Request, caller: Caller) -> bytes:
+        """Return the persisted documents, as JSON; raises ``ApiError``."""
+
+    async def health(self, request: Request, caller: Caller) -> Mapping[str, Any]:
         """Return whether the project answers, and what it does; raises ``ApiError``."""
 
 

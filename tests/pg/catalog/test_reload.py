@@ -52,6 +52,7 @@ def names(watcher: CatalogWatcher) -> set[str]:
     return {table.name for table in watcher.current.tables.values()}
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 @pytest.mark.parametrize("notify", ["notify pgrst, 'reload schema'", "notify pgrst", "notify dataapi"])
 async def test_a_notification_brings_a_new_catalog(
     watch: Watch, database: Database, reactor: Any, notify: str
@@ -68,6 +69,7 @@ async def test_a_notification_brings_a_new_catalog(
     assert old.tables == {}
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 async def test_new_settings_of_roles_hold_from_a_notification_on(
     watch: Watch, make_pool: Callable[..., Pool], database: Database, reactor: Any
 ) -> None:
@@ -96,6 +98,7 @@ def knows(watcher: CatalogWatcher, table: str) -> bool:
     return table in names(watcher)
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 async def test_another_channel_than_postgrests_may_be_listened_to(
     watch: Watch, database: Database, reactor: Any
 ) -> None:
@@ -117,6 +120,7 @@ async def test_reload_returns_what_the_database_holds_now(watch: Watch, database
     assert len({catalog.generation for catalog in later}) == 1
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 async def test_after_ddl_the_catalog_is_new_by_itself_where_event_triggers_are_installed(
     watch: Watch, database: Database, reactor: Any
 ) -> None:
@@ -148,6 +152,7 @@ def test_the_event_triggers_are_installed_once(database: Database) -> None:
     assert database.execute("select oid, evtname from pg_event_trigger order by 2") == before
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 async def test_passing_objects_and_refreshed_views_reload_nothing(
     watch: Watch, database: Database, reactor: Any
 ) -> None:
@@ -191,6 +196,7 @@ def test_what_announces_changes_is_recognized(database: Database, trigger: str, 
     assert database.execute(ANNOUNCED.replace("$1", "'pgrst'")) == [(announced,)]
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 async def test_a_change_while_the_connection_was_lost_is_noticed(
     watch: Watch, server: Server, database: Database, reactor: Any
 ) -> None:
@@ -201,6 +207,7 @@ async def test_a_change_while_the_connection_was_lost_is_noticed(
     await until(reactor, lambda: names(watcher) == {"t"})
 
 
+@pytest.mark.direct("a pooler keeps its clients while the server is away")
 async def test_the_old_catalog_serves_while_the_server_is_away(
     watch: Watch, server: Server, database: Database, reactor: Any
 ) -> None:

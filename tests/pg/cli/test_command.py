@@ -180,6 +180,33 @@ def test_keys_makes_the_encryption_key_that_webhooks_lack() -> None:
     )
 
 
+def test_commands_go_by_the_settings_in_the_database(database: Database) -> None:
+    """The secret that signs, the schema that is described, and mistakes among them."""
+    setting = f"alter role authenticator in database {database.name} set pgrst"
+    database.execute(
+        f"create schema api; create table api.tide (id int primary key); grant usage on schema api to anon;"
+        f"grant select on api.tide to anon; {setting}.jwt_secret = '{SECRET}'; {setting}.db_schemas = 'api'"
+    )
+    environ = {
+        "DATAAPI_PROJECT_DB_URI": database.uri,
+        "DATAAPI_PROJECT_DB_CONFIG": "yes",
+        "DATAAPI_PROJECT_DB_CHANNEL_ENABLED": "no",
+    }
+    try:
+        assert dataapi("check-config", environ=environ)[0] == 0
+        keys = dict(line.split() for line in dataapi("keys", environ=environ)[1].splitlines()[:2])
+        assert jwt.decode(keys["anon"], SECRET, ["HS256"])["role"] == "anon"
+        assert "type tide implements Node" in dataapi("schema", "--role", "anon", environ=environ)[1]
+
+        database.execute(f"{setting}.db_max_rows = 'many'")
+        for command in (("check-config",), ("keys",), ("schema", "--role", "anon")):
+            code, output, errors = dataapi(*command, environ=environ)
+            assert (code, output) == (1, "")
+            assert "pgrst.db_max_rows = 'many'" in errors
+    finally:
+        database.execute(f"alter role authenticator in database {database.name} reset all")
+
+
 def test_keys_of_several_projects_name_their_project() -> None:
     """Each project has its own keys, and one that cannot sign does not hide the others'."""
     environ: dict[str, str] = {}

@@ -124,8 +124,9 @@ def test_twice_is_as_once(bare: Database) -> None:
 
 def test_printed_sql_does_the_same(bare: Database, tmp_path: Path) -> None:
     """An administrator runs it; it has no password in clear, and the configuration fits it."""
-    code, sql, _ = dataapi("init", "--print", "--db-uri", bare.uri, "--anon", "blog")
+    code, sql, notes = dataapi("init", "--print", "--db-uri", bare.uri, "--anon", "blog")
     assert code == 0
+    assert f"twistd --nodaemon --pidfile= dataapi --config {tmp_path / 'dataapi.ini'}" in notes
     uri = (tmp_path / "dataapi.secrets" / "db-uri").read_text().strip()
     password = uri.partition("authenticator:")[2].partition("@")[0]
     assert len(password) >= 32

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.cli.main import run
 from support.memory_http import KEY
-from support.node import install, run_script
+from support.node import CLIENTS, install, run_script
 from support.service import serving, token
 
 if TYPE_CHECKING:
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
     Client = Callable[..., Awaitable[Any]]
 
-PACKAGES = (
-    "@apollo/client@4.3.8",
-    "rxjs@7.8.2",
-    "@urql/core@6.0.3",
-    "graphql@16.11.0",
-    "@supabase/postgrest-js@2.119.1",
-)
 SCRIPT = Path(__file__).parent / "clients.mjs"
 
 LONG_NAME = "C. Monteverdi, Nigel Rogers - Chiaroscuro; London Baroque; London Cornett & Sackbu"
@@ -59,7 +52,7 @@ def client(api: Service, npm_clients: Path, reactor: Any) -> Client:
     """Give a function that runs a task of the script and returns what it prints."""
 
     async def perform(task: str, role: str = "anon", **given: Any) -> Any:
-        await install(reactor, npm_clients, *PACKAGES)
+        await install(reactor, npm_clients, *CLIENTS)
         headers = {"apikey": KEY}
         if role != "anon":
             headers["authorization"] = f"Bearer {token(role)}"

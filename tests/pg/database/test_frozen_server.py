@@ -12,6 +12,7 @@ from dataapi.concurrency.timers import Backoff
 from dataapi.database import cancel, failover, health
 from dataapi.database.failover import FailoverWatch
 from dataapi.database.listener import Listener
+from dataapi.database.succession import Succession
 from dataapi.http.errors import DatabaseUnavailable
 from support.messages import message, running, until
 from support.outages import frozen
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from support.postgres import Database, Server
 
     MakePool = Callable[..., Pool]
+
+pytestmark = pytest.mark.direct("a pooler keeps its clients while the server is away")
 
 EAGER = Backoff(longest=0.3, random=lambda: 0.0)
 
@@ -193,18 +196,18 @@ async def test_a_silent_server_without_a_successor_is_kept(
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     uri = f"host=127.0.0.1,127.0.0.1 port={server.port},{port} dbname={database.name} user=authenticator"
-    watch = FailoverWatch(reactor, uri, given_up.append)
+    watch = FailoverWatch(reactor, uri, Succession(), given_up.append)
     await watch.look()
     primary = watch._connection
     assert primary is not None
     try:
-        monkeypatch.setattr(failover, "WITHIN", 0.3)
+        monkeypatch.setattr(failover, "PROBE_TIMEOUT", 0.3)
         with silence(server):
             await watch.look()
             assert primary.busy
             await watch.look()
         await primary.ended()
-        monkeypatch.setattr(failover, "WITHIN", 30.0)
+        monkeypatch.setattr(failover, "PROBE_TIMEOUT", 30.0)
         await watch.look()
         assert watch._connection is primary
         assert not primary.lost

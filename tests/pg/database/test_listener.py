@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from support.postgres import Database, Server
 
+pytestmark = pytest.mark.direct("a pooler passes no notifications on")
+
 
 class Heard:
     """What a listener has called back."""

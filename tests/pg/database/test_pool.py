@@ -275,6 +275,7 @@ async def test_a_large_message_and_a_large_answer_pass(pool: Pool) -> None:
     assert await pool.run(message("select $1", value)) == [(value,)]
 
 
+@pytest.mark.direct("a pooler's processes are nobody's own")
 async def test_connections_are_renewed_and_those_in_use_when_they_are_free(make_pool: MakePool) -> None:
     """Nothing that runs is disturbed, and whoever comes next has a connection that begins now."""
     pool = make_pool(size=2)

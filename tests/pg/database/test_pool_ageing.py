@@ -30,6 +30,7 @@ async def busy(pool: Pool, count: int, reactor: Any) -> None:
             await each
 
 
+@pytest.mark.direct("a pooler's processes are nobody's own")
 async def test_connections_beyond_need_are_closed(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
@@ -51,6 +52,7 @@ async def test_connections_beyond_need_are_closed(
             await watching
 
 
+@pytest.mark.direct("a pooler's processes are nobody's own")
 @pytest.mark.parametrize("size", [1, 3])
 async def test_old_connections_are_replaced_while_requests_run(
     make_pool: MakePool, reactor: Any, size: int
@@ -76,6 +78,7 @@ async def test_old_connections_are_replaced_while_requests_run(
             await watching
 
 
+@pytest.mark.direct("a pooler's processes are nobody's own")
 async def test_an_old_connection_stays_while_no_other_can_be_made(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:

@@ -8,14 +8,14 @@ import pytest
 from dataapi.database import address
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.database.pool import Pool
-from dataapi.database.pooler import pools_transactions, share_processes
-from dataapi.service.inspection import inspect
+from dataapi.database.pooler import loses_statements, share_processes
+from dataapi.service.inspection import SETTINGS_PASSED_ON, inspect
 from dataapi.service.project import ProjectPart
 from dataapi.service.webhooks import WebhooksPart
 from dataapi.settings import Project, Settings, Webhooks
 from support.clocks import FOR_EVER
 from support.messages import message, running, until
-from support.pooler import pooled
+from support.pooler import RESETTING, pooled
 from support.receiver import Receiver, World
 from support.service import serving
 from support.webhooks import ACME, KEY, REF, add_endpoint, allow_migrations, publish
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from support.postgres import Database, Server
+
+pytestmark = pytest.mark.direct("these tests have poolers of their own")
 
 SCHEMA = """
 create table note (id int primary key, owner name not null default current_user);
@@ -49,13 +51,13 @@ def behind(server: Server, database: Database, mode: str) -> Iterator[Database]:
         yield found
 
 
-async def test_a_pooler_in_transaction_mode_is_recognised(
+async def test_a_pooler_that_loses_statements_is_recognised(
     behind: Database, database: Database, mode: str, reactor: Any
 ) -> None:
     """One in session mode, and PostgreSQL itself, are none."""
-    assert await pools_transactions(reactor, behind.uri) == (mode == "transaction")
-    assert not await pools_transactions(reactor, database.uri)
-    assert not await pools_transactions(reactor, "postgresql://nobody@127.0.0.1:1/nowhere")
+    assert await loses_statements(reactor, behind.uri) == (mode == "transaction")
+    assert not await loses_statements(reactor, database.uri)
+    assert not await loses_statements(reactor, "postgresql://nobody@127.0.0.1:1/nowhere")
 
 
 async def test_the_statement_of_a_caller_that_is_gone_ends(
@@ -153,7 +155,7 @@ async def test_each_connection_finds_the_pooler_out_by_itself(
         await pool.start()
         assert await pool.run(prepared) == [(2,)]
         assert not met
-        monkeypatch.setattr(pool, "_parameters", address.parameters(behind.uri))
+        monkeypatch.setattr(pool._connector, "_parameters", address.parameters(behind.uri))
         pool.renew()
         assert await pool.run(prepared) == [(0,)]
         assert met == [True]
@@ -261,3 +263,28 @@ async def test_webhooks_are_delivered_without_notifications(
         finally:
             await part.drain(1)
             await part.stop()
+
+
+async def test_a_pooler_in_statement_mode_is_refused(
+    server: Server, database: Database, make_pool: Callable[..., Pool]
+) -> None:
+    """Transactions of several messages cannot work there: streams, batches and those to be rolled back."""
+    with pooled(server, database, "statement") as behind:
+        pool = make_pool(uri=behind.uri, size=1)
+        await pool.start()
+        assert not pool.available
+        assert "statement pooling" in (pool.trouble or "")
+        findings = inspect(Project(REF, "acme", behind.uri, jwt_secret="s" * 32))
+    wrong = [finding.text for finding in findings if finding.wrong]
+    assert wrong == ["db-uri leads to a pooler in statement mode, which cannot be used"]
+
+
+@pytest.mark.parametrize("resets", [True, False])
+async def test_what_functions_set_for_their_session_is_said_to_be_passed_on(
+    server: Server, database: Database, resets: bool
+) -> None:
+    """By ``dataapi check-config``, unless the pooler resets sessions."""
+    with pooled(server, database, "transaction", *(RESETTING if resets else ())) as behind:
+        findings = inspect(Project(REF, "acme", behind.uri, jwt_secret="s" * 32))
+    assert (SETTINGS_PASSED_ON in [finding.text for finding in findings]) != resets
+    assert not any(finding.wrong for finding in findings if finding.text == SETTINGS_PASSED_ON)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     MakePool = Callable[..., Pool]
 
+pytestmark = pytest.mark.direct("PREPARE is for connections of one's own")
+
 NAMES = """
 select count(*), count(*) filter (
     where (to_jsonb(p) ->> 'generic_plans')::int + (to_jsonb(p) ->> 'custom_plans')::int > 1

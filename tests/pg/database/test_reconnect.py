@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     MakePool = Callable[..., Pool]
 
+pytestmark = pytest.mark.direct("a pooler keeps its clients while the server is away")
+
 
 def sleeping(database: Database) -> int:
     """Count the statements that sleep on the server."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.database.message import Bound, Message, Statement
-from dataapi.database.session import FIRST_FETCH, next_fetch
+from dataapi.database.open_transaction import FIRST_FETCH, next_fetch
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from hypothesis import given
 from hypothesis import strategies as st

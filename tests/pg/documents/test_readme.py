@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import shlex
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +17,18 @@ from dataapi.catalog.directives import (
     SchemaDirectives,
     TableDirectives,
 )
+from dataapi.cli.main import run
 from dataapi.service.configuration import load_service
 from dataapi.service.configuration.keys import PROJECT, WEBHOOKS, ConfigurationKey
 from dataapi.service.settings_source import DemoKeys, demo_project
-from dataapi.settings import Settings
+from dataapi.settings import Project, Settings
 from support import documents
 from support.memory_http import KEY
 from support.service import Service, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from support.postgres import Server
 
@@ -35,6 +39,7 @@ DIRECTIVES = {
     block.language: block.text for block in documents.blocks(documents.chapter(BEYOND, "Directives"))
 }
 EXAMPLES = re.findall(r"\*\*`(\w+)`\*\*[^*]*?```graphql\n(.*?)```", BEYOND, re.DOTALL)
+STORED = "query ($id: Int!) { blogByPk(id: $id) { name blogPostCollection { edges { node { title } } } } }"
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]*)(?:#([^)]+))?\)")
 
 
@@ -178,6 +183,32 @@ async def test_the_example_of_variables(demo: Service) -> None:
     data = (await demo.ask(query, variables, role="service_role", check=False)).data
     assert data["blogByPk"]
     assert data["blogPostCollection"]["edges"] == [{"node": {"title": "The dining car"}}]
+
+
+@pytest.fixture
+def stored(server: Server, reactor: Any, tmp_path: Path) -> Iterator[Service]:
+    """Serve the demo's database with a stored document."""
+    (tmp_path / "Blog.graphql").write_text(STORED)
+    cost = Project("a" * 20, "acme", "").graphql_max_cost
+    database = server.create_database(DEMO_SQL)
+    with serving(reactor, database, graphql_documents=tmp_path, graphql_max_cost=cost) as service:
+        yield service
+
+
+async def test_the_examples_of_knowing_and_limiting_what_runs(stored: Service) -> None:
+    """A role's schema from the command line, and a stored document by its name, with what it costs."""
+    chapter = documents.chapter(BEYOND, "Know and limit what runs")
+    command, request = [block.text for block in documents.blocks(chapter) if block.language == "sh"]
+    output, errors = io.StringIO(), io.StringIO()
+    environ = {"DATAAPI_PROJECT_DB_URI": stored.database.uri, "DATAAPI_PROJECT_REQUIRE_API_KEY": "no"}
+    words = shlex.split(command.partition(">")[0])
+    assert run(words[1:], environ, output, errors) == 0, errors.getvalue()
+    assert "type Blog implements Node" in output.getvalue()
+
+    [sent] = documents.requests(request, {})
+    answer = await stored.send((sent.body or "").encode())
+    [shown] = re.findall(r'`"extensions":(\{"cost":.*?\}\})`', chapter)
+    assert answer.body["extensions"] == json.loads(shown)
 
 
 async def test_the_examples_of_the_readme_itself(demo: Service) -> None:

@@ -55,7 +55,7 @@ class Recorder:
 
 def made(service: Service) -> tuple[Engine, Recorder]:
     """Return an engine that remembers nothing, and what keeps its messages."""
-    recorder = Recorder()
+    recorder: Any = Recorder()
     return Engine(service.project, recorder, lambda: service.catalog), recorder
 
 

@@ -170,6 +170,7 @@ async def test_explain_works_without_prepared_statements(unprepared: Service) ->
     assert len(answer.body["extensions"]["explain"]) == 1
 
 
+@pytest.mark.direct("what its connections have prepared is the pooler's")
 async def test_explaining_prepares_nothing(api: Service) -> None:
     """Else each explained request would take a place of a statement that is used again."""
     held = "select count(*) from pg_prepared_statements"

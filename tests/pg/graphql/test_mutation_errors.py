@@ -308,6 +308,7 @@ def blocked(api: Service) -> bool:
     )
 
 
+@pytest.mark.direct("a pooler's connections begin before the login role is changed")
 async def test_a_serialization_failure_ends_in_success(api: Service, reactor: Any) -> None:
     """A real one: where transactions are repeatable reads, a concurrent update makes them fail."""
     setting = "default_transaction_isolation = 'repeatable read'"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.memory_http import KEY
-from support.node import install, run_script
+from support.node import CLIENTS, install, run_script
 from support.service import serving, token
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from support.service import Service
 
-PACKAGES = ("@supabase/supabase-js@2.119.1",)
 SCRIPT = Path(__file__).parent / "rest_clients.mjs"
 
 pytestmark = pytest.mark.time_limit(180)  # the first run of a machine installs the packages
@@ -35,7 +34,7 @@ def own(clients: Service, reactor: Any) -> Iterator[Service]:
 
 async def check(reactor: Any, service: Service, folder: Path, group: str) -> int:
     """Make the calls of a group, see that each gives what is promised, and return how many they are."""
-    await install(reactor, folder, *PACKAGES)
+    await install(reactor, folder, *CLIENTS)
     arguments = (str(folder), service.url, KEY, token("authenticated"), group)
     told = json.loads(await run_script(reactor, SCRIPT, *arguments))
     assert told["faults"] == {}, "\n\n".join(f"{name}: {fault}" for name, fault in told["faults"].items())
@@ -45,12 +44,12 @@ async def check(reactor: Any, service: Service, folder: Path, group: str) -> int
 
 @pytest.mark.parametrize(("group", "calls"), [("reads", 55), ("filters", 55), ("writes", 46), ("calls", 39)])
 async def test_the_documentation_is_kept(
-    clients: Service, npm_supabase: Path, reactor: Any, group: str, calls: int
+    clients: Service, npm_clients: Path, reactor: Any, group: str, calls: int
 ) -> None:
     """Every call of a group gives the response that is promised; what differs is shown by the call's name."""
-    assert await check(reactor, clients, npm_supabase, group) == calls
+    assert await check(reactor, clients, npm_clients, group) == calls
 
 
-async def test_a_time_limit_ends_the_statement(own: Service, npm_supabase: Path, reactor: Any) -> None:
+async def test_a_time_limit_ends_the_statement(own: Service, npm_clients: Path, reactor: Any) -> None:
     """A client that gives up is told so, and PostgreSQL stops: the only connection answers again."""
-    assert await check(reactor, own, npm_supabase, "limits") == 1
+    assert await check(reactor, own, npm_clients, "limits") == 1

@@ -191,6 +191,7 @@ async def test_postgresql_does_not_weigh_all_orders_of_joins(api: Service, targe
     assert answer.body[0]["id"] == 1
 
 
+@pytest.mark.direct("a pooler's connections begin before the login role is changed")
 async def test_statements_are_not_compiled(api: Service, reactor: Any) -> None:
     """Which takes seconds for hundreds of small queries; who turned it on for the login role has it."""
     assert (await api.rest("GET", "rpc/compiles")).body == "off"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from dataapi.catalog.model import Catalog, QualifiedName, TypeKind, media_type_of
+from dataapi.catalog.media_types import media_type_of
+from dataapi.catalog.model import Catalog, QualifiedName, TypeKind
 from dataapi.catalog.relationships import MOST_READINGS
 from support.catalog import column_named, load_catalog, table_named
 from support.postgres import Database, Server

@@ -22,7 +22,9 @@ from dataapi.database.script import run_script
 from dataapi.http.messages import Request
 from dataapi.service import settings_source as demo
 from dataapi.service.inspection import inspect
-from dataapi.settings import Settings
+from dataapi.settings import Settings, Webhooks
+from dataapi.webhooks.model import Permission
+from dataapi.webhooks.store.directory import digest
 from twisted.internet.defer import Deferred
 
 if TYPE_CHECKING:
@@ -116,10 +118,24 @@ def test_printed_keys_are_admitted_in_their_roles(prepared: demo.PreparedDemo) -
 
 def test_banner_has_the_addresses_listened_on(prepared: demo.PreparedDemo) -> None:
     """The commands can be pasted as they stand."""
-    assert replace(prepared.settings, projects=()) == SERVICE
+    assert replace(prepared.settings, projects=(), webhooks=Webhooks()) == SERVICE
     assert "curl -s http://127.0.0.1:9999/graphql/v1" in prepared.banner
     assert "curl -s 'http://127.0.0.1:9999/rest/v1/leaderboard?" in prepared.banner
     assert demo.DEMO_QUERY in prepared.banner
+
+
+async def test_the_printed_token_is_for_the_demos_webhooks(prepared: demo.PreparedDemo) -> None:
+    """With it, endpoints can be created and events be delivered to this machine."""
+    [token] = set(re.findall(r"dapat_[\w-]+", prepared.banner))
+    rows = await run_script(
+        prepared.settings.projects[0].db_uri,
+        "select encode(hash, 'hex'), permissions, ref, early_access"
+        " from webhooks.token join webhooks.organization on slug = organization_slug"
+        " join webhooks.project using (organization_slug)",
+    )
+    assert rows == [(digest(token).hex(), sorted(Permission), demo.DEMO_REF, True)]
+    assert prepared.settings.webhooks.encryption_key
+    assert "127.0.0.1" in prepared.settings.webhooks.allow_addresses
 
 
 async def test_changing_a_table_by_hand_notifies_the_daemon(prepared: demo.PreparedDemo) -> None:
@@ -152,7 +168,9 @@ async def test_named_directory_keeps_data_and_keys() -> None:
             if blogs == 5:
                 assert await run_script(uri, "select count(*) from blog") == [(5,)]
             project = prepared.settings.projects[0]
-            keys.append((project.jwt_secret, project.publishable_keys, project.secret_keys))
+            token = re.findall(r"dapat_[\w-]+", prepared.banner)
+            section = prepared.settings.webhooks
+            keys.append((project.jwt_secret, project.publishable_keys, project.secret_keys, section, token))
             await prepared.server.stop()
         assert keys[0] == keys[1]
         assert stat.S_IMODE((directory / "demo-keys.json").stat().st_mode) == 0o600

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import pytest
+from dataapi.database.sql_text import inlined
 from dataapi.rest.media_output import Form
 from dataapi.rest.statements import compile_answer
 from dataapi.sql.algebra import ColumnOf, Rows
@@ -174,9 +175,9 @@ def test_names_and_words_are_escaped(every: tuple[Any, Table], name: str, word: 
     """Those of the schema, and those of clients."""
     connection, _ = every
     output = Object(((Text(name), Text(word)), (parameter(word, "text"), Text(name))))
-    statement = compile_query(output).statement
+    template = inlined(compile_query(output).statement.text, ("text",))
     with connection.cursor() as cursor:
-        cursor.execute(statement.text.replace("%", "%%").replace("$1", "%s::text"), (word,))
+        cursor.execute(template.text, template.arrange((word,)))
         [(text,)] = cursor.fetchall()
     connection.rollback()
     assert json.loads(text, object_pairs_hook=list) == [(name, word), (word, name)]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.http.errors import DatabaseUnavailable
 from dataapi.http.messages import Request
+from dataapi.telemetry.readiness import WebhooksState
 from dataapi.telemetry.requests import AnsweredRequest, RequestMetrics, request_observer
+from dataapi.telemetry.vitals import WorkersState
+from support.service import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.postgres import Server
     from support.service import Service
 
 SCHEMA = "create table item (id int primary key);"
@@ -18,7 +25,7 @@ def answered(service: Service, path: str, seconds: float, project: str = "") -> 
     """Have a request observed that took so long."""
     request = Request("id", "GET", path, "apikey=secret", {}, b"")
     request.facts.role, request.facts.database = "anon", seconds / 2
-    observe = request_observer(RequestMetrics(), "crit", lambda _record: None, slow=service.slow)
+    observe = request_observer(RequestMetrics(), "crit", lambda _record: None, slow=service.vitals.slow)
     observe(AnsweredRequest("rest", request, 200, seconds, 0, project or service.project.ref))
 
 
@@ -43,3 +50,64 @@ async def test_no_other_role_sees_it(service: Service, role: str) -> None:
     """Nothing of it is public."""
     refused = await service.console("health", role=role)
     assert (refused.status, set(refused.body)) == (403, {"code", "message", "details", "hint"})
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (WebhooksState(True, True), {"ready": True, "reason": None}),
+        (
+            WebhooksState(True, False, "permission denied for database internal"),
+            {"ready": False, "reason": "the log and /ready of the admin listener say why"},
+        ),
+        (
+            WebhooksState(False, True, "cannot be reached: host db.internal"),
+            {"ready": False, "reason": "the database cannot be reached"},
+        ),
+    ],
+)
+async def test_workers_and_webhooks_are_shown_without_where_their_database_is(
+    service: Service, state: WebhooksState, told: dict[str, Any]
+) -> None:
+    """The database of webhooks may be another project's."""
+    service.vitals.webhooks = lambda: state
+    service.vitals.workers = WorkersState(2, 3, (1, 2), (3,))
+    answer = await service.console("health", role="service_role")
+    assert answer.body["webhooks"] == told
+    assert answer.body["workers"] == {"own": 2, "configured": 3, "serving": [1, 2], "stuck": [3]}
+    assert "internal" not in answer.text
+
+
+@pytest.fixture
+def guarded(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve a database whose pre-request function refuses whoever does not say the word."""
+    database = server.create_database("""
+        create function guard() returns void language plpgsql as $$ begin
+            if current_setting('request.headers', true)::json ->> 'x-word' is distinct from 'sesame' then
+                raise sqlstate 'PT403' using message = 'the word is missing';
+            end if; end $$;
+    """)
+    with serving(reactor, database, db_pre_request="public.guard") as service:
+        yield service
+
+
+@pytest.mark.parametrize("name", ["health", "documents", "schema"])
+async def test_the_pre_request_function_decides_here_too(guarded: Service, name: str) -> None:
+    """What it refuses the APIs, it refuses the console."""
+    refused = await guarded.console(name, role="service_role")
+    assert (refused.status, refused.body["message"]) == (403, "the word is missing")
+    answer = await guarded.console(name, role="service_role", headers={"x-word": "sesame"})
+    assert answer.status == 200
+
+
+async def test_health_is_shown_while_the_database_cannot_be_asked(
+    guarded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is when people look at it; nothing of it comes from the database."""
+
+    async def unavailable(_message: object) -> None:
+        raise DatabaseUnavailable(503, "PGRST000", "Database connection error. Retrying.")
+
+    monkeypatch.setattr(guarded.pool, "run", unavailable)
+    assert (await guarded.console("health", role="service_role")).status == 200
+    assert (await guarded.console("documents", role="service_role")).status == 503

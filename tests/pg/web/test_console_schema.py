@@ -66,11 +66,11 @@ async def test_a_table_has_its_columns_and_its_names_in_both_apis(service: Servi
     }  # fmt: skip
     assert (columns["id"]["identity"], columns["length"]["generated"]) == ("always", True)
     assert book["key"] == ["id"]
-    assert book["rest"] == {"name": "book", "profile": None, "methods": ["GET", "POST"]}
+    assert book["rest"] == {"name": "book", "profile": None, "methods": ["GET", "POST"], "star": True}
     assert book["graphql"]["fields"] == ["bookCollection", "bookByPk", "insertIntobookCollection"]
     author = tables["author"]
     assert (author["comment"], author["directives"]) == ("Who writes.", {"totalCount": True})
-    assert author["rest"]["methods"] == ["GET"]
+    assert author["rest"] == {"name": "author", "profile": None, "methods": ["GET"], "star": False}
     assert (tables["titles"]["kind"], tables["titles"]["graphql"]) == ("view", None)
 
 

@@ -53,8 +53,8 @@ async def test_a_message_says_what_it_is_for(api: Service) -> None:
     headers = {"X-Request-Id": "r-1", "traceparent": TRACEPARENT}
     text = (await api.rest("GET", "rpc/message_text", headers=headers)).body
     assert text.startswith(
-        "/*application='dataapi',request_id='r-1',route='%2Frest%2Fv1%2F%7Bresource%7D',"
-        f"traceparent='{TRACEPARENT}'*/begin;"
+        "/*application='dataapi',request_id='r-1',route='%2Frest%2Fv1%2Frpc%2F%7Bfunction%7D',"
+        f"traceparent='{TRACEPARENT}'*/"
     )
 
 

@@ -232,6 +232,7 @@ async def test_two_dispatchers_on_one_queue_double_nothing(deliveries: Deliverie
     assert sum(share.get(("success",), 0) for share in shares) == 300  # type: ignore[misc]
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 async def test_a_new_event_is_on_its_way_at_once(
     deliveries: Deliveries, world: World, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

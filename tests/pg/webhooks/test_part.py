@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.concurrency.timers import Backoff
+from dataapi.http.errors import DatabaseUnavailable
 from dataapi.service.webhooks import CONNECTIONS, WebhooksPart
 from dataapi.settings import Project, Settings, Webhooks
 from dataapi.telemetry.metrics import FAMILIES, exposition
@@ -108,6 +109,28 @@ async def test_deliveries_go_on_soon_after_a_long_outage(
     await until(reactor, lambda: part.state().database_available)
     await publish(part.store)
     await until(reactor, lambda: bool(receiver.received))
+
+
+@pytest.mark.direct("a pooler passes no notifications on")
+async def test_a_process_that_lost_its_session_says_so_until_it_is_heard(
+    part: WebhooksPart, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise others would take over from it while it delivers; the session's end may be the database's."""
+    allow_migrations(database)
+    await part.start()
+    leave, failures = part.store.queue.leave, [DatabaseUnavailable(503, "PGRST001", "away")] * 2
+
+    async def failing_first(number: int) -> None:
+        if failures:
+            raise failures.pop()
+        await leave(number)
+
+    monkeypatch.setattr(part.store.queue, "leave", failing_first)
+    known = "select count(*) from webhooks.dispatcher"
+    assert database.execute(known) == [(1,)]
+    await part._listener.stop()
+    await part._leave()
+    assert database.execute(known) == [(0,)]
 
 
 async def test_figures_count_what_is_due_and_how_attempts_ended(

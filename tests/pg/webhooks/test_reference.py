@@ -357,6 +357,7 @@ async def test_an_endpoint_deleted_during_an_attempt(platform: Platform, everyth
         assert platform.api.database.execute(f"select count(*) from webhooks.{table}") == [(0,)], table
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 @pytest.mark.parametrize(
     ("change", "sent", "taken"),
     [

@@ -200,6 +200,7 @@ async def test_published_inside_a_transaction_that_is_rolled_back(database: Data
     assert body["payload"] == {"organization_slug": "acme", "project_ref": REF, "actor": None}
 
 
+@pytest.mark.direct("the tests' pooler logs everybody in as one role")
 async def test_ordinary_role_needs_nothing_but_execute(database: Database, pool: Pool, app: App) -> None:
     """The function runs as its owner: no rights on the tables, and none by way of the other functions."""
     store = await migrated(database, pool)
@@ -223,6 +224,7 @@ async def test_ordinary_role_needs_nothing_but_execute(database: Database, pool:
     assert len(await bodies(store)) == 1
 
 
+@pytest.mark.direct("the tests' pooler logs everybody in as one role")
 async def test_search_path_of_the_caller_does_not_matter(database: Database, pool: Pool, app: App) -> None:
     """A table or function of the caller's own is not taken for one of ours."""
     store = await migrated(database, pool)
@@ -428,6 +430,7 @@ async def test_versions_go_out_side_by_side(database: Database, pool: Pool) -> N
     assert len(works) == 5
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 async def test_commit_wakes_the_daemons(database: Database, pool: Pool) -> None:
     """One NOTIFY with an empty payload, and none when nobody is to be told."""
     store = await migrated(database, pool)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +18,14 @@ if TYPE_CHECKING:
 
     from dataapi.database.pool import Pool
     from support.postgres import Database
+
+DOCS = Path(__file__).parents[3] / "docs"
+INDEXES = r"""
+select c.oid, parent.relname
+from pg_class c left join pg_inherits on inhrelid = c.oid left join pg_class parent on parent.oid = inhparent
+where c.relkind = 'i' and c.relname like 'delivery\_2%'
+"""
+"""Those of the partitions by their identifiers, and which of the whole table's each one is a part of."""
 
 ONE = Migration(1, "one", "create table webhooks.one (id int); select '100%', '$1'")
 TWO = Migration(2, "two", "create table webhooks.two (id int)")
@@ -50,6 +60,26 @@ async def test_what_is_shipped_can_be_applied(database: Database, pool: Pool) ->
     assert await migrate(pool) == ()
     [(public,)] = database.execute("select has_schema_privilege('anon', 'webhooks', 'usage')")
     assert not public
+
+
+async def test_indexes_that_were_built_before_are_kept(database: Database, pool: Pool) -> None:
+    """Each partition's, without keeping writers waiting, as the guide to upgrades says."""
+    allow_migrations(database)
+    await migrate(pool, shipped()[:6])
+    guide = (DOCS / "guides" / "upgrades.md").read_text("utf-8")
+    [listed] = re.findall(r"```psql\n(select format.*?)\\gexec", guide, re.DOTALL)
+    for (statement,) in database.execute(listed):
+        database.execute(statement)
+    built = dict(database.execute(INDEXES))
+    await migrate(pool)
+    assert {
+        parent for identifier, parent in database.execute(INDEXES) if built.get(identifier, "") is None
+    } == {
+        "delivery_by_endpoint",
+        "delivery_by_status",
+        "delivery_by_type_and_status",
+    }
+    assert {identifier for identifier, _ in database.execute(INDEXES)} <= built.keys()
 
 
 async def test_daemons_that_start_at_once_apply_each_migration_once(

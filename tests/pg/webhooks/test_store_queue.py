@@ -424,6 +424,7 @@ async def pass_missing(pool: Pool) -> None:
     )
 
 
+@pytest.mark.direct("a pooler's processes are nobody's own")
 async def test_claims_of_a_dispatcher_whose_session_is_gone_are_free(database: Database, pool: Pool) -> None:
     """After a time in which it may come back; those of the others, and of unknown ones, keep their leases."""
     store = await migrated(database, pool)
@@ -446,6 +447,7 @@ async def test_claims_of_a_dispatcher_whose_session_is_gone_are_free(database: D
     assert not await store.queue.finish([success(dead)])
 
 
+@pytest.mark.direct("a pooler's processes are nobody's own")
 @pytest.mark.parametrize("early", [True, False], ids=["before the old session ends", "afterwards"])
 async def test_a_dispatcher_that_gets_another_session_keeps_its_claims(
     database: Database, pool: Pool, *, early: bool
@@ -470,6 +472,7 @@ async def test_a_dispatcher_that_gets_another_session_keeps_its_claims(
         assert await store.queue.finish([success(work)])
 
 
+@pytest.mark.direct("a pooler's processes are nobody's own")
 async def test_a_dispatcher_without_a_session_keeps_its_leases(database: Database, pool: Pool) -> None:
     """It lives and said so, but cannot listen: nobody may think that it is dead."""
     store = await migrated(database, pool)

@@ -16,7 +16,6 @@ from dataapi.database.address import (
     primary_uri,
     refused_by_server,
     servers,
-    tried_last,
     without,
 )
 
@@ -234,9 +233,7 @@ def test_replicas_may_be_standbys_alone(attributes: str, *, accepted: bool, only
         ("host=one,two", {"host": "two"}, ["one:5432"]),
     ],
 )
-def test_one_of_several_hosts_is_left_out_or_tried_last(
-    listed: str, place: dict[str, str], others: list[str]
-) -> None:
+def test_one_of_several_hosts_is_left_out(listed: str, place: dict[str, str], others: list[str]) -> None:
     """Its port and, where it is listed, its address tell it from the others."""
 
     def names(params: dict[str, str]) -> list[str]:
@@ -244,5 +241,3 @@ def test_one_of_several_hosts_is_left_out_or_tried_last(
 
     params = connection_parameters(listed, {})
     assert names(without(params, place)) == others
-    [last] = set(names(params)) - set(others)
-    assert names(tried_last(params, place)) == [*others, last]

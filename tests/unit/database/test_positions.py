@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import pytest
-from dataapi.database.positions import PrimaryProgress, required_position
+from dataapi.database.positions import BEGINNING, Position, PrimaryProgress, required_position
 
 
 @pytest.mark.parametrize(
     ("sent", "required"),
     [
-        ("0/16B3748", "0/16B3748"),
-        ("A/1, 9/FFFFFFFF, 10/0", "10/0"),
-        ("0/ff, 0/100", "0/100"),
+        ("1:0/16B3748", Position(1, 0x16B3748)),
+        ("1:A/1, 1:9/FFFFFFFF, 1:10/0", Position(1, 0x1000000000)),
+        ("1:0/ff, 1:0/100", Position(1, 0x100)),
+        ("3:0/1, 2:FF/0", Position(3, 1)),
         ("", None),
-        ("0/1, x", None),
-        ("0/123456789", None),
-        ("0/1' or true", None),
+        ("1:0/1, x", None),
+        ("0/1", None),
+        ("1:0/123456789", None),
+        ("1:0/1' or true", None),
+        ("12345678901:0/1", None),
     ],
 )
-def test_the_furthest_position_counts(sent: str, required: str | None) -> None:
-    """Positions are compared as numbers; what is none leaves the read to the primary."""
+def test_the_furthest_position_counts(sent: str, required: Position | None) -> None:
+    """Compared as numbers, after their timelines; what is no position leaves the read to the primary."""
     assert required_position({"dataapi-lsn": sent}) == required
+
+
+def test_a_position_is_asked_for_as_postgresql_writes_it() -> None:
+    assert [Position(2, offset).lsn for offset in (1, 0x16B374D848)] == ["0/1", "16/B374D848"]
 
 
 def test_without_a_position_any_replica_will_do() -> None:
     """That is the usual reader."""
-    assert required_position({}) == ""
+    assert required_position({}) == BEGINNING
 
 
 def test_a_replica_is_behind_by_the_age_of_what_it_has_replayed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from dataapi.database.message import Bound, Defaults, Message, Statement
@@ -107,14 +108,30 @@ def test_what_the_server_has_is_kept_and_the_rest_goes() -> None:
 
 
 def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
-    """In the same message, behind what makes them; PostgreSQL quotes the values."""
+    """By a block of the same message, whose text has the values."""
     defaults = Defaults(distributed=True)
-    told = (
-        "do $dataapi$begin perform pg_catalog.set_config('citus.propagate_set_commands','local',true);"
-        "execute pg_catalog.concat('set local request.jwt.claims = ',"
-        "pg_catalog.quote_literal(pg_catalog.current_setting('request.jwt.claims')));end$dataapi$;"
-    )
     for composed in (Prepared().compose(lookup(), defaults), compose_inlined(lookup(), defaults)):
-        assert composed.text.count(told) == 1
-        assert composed.text.index("set_config('role'") < composed.text.index(told)
-    assert "do $dataapi$" not in compose_inlined(lookup()).text
+        before, after = composed.text.split("do %s;")
+        assert "set_config('role'" in before
+        assert "set_config('citus.propagate_set_commands','local',true)" in before
+        assert "request.jwt.claims" not in before
+        assert 'from "o%%dd"' in after
+        [block] = [value for value in composed.values if str(value).startswith("begin ")]
+        assert block == """begin set local request.jwt.claims = '{}';end"""
+    assert "do %s" not in compose_inlined(lookup()).text
+
+
+def test_values_of_a_block_are_quoted() -> None:
+    settings = (("request.headers", "it's \\ $dataapi$;"), ("statement_timeout", "5"))
+    message = replace(lookup(), settings=settings)
+    composed = compose_inlined(message, Defaults(distributed=True))
+    [block] = [value for value in composed.values if str(value).startswith("begin ")]
+    assert block == "begin set local request.headers =  E'it''s \\\\ $dataapi$;';end"
+
+
+def test_a_message_that_says_nothing_of_a_request_takes_no_block() -> None:
+    """Remembered texts tell such messages apart."""
+    prepared, defaults = Prepared(), Defaults(distributed=True)
+    for _ in range(3):
+        assert "do %s" in prepared.compose(lookup(), defaults).text
+        assert "do %s" not in prepared.compose(replace(lookup(), settings=()), defaults).text

@@ -5,16 +5,9 @@ from __future__ import annotations
 import pytest
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.filters import has_operator
-from dataapi.rest.parse.query import (
-    MOST,
-    Selection,
-    Values,
-    Window,
-    count_of,
-    parse_query,
-    window_of_header,
-)
+from dataapi.rest.parse.query import Selection, Values, parse_query
 from dataapi.rest.parse.select import Field, Term
+from dataapi.rest.parse.window import MOST, Window, count_of, window_of_header
 from dataapi.rest.respond import content_range, status_of
 from hypothesis import given
 from hypothesis import strategies as st

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from dataapi.service.configuration import ConfigurationError, load, load_service
 from dataapi.service.configuration.keys import PROJECT, SERVICE, WEBHOOKS
-from dataapi.service.configuration.load import variable_name
+from dataapi.service.configuration.sources import variable_name
 from dataapi.service.inspection import inspect_service
 from dataapi.settings import Project, Settings, TransactionEnd, Webhooks
 from hypothesis import given
@@ -110,7 +110,7 @@ def test_keys_and_fields_are_alike(keys: dict[str, object], kind: type) -> None:
         "projects",
         "webhooks",
         "file",
-        "unread",
+        "settings-error",
     }
 
 

@@ -8,12 +8,11 @@ import pytest
 from dataapi.database.script import ScriptError
 from dataapi.service import database_settings
 from dataapi.service.configuration import ConfigurationError
-from dataapi.service.configuration.database import KEYS, DatabaseSetting, applied, unknown_names
+from dataapi.service.configuration.database import DatabaseSetting, applied, unknown_names
 from dataapi.service.configuration.keys import PROJECT as PROJECT_KEYS
-from dataapi.service.configuration.postgrest import SAME
+from dataapi.service.configuration.postgrest import IN_DATABASE
 from dataapi.service.database_settings import DatabaseSettings, Stored
 from dataapi.service.settings_source import Configured
-from dataapi.service.sockets import StartFailed
 from dataapi.settings import Project, Settings
 from support.deferreds import outcome
 from twisted.internet.defer import Deferred, execute
@@ -31,8 +30,8 @@ def stored(value: str, name: str = "pgrst.db_max_rows", place: str = "role authe
 
 def test_every_key_is_postgrests_and_ours() -> None:
     """Those by which the database is reached are not among them."""
-    assert set(KEYS) <= PROJECT_KEYS.keys() & set(SAME)
-    assert not {"db-uri", "db-pool", "db-config", "db-channel"} & set(KEYS)
+    assert set(IN_DATABASE) <= PROJECT_KEYS.keys()
+    assert not {"db-uri", "db-pool", "db-config", "db-channel"} & set(IN_DATABASE)
 
 
 def test_the_last_setting_wins_over_the_others_and_the_configuration() -> None:
@@ -111,7 +110,7 @@ def test_an_outage_keeps_the_settings_that_were_read() -> None:
     assert outcome(made.prepare()).projects[0].db_max_rows == 7
     paper.holds = None
     [project] = outcome(made.reread()).projects
-    assert (project.db_max_rows, project.unread) == (7, None)
+    assert (project.db_max_rows, project.settings_error) == (7, None)
 
 
 def test_a_project_waits_for_its_settings() -> None:
@@ -119,13 +118,40 @@ def test_a_project_waits_for_its_settings() -> None:
     paper = Paper(None)
     made = source(paper)
     [project] = outcome(made.prepare()).projects
-    assert project.unread == "the settings in the database cannot be read: connection refused"
+    assert project.settings_error == "the settings in the database cannot be read: connection refused"
     paper.holds = (stored("api.check", "pgrst.db_pre_request"),)
     [project] = outcome(made.reread()).projects
-    assert (project.db_pre_request, project.unread) == ("api.check", None)
+    assert (project.db_pre_request, project.settings_error) == ("api.check", None)
 
 
-def test_a_mistake_fails_the_start() -> None:
-    error = outcome(source(Paper((stored("many"),))).prepare())
-    assert isinstance(error, StartFailed)
-    assert "pgrst.db_max_rows" in str(error)
+def test_a_mistake_concerns_its_project_alone() -> None:
+    """It answers nothing, says why, and does so until the database says something better."""
+    other = Project("b" * 20, "acme", "postgresql:///other", db_config=True, require_api_key=False)
+    settings = Settings(projects=(PROJECT, other))
+    papers = {PROJECT.ref: Paper((stored("many"),)), other.ref: Paper((stored("3"),))}
+    made = DatabaseSettings(
+        Clock(), Configured(settings, lambda: settings), lambda one: papers[one.ref].read(one)
+    )
+    wrong, right = outcome(made.prepare()).projects
+    assert "cannot be used" in wrong.settings_error
+    assert "pgrst.db_max_rows" in wrong.settings_error
+    assert (right.db_max_rows, right.settings_error) == (3, None)
+    assert made.failures == {PROJECT.ref: wrong.settings_error}
+    # Nobody asks the other one, which has changed meanwhile.
+    papers[other.ref].holds = None
+    papers[PROJECT.ref].holds = (stored("4"),)
+    corrected, same = outcome(made.reread_database(PROJECT.ref)).projects
+    assert (corrected.db_max_rows, corrected.settings_error) == (4, None)
+    assert same == right
+    assert made.failures == {}
+
+
+def test_a_mistake_keeps_the_settings_that_were_read() -> None:
+    """And the outcome of the reload names it."""
+    paper = Paper((stored("7"),))
+    made = source(paper)
+    outcome(made.prepare())
+    paper.holds = (stored("many"),)
+    [project] = outcome(made.reread()).projects
+    assert (project.db_max_rows, project.settings_error) == (7, None)
+    assert "pgrst.db_max_rows" in made.failures[PROJECT.ref]

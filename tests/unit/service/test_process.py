@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dataapi.http.errors import DatabaseUnavailable
 from dataapi.http.messages import Request
-from dataapi.service.process import GRACE, LateWebhooks, Serving
+from dataapi.service.assembly import LazyWebhooks
+from dataapi.service.process import GRACE, Process
 from dataapi.settings import Project, Settings
 from dataapi.settings import Webhooks as WebhooksSettings
 from dataapi.telemetry.metrics import Snapshot
@@ -122,8 +123,8 @@ def project(ref: str, **changed: Any) -> Project:
 SETTINGS = Settings(projects=(project("p"), project("q")))
 
 
-class Process:
-    """A process with two projects.
+class Paper:
+    """A process with two projects on paper.
 
     :ivar served: the projects that the site serves.
     """
@@ -136,7 +137,7 @@ class Process:
         self.served: list[Part] = []
         if webhooks is not None:
             webhooks.events = self.events
-        self.serving = Serving(self.clock, SETTINGS.projects, [], self, webhooks)
+        self.process = Process(self.clock, SETTINGS.projects, [], self, webhooks)
 
     def project(self, settings: Project) -> Part:
         """Make a project on paper."""
@@ -158,53 +159,53 @@ class Process:
 
 def test_projects_stop_after_the_requests_in_flight() -> None:
     """Stopping drains the site first, and only then ends the projects' connections."""
-    process = Process()
-    outcome(process.serving.start())
-    stopping = Deferred.fromCoroutine(process.serving.stop())
-    assert process.events == ["start p", "start q", f"drain {GRACE:g}"]
-    assert outcome(process.serving.state()).draining
-    process.fake_site.drained.callback(None)
+    paper = Paper()
+    outcome(paper.process.start())
+    stopping = Deferred.fromCoroutine(paper.process.stop())
+    assert paper.events == ["start p", "start q", f"drain {GRACE:g}"]
+    assert outcome(paper.process.state()).draining
+    paper.fake_site.drained.callback(None)
     assert stopping.called
-    assert process.events[3:] == ["stop p", "stop q"]
+    assert paper.events[3:] == ["stop p", "stop q"]
 
 
 def test_a_process_that_is_to_stop_goes_on_without_being_ready() -> None:
     """Nothing is stopped yet; connections end after their next answers."""
-    process = Process()
-    outcome(process.serving.start())
-    outcome(process.serving.drain())
-    state = outcome(process.serving.state())
+    paper = Paper()
+    outcome(paper.process.start())
+    outcome(paper.process.drain())
+    state = outcome(paper.process.state())
     assert (state.ready, state.draining) == (False, True)
-    assert process.fake_site.draining
-    assert process.events == ["start p", "start q"]
+    assert paper.fake_site.draining
+    assert paper.events == ["start p", "start q"]
 
 
 def test_webhooks_end_beside_the_requests_in_flight() -> None:
     """Nothing is claimed while requests end; connections are closed when the last attempt and request did."""
     webhooks = Webhooks([])
-    process = Process(webhooks)
-    serving = process.serving
-    outcome(serving.start())
-    assert "start webhooks" in process.events
-    state = outcome(serving.state())
+    paper = Paper(webhooks)
+    process = paper.process
+    outcome(process.start())
+    assert "start webhooks" in paper.events
+    state = outcome(process.state())
     assert (state.ready, state.webhooks.reason) == (True, "no schema")
-    assert outcome(serving.snapshot())["dataapi_webhooks_in_flight"] == {(): 2}
-    del process.events[:]
-    stopping = Deferred.fromCoroutine(serving.stop())
-    assert process.events == [f"drain {GRACE:g}", f"drain webhooks {GRACE:g}"]
-    process.fake_site.drained.callback(None)
+    assert outcome(process.snapshot())["dataapi_webhooks_in_flight"] == {(): 2}
+    del paper.events[:]
+    stopping = Deferred.fromCoroutine(process.stop())
+    assert paper.events == [f"drain {GRACE:g}", f"drain webhooks {GRACE:g}"]
+    paper.fake_site.drained.callback(None)
     assert not stopping.called
     webhooks.drained.callback(None)
     assert stopping.called
-    assert process.events[2:] == ["stop webhooks", "stop p", "stop q"]
+    assert paper.events[2:] == ["stop webhooks", "stop p", "stop q"]
 
 
 def test_nothing_is_ready_before_requests_are_accepted() -> None:
     """A process whose projects could answer is not ready until it accepts requests."""
-    process = Process()
-    assert not outcome(process.serving.state()).ready
-    outcome(process.serving.start())
-    assert outcome(process.serving.state()).ready
+    paper = Paper()
+    assert not outcome(paper.process.state()).ready
+    outcome(paper.process.start())
+    assert outcome(paper.process.state()).ready
 
 
 def test_webhooks_start_when_requests_are_accepted() -> None:
@@ -212,19 +213,19 @@ def test_webhooks_start_when_requests_are_accepted() -> None:
     webhooks = Webhooks([])
     started: Deferred[None] = Deferred()
     webhooks.start = lambda: started  # type: ignore[method-assign, assignment, return-value]
-    process = Process(webhooks)
-    serving = process.serving
-    starting = Deferred.fromCoroutine(serving.start())
-    assert hasattr(process, "figures"), "the site that answers is there"
-    assert outcome(serving.state()).starting
+    paper = Paper(webhooks)
+    process = paper.process
+    starting = Deferred.fromCoroutine(process.start())
+    assert hasattr(paper, "figures"), "the site that answers is there"
+    assert outcome(process.state()).starting
     started.callback(None)
     assert starting.called
-    assert outcome(serving.state()).ready
+    assert outcome(process.state()).ready
 
 
 def test_the_management_api_is_unavailable_until_webhooks_start() -> None:
     """Clients are asked to come back, and the state says why."""
-    webhooks = LateWebhooks(Clock(), Settings(projects=()))
+    webhooks = LazyWebhooks(Clock(), Settings(projects=()))
     request = Request("1", "GET", "/v2/event-types", "", {}, b"")
     error = outcome(webhooks.answer(request, request.path, {}))
     assert isinstance(error, ManagementError)
@@ -234,10 +235,10 @@ def test_the_management_api_is_unavailable_until_webhooks_start() -> None:
 
 def test_figures_of_requests_and_projects_come_together() -> None:
     """One snapshot has the requests, those in flight, and every project's pool."""
-    process = Process()
-    outcome(process.serving.start())
-    process.figures.observe(AnsweredRequest("rest", Request("1", "GET", "/", "", {}, b""), 200, 0.1, 0))
-    snapshot = outcome(process.serving.snapshot())
+    paper = Paper()
+    outcome(paper.process.start())
+    paper.figures.observe(AnsweredRequest("rest", Request("1", "GET", "/", "", {}, b""), 200, 0.1, 0))
+    snapshot = outcome(paper.process.snapshot())
     assert snapshot["dataapi_requests_total"] == {("rest", "GET", "", "200", ""): 1}
     assert snapshot["dataapi_requests_in_flight"] == {(): 3}
     assert snapshot["dataapi_pool_size"] == {("p",): 10, ("q",): 10}
@@ -245,10 +246,10 @@ def test_figures_of_requests_and_projects_come_together() -> None:
 
 def test_projects_reload_at_the_same_time_and_one_failure_spoils_no_other() -> None:
     """A reload reports each project's generation, or why its catalog stays; clients' texts only."""
-    process = Process()
-    reloading = Deferred.fromCoroutine(process.serving.reload())
-    process.parts[1].reloading.callback(7)
-    process.parts[0].reloading.errback(DatabaseUnavailable(503, "PGRST000", "no connection"))
+    paper = Paper()
+    reloading = Deferred.fromCoroutine(paper.process.reload())
+    paper.parts[1].reloading.callback(7)
+    paper.parts[0].reloading.errback(DatabaseUnavailable(503, "PGRST000", "no connection"))
     reloaded = outcome(reloading)
     assert reloaded.generations == {"q": 7}
     assert reloaded.failures == {"p": "no connection"}
@@ -256,10 +257,10 @@ def test_projects_reload_at_the_same_time_and_one_failure_spoils_no_other() -> N
 
 def test_an_unknown_failure_of_a_reload_shows_nothing_of_itself() -> None:
     """What is no error for operators stays in the log."""
-    process = Process()
-    process.parts[0].reloading = succeed(2)
-    process.parts[1].reloading.errback(KeyError("inside"))
-    reloaded = outcome(process.serving.reload())
+    paper = Paper()
+    paper.parts[0].reloading = succeed(2)
+    paper.parts[1].reloading.errback(KeyError("inside"))
+    reloaded = outcome(paper.process.reload())
     assert reloaded.generations == {"p": 2}
     assert "inside" not in reloaded.failures["q"]
 
@@ -267,83 +268,83 @@ def test_an_unknown_failure_of_a_reload_shows_nothing_of_itself() -> None:
 def test_a_changed_project_is_replaced_and_others_go_on() -> None:
     """Requests go to the new part at once; the old one ends when it has answered what it began."""
     webhooks = Webhooks([])
-    process = Process(webhooks)
-    outcome(process.serving.start())
-    old, other = process.parts
-    del process.events[:]
+    paper = Paper(webhooks)
+    outcome(paper.process.start())
+    old, other = paper.parts
+    del paper.events[:]
     changed = project("p", db_max_rows=5)
     settings = replace(
         SETTINGS, projects=(changed, project("q")), webhooks=WebhooksSettings(retention_days=3)
     )
     other.reloading.callback(8)
-    reloading = Deferred.fromCoroutine(process.serving.reload(settings))
-    new = process.parts[2]
-    assert process.events == ["start p", "configure webhooks 3"]
-    assert process.served == [new, other]
+    reloading = Deferred.fromCoroutine(paper.process.reload(settings))
+    new = paper.parts[2]
+    assert paper.events == ["start p", "configure webhooks 3"]
+    assert paper.served == [new, other]
     new.reloading.callback(1)
     assert outcome(reloading) == Reloaded({"p": 1, "q": 8}, {})
-    process.clock.advance(GRACE)
-    assert process.events[2:] == ["stop p"]
-    assert old not in process.served
+    paper.clock.advance(GRACE)
+    assert paper.events[2:] == ["stop p"]
+    assert old not in paper.served
 
 
 def test_settings_by_which_the_database_cannot_be_used_are_not_used() -> None:
     """A wrong password is reported, and the old part goes on."""
-    process = Process()
-    outcome(process.serving.start())
-    old, other = process.parts
-    make = process.project
+    paper = Paper()
+    outcome(paper.process.start())
+    old, other = paper.parts
+    make = paper.project
 
     def unusable(settings: Project) -> Part:
         part = make(settings)
         part.available = False
         return part
 
-    process.project = unusable  # type: ignore[method-assign]
+    paper.project = unusable  # type: ignore[method-assign]
     settings = replace(SETTINGS, projects=(project("p", db_pool=2), project("q")))
     old.reloading.callback(1)
     other.reloading.callback(1)
-    reloaded = outcome(process.serving.reload(settings))
+    reloaded = outcome(paper.process.reload(settings))
     assert reloaded.failures == {"p": "the new settings are not used: no route"}
-    assert process.served == [old, other]
-    assert process.events[-1] == "stop p"
+    assert paper.served == [old, other]
+    assert paper.events[-1] == "stop p"
 
 
 def test_projects_come_and_go() -> None:
     """One that is no longer configured ends, a new one is served."""
-    process = Process()
-    outcome(process.serving.start())
-    process.parts[1].reloading.callback(1)
+    paper = Paper()
+    outcome(paper.process.start())
+    paper.parts[1].reloading.callback(1)
     settings = replace(SETTINGS, projects=(project("q"), project("r")))
-    reloading = Deferred.fromCoroutine(process.serving.reload(settings))
-    process.parts[2].reloading.callback(1)
+    reloading = Deferred.fromCoroutine(paper.process.reload(settings))
+    paper.parts[2].reloading.callback(1)
     assert outcome(reloading).generations == {"q": 1, "r": 1}
-    assert [part.ref for part in process.served] == ["q", "r"]
-    stopping = Deferred.fromCoroutine(process.serving.stop())
-    process.fake_site.drained.callback(None)
+    assert [part.ref for part in paper.served] == ["q", "r"]
+    stopping = Deferred.fromCoroutine(paper.process.stop())
+    paper.fake_site.drained.callback(None)
     assert stopping.called
-    assert sorted(process.events[-3:]) == ["stop p", "stop q", "stop r"]
-    assert process.clock.getDelayedCalls() == []
+    assert sorted(paper.events[-3:]) == ["stop p", "stop q", "stop r"]
+    assert paper.clock.getDelayedCalls() == []
 
 
 def test_settings_that_come_during_the_start_are_used_after_it() -> None:
     """The site, which they change, is made at the end of the start."""
-    process = Process()
-    old, other = process.parts
+    paper = Paper()
+    old, other = paper.parts
     started: Deferred[None] = Deferred()
 
     async def start() -> None:
         await started
 
     old.start = start  # type: ignore[method-assign]
-    starting = Deferred.fromCoroutine(process.serving.start())
+    starting = Deferred.fromCoroutine(paper.process.start())
     settings = replace(SETTINGS, projects=(project("p", db_pool=2), project("q")))
     other.reloading.callback(1)
-    reloading = Deferred.fromCoroutine(process.serving.reload(settings))
-    assert len(process.parts) == 2
+    reloading = Deferred.fromCoroutine(paper.process.reload(settings))
+    assert len(paper.parts) == 2
     started.callback(None)
     assert starting.called
-    new = process.parts[2]
+    new = paper.parts[2]
     new.reloading.callback(1)
     assert outcome(reloading) == Reloaded({"p": 1, "q": 1}, {})
-    assert process.served == [new, other]
+    assert paper.served == [new, other]

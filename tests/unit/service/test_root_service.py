@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from dataapi.service import root_service as root
-from dataapi.service.configuration.load import ConfigurationError, Mistake
+from dataapi.service.configuration.mistakes import ConfigurationError, Mistake
 from dataapi.service.root_service import Notifier, RootService
+from dataapi.service.settings_source import Reconfigure
 from dataapi.service.sockets import Descriptor, StartFailed
 from dataapi.settings import Settings
 from dataapi.telemetry.logs import FORMATS, LineObserver, Redactor
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import Reloaded, State
+from support.deferreds import outcome
 from twisted.application.service import Application, IServiceCollection
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
@@ -51,12 +53,18 @@ class Source:
         self.events = events
         self.prepared = prepared
         self.reread_as: Settings | Exception | None = None
+        self.failures: dict[str, str] = {}
 
     async def reread(self) -> Settings | None:
         """Give what the configuration has become."""
         if isinstance(self.reread_as, Exception):
             raise self.reread_as
         return self.reread_as
+
+    async def reread_database(self, ref: str) -> Settings | None:
+        """Give what the configuration has become."""
+        self.events.append(f"reread database of {ref}")
+        return await self.reread()
 
     async def prepare(self) -> Settings:
         """Prepare when told to."""
@@ -108,6 +116,12 @@ class Server:
         """Have no figures."""
         return {}
 
+    async def configure(self, settings: Settings) -> dict[str, str]:
+        """Note it."""
+        self.events.append("configure")
+        self.settings = settings
+        return {}
+
     async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Note it."""
         self.events.append("reload")
@@ -128,13 +142,13 @@ class Daemon:
         self.prepared: Deferred[Settings] = Deferred()
         self.source = Source(self.events, self.prepared)
         self.server = Server(self.events)
+        self.reconfigure: Reconfigure = lambda _: None
         notifier = Notifier("/x", None, lambda _to, text: self.events.append(text.decode().split("\n")[0]))
         self.root = RootService(self.machine, self.source, self.build, notifier, None)
 
-    def build(
-        self, _settings: Settings, _sockets: Sequence[Descriptor], _reconfigure: Callable[[], None]
-    ) -> Server:
+    def build(self, _settings: Settings, _sockets: Sequence[Descriptor], reconfigure: Reconfigure) -> Server:
         """Give the server on paper."""
+        self.reconfigure = reconfigure
         self.events.append("build")
         return self.server
 
@@ -374,3 +388,33 @@ def test_a_mistake_in_the_configuration_keeps_the_settings() -> None:
     signal.raise_signal(signal.SIGHUP)
     assert daemon.server.settings is None
     assert daemon.events == ["RELOADING=1", "reload", "READY=1"]
+
+
+def test_a_project_that_lacks_its_settings_reloads_no_other() -> None:
+    """Only its database is read again, and what serves goes on with the outcome; nothing is reloaded."""
+    daemon = serving(Daemon(), Settings(projects=()))
+    daemon.source.reread_as = Settings(projects=(), log_level="debug")
+    daemon.reconfigure("p")
+    assert daemon.events == ["reread database of p", "configure"]
+    assert daemon.server.settings == Settings(projects=(), log_level="debug")
+    daemon.reconfigure("p")
+    assert daemon.events[2:] == ["reread database of p"]
+
+
+def test_a_database_is_read_again_when_the_reload_is_over() -> None:
+    """Of two that change the settings at once the later one would undo the other."""
+    daemon = serving(Daemon(), Settings(projects=()))
+    daemon.server.reloaded = reloaded = Deferred[None]()
+    signal.raise_signal(signal.SIGHUP)
+    daemon.reconfigure("p")
+    assert daemon.events == ["RELOADING=1", "reload"]
+    reloaded.callback(None)
+    assert daemon.events == ["RELOADING=1", "reload", "READY=1", "reread database of p"]
+
+
+def test_the_outcome_of_a_reload_names_projects_whose_settings_are_not_used() -> None:
+    """They stay as they were."""
+    daemon = serving(Daemon(), Settings(projects=()))
+    daemon.source.failures = {"p": "the settings in the database cannot be used"}
+    reloaded = outcome(daemon.root._reload())
+    assert reloaded.failures == {"p": "the settings in the database cannot be used"}

@@ -15,6 +15,7 @@ from dataapi.service.worker_pipe import FIRST_SOCKET, Assignment
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import ProjectState, Reloaded, State
+from dataapi.telemetry.vitals import Vitals, WorkersState
 from twisted.internet.defer import Deferred
 from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogBeginner
@@ -82,13 +83,19 @@ class Process:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
         self.server = Server()
         self.sockets: Sequence[Descriptor] = ()
+        self.vitals = Vitals()
 
         def assemble(
-            _reactor: Any, _settings: Settings, sockets: Sequence[Descriptor], _observer: Any, _again: Any
+            _reactor: Any,
+            _settings: Settings,
+            sockets: Sequence[Descriptor],
+            _observer: Any,
+            _again: Any,
+            vitals: Vitals,
         ) -> Server:
             if error is not None:
                 raise error
-            self.sockets = sockets
+            self.sockets, self.vitals = sockets, vitals
             return self.server
 
         monkeypatch.setattr(module, "assemble", assemble)
@@ -100,10 +107,10 @@ class Process:
         self.worker.makeConnection(self.pipe)
         self.worker.dataReceived(Assignment(1, Settings(projects=()), ("tcp:1", "unix:/x")).encode())
 
-    def ask(self, what: str) -> Any:
+    def ask(self, what: str, **told: Any) -> Any:
         """Ask and return the answer."""
         self.pipe.clear()
-        self.worker.dataReceived(json.dumps({"id": 5, "ask": what}).encode() + b"\n")
+        self.worker.dataReceived(json.dumps({"id": 5, "ask": what, **told}).encode() + b"\n")
         return self.said
 
     @property
@@ -167,3 +174,14 @@ def test_stopping_while_starting_is_no_failure(monkeypatch: pytest.MonkeyPatch) 
     process.server.started.errback(StartFailed("stopped"))
     assert process.pipe.value() == b""
     assert process.worker.status == 0
+
+
+def test_it_knows_of_the_others_what_the_last_heartbeat_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The console shows it."""
+    process = Process(monkeypatch)
+    process.server.started.callback(None)
+    for told in (WorkersState(1, 3, (1, 2, 3)), WorkersState(1, 3, (1, 3), (2,))):
+        process.ask("known", workers=told.as_json())
+        assert process.vitals.workers == told
+    process.ask("known")
+    assert process.vitals.workers == told

@@ -8,7 +8,8 @@ from typing import Any
 from dataapi.service.process import GRACE
 from dataapi.service.sockets import Descriptor, StartFailed
 from dataapi.service.worker_pipe import ANSWERS, FIRST_SOCKET, Assignment
-from dataapi.service.workers import BEAT, STARTING_BEATS, STUCK_BEATS, WorkerProcess, Workers, restart_wait
+from dataapi.service.worker_process import SILENT, WorkerProcess
+from dataapi.service.workers import BEAT, STARTING_BEATS, STUCK_BEATS, Workers, restart_wait
 from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Histogram
 from dataapi.telemetry.readiness import ProjectState, State
@@ -425,3 +426,12 @@ def test_lines_of_a_worker_pass_and_its_complaints_become_lines() -> None:
     child.protocol.childDataReceived(1, b'{"message":"one"}\n{"mess')
     child.protocol.childDataReceived(1, b'age":"two"}\n')
     assert parent.lines == ['{"message":"one"}\n', '{"message":"two"}\n']
+
+
+def test_a_heartbeat_tells_each_worker_of_all() -> None:
+    """Which accept requests, and which do not answer."""
+    parent = serving()
+    beat(parent, SILENT + 2, parent.children[0])
+    told = [json.loads(child.received[-1])["workers"] for child in parent.children]
+    assert told[0] == {"own": 1, "configured": 2, "serving": [1], "stuck": [2]}
+    assert told[1] == {"own": 2, "configured": 2, "serving": [1, 2], "stuck": []}

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
-from dataapi.telemetry.readiness import ProjectState, State, WebhooksState, combined, state_from_json
+from dataapi.telemetry.readiness import (
+    ProjectState,
+    ReplicaState,
+    State,
+    WebhooksState,
+    combined,
+    state_from_json,
+)
 
 WORKING = WebhooksState(database_available=True, migrated=True)
 LACKING = WebhooksState(database_available=True, migrated=False, reason="no schema")
+CURRENT = ReplicaState("one:5432", available=True, lag=0.0)
+LAGGING = ReplicaState("two:5432", available=False, lag=99.0, reason="it is behind")
 READY = ProjectState("p", database_available=True, generation=3, problems=("table x: bad",))
 
 
@@ -31,11 +41,28 @@ def test_ready_means_that_every_project_can_answer(state: State, ready: bool) ->
     assert state.as_json()["ready"] is ready
 
 
+@pytest.mark.parametrize(
+    ("project", "ready", "writes"),
+    [
+        (ProjectState("p", database_available=True, generation=3, replicas=(LAGGING,)), True, True),
+        (ProjectState("p", database_available=False, generation=3, replicas=(CURRENT,)), True, False),
+        (ProjectState("p", database_available=False, generation=3, replicas=(LAGGING,)), False, False),
+        (ProjectState("p", database_available=False, generation=None, replicas=(CURRENT,)), False, False),
+        (ProjectState("p", database_available=True, generation=3, standby=True), True, False),
+    ],
+)
+def test_reads_that_replicas_answer_need_no_primary(project: ProjectState, ready: bool, writes: bool) -> None:
+    """Whether changes are answered, too, is told apart."""
+    document = State((project,)).as_json()
+    assert (document["ready"], document["writes"]) == (ready, writes)
+    assert (document["projects"][0]["ready"], document["projects"][0]["writes"]) == (ready, writes)
+
+
 def test_a_state_survives_the_pipe() -> None:
     """A worker's state is the same at its parent."""
     away = ProjectState("q", database_available=False, generation=None, reason="away", fault="no")
     for webhooks in (None, WORKING, LACKING):
-        state = State((READY, away), webhooks=webhooks)
+        state = State((READY, replace(away, replicas=(CURRENT, LAGGING))), webhooks=webhooks)
         assert state_from_json(json.loads(json.dumps(state.as_json()))) == state
 
 
@@ -52,6 +79,8 @@ def test_workers_together_are_as_ready_as_the_least_ready_one() -> None:
     """Of each project the worst worker's state is shown: unready before old before new."""
     newer = ProjectState("p", database_available=True, generation=4)
     away = ProjectState("p", database_available=False, generation=5, reason="away")
+    reading = ProjectState("p", database_available=False, generation=6, replicas=(CURRENT,))
+    assert not combined([State((reading,)), State((newer,))]).writes
     assert combined([State((newer,)), State((READY,))]) == State((READY,), workers=2)
     assert combined([State((newer,)), State((away,)), State((READY,))]) == State((away,), workers=3)
     assert combined([State((READY,)), State((READY,), draining=True)]).draining

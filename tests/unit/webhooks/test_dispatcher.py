@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from dataapi.http.errors import DatabaseError, DatabaseUnavailable
 from dataapi.settings import Webhooks
+from dataapi.telemetry.tracing import Tracing
 from dataapi.webhooks.delivery.attempt import Attempt
 from dataapi.webhooks.delivery.concurrency_limits import MAX_AHEAD
 from dataapi.webhooks.delivery.dispatcher import CHANGED, LEASE_MARGIN, POLL, POLL_WITHOUT_LISTEN, Dispatcher
@@ -73,6 +74,33 @@ def test_a_success_ends_the_attempts() -> None:
     machine.pass_time(60, 0.05)
     assert [finished.outcome for _, finished in machine.queue.done] == [REFUSED, OK]
     assert not machine.queue.rows
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_span_that_fails_costs_no_delivery(*, begins: bool) -> None:
+    """Neither its beginning nor its end; the receiver gets the trace that the event has."""
+    sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="the extra otel is not installed")
+
+    class Broken(sdk.SpanProcessor):  # type: ignore[misc, name-defined]
+        def on_start(self, *_: object, **__: object) -> None:
+            if not begins:
+                raise RuntimeError("no span")
+
+        def on_end(self, *_: object) -> None:
+            raise RuntimeError("no end")
+
+    provider = sdk.TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(Broken())
+    machine = Machine(answer=lambda _: OK)
+    machine.dispatcher = machine.another(tracing=Tracing(provider))
+    machine.queue.add(traceparent=f"00-{'1' * 32}-{'2' * 16}-01")
+    with capturedLogs() as reported:
+        machine.dispatcher.start()
+        machine.pass_time(0.1)
+    assert [finished.outcome for _, finished in machine.queue.done] == [OK]
+    [(_, attempt)] = machine.sender.sent
+    assert attempt.traceparent.startswith(f"00-{'1' * 32}-")
+    assert [event for event in reported if event["log_namespace"] == "dataapi.tracing"]
 
 
 @pytest.mark.parametrize("trigger", [Trigger.MANUAL, Trigger.TEST])
@@ -665,6 +693,20 @@ def test_the_time_to_the_first_attempt_is_measured_by_the_databases_clock() -> N
     histogram: Any = snapshot["dataapi_webhooks_first_attempt_seconds"][()]
     assert (sum(histogram.buckets), histogram.total) == (1, pytest.approx(0.3))
     assert snapshot["dataapi_webhooks_attempts_total"] == {("refused",): 2.0}
+
+
+def test_each_attempt_counts_among_the_times_of_its_outcome() -> None:
+    """A retry, too; which receiver it was is no label."""
+    answers = iter([REFUSED, OK])
+    machine = Machine(answer=lambda _: next(answers))
+    machine.queue.add()
+    machine.dispatcher.start()
+    machine.pass_time(15)
+    times: Any = machine.dispatcher.counters.snapshot(0, None)["dataapi_webhooks_attempt_seconds"]
+    assert {outcome: (sum(time.buckets), time.total) for outcome, time in times.items()} == {
+        ("refused",): (1, pytest.approx(REFUSED.duration_ms / 1000)),
+        ("success",): (1, pytest.approx(OK.duration_ms / 1000)),
+    }
 
 
 def test_the_time_to_the_first_attempt_counts_the_wait_for_a_place() -> None:

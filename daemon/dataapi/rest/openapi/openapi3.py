@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from dataapi.catalog.directive_reader import without_directives
-from dataapi.catalog.model import Argument, Function, Volatility, media_type_of
+from dataapi.catalog.media_types import media_type_of
+from dataapi.catalog.model import Argument, Function, Volatility
 from dataapi.rest.negotiation import OBJECT, OPENAPI
 from dataapi.rest.openapi.model import (
     DESCRIPTION,

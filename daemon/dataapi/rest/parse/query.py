@@ -1,4 +1,4 @@
-"""Parses a query string and ``Range``: what decides the statement, apart from the values bound to it; pure.
+"""Parses a query string: what decides the statement, apart from the values bound to it; pure.
 
 Statuses and messages are PostgREST's (``docs/reference/rest.md``).
 """
@@ -36,14 +36,12 @@ from dataapi.rest.parse.select import (
     parse_select,
     parse_target,
 )
+from dataapi.rest.parse.window import NEGATIVE, Window, count_of, unsatisfiable, window_of_header
 
 EMBEDDABLE = frozenset({"order", "limit", "offset", "and", "or"})
 """Parameters that may follow the path of an embedded resource, as in ``directors.order``."""
 RESERVED = EMBEDDABLE | {"select", "columns", "on_conflict"}
 """Parameters that are not filters, so that columns of these names cannot be filtered by."""
-
-MOST = 2**63 - 1
-"""The largest number that PostgreSQL takes for a limit or an offset."""
 
 LONGEST_LOCATION = 2000
 """Characters of a query string beyond which ``Content-Location`` is omitted: proxies refuse long headers."""
@@ -52,81 +50,12 @@ LONGEST_CACHED = 1000
 LONGEST_CACHED_SELECT = 4000
 """Characters of a ``select`` whose items are cached, whatever the rest of the query string."""
 
-_NEGATIVE = "Limit should be greater than or equal to zero."
-_NUMBER = re.compile(r"(-?)([0-9]+)", re.ASCII)
-_RANGE = re.compile(r"(?:items=)?([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII)
 
 
 def too_much(details: str) -> ApiError:
     """Return the error of a request that goes beyond a bound which no single parameter does."""
     return ApiError(400, "PGRST100", "The request asks for too much at once", details=details)
-
-
-# ---------------------------------------------------------------- limits, offsets and ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A stretch of a result.
-
-    :ivar limit: None for all rows from the offset on.
-    """
-
-    limit: int | None = None
-    offset: int = 0
-
-    def within(self, other: Window) -> Window:
-        """Return the intersection of both."""
-        offset = max(self.offset, other.offset)
-        ends = [window.offset + window.limit for window in (self, other) if window.limit is not None]
-        return Window(max(0, min(ends) - offset) if ends else None, offset)
-
-
-def count_of(text: str, parameter: str) -> int | None:
-    """Return the value of a ``limit`` or ``offset`` parameter, at most ``MOST``.
-
-    A value that is not a whole number, and a negative offset of embedded rows, are ignored; the offset of
-    the outermost rows may be negative, as in PostgREST.
-
-    :raises ApiError: PGRST103 (416), the limit is negative.
-    """
-    number = _NUMBER.fullmatch(text.strip())
-    if number is None:
-        return None
-    sign, digits = number.groups()
-    count = MOST if len(digits) > 18 else int(digits)
-    if not sign:
-        return count
-    if parameter == "offset":
-        return -count
-    if parameter.endswith("offset"):
-        return None
-    raise unsatisfiable(_NEGATIVE)
-
-
-def window_of_header(text: str | None) -> Window:
-    """Return the window of a ``Range`` header; as HTTP demands, other units are ignored.
-
-    :raises ApiError: PGRST103 (416), the range ends before it begins.
-    """
-    match = _RANGE.fullmatch(text.strip()) if text else None
-    if match is None:
-        return Window()
-    first = int(match[1])
-    if not match[2]:
-        return Window(None, first)
-    last = int(match[2])
-    if last < first:
-        raise unsatisfiable(
-            "The lower boundary must be lower than or equal to the upper boundary in the Range header."
-        )
-    return Window(last - first + 1, first)
-
-
-def unsatisfiable(details: str, *headers: tuple[str, str]) -> ApiError:
-    """Return the error of a range that no result can have."""
-    return ApiError(416, "PGRST103", "Requested range not satisfiable", details=details, headers=headers)
 
 
 # ---------------------------------------------------------------- selections
@@ -405,7 +334,7 @@ class _QueryParser:
             else:
                 top = top.within(window_of_header(header))
                 if top.limit == 0:
-                    raise unsatisfiable(_NEGATIVE)
+                    raise unsatisfiable(NEGATIVE)
             if top.limit is not None:
                 limits[""] = top.limit
             if top.offset:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from dataapi.catalog.model import Catalog, Function, Type, TypeKind, media_type_of
+from dataapi.catalog.media_types import media_type_of
+from dataapi.catalog.model import Catalog, Function, Type, TypeKind
 from dataapi.catalog.privileges import Privileges
 from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Content

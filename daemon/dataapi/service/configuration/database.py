@@ -10,22 +10,15 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from dataapi.service.configuration.keys import PROJECT
-from dataapi.service.configuration.load import ConfigurationError, Mistake, key_mistakes
+from dataapi.service.configuration.load import key_mistakes
+from dataapi.service.configuration.mistakes import ConfigurationError, Mistake
 from dataapi.service.configuration.parsers import InvalidValue
+from dataapi.service.configuration.postgrest import IN_DATABASE
 from dataapi.settings import Project
 
 PREFIX = "pgrst."
 
-KEYS = (
-    *("db-schemas", "db-extra-search-path", "db-anon-role", "db-max-rows", "db-pre-request", "db-pre-config"),
-    *("db-root-spec", "db-prepared-statements", "db-tx-end", "db-hoisted-tx-settings", "db-plan-enabled"),
-    *("db-aggregates-enabled", "jwt-secret", "jwt-secret-is-base64", "jwt-aud", "jwt-role-claim-key"),
-    *("openapi-mode", "openapi-server-proxy-uri", "client-error-verbosity", "server-timing-enabled"),
-    *("server-trace-header", "server-cors-allowed-origins"),
-)
-"""The keys that may stand in the database: PostgREST's, and not those by which the database is reached."""
-
-NAMES = {PREFIX + key.replace("-", "_"): key for key in KEYS}
+NAMES = {PREFIX + key.replace("-", "_"): key for key in IN_DATABASE}
 """Each key by the name of its setting."""
 
 

@@ -26,24 +26,19 @@ RENAMED = {
 }
 """Deprecated names, each with the one that took its place."""
 
-SAME = (
-    "log-level",
-    "server-reuseport",
-    *("db-uri", "db-schemas", "db-extra-search-path", "db-anon-role", "db-pool"),
-    *("db-pool-acquisition-timeout", "db-pool-max-idletime", "db-pool-max-lifetime", "db-max-rows"),
-    *(
-        "db-config",
-        "db-pre-config",
-        "db-pre-request",
-        "db-root-spec",
-        "db-prepared-statements",
-        "db-channel",
-        "db-channel-enabled",
-    ),
-    *("db-tx-end", "db-hoisted-tx-settings", "db-plan-enabled", "db-aggregates-enabled", "jwt-secret"),
-    *("jwt-secret-is-base64", "jwt-aud", "jwt-role-claim-key", "jwt-cache-max-entries", "openapi-mode"),
-    *("openapi-server-proxy-uri", "client-error-verbosity", "server-timing-enabled"),
+IN_DATABASE = (
+    *("db-schemas", "db-extra-search-path", "db-anon-role", "db-max-rows", "db-pre-request", "db-pre-config"),
+    *("db-root-spec", "db-prepared-statements", "db-tx-end", "db-hoisted-tx-settings", "db-plan-enabled"),
+    *("db-aggregates-enabled", "jwt-secret", "jwt-secret-is-base64", "jwt-aud", "jwt-role-claim-key"),
+    *("openapi-mode", "openapi-server-proxy-uri", "client-error-verbosity", "server-timing-enabled"),
     *("server-trace-header", "server-cors-allowed-origins"),
+)
+"""Those of the same keys that may stand in the database: not those by which it is reached."""
+
+SAME = (
+    *("log-level", "server-reuseport", "db-uri", "db-pool", "db-pool-acquisition-timeout"),
+    *("db-pool-max-idletime", "db-pool-max-lifetime", "db-config", "db-channel", "db-channel-enabled"),
+    *("jwt-cache-max-entries", *IN_DATABASE),
 )
 """Keys that have the same name here, and but for ``auto`` the same values."""
 

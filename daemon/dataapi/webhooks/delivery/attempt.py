@@ -6,7 +6,7 @@ One attempt is one POST, and one deadline covers all of it, the body of the resp
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -47,6 +47,7 @@ class DeliveryCounters:
 
     def __init__(self) -> None:
         self._attempts: Counter[str] = Counter()
+        self._durations: defaultdict[str, RunningHistogram] = defaultdict(RunningHistogram)
         self._waited = RunningHistogram()
         self.settled = 0
         self.lost = 0
@@ -57,7 +58,9 @@ class DeliveryCounters:
 
     def ended(self, outcome: AttemptOutcome) -> None:
         """Count the end of an attempt."""
-        self._attempts[outcome_label(outcome)] += 1
+        label = outcome_label(outcome)
+        self._attempts[label] += 1
+        self._durations[label].add(outcome.duration_ms / 1000)
 
     def snapshot(self, in_flight: int, queue: QueueStatistics | None) -> Snapshot:
         """Return the metrics; those of the queue are left out while the database does not answer."""
@@ -65,6 +68,9 @@ class DeliveryCounters:
             "dataapi_webhooks_in_flight": {(): float(in_flight)},
             "dataapi_webhooks_attempts_total": {
                 (outcome,): float(count) for outcome, count in self._attempts.items()
+            },
+            "dataapi_webhooks_attempt_seconds": {
+                (outcome,): durations.counts() for outcome, durations in self._durations.items()
             },
             "dataapi_webhooks_settled_total": {(): float(self.settled)},
             "dataapi_webhooks_lost_outcomes_total": {(): float(self.lost)},

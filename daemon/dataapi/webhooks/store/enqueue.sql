@@ -93,9 +93,7 @@ with target as (
         and not exists (
             select from webhooks.delivery s where s.event_id = d.event_id and s.status = 'success'
         )
-        and not exists (
-            select from webhooks.due w where w.endpoint_id = $3::uuid and w.event_id = d.event_id
-        )
+        and d.event_id not in (select w.event_id from webhooks.due w where w.endpoint_id = $3::uuid)
 ), queued as (
     insert into webhooks.due (delivery_id, event_id, endpoint_id, epoch, trigger, due_at, claimable_at)
     select webhooks.uuid_v7(), lost.event_id, target.id, epoch, 'manual', clock_timestamp(), clock_timestamp()

@@ -151,6 +151,7 @@ class Upkeep:
     async def run(self) -> UpkeepResult:
         """Do everything; call it at start and every hour."""
         made, dropped = await self.make_partitions(), await self._drop_partitions()
+        await self._database.fetch(_SQL["keep_events"], (self.retention_days,))
         events = await self._purge("purge_events", self.retention_days)
         keys = await self._purge("purge_keys")
         await self._database.fetch(_SQL["purge_requests"])

@@ -1,6 +1,7 @@
 -- name: list
 -- $1, $2 and $3 say whose; identifiers from $4 on and before $5, none past retention ($6 days).  Each endpoint
--- gives as many as the page takes, from its own index.  Read towards the newer end, "desc" is "asc".
+-- gives as many as the page takes, from its own index, but an event is one endpoint's.  Read towards the newer end,
+-- "desc" is "asc".
 select r.id::text, r.event_id::text, r.endpoint_id::text, r.event_type, r.status, r.attempt_number, r.trigger,
        r.response_code, r.response_headers::text, r.response_body, r.error, r.duration_ms, r.attempt_timestamp,
        r.next_attempt_at, webhooks.uuid_time(r.id) + $6 * interval '1 day', webhooks.uuid_time(r.id)
@@ -30,6 +31,7 @@ cross join lateral (
     )
 ) r
 where e.organization_slug = $1 and e.project_ref is not distinct from $2::text and e.id = coalesce($3::uuid, e.id)
+    and ($8::uuid is null or e.id = (select v.endpoint_id from webhooks.event v where v.id = $8::uuid))
 order by r.id desc
 limit $10;
 
@@ -66,6 +68,14 @@ select webhooks.make_partitions($1);
 -- name: drop_partition
 select webhooks.drop_partition($1 * interval '1 day');
 
+-- name: keep_events
+-- What is still due after all that time keeps its event.  Whatever becomes due later says so at its event itself, so
+-- that purge_events need not look at all due rows for each piece.
+update webhooks.event v set kept_until = now() + interval '1 day'
+from webhooks.due d
+where d.event_id = v.id and d.event_id < webhooks.uuid_floor(now() - ($1 + 1) * interval '1 day')
+    and coalesce(v.kept_until, '-infinity') < now();
+
 -- name: purge_events
 -- A day more than retention: the last attempt of an event may be planned some time after it was raised.
 delete from webhooks.event
@@ -73,7 +83,6 @@ where id in (
     select v.id from webhooks.event v
     where v.id < webhooks.uuid_floor(now() - ($1 + 1) * interval '1 day')
         and coalesce(v.kept_until, '-infinity') < now()
-        and not exists (select from webhooks.due d where d.event_id = v.id)
     order by v.id
     limit $2
 )

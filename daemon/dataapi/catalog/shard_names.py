@@ -1,0 +1,41 @@
+"""The names that Citus gives to the parts of a table, told apart from those of the database; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dataapi.catalog.model import Catalog
+from dataapi.http.errors import ApiError
+
+_PART = re.compile(r'"((?:[^"]|"")+)_([0-9]{1,19})"')
+
+
+def name_tables(error: ApiError, catalog: Catalog) -> None:
+    """Let an error name tables and their constraints where PostgreSQL names those of a shard.
+
+    Citus appends a shard's number to the names of all that belongs to it.
+    """
+    if not catalog.clustered:
+        return
+    texts = [text for text in (error.message, error.details, error.hint) if isinstance(text, str)]
+    parts = [part for text in texts for part in _PART.findall(text)]
+    known = set(_names(catalog)) if parts else set()
+    shards = {number for name, number in parts if name.replace('""', '"') in known}
+    error.message = _named(error.message, shards)
+    error.hint = error.hint and _named(error.hint, shards)
+    if isinstance(error.details, str):
+        error.details = _named(error.details, shards)
+
+
+def _named(text: str, shards: set[str]) -> str:
+    return _PART.sub(lambda part: f'"{part[1]}"' if part[2] in shards else part[0], text)
+
+
+def _names(catalog: Catalog) -> Iterator[str]:
+    """Yield the names of the tables that Citus holds and of their keys."""
+    held = {table.oid for table in catalog.tables.values() if table.distributed_by is not None}
+    for oid in held:
+        yield catalog.tables[oid].name
+        yield from (key.name for key in catalog.tables[oid].unique_keys)
+    yield from (key.name for key in catalog.foreign_keys if key.table in held)

@@ -1,0 +1,160 @@
+"""A transaction of several messages, for batches of requests and for rows that are streamed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import psycopg2
+
+from dataapi.database import sql_text
+from dataapi.database.connection import ConnectionDied
+from dataapi.database.prepared import compose_inlined, compose_onward
+from dataapi.database.query_log import Recorded
+from dataapi.http.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataapi.database.connection import Connection, Rows
+    from dataapi.database.message import Bound, Defaults, Message
+    from dataapi.database.query_log import QueryLog
+    from dataapi.http.messages import RequestFacts
+
+FIRST_FETCH = 100
+"""Rows of the first fetch, by whose size the next ones are measured."""
+
+_MOST_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """What an open transaction runs next.
+
+    :ivar settings: made before the statements, ``(name, value)``.
+    :ivar read_only: whether it refuses to write, in a transaction that does not; its settings end with it.
+    :ivar restored: settings that take their default value again before.
+    """
+
+    settings: tuple[tuple[str, str], ...]
+    statements: tuple[Bound, ...]
+    read_only: bool = False
+    restored: tuple[str, ...] = ()
+
+
+class OpenTransaction:
+    """A transaction of several messages, on a connection that nothing else uses meanwhile.
+
+    Its methods raise what ``Pool.run`` raises.
+
+    :param defaults: what its messages begin with.
+    :param facts: of the request that it is for, which learn how long it took.
+    :param comment: what its messages begin with.
+    :param anonymous: whether its role is the one for which a missing privilege is 401 and not 403.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        defaults: Defaults,
+        facts: RequestFacts,
+        comment: str,
+        query_log: QueryLog | None,
+        *,
+        anonymous: bool,
+    ) -> None:
+        self._connection = connection
+        self._defaults = defaults
+        self._facts = facts
+        self._comment = comment
+        self._query_log = query_log
+        self._anonymous = anonymous
+        self._in_savepoint = False
+        self._role = ""
+
+    async def begin(self, message: Message) -> None:
+        """Begin the transaction under the message's role and run its statements."""
+        self._role = message.role
+        composed = compose_inlined(_begun(message), self._defaults)
+        await self._send(composed.text, composed.values, message.statements)
+
+    async def continue_with(self, step: Continuation) -> Rows:
+        """Run a step's statements under the transaction's role and return the last one's rows."""
+        text, values = compose_onward(
+            self._role, step.settings, step.statements, step.restored, self._defaults,
+            read_only=step.read_only,
+        )  # fmt: skip
+        opening = self._closing() + ("savepoint step;" if step.read_only else "")
+        self._in_savepoint = step.read_only
+        return await self._send(opening + text, values, step.statements)
+
+    async def open_cursor(self, message: Message) -> Rows:
+        """Begin the transaction with a cursor over the message's last statement; return its first rows."""
+        composed = compose_inlined(_begun(message), self._defaults, cursor=True)
+        text = composed.text + sql_text.fetch(FIRST_FETCH)
+        return await self._send(text, composed.values, message.statements)
+
+    async def fetch(self, rows: int) -> Rows:
+        """Return the cursor's next rows, at most so many."""
+        return await self._send(sql_text.fetch(rows), ())
+
+    async def end(self, *, rollback: bool = False) -> None:
+        """End the transaction and all that is open in it; deferred constraints are checked either way."""
+        ending = "set constraints all immediate;rollback" if rollback else "commit"
+        await self._send(self._closing() + ending, ())
+
+    async def position(self) -> str:
+        """Return the WAL position behind what was committed, "" where it cannot be told."""
+        return await written_position(self._connection)
+
+    async def roll_back(self) -> None:
+        """Undo everything, after an error too; a connection that is gone has done so by itself."""
+        if self._connection.lost or self._connection.busy:
+            return
+        with suppress(ApiError):
+            await self._send("rollback", ())
+
+    def _closing(self) -> str:
+        # Within its savepoint a step may refuse to write; what it set ends with that.
+        return "rollback to savepoint step;release savepoint step;" if self._in_savepoint else ""
+
+    async def _send(self, text: str, values: Sequence[object], statements: Sequence[Bound] = ()) -> Rows:
+        with Recorded(self._facts, self._query_log, statements, anonymous=self._anonymous):
+            return await self._connection.send(self._comment + text, values)
+
+
+def _begun(message: Message) -> Message:
+    """Return the message as one that leaves its transaction open, as one to be rolled back does."""
+    return replace(message, rollback=True)
+
+
+def next_fetch(fetched: int, size: int, batch: int) -> int:
+    """Return how many rows to fetch next for a batch of about ``batch`` bytes.
+
+    :param fetched: how many rows the last fetch gave, ``size`` bytes in all.
+    """
+    fitting = batch * fetched // max(1, size)
+    # Rows differ in size: no more than four times as many as were seen to fit.
+    return max(1, min(fitting, fetched * 4, _MOST_ROWS))
+
+
+# Until the transaction has ended nothing tells where its end is, so this is a message of its own.  What is
+# inserted may not be flushed yet, as with synchronous_commit = off.
+_POSITION = """
+select case when not pg_catalog.pg_is_in_recovery() then ('x' || pg_catalog.substr(
+    pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
+    || ':' || pg_catalog.pg_current_wal_insert_lsn() end
+"""
+
+
+async def written_position(connection: Connection) -> str:
+    """Return the WAL position behind all that was committed, "" where it cannot be told.
+
+    What was done is done: no error may hide that.
+    """
+    try:
+        [(position,)] = await connection.send(_POSITION, ())
+    except (psycopg2.Error, ConnectionDied):
+        return ""
+    return position or ""

@@ -1,0 +1,139 @@
+"""Where a server is, asked now and then over a connection of its own: standby or not, position, timeline."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+from twisted.internet import defer
+
+from dataapi.concurrency.deadlines import wait_at_most
+from dataapi.database import address
+from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.succession import Lineage
+
+if TYPE_CHECKING:
+    from dataapi.database.succession import Succession
+
+ANSWER_TIMEOUT = 2.0
+"""Seconds after which a server that does not answer counts as away."""
+
+_SILENT = "it does not answer"
+
+# What a standby receives is seen by pg_read_all_stats alone.  What others may see lags behind it, by up to
+# checkpoint_timeout, and is never ahead.
+SERVER_STATE = """
+select standby, (case when standby then coalesce(pg_catalog.pg_last_wal_replay_lsn(), '0/0')
+    else pg_catalog.pg_current_wal_flush_lsn() end - '0/0')::bigint, system_identifier,
+    case when standby then greatest(
+        (select received_tli from pg_catalog.pg_stat_wal_receiver),
+        (select min_recovery_end_timeline from pg_catalog.pg_control_recovery()),
+        (select timeline_id from pg_catalog.pg_control_checkpoint())
+    ) else ('x' || pg_catalog.substr(
+        pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint end
+from pg_catalog.pg_control_system(), lateral (select pg_catalog.pg_is_in_recovery() standby offset 0) role
+"""
+"""Asks a server for the members of a ``ServerState``."""
+SEE_STATISTICS = """
+select pg_catalog.set_config('role', 'pg_read_all_stats', false)
+where pg_catalog.pg_has_role('pg_read_all_stats', 'member')
+"""
+"""Lets a member of the role see what a standby receives, although login roles inherit nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """Where a server is.
+
+    :ivar standby: whether it cannot be written to.
+    :ivar position: what it has replayed or written.
+    :ivar lineage: what it follows or is; a standby may be further than it lets its callers see.
+    """
+
+    standby: bool
+    position: int
+    lineage: Lineage
+
+
+class ServerWatch:
+    """Asks a server now and then where it is.
+
+    :param succession: for a connection string that leads to the primary, whichever that is.
+    :ivar state: where the server is, None while it does not answer.
+    :ivar trouble: why there is no state, "" while there is one.
+    """
+
+    def __init__(self, reactor: Any, uri: str, succession: Succession | None = None) -> None:
+        self._reactor = reactor
+        self._parameters = address.parameters(uri)
+        self._succession = succession
+        self._connection: Connection | None = None
+        self._opening: defer.Deferred[None] | None = None
+        self.state: ServerState | None = None
+        self.trouble = "it has not been asked yet"
+
+    async def look(self) -> None:
+        """Find out where the server is."""
+        connection = await self._connected()
+        if connection is None:
+            self.state = None
+            return
+        try:
+            [row] = await connection.send(SERVER_STATE, ()).addTimeout(ANSWER_TIMEOUT, self._reactor)
+        except (ConnectionDied, psycopg2.Error) as error:
+            self._lose(str(error).strip())
+        except defer.TimeoutError:
+            self._lose(_SILENT)
+        else:
+            standby, position, system, timeline = row
+            self.state, self.trouble = ServerState(standby, position, Lineage(system, timeline)), ""
+
+    def _lose(self, trouble: str) -> None:
+        self.state, self.trouble = None, trouble
+        self.close()
+
+    async def _connected(self) -> Connection | None:
+        """Return a connection if there is one soon; to find the server among many may take longer."""
+        connection = self._connection
+        overtaken = (
+            connection is not None
+            and self._succession is not None
+            and (self._succession.overtaken(connection.lineage))
+        )
+        if connection is None or connection.lost or overtaken:
+            self._drop()
+            if self._opening is None or self._opening.called:
+                self.trouble = _SILENT
+                self._opening = defer.Deferred.fromCoroutine(self._open())
+            await wait_at_most(ANSWER_TIMEOUT, self._opening, self._reactor)
+        return self._connection
+
+    async def _open(self) -> None:
+        connection = Connection(self._reactor, self._succession)
+        try:
+            await connection.open(self._parameters, ANSWER_TIMEOUT)
+            with suppress(psycopg2.Error):
+                await connection.send(SEE_STATISTICS, ()).addTimeout(ANSWER_TIMEOUT, self._reactor)
+        except ConnectionDied as error:
+            self.trouble = str(error)
+            connection.close()
+        except defer.TimeoutError:
+            connection.close()
+        except defer.CancelledError:
+            connection.close()
+            raise
+        else:
+            self._connection = connection
+
+    def close(self) -> None:
+        """Close the connection; the next look opens another."""
+        if self._opening is not None:
+            self._opening.cancel()
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

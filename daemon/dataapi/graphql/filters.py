@@ -1,0 +1,252 @@
+"""Filters of rows and of groups, read into conditions (docs/reference/graphql.md, Filters)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphql import GraphQLError
+
+from dataapi.graphql.arguments import InputObject, InputTree, as_items, as_leaf, as_object
+from dataapi.graphql.schema.catalog_view import TableView
+from dataapi.graphql.schema.fields import ColumnField, ComputedField, RelatedField
+from dataapi.graphql.schema.shared_types import OPERATORS
+from dataapi.graphql.schema.type_mapping import (
+    Encode,
+    TypeMapping,
+    aggregate_mapping,
+    builtin_mapping,
+    encode_list,
+    encode_value,
+)
+from dataapi.graphql.sources import (
+    Fixed,
+    InputLeaf,
+    NodeIdPart,
+    decode_node_id,
+)
+from dataapi.sql.algebra import (
+    AggregateFunction,
+    AggregateOf,
+    And,
+    CastOf,
+    ColumnOf,
+    Compare,
+    ComputedOf,
+    Condition,
+    Exists,
+    Expression,
+    IsNull,
+    JsonKind,
+    JsonMemberOf,
+    Not,
+    NotTrue,
+    Operator,
+    Or,
+    Parameter,
+    TextSearch,
+    all_of,
+)
+from dataapi.sql.expressions import is_builtin
+
+_PATTERNS = frozenset({Operator.LIKE, Operator.ILIKE, Operator.REGEX, Operator.IREGEX, Operator.STARTS_WITH})
+
+
+def filter_condition(view: TableView, tree: InputTree) -> Condition | None:
+    """Return the condition of a filter, None when it demands nothing."""
+    if not tree:
+        return None
+    members = (_member_condition(view, name, member) for name, member in as_object(tree).items())
+    return all_of([condition for condition in members if condition is not None])
+
+
+def _member_condition(view: TableView, name: str, member: InputTree) -> Condition | None:
+    if member is None:
+        return None
+    column = view.columns_by_name.get(name)
+    if column is not None:
+        return all_of(operator_conditions(operand(column), column.mapping, as_object(member)))
+    if name == "nodeId":
+        return _node_id_condition(view, as_object(member))
+    match view.others_by_input.get(name):
+        case RelatedField() as related:
+            return _related_condition(related, member)
+        case ComputedField(function=function, mapping=mapping):
+            return all_of(operator_conditions(ComputedOf(function), mapping, as_object(member)))
+    if name == "not":
+        inner = filter_condition(view, member)
+        return None if inner is None else Not(inner)
+    # Parts that demand nothing are ignored, in ``or`` too: a variable that is absent from one
+    # alternative must not open the others to every row.
+    parts = [part for part in (filter_condition(view, item) for item in as_items(member)) if part is not None]
+    return all_of(parts) if name == "and" or len(parts) < 2 else Or(tuple(parts))
+
+
+def _related_condition(related: RelatedField, member: InputTree) -> Condition | None:
+    """Return the condition on related rows: the one of a to-one field, or some, none or every one."""
+    if related.to_one:
+        inner = filter_condition(related.target, member)
+        return None if inner is None else Exists(related.rows(inner))
+    conditions: list[Condition] = []
+    for word, tree in as_object(member).items():
+        if tree is None:
+            continue
+        inner = filter_condition(related.target, tree)
+        if word == "every":
+            if inner is not None:
+                conditions.append(Not(Exists(related.rows(NotTrue(inner)))))
+            continue
+        found = Exists(related.rows(inner))
+        conditions.append(found if word == "some" else Not(found))
+    return all_of(conditions)
+
+
+def operand(field: ColumnField) -> Expression:
+    """Return a column as it is compared and ordered by."""
+    column = ColumnOf(field.column.name)
+    return CastOf(column, field.mapping.compare_as) if field.mapping.compare_as else column
+
+
+def operator_conditions(left: Expression, mapping: TypeMapping, operators: InputObject) -> list[Condition]:
+    """Return the conditions of one value's filter, one per operator.
+
+    A null operand is neither met nor, under ``not``, missed, as in SQL: a client's empty variable
+    must never widen an update or a delete to all rows.
+    """
+    conditions: list[Condition] = []
+    for name, tree in operators.items():
+        leaf = tree if isinstance(tree, InputLeaf) else None
+        if name == "at" and tree is not None:
+            conditions += _at_paths(left, as_items(tree))
+        elif name == "search" and tree is not None:
+            conditions.append(_text_search(left, as_object(tree)))
+        elif mapping.kind == "JSON" and name in _JSON_OPERATORS and leaf is not None:
+            value = Parameter(leaf.source(encode_value), "text" if name == "hasKey" else "jsonb")
+            conditions.append(Compare(CastOf(left, "jsonb"), _JSON_OPERATORS[name], value, builtin=True))
+        elif name == "is":
+            if leaf is None:
+                raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
+            conditions.append(IsNull(left, negated=bool(leaf.sample)))
+        elif leaf is None:
+            conditions.append(_compared_with_null(left, mapping.parameter))
+        else:
+            conditions.append(comparison(left, mapping, OPERATORS[name], leaf))
+    return conditions
+
+
+def _compared_with_null(left: Expression, type_: str) -> Condition:
+    """Return the comparison with NULL, which is neither true nor false."""
+    return Compare(left, Operator.EQ, Parameter(Fixed(None), type_))
+
+
+def comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf: InputLeaf) -> Condition:
+    """Return the condition that compares a value with an operand."""
+    type_ = mapping.parameter
+    encode: Encode = encode_value
+    if mapping.is_list:
+        encode = encode_list
+    elif operator is Operator.IN:
+        type_, encode = mapping.list_parameter, encode_list
+    elif operator in _PATTERNS and type_ != "unknown":
+        type_ = 'pg_catalog."text"'
+    return Compare(left, operator, Parameter(leaf.source(encode), type_), mapping.builtin)
+
+
+_JSON_OPERATORS = {
+    "contains": Operator.CONTAINS,
+    "containedBy": Operator.CONTAINED_BY,
+    "hasKey": Operator.HAS_KEY,
+}
+
+
+def _at_paths(left: Expression, filters: list[InputTree]) -> list[Condition]:
+    """Return the conditions on members of a JSON value, each by its path."""
+    conditions: list[Condition] = []
+    for item in map(as_object, filters):
+        path = Parameter(as_leaf(item["path"]).source(encode_list), "text[]")
+        for name, (kind, mapping) in _MEMBER_KINDS.items():
+            operators = item.get(name)
+            if operators is not None:
+                member = JsonMemberOf(CastOf(left, "jsonb"), path, kind)
+                conditions += operator_conditions(member, mapping, as_object(operators))
+    return conditions
+
+
+_MEMBER_KINDS = {
+    "text": (JsonKind.TEXT, builtin_mapping("text")),
+    "number": (JsonKind.NUMBER, builtin_mapping("numeric")),
+    "boolean": (JsonKind.BOOLEAN, builtin_mapping("bool")),
+}
+
+
+def _text_search(left: Expression, search: InputObject) -> Condition:
+    query = Parameter(as_leaf(search["query"]).source(encode_value), "text")
+    language = search.get("language")
+    if language is None:
+        return TextSearch(left, query)
+    return TextSearch(left, query, Parameter(as_leaf(language).source(encode_value), "regconfig"))
+
+
+def _node_id_condition(view: TableView, operators: InputObject) -> Condition | None:
+    if "eq" not in operators:
+        return None
+    leaf = operators["eq"]
+    if leaf is not None:
+        return key_condition(view, as_leaf(leaf))
+    return all_of([_compared_with_null(column, type_) for column, type_ in _key_operands(view)])
+
+
+def key_condition(view: TableView, leaf: InputLeaf) -> Condition:
+    """Return the condition that a row is the one that a node id names.
+
+    :raises GraphQLError: the node id is of another table or its key has another form.
+    """
+    key = decode_node_id(leaf.sample)
+    if (key.schema, key.table) != (view.table.schema, view.table.name):
+        raise leaf.error("nodeId belongs to a different collection")
+    if len(key.values) != len(view.key):
+        raise leaf.error("Invalid value passed to nodeId argument. Error 5")
+    leaf = leaf.without_sample()
+    return And(
+        tuple(
+            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, place, type_), type_), is_builtin(type_))
+            for place, (column, type_) in enumerate(_key_operands(view))
+        )
+    )
+
+
+def _key_operands(view: TableView) -> Iterator[tuple[Expression, str]]:
+    """Yield the key's columns as they are compared, each with its slot type."""
+    for name, type_ in zip(view.key, view.key_types, strict=True):
+        field = view.fields_by_column.get(name)
+        yield ColumnOf(name) if field is None else operand(field), type_
+
+
+# PostgreSQL has no min(boolean); false is less than true.
+_BOOLEAN_FUNCTIONS = {"min": AggregateFunction.EVERY, "max": AggregateFunction.SOME}
+
+
+def aggregate_of(name: str, field: ColumnField) -> AggregateOf:
+    """Return the aggregate of a column by the name of its field, such as ``sum``."""
+    distinct = name == "countDistinct"
+    function = AggregateFunction.COUNT if distinct else AggregateFunction(name)
+    if field.mapping.kind == "Boolean":
+        function = _BOOLEAN_FUNCTIONS.get(name, function)
+    return AggregateOf(function, ColumnOf(field.column.name), distinct, distinct or field.mapping.builtin)
+
+
+def having_condition(view: TableView, having: InputObject) -> Condition | None:
+    """Return the condition on the groups of ``groupBy``, None when it demands nothing."""
+    conditions: list[Condition] = []
+    for name, member in having.items():
+        if member is None:
+            continue
+        if name == "count":
+            count = AggregateOf(AggregateFunction.COUNT)
+            conditions += operator_conditions(count, builtin_mapping("int8"), as_object(member))
+            continue
+        for column, operators in as_object(member).items():
+            if operators is not None:
+                field = view.columns_by_name[column]
+                mapping = aggregate_mapping(name, field.mapping)
+                conditions += operator_conditions(aggregate_of(name, field), mapping, as_object(operators))
+    return all_of(conditions)

@@ -1,0 +1,52 @@
+"""Runs a mutation whose statements are sent one by one, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dataapi.auth.caller import Caller
+from dataapi.auth.transaction import MultiMessageTransaction, MultiMessageTransactions, retried
+from dataapi.catalog.model import Catalog
+from dataapi.graphql.separate_statements import FieldStatements, bound_after
+from dataapi.graphql.sources import client_key
+from dataapi.http.messages import Request
+
+
+async def run_separately(
+    transactions: MultiMessageTransactions,
+    catalog: Catalog,
+    http: Request,
+    caller: Caller,
+    fields: Sequence[FieldStatements],
+    variables: Mapping[str, Any],
+) -> str:
+    """Run the statements of each field and return the data, as JSON text: all take effect, or none.
+
+    It is run again when it lost to a concurrent one, as other mutations are.
+
+    :raises ApiError: what the database refuses.
+    """
+
+    async def attempt() -> str:
+        async with transactions.begin(catalog, http, caller, read_only=False) as transaction:
+            return await _data(transaction, http, fields, variables)
+
+    return await retried(attempt)
+
+
+async def _data(
+    transaction: MultiMessageTransaction,
+    http: Request,
+    fields: Sequence[FieldStatements],
+    variables: Mapping[str, Any],
+) -> str:
+    members, begun = list[str](), False
+    for field in fields:
+        row: tuple[Any, ...] = (field.constant,)
+        for statement in field.statements:
+            bound = bound_after(statement, variables, row)
+            [row] = await transaction.run(http, (bound,), read_only=False, again=begun)
+            begun = True
+        members.append(f'"{client_key(field.key, variables)}":{row[0]}')
+    return f"{{{','.join(members)}}}"

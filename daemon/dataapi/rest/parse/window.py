@@ -1,0 +1,78 @@
+"""Parses limits, offsets and ``Range``: which rows an answer has (docs/reference/rest.md, Ranges); pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dataapi.http.errors import ApiError
+
+MOST = 2**63 - 1
+"""The largest number that PostgreSQL takes for a limit or an offset."""
+
+NEGATIVE = "Limit should be greater than or equal to zero."
+_NUMBER = re.compile(r"(-?)([0-9]+)", re.ASCII)
+_RANGE = re.compile(r"(?:items=)?([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of a result.
+
+    :ivar limit: None for all rows from the offset on.
+    """
+
+    limit: int | None = None
+    offset: int = 0
+
+    def within(self, other: Window) -> Window:
+        """Return the intersection of both."""
+        offset = max(self.offset, other.offset)
+        ends = [window.offset + window.limit for window in (self, other) if window.limit is not None]
+        return Window(max(0, min(ends) - offset) if ends else None, offset)
+
+
+def count_of(text: str, parameter: str) -> int | None:
+    """Return the value of a ``limit`` or ``offset`` parameter, at most ``MOST``.
+
+    A value that is not a whole number, and a negative offset of embedded rows, are ignored; the offset of
+    the outermost rows may be negative, as in PostgREST.
+
+    :raises ApiError: PGRST103 (416), the limit is negative.
+    """
+    number = _NUMBER.fullmatch(text.strip())
+    if number is None:
+        return None
+    sign, digits = number.groups()
+    count = MOST if len(digits) > 18 else int(digits)
+    if not sign:
+        return count
+    if parameter == "offset":
+        return -count
+    if parameter.endswith("offset"):
+        return None
+    raise unsatisfiable(NEGATIVE)
+
+
+def window_of_header(text: str | None) -> Window:
+    """Return the window of a ``Range`` header; as HTTP demands, other units are ignored.
+
+    :raises ApiError: PGRST103 (416), the range ends before it begins.
+    """
+    match = _RANGE.fullmatch(text.strip()) if text else None
+    if match is None:
+        return Window()
+    first = int(match[1])
+    if not match[2]:
+        return Window(None, first)
+    last = int(match[2])
+    if last < first:
+        raise unsatisfiable(
+            "The lower boundary must be lower than or equal to the upper boundary in the Range header."
+        )
+    return Window(last - first + 1, first)
+
+
+def unsatisfiable(details: str, *headers: tuple[str, str]) -> ApiError:
+    """Return the error of a range that no result can have."""
+    return ApiError(416, "PGRST103", "Requested range not satisfiable", details=details, headers=headers)

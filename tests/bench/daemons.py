@@ -1,0 +1,173 @@
+"""Deliveries a second of several daemons on one database, and how soon one goes on with another's work.
+
+Run as ``PYTHONPATH=daemon:tests python tests/bench/daemons.py [SECONDS] [ROUNDS]``.  It starts a PostgreSQL,
+daemons by twistd, and a receiver in a process of its own.
+
+- waiting: the receiver answers after 50 ms, and each process makes at most 16 attempts at a time: about
+  320 a second, whatever it could do.  That shows whether processes share a queue without standing in each
+  other's way.
+- busy: the receiver answers at once.  What limits it then is the machine, which runs everything: the columns
+  of processor time say by how much.
+- taking over: seconds from the end of a daemon, by SIGKILL or cut off from PostgreSQL, until another one
+  has made the attempt that it had under way.  Its lease is ten minutes.
+
+The columns are the daemons with their workers, the median of deliveries a second, how many times the first
+line's, the least share that a daemon had of them, and the processors that daemons, PostgreSQL and the
+receiver used.
+"""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from bench.load import processor_time
+from dataapi.service.webhooks import WATCH_AFTER
+from support.daemon import wait_for
+from support.installation import Installation, kill
+from support.postgres import Server
+from support.recorder import Behaviour, Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.daemon import Daemon
+
+SETUPS = ((1, 1), (2, 1), (2, 2))
+"""Numbers of daemons, and of the workers of each."""
+
+DELAY = 0.05
+AT_ONCE = 16
+LEASE = 600
+SUCCESS = 'dataapi_webhooks_attempts_total{outcome="success"}'
+_RECEIVER = Path(__file__).with_name("receiver.py")
+
+
+@contextmanager
+def receiving(seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """Run a receiver that answers after so many seconds."""
+    process = subprocess.Popen(
+        [sys.executable, str(_RECEIVER), str(seconds)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def deliver(installation: Installation, count: int) -> float:
+    """Publish so many events and return the seconds until all are delivered."""
+    began = time.perf_counter()
+    installation.publish_many(count)
+    wait_for(lambda: installation.due == 0, "the deliveries", 600)
+    seconds = time.perf_counter() - began
+    # The same keys come again.
+    installation.database.execute("delete from webhooks.idempotency")
+    return seconds
+
+
+def rates(server: Server, delay: float, most: str, per_second: int, seconds: float, rounds: int) -> None:
+    """Print a table.
+
+    :param most: how many attempts a process makes at once.
+    :param per_second: how many deliveries one process is expected to make.
+    """
+    first = 0.0
+    for daemons, workers in SETUPS:
+        with TemporaryDirectory() as folder, receiving(delay) as receiver, Recorder() as recorder:
+            settings = {"timeout": "20", "concurrency": most, "concurrency-per-host": most}
+            installation = Installation(Path(folder), server.create_database(), recorder, settings=settings)
+            assert receiver.stdout is not None
+            installation.endpoints([f"http://127.0.0.1:{receiver.stdout.readline().strip()}/hook"])
+            try:
+                started = [installation.daemon("--workers", str(workers)) for _ in range(daemons)]
+                deliver(installation, per_second)
+                pids = [[daemon.process.pid for daemon in started], [server.pid], [receiver.pid]]
+                found, shares, used = [], [], [0.0] * len(pids)
+                for _ in range(rounds):
+                    count = round(per_second * seconds * (daemons * workers if delay else 1))
+                    made = [daemon.metric(SUCCESS) for daemon in started]
+                    before = [sum(map(processor_time, group)) for group in pids]
+                    took = deliver(installation, count)
+                    after = [sum(map(processor_time, group)) for group in pids]
+                    found.append(count / took)
+                    made = [daemon.metric(SUCCESS) - past for daemon, past in zip(started, made, strict=True)]
+                    shares.append(min(made) / sum(made))
+                    used = [one + (end - begin) / took / rounds
+                            for one, begin, end in zip(used, before, after, strict=True)]  # fmt: skip
+            finally:
+                installation.end()
+        rate = statistics.median(found)
+        first = first or rate
+        print(  # noqa: T201
+            f"{daemons} x {workers} {rate:12.0f} /s {rate / first:8.2f} {min(shares):10.0%}   ",
+            " ".join(f"{one:8.2f}" for one in used),
+        )
+
+
+def taken_over(server: Server, *, cut_off: bool) -> float:
+    """Return the seconds until a daemon goes on with the work of one that died.
+
+    :param cut_off: whether it is frozen, and PostgreSQL has found that its connections are dead.
+    """
+    with TemporaryDirectory() as folder, Recorder() as recorder:
+        installation = Installation(
+            Path(folder), server.create_database(), recorder, settings={"timeout": str(LEASE)}
+        )
+        try:
+            installation.endpoint()
+            recorder.behave(Behaviour.HOLD)
+            dying = installation.daemon()
+            installation.publish(1)
+            wait_for(lambda: recorder.requests, "the request")
+            theirs = installation.sessions
+            installation.daemon()
+            # By then it looks after others.
+            time.sleep(WATCH_AFTER + 1)
+            began = time.perf_counter()
+            _end(dying, server, theirs, cut_off=cut_off)
+            wait_for(lambda: len(recorder.requests) == 2, "the second request")
+            return time.perf_counter() - began
+        finally:
+            recorder.behave(Behaviour.TAKE)
+            installation.end()
+
+
+def _end(daemon: Daemon, server: Server, sessions: list[int], *, cut_off: bool) -> None:
+    if cut_off:
+        daemon.process.send_signal(signal.SIGSTOP)
+        server.admin.execute("select pg_terminate_backend(pid) from unnest(%s) as pid", (sessions,))
+    else:
+        kill(daemon)
+
+
+def main(seconds: float, rounds: int) -> None:
+    """Print the figures."""
+    server = Server(settings={"max_connections": "300"})
+    head = (
+        f"{'':5}{'deliveries':>16}{'times':>8}{'least':>11}    {'daemons':>8} {'postgres':>8} {'receiver':>8}"
+    )
+    try:
+        server.create()
+        print(f"waiting\n{head}")  # noqa: T201
+        rates(server, DELAY, str(AT_ONCE), round(AT_ONCE / DELAY), seconds, rounds)
+        print(f"busy\n{head}")  # noqa: T201
+        rates(server, 0.0, "256", 1000, seconds, rounds)
+        for title, cut_off in (("killed", False), ("cut off", True)):
+            times = sorted(taken_over(server, cut_off=cut_off) for _ in range(5))
+            print(f"{title:8} taken over after {times[0]:.1f} to {times[-1]:.1f} s")  # noqa: T201
+    finally:
+        server.remove()
+
+
+if __name__ == "__main__":
+    main(float((sys.argv[1:] or ["5"])[0]), int((sys.argv[2:] or ["3"])[0]))

@@ -1,0 +1,152 @@
+"""Runs SQL as a pool does, and reads from auto_explain how PostgreSQL ran it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg2
+from dataapi.database import errors
+from dataapi.database.sql_text import inlined
+
+Call = Coroutine[Any, Any, Any]
+
+_EXPLAIN = """
+load 'auto_explain';
+set auto_explain.log_min_duration = 0;
+set auto_explain.log_analyze = on;
+set auto_explain.log_timing = off;
+set auto_explain.log_buffers = on;
+set auto_explain.log_wal = on;
+set auto_explain.log_format = json;
+set client_min_messages = log;
+"""
+_NESTED = "set auto_explain.log_nested_statements = on"
+_PARENTS = """
+select inhrelid::regclass::text, inhparent::regclass::text from pg_inherits where inhrelid in (
+    select c.oid from pg_class c join pg_namespace n on n.oid = relnamespace where nspname = 'webhooks')
+"""
+_ROUNDS = 3
+_LONG = 2.0
+"""Seconds after which a statement is not run once more."""
+
+
+@dataclass
+class Seen:
+    """How a call ran.
+
+    :ivar milliseconds: of a call without auto_explain, planning and the way there and back included.
+    :ivar buffers: pages that it looked at, in memory or not.
+    :ivar wal: bytes that it wrote to the log.
+    :ivar nodes: what read tables, with the number of relations or partitions that were really read.
+    :ivar discarded: rows that were read and did not fit.
+    """
+
+    milliseconds: float = 0.0
+    buffers: int = 0
+    wal: int = 0
+    discarded: int = 0
+    nodes: Counter[str] = field(default_factory=Counter)
+
+
+class Explained:
+    """Runs calls of the store, each in transactions of its own that are rolled back."""
+
+    def __init__(self, uri: str) -> None:
+        self._connection = psycopg2.connect(uri)
+        with self._connection.cursor() as cursor:
+            cursor.execute(_PARENTS)
+            self._parents = dict(cursor.fetchall())
+            cursor.execute("set jit = off")  # as the pool does
+        self._connection.commit()
+        self._texts: list[str] = []
+        self._keeps = False
+
+    async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run SQL; what loops until nothing is left to do ends after one turn."""
+        if not self._keeps and text in self._texts:
+            return []
+        self._texts.append(text)
+        template = inlined(text)
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(template.text, template.arrange(tuple(values)))
+                return cursor.fetchall() if cursor.description else []
+        except psycopg2.Error as error:
+            raise errors.refused(error, anonymous=False) from error
+
+    def keep(self, call: Call) -> Any:
+        """Return what a call comes to, and commit what it did."""
+        self._keeps = True
+        try:
+            return _done(call)
+        finally:
+            self._keeps = False
+            self._connection.commit()
+
+    def look(self, call: Callable[[], Call], before: str = "") -> Seen:
+        """Run a function that makes a call several times, and at last with auto_explain.
+
+        :param before: SQL that comes first in each transaction and is not counted.
+        """
+        times = list[float]()
+        while len(times) <= _ROUNDS and (not times or times[-1] < _LONG):
+            times.append(self._once(call, before))
+        # The first one may have read from the disk.
+        seen = Seen(statistics.median(times[1:] or times) * 1000)
+        for plan in self._plans(call, before):
+            seen.buffers += plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+            seen.wal += plan["WAL Bytes"]
+        # Functions count for the statement that calls them; what they do is in plans of their own.
+        for plan in self._plans(call, before, _NESTED):
+            self._read(plan, seen)
+        return seen
+
+    def _plans(self, call: Callable[[], Call], before: str, *settings: str) -> list[dict[str, Any]]:
+        self._connection.notices = notices = list[str]()
+        self._once(call, before, _EXPLAIN, *settings)
+        documents = [notice.partition("plan:\n")[2] for notice in notices]
+        return [json.loads(document)["Plan"] for document in documents if document]
+
+    def _once(self, call: Callable[[], Call], *before: str) -> float:
+        self._texts.clear()
+        try:
+            with self._connection.cursor() as cursor:
+                for text in filter(None, before):
+                    cursor.execute(text)
+            began = time.perf_counter()
+            _done(call())
+            return time.perf_counter() - began
+        finally:
+            self._connection.rollback()
+
+    def _read(self, plan: Mapping[str, Any], seen: Seen) -> None:
+        """Add what a node and those below it read, unless they never ran."""
+        if not plan.get("Actual Loops"):
+            return
+        what = plan.get("Index Name") or plan.get("Relation Name")
+        if what is not None:
+            name = self._parents.get(f"webhooks.{what}", f"webhooks.{what}").removeprefix("webhooks.")
+            seen.nodes[f"{plan['Node Type']} {name}"] += 1
+            seen.discarded += plan.get("Rows Removed by Filter", 0) * plan["Actual Loops"]
+        elif plan["Node Type"] in _NOTEWORTHY:
+            seen.nodes[plan["Node Type"]] += 1
+        for part in plan.get("Plans", ()):
+            self._read(part, seen)
+
+
+_NOTEWORTHY = frozenset({"Sort", "Hash", "Incremental Sort"})
+
+
+def _done(call: Call) -> Any:
+    """Return what a coroutine comes to that waits for nothing."""
+    try:
+        call.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("the call waits for something")

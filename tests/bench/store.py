@@ -1,0 +1,98 @@
+"""How PostgreSQL runs the queries of webhooks on tables of millions of rows, and how long they take.
+
+Run as ``PYTHONPATH=daemon:tests python tests/bench/store.py [--deliveries N] [--due N] [--uri URI]``.  It
+starts a PostgreSQL of its own, fills it (six minutes for ten million deliveries, 11 GB), and prints for each
+call of the store: milliseconds (the median of three, with what fits in memory), pages, bytes of log, rows
+that were read in vain, and what was read how often, by index and table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from bench.plans import Explained
+from bench.store_data import fill
+from bench.store_queries import FAILING, LARGE, OTHERS, PUBLISHING, queries
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import Store, make_store
+from dataapi.webhooks.store.migrations import migrate
+from support.postgres import Database, Server
+from support.webhooks import KEY, add_endpoint
+
+SCOPES = [*[LARGE] * 50, FAILING, *[PUBLISHING] * 3, *OTHERS * 25][:1000]
+"""Whose endpoints there are: the order is that of ``store_data.fill``."""
+
+_SETTINGS = {"shared_buffers": "2GB", "max_wal_size": "8GB", "maintenance_work_mem": "512MB"}
+_HEAD = "| Query | ms | Pages | Log | In vain | Reads |\n|---|--:|--:|--:|--:|---|\n"
+
+
+def main(words: list[str]) -> int:
+    """Fill a database unless it is filled, and print the table."""
+    parser = argparse.ArgumentParser(description="Show how PostgreSQL runs the queries of webhooks.")
+    parser.add_argument("--deliveries", type=int, default=10_000_000)
+    parser.add_argument("--due", type=int, default=500_000)
+    parser.add_argument("--query", action="append", help="only queries with this in their name (repeatable)")
+    parser.add_argument("--uri", help="a superuser's, to a database to fill or filled before, which stays")
+    options = parser.parse_args(words)
+    if options.uri:
+        _measure(Database("", options.uri, options.uri), options)
+        return 0
+    server = Server(settings=_SETTINGS)
+    try:
+        server.create()
+        database = server.create_database()
+        _measure(Database(database.name, database.admin_uri, database.admin_uri), options)
+    finally:
+        server.remove()
+    return 0
+
+
+def _measure(database: Database, options: argparse.Namespace) -> None:
+    explained = Explained(database.uri)
+    store = make_store(explained, Cipher([KEY]), retention_days=14)
+    if database.execute("select to_regclass('public.receiver')") == [(None,)]:
+        _fill(explained, store, database, options)
+        explained = Explained(database.uri)
+        store = make_store(explained, Cipher([KEY]), retention_days=14)
+    for row in database.execute(_SIZES):
+        sys.stdout.write("{:30} {:>12,} rows {:>10} with {:>10} of indexes\n".format(*row))
+    sys.stdout.write(_HEAD)
+    for query in queries(store, database):
+        if not options.query or any(text in query.name for text in options.query):
+            seen = explained.look(query.call, query.before)
+            reads = ", ".join(f"{name} x {times}" for name, times in seen.nodes.most_common())
+            sys.stdout.write(
+                f"| {query.name} | {seen.milliseconds:,.1f} | {seen.buffers:,} | {seen.wal:,} "
+                f"| {seen.discarded:,} | {reads} |\n"
+            )
+            sys.stdout.flush()
+
+
+def _fill(explained: Explained, store: Store, database: Database, options: argparse.Namespace) -> None:
+    def say(text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+
+    explained.keep(migrate(explained))
+    for scope in dict.fromkeys(SCOPES):
+        explained.keep(store.directory.create_organization(scope.organization, early_access=True))
+    receivers = [
+        explained.keep(add_endpoint(store, scope, url=f"https://{number}.example.com/")).id
+        for number, scope in enumerate(SCOPES)
+    ]
+    fill(database, receivers, options.deliveries, options.due, say)
+
+
+_SIZES = """
+select c.relname, sum(greatest(p.reltuples, 0) * (p.relkind = 'r')::integer)::bigint,
+       pg_size_pretty(sum(pg_table_size(p.oid))), pg_size_pretty(sum(pg_indexes_size(p.oid)))
+from pg_class c
+join pg_class p on p.oid = c.oid or p.oid in (select inhrelid from pg_inherits where inhparent = c.oid)
+where c.relnamespace = 'webhooks'::regnamespace and c.relname in ('event', 'delivery', 'due', 'idempotency')
+group by c.relname
+order by c.relname
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

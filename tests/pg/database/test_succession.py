@@ -1,0 +1,108 @@
+"""A server that another one has succeeded is left at once, and connected to no more, although it answers."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.concurrency.timers import Backoff
+from dataapi.database.listener import Listener
+from dataapi.database.server_watch import ServerWatch
+from dataapi.database.succession import Lineage, Succession
+from dataapi.http.errors import DatabaseUnavailable
+from support.messages import message, running, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataapi.database.pool import Pool
+    from support.postgres import Database, Server
+
+    MakePool = Callable[..., Pool]
+
+EAGER = Backoff(longest=0.3, random=lambda: 0.0)
+
+
+def next_lineage(database: Database) -> Lineage:
+    """Return what a standby of the server would be after a promotion."""
+    [(system, timeline)] = database.execute(
+        "select system_identifier, timeline_id from pg_control_system(), pg_control_checkpoint()"
+    )
+    return Lineage(system, timeline + 1)
+
+
+def connections(database: Database) -> int:
+    """Count the connections to the database but our own."""
+    [(count,)] = database.execute(
+        "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    )
+    return int(count)
+
+
+async def test_no_statement_is_acknowledged_by_a_server_that_was_succeeded(
+    make_pool: MakePool, database: Database, reactor: Any
+) -> None:
+    """What runs there fails, what waits for a connection does too, and no connection is made any more."""
+    succession = Succession()
+    pool = make_pool(size=2, backoff=EAGER)
+    pool.follow(succession)
+    await pool.start()
+    waiting = [running(pool.run(message("select pg_sleep(60)"))) for _ in range(3)]
+    await until(reactor, lambda: pool.figures().in_use == 2)
+    succession.see(next_lineage(database))
+    for one in waiting:
+        with pytest.raises(DatabaseUnavailable):
+            await one
+    await until(reactor, lambda: "old primary, on timeline" in str(pool.trouble))
+    with pytest.raises(DatabaseUnavailable):
+        await pool.run(message("select 1"))
+    assert pool.figures().open == 0
+    assert not pool.available
+
+
+@pytest.mark.direct("a pooler passes no notifications on")
+async def test_a_listener_leaves_a_server_that_was_succeeded(database: Database, reactor: Any) -> None:
+    """It says that notifications may be missed from now on, and listens there no more."""
+    succession = Succession()
+    lost: list[bool] = []
+    listener = Listener(
+        reactor,
+        database.uri,
+        ["pgrst"],
+        on_notification=lambda *_: None,
+        on_reconnect=lambda: lost.append(False),
+        on_lost=lambda: lost.append(True),
+        backoff=EAGER,
+    )
+    listener.follow(succession)
+    await listener.start()
+    try:
+        assert listener.listening
+        succession.see(next_lineage(database))
+        assert not listener.listening
+        await until(reactor, lambda: "old primary" in listener._logged_reason)
+        assert lost == [True]
+    finally:
+        await listener.stop()
+
+
+async def test_a_server_is_found_behind_silent_ones(
+    server: Server, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has its time, and whoever looks meanwhile waits for none of them any longer than for one."""
+    monkeypatch.setattr("dataapi.database.server_watch.ANSWER_TIMEOUT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        ports = f"{first.getsockname()[1]},{second.getsockname()[1]},{server.port}"
+        hosts = "127.0.0.1,127.0.0.1,127.0.0.1"
+        uri = f"host={hosts} port={ports} dbname={database.name} user=authenticator"
+        watch = ServerWatch(reactor, uri, Succession())
+        try:
+            await watch.look()
+            assert (watch.state, watch.trouble) == (None, "it does not answer")
+            while watch.state is None:
+                await watch.look()
+            assert watch.state.lineage.timeline + 1 == next_lineage(database).timeline
+            assert not watch.state.standby
+        finally:
+            watch.close()

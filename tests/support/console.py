@@ -1,0 +1,49 @@
+"""What tests of the console's pages do in a browser."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import jwt
+from support.daemon import JWT_SECRET, KEY
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+def token(role: str, **claims: object) -> str:
+    """Return a token that the daemon takes, for ten minutes."""
+    return jwt.encode({"role": role, "exp": int(time.time()) + 600, **claims}, JWT_SECRET, "HS256")
+
+
+def act_as(page: Page, role: str, **claims: object) -> None:
+    """Have the console call the APIs as a role from the next page that is opened on."""
+    kind = {"anon": "anonymous", "service_role": "service"}.get(role, "user")
+    chosen = {"kind": kind, "apiKey": KEY, "token": "" if role == "anon" else token(role, **claims)}
+    page.add_init_script(f"sessionStorage.setItem('dataapi.identity', JSON.stringify({json.dumps(chosen)}))")
+
+
+@cache
+def _axe() -> str:
+    return (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
+
+
+def obstacles(page: Page) -> list[str]:
+    """Return what axe finds on the page that is serious or critical, one line for each element."""
+    page.evaluate(_axe())
+    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
+    return [
+        f"{page.url} {violation['id']} ({violation['help']}): {node['html'][:200]}"
+        for violation in found["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+
+
+def show_in(page: Page, theme: str) -> None:
+    """Show all pages that are opened from now on in a theme."""
+    page.add_init_script(f"localStorage.setItem('dataapi.theme', '{theme}')")

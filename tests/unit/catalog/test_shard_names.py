@@ -1,0 +1,47 @@
+"""Errors name tables and their constraints, and not those of Citus' shards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from dataapi.catalog.shard_names import name_tables
+from dataapi.http.errors import DatabaseError
+from support.catalog import MadeUp
+
+_MADE = MadeUp()
+_MADE.table("company", "id")
+_MADE.table("task", "id", "company_id")
+_MADE.foreign_key("task_company_id_fkey", "task", ["company_id"], "company")
+_PLAIN = _MADE.catalog()
+_HELD = {oid: replace(table, distributed_by="id", clustered=True) for oid, table in _PLAIN.tables.items()}
+CLUSTER = replace(_PLAIN, tables=_HELD, clustered=True)
+REFERENCED = (
+    'update or delete on table "company_102025" violates foreign key constraint '
+    '"task_company_id_fkey_102057" on table "task_102057"'
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        (REFERENCED, REFERENCED.replace("_102025", "").replace("_102057", "")),
+        ('duplicate key … "task_key_0_102121"', 'duplicate key … "task_key_0"'),
+        # A constraint that the catalog does not know has the number of the table beside it.
+        (
+            'new row for relation "task_102121" violates check constraint "positive_102121"',
+            'new row for relation "task" violates check constraint "positive"',
+        ),
+        ('relation "other_102121" has "others_2024"', 'relation "other_102121" has "others_2024"'),
+    ],
+)
+def test_a_cluster_s_error_names_the_table(message: str, named: str) -> None:
+    error = DatabaseError(409, "23503", message, details=f"({message})", hint=None)
+    name_tables(error, CLUSTER)
+    assert (error.message, error.details, error.hint) == (named, f"({named})", None)
+
+
+def test_names_of_one_server_that_look_like_shards_stay() -> None:
+    error = DatabaseError(409, "23503", REFERENCED)
+    name_tables(error, _PLAIN)
+    assert error.message == REFERENCED
