@@ -13,6 +13,8 @@ export interface Page {
 /** In the order of the navigation; the first one is where the console opens. */
 export const PAGES: Page[] = [
   { path: "graphql", title: "GraphQL", load: () => import("./graphql/page") },
+  { path: "rest", title: "REST", load: () => import("./rest/page") },
   { path: "schema", title: "Schema", load: () => import("./schema/page") },
+  { path: "webhooks", title: "Webhooks", load: () => import("./webhooks/page"), offered: ({ webhooks }) => webhooks },
   { path: "health", title: "Health", load: () => import("./health/page") },
 ];

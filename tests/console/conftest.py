@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon import PATIENCE, Daemon
+from support.webhooks import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
-    from support.postgres import Server
+    from support.postgres import Database, Server
 
 CHROMIUM = Path("/usr/bin/chromium")
 SCHEMA = """
@@ -22,15 +23,36 @@ grant select on note to anon, authenticated, service_role;
 alter table note enable row level security;
 create policy readers on note
     for select using (reader in ('everybody', current_setting('request.jwt.claims', true)::json ->> 'sub'));
+create schema webhooks authorization authenticator;
+create function dawdle() returns int language plpgsql as 'begin perform pg_sleep(0.6); return 1; end';
 comment on schema public is '@graphql({"introspection": true, "inflect_names": true})';
 """
+WEBHOOKS = {
+    "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY,
+    "DATAAPI_WEBHOOKS_ALLOW_ADDRESSES": "127.0.0.1",
+    "DATAAPI_WEBHOOKS_RETRY_WAITS": "3600, 3600, 3600, 3600",
+}
+"""An attempt that fails is not repeated while a test looks at it, however slow the machine is."""
+DOCUMENTS = {
+    "Titles": "query Titles { noteCollection { edges { node { title } } } }",
+    "Heartbeat": "{ heartbeat }",
+}
 
 
 @pytest.fixture(scope="package")
-def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Give a daemon whose notes are for all, or for one reader."""
-    database = server.create_database(SCHEMA)
-    with Daemon(tmp_path_factory.mktemp("console"), database.uri) as made:
+def console_database(server: Server) -> Database:
+    """Give the database that the console shows."""
+    return server.create_database(SCHEMA)
+
+
+@pytest.fixture(scope="package")
+def daemon(console_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Give a daemon whose notes are for all, or for one reader, and whose webhooks reach this machine."""
+    folder, documents = tmp_path_factory.mktemp("console"), tmp_path_factory.mktemp("documents")
+    for name, text in DOCUMENTS.items():
+        (documents / f"{name}.graphql").write_text(text)
+    project = {"graphql-documents": str(documents)}
+    with Daemon(folder, console_database.uri, project=project, environ=WEBHOOKS) as made:
         made.wait_ready()
         yield made
         made.stop()
@@ -42,6 +64,7 @@ def browser() -> Iterator[Browser]:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright for Python")
     if not CHROMIUM.exists():
         pytest.skip(f"needs {CHROMIUM}")
+    playwright.expect.set_options(timeout=PATIENCE * 1000)
     with playwright.sync_playwright() as driver:
         launched = driver.chromium.launch(
             executable_path=CHROMIUM,
@@ -62,7 +85,9 @@ def page(browser: Browser, daemon: Daemon) -> Iterator[Page]:
     problems: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:
-        if message.type == "error":
+        # The browser logs refusals of the management API, too, which the page shows.
+        refused = f"{origin}/v2/" in message.location["url"] and "a status of 4" in message.text
+        if message.type == "error" and not refused:
             problems.append(message.text)
 
     def sent(request: Request) -> None:

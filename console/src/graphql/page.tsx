@@ -2,17 +2,21 @@ import { explorerPlugin } from "@graphiql/plugin-explorer";
 import { GraphiQL } from "graphiql";
 import "graphiql/style.css";
 import "@graphiql/plugin-explorer/style.css";
-import { useEffect, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
 import { identity, identityHeaders } from "../shell/identity";
 import { useSettings } from "../shell/settings";
 import { theme } from "../shell/theme";
 import { CopyAs } from "./copy-as";
+import { documentsPlugin } from "./documents-panel";
+import { EditorAccess } from "./editor-access";
 import "./graphql.css";
+import "./panels.css";
+import { asksFor, measuring, planPlugin, type Measured } from "./plan-panel";
 import { storage } from "./storage";
 
-const plugins = [explorerPlugin()];
+const explorer = explorerPlugin();
 
 const FIRST_QUERY = `# Ctrl+Enter runs the operation, Ctrl+Space completes what you type.
 # The symbols beside the editor open the schema, past operations and a builder.
@@ -23,10 +27,12 @@ const FIRST_QUERY = `# Ctrl+Enter runs the operation, Ctrl+Space completes what 
 
 interface Asked {
   operationName?: string | null;
+  extensions?: object;
 }
 
 interface Answered {
   data?: { __schema?: object };
+  extensions?: Measured;
 }
 
 async function send(asked: Asked, headers: Record<string, string> = {}): Promise<Answered> {
@@ -38,6 +44,16 @@ async function send(asked: Asked, headers: Record<string, string> = {}): Promise
   return (await response.json()) as Answered;
 }
 
+/** Send an operation; what it says of its cost goes to the panel that asked, and plans are shown there alone. */
+async function measured(asked: Asked, headers?: Record<string, string>): Promise<Answered> {
+  const requested = asksFor();
+  if (!requested) return send(asked, headers);
+  const answered = await send({ ...asked, extensions: { ...asked.extensions, ...requested } }, headers);
+  measuring.set({ on: true, last: answered.extensions ?? {} });
+  const { explain: _shownInThePanel, ...extensions } = answered.extensions ?? {};
+  return answered.extensions ? { ...answered, extensions } : answered;
+}
+
 export default function GraphQLPage() {
   const shown = useStore(theme);
   const { token, apiKey } = useStore(identity);
@@ -47,13 +63,16 @@ export default function GraphQLPage() {
     document.body.classList.add(`graphiql-${shown}`);
   }, [shown]);
   const fetcher = async (asked: Asked, options?: { headers?: Record<string, string> }) => {
+    if (asked.operationName !== "IntrospectionQuery") return (await measured(asked, options?.headers)) as never;
     const answered = await send(asked, options?.headers);
-    if (asked.operationName === "IntrospectionQuery") setDescribed(Boolean(answered.data?.__schema));
+    setDescribed(Boolean(answered.data?.__schema));
     return answered as never;
   };
+  const { documents, documentsOnly } = useSettings();
+  const plugins = useMemo(() => [explorer, planPlugin, ...(documents ? [documentsPlugin] : [])], [documents]);
   return (
     <div className="graphql-page">
-      {!described && <IntrospectionIsOff />}
+      {!described && (documentsOnly ? <DocumentsOnly /> : <IntrospectionIsOff />)}
       <GraphiQL
         key={`${apiKey} ${token}`}
         fetcher={fetcher}
@@ -64,9 +83,18 @@ export default function GraphQLPage() {
         showPersistHeadersSettings={false}
       >
         <GraphiQL.Logo> </GraphiQL.Logo>
-        <GraphiQL.Toolbar>{({ prettify, merge }) => <>{prettify}{merge}<CopyAs /></>}</GraphiQL.Toolbar>
+        <GraphiQL.Toolbar>{({ prettify, merge }) => <>{prettify}{merge}<CopyAs /><EditorAccess /></>}</GraphiQL.Toolbar>
       </GraphiQL>
     </div>
+  );
+}
+
+function DocumentsOnly() {
+  return (
+    <Notice kind="info" title="Only stored documents run here">
+      So says <code>graphql-documents-only</code>. As service_role, choose one of them in the panel <strong>Stored documents</strong>. Without a
+      stored introspection query there is neither completion nor documentation.
+    </Notice>
   );
 }
 

@@ -31,6 +31,28 @@ function javascriptHeaders({ apiKey, withToken }: Operation): string {
   return `{ ${entries.join(", ")} }`;
 }
 
+/** supabase-js itself has no call for GraphQL. */
+function supabase({ url, apiKey, query, variables }: Operation): string {
+  return `import { createClient } from "@supabase/supabase-js";
+
+const url = ${JSON.stringify(url.replace(/\/graphql\/v1$/, ""))};
+const apikey = ${JSON.stringify(apiKey)};
+const supabase = createClient(url, apikey);
+
+// The token of who is signed in by Supabase Auth, or else your own.
+const { data: { session } } = await supabase.auth.getSession();
+const token = session?.access_token ?? process.env.TOKEN;
+
+// supabase-js has no call for GraphQL, so fetch sends the same key and token.
+const response = await fetch(\`\${url}/graphql/v1\`, {
+  method: "POST",
+  headers: { apikey, ...(token && { Authorization: \`Bearer \${token}\` }), "Content-Type": "application/json" },
+  body: JSON.stringify({ query: ${template(query)}, variables: ${json(variables)} }),
+});
+const { data, errors } = await response.json();
+console.log(errors ?? data);`;
+}
+
 function apollo(operation: Operation): string {
   const call = /^\s*mutation\b/m.test(operation.query) ? "mutate({ mutation" : "query({ query";
   return `import { ApolloClient, gql, HttpLink, InMemoryCache } from "@apollo/client";
@@ -64,6 +86,7 @@ print(client.execute(operation))`;
 
 export const SNIPPETS: { title: string; write: (operation: Operation) => string }[] = [
   { title: "curl", write: curl },
+  { title: "supabase-js", write: supabase },
   { title: "Apollo Client (JavaScript)", write: apollo },
   { title: "gql (Python)", write: gql },
 ];

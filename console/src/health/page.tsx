@@ -1,7 +1,8 @@
-import { useEffect, useState, type ReactNode } from "react";
+import type { ReactNode } from "react";
+import { useData } from "../kit/data";
 import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
-import { identity, identityHeaders } from "../shell/identity";
+import { identity } from "../shell/identity";
 import "./health.css";
 
 /** What the daemon says of the project's health: /console/data/health. */
@@ -19,7 +20,18 @@ interface Health {
     replicas: { server: string; available: boolean; lag: number | null }[];
     pool: { size: number; open: number; idle: number; in_use: number; waiting: number; timeouts: number };
   };
+  /** null in a daemon of one process. */
+  workers: Workers | null;
+  /** null where there are none. */
+  webhooks: { ready: boolean; reason: string | null } | null;
   slow: { seconds: number; within: number; requests: SlowRequest[] };
+}
+
+interface Workers {
+  own: number;
+  configured: number;
+  serving: number[];
+  stuck: number[];
 }
 
 interface SlowRequest {
@@ -37,45 +49,20 @@ interface SlowRequest {
 
 const EVERY = 5000;
 
-async function load(headers: Record<string, string>, signal: AbortSignal): Promise<Health> {
-  const response = await fetch("/console/data/health", { headers, signal });
-  if (response.ok) return (await response.json()) as Health;
-  throw new Error(((await response.json()) as { message: string }).message);
-}
-
 export default function HealthPage() {
-  const who = useStore(identity);
-  const [health, setHealth] = useState<Health | null>(null);
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    if (who.kind !== "service") return;
-    const controller = new AbortController();
-    const ask = () =>
-      load(identityHeaders(who), controller.signal).then(
-        (found) => {
-          setHealth(found);
-          setProblem("");
-        },
-        (error: Error) => controller.signal.aborted || setProblem(error.message),
-      );
-    void ask();
-    const timer = setInterval(ask, EVERY);
-    return () => {
-      clearInterval(timer);
-      controller.abort();
-    };
-  }, [who]);
+  const asked = useStore(identity).kind === "service";
+  const { data, problem } = useData<Health>("health", { every: EVERY, skip: !asked });
   return (
     <div className="page">
       <h1>Health</h1>
-      {who.kind !== "service" && <Notice kind="info" title="For service_role alone">Choose service_role at the top right.</Notice>}
-      {who.kind === "service" && problem && <Notice kind="error" title="The daemon does not say">{problem}</Notice>}
-      {who.kind === "service" && health && <Report health={health} />}
+      {!asked && <Notice kind="info" title="For service_role alone">Choose service_role at the top right.</Notice>}
+      {problem && <Notice kind="error" title="The daemon does not say">{problem}</Notice>}
+      {data && <Report health={data} />}
     </div>
   );
 }
 
-function Report({ health: { version, project, slow } }: { health: Health }) {
+function Report({ health: { version, project, workers, webhooks, slow } }: { health: Health }) {
   const { pool } = project;
   return (
     <>
@@ -89,6 +76,8 @@ function Report({ health: { version, project, slow } }: { health: Health }) {
         <Fact name="Connections">{pool.in_use} in use, {pool.idle} idle, of {pool.size}</Fact>
         <Fact name="Waiting now">{pool.waiting}</Fact>
         <Fact name="Timeouts since the start">{pool.timeouts}</Fact>
+        <Fact name="Workers">{workers ? workersText(workers) : "one process"}</Fact>
+        {webhooks && <Fact name="Webhooks">{webhooks.ready ? "working" : `not working: ${webhooks.reason}`}</Fact>}
         {project.replicas.map(({ server, available, lag }) => (
           <Fact key={server} name={`Replica ${server}`}>{available ? "available" : "not available"}{lag !== null && `, ${lag.toFixed(1)} s behind`}</Fact>
         ))}
@@ -99,10 +88,22 @@ function Report({ health: { version, project, slow } }: { health: Health }) {
         </Notice>
       )}
       <h2>Slow requests</h2>
-      <p className="hint">Those of the last {slow.within / 60} minutes that took {slow.seconds} s or longer, of the process that answers.</p>
+      <p className="hint">
+        Those of the last {slow.within / 60} minutes that took {slow.seconds} s or longer{workers && `, of worker ${workers.own}, which answers now`}.
+      </p>
       {slow.requests.length > 0 ? <SlowRequests requests={slow.requests} /> : <p className="soft">None.</p>}
     </>
   );
+}
+
+function workersText({ configured, serving, stuck }: Workers): string {
+  const waiting = configured - serving.length - stuck.length;
+  const parts = [
+    `${serving.length} of ${configured} serve`,
+    stuck.length > 0 && `${stuck.length} ${stuck.length === 1 ? "does" : "do"} not answer`,
+    waiting > 0 && `${waiting} not started`,
+  ];
+  return parts.filter(Boolean).join(", ");
 }
 
 function Fact({ name, children }: { name: string; children: ReactNode }) {

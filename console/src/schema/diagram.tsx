@@ -1,8 +1,8 @@
-import { memo, useEffect, useMemo, useRef, type RefObject } from "react";
+import { memo, useEffect, useMemo, useRef, useState, type RefObject } from "react";
 import { foreignColumns } from "./export";
-import { CHARACTER, HEAD, place, ROW, type Box, type Diagram as Placed, type Line, type Point } from "./layout";
+import { CHARACTER, HEAD, ROW, type Box, type Diagram as Placed, type Line, type Point } from "./layout";
 import { neighbourhood, type Schema, type TableId } from "./model";
-import { useView } from "./view";
+import { useView, type Area } from "./view";
 
 type DiagramProps = {
   schema: Schema;
@@ -10,22 +10,36 @@ type DiagramProps = {
   placed: Placed;
   found: Set<TableId>;
   selected: TableId | null;
+  /** The table to be seen, null for all. */
+  focus: TableId | null;
   onSelect: (id: TableId | null) => void;
 };
 
+const NOTHING: Placed = { boxes: [], lines: [], width: 0, height: 0 };
+
+/** Where the tables are; a worker finds out, which takes a second for hundreds of them. Until then, nothing is anywhere. */
 export function usePlaced(schema: Schema): Placed {
-  return useMemo(() => place(schema), [schema]);
+  const [placed, setPlaced] = useState<Placed>(NOTHING);
+  useEffect(() => {
+    const worker = new Worker(new URL("./layout.worker.ts", import.meta.url), { type: "module" });
+    worker.onmessage = ({ data }: MessageEvent<Placed>) => setPlaced(data);
+    worker.postMessage(schema);
+    return () => worker.terminate();
+  }, [schema]);
+  return placed;
 }
 
 /** The tables and their keys, drawn; the list of tables beside it has the same for the keyboard and screen readers. */
-export function Diagram({ schema, drawing, placed, found, selected, onSelect }: DiagramProps) {
-  const { view, fit, zoom, centre, handlers } = useView(drawing, placed);
+export function Diagram({ schema, drawing, placed, found, selected, focus, onSelect }: DiagramProps) {
+  const { view, fit, zoom, show, handlers } = useView(drawing, placed);
   const lit = useMemo(() => (selected ? neighbourhood(schema, selected) : found), [schema, selected, found]);
   const pressed = useRef<Point>({ x: 0, y: 0 });
   useEffect(() => {
-    const box = placed.boxes.find(({ id }) => id === selected);
-    if (box) centre({ x: box.x + box.width / 2, y: box.y + box.height / 2 });
-  }, [placed, selected, centre]);
+    const box = placed.boxes.find(({ id }) => id === focus);
+    if (!box) return;
+    const around = neighbourhood(schema, box.id);
+    show(extentOf(placed.boxes.filter(({ id }) => around.has(id))), box);
+  }, [placed, schema, focus, show]);
   return (
     <div className="diagram">
       <svg
@@ -66,6 +80,15 @@ export function Diagram({ schema, drawing, placed, found, selected, onSelect }: 
       </div>
     </div>
   );
+}
+
+/** The area that holds all of some boxes. */
+function extentOf(boxes: Box[]): Area {
+  const x = Math.min(...boxes.map((box) => box.x));
+  const y = Math.min(...boxes.map((box) => box.y));
+  const right = Math.max(...boxes.map((box) => box.x + box.width));
+  const bottom = Math.max(...boxes.map((box) => box.y + box.height));
+  return { x, y, width: right - x, height: bottom - y };
 }
 
 const Connection = memo(function Connection({ line, lit }: { line: Line; lit: boolean }) {

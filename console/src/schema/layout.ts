@@ -91,6 +91,8 @@ function placeGroup(boxes: Box[], lines: Line[]): Diagram {
     const { x, y } = graph.node(box.id) as Point;
     return { ...box, x: x - box.width / 2, y: y - box.height / 2 };
   });
+  const room = heightFor(boxes.reduce((sum, box) => sum + (box.width + GAP) * (box.height + GAP), 0));
+  if (height > 2 * room) return folded(placed, lines, room);
   return {
     boxes: placed,
     lines: lines.map((line, index) => {
@@ -101,6 +103,62 @@ function placeGroup(boxes: Box[], lines: Line[]): Diagram {
     width,
     height,
   };
+}
+
+/** How high a drawing of some area is that is a bit wider than high, as windows are. */
+function heightFor(area: number): number {
+  return Math.sqrt(area / 1.6);
+}
+
+/**
+ * A group of many tables that few ranks hold would be a tall strip: each rank is folded into columns of some height,
+ * in the order that it had.
+ */
+function folded(boxes: Box[], lines: Line[], room: number): Diagram {
+  const ranks = new Map<number, Box[]>();
+  for (const box of boxes) {
+    const middle = Math.round(box.x + box.width / 2);
+    ranks.set(middle, [...(ranks.get(middle) ?? []), box]);
+  }
+  const columns = [...ranks].sort(([one], [other]) => one - other).flatMap(([, rank]) => columnsOf(rank, room));
+  const whole: Diagram = { boxes: [], lines: [], width: 0, height: Math.max(...columns.map((column) => column.height)) };
+  for (const column of columns) {
+    const widest = Math.max(...column.boxes.map((box) => box.width));
+    let y = (whole.height - column.height) / 2;
+    for (const box of column.boxes) {
+      whole.boxes.push({ ...box, x: whole.width + (widest - box.width) / 2, y });
+      y += box.height + GAP / 2;
+    }
+    whole.width += widest + GAP;
+  }
+  whole.width -= GAP;
+  const at = new Map(whole.boxes.map((box) => [box.id, box]));
+  whole.lines = lines.map((line) => {
+    const [from, to] = line.ends.map((id) => at.get(id)!) as [Box, Box];
+    return { ...line, points: from === to ? loop(from) : between(from, to) };
+  });
+  return whole;
+}
+
+function columnsOf(rank: Box[], room: number): { boxes: Box[]; height: number }[] {
+  const columns: { boxes: Box[]; height: number }[] = [];
+  for (const box of [...rank].sort((one, other) => one.y - other.y)) {
+    const last = columns.at(-1);
+    if (last && last.height + GAP / 2 + box.height <= room) {
+      last.boxes.push(box);
+      last.height += GAP / 2 + box.height;
+    } else columns.push({ boxes: [box], height: box.height });
+  }
+  return columns;
+}
+
+/** The way of a key from the side of a table that faces the other one. */
+function between(from: Box, to: Box): Point[] {
+  const leftwards = from.x + from.width / 2 >= to.x + to.width / 2;
+  const start = { x: leftwards ? from.x : from.x + from.width, y: from.y + HEAD / 2 };
+  const end = { x: leftwards ? to.x + to.width : to.x, y: to.y + HEAD / 2 };
+  const out = leftwards ? -GAP / 2 : GAP / 2;
+  return [start, { x: start.x + out, y: start.y }, { x: end.x - out, y: end.y }, end];
 }
 
 /** The way of a key from a table to itself, below it: the library draws such lines elsewhere where ranks lie sideways. */

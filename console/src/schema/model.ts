@@ -1,11 +1,7 @@
-import { useEffect, useState } from "react";
-import { useStore } from "../kit/store";
-import { identity, identityHeaders } from "../shell/identity";
-
 /** What the daemon says of the schema as one role sees it: /console/data/schema. */
 export interface Schema {
   role: string;
-  /** Whether grants, policies and problems are told, which is so for service_role alone. */
+  /** Whether grants, policies and problems are included, which only service_role gets. */
   complete: boolean;
   tables: Table[];
   relationships: Relationship[];
@@ -21,7 +17,8 @@ export interface Table {
   key: string[];
   unique: string[][];
   columns: Column[];
-  rest: { name: string; profile: string | null; methods: string[] };
+  /** `star`: whether `*` may be selected, which needs all columns. */
+  rest: { name: string; profile: string | null; methods: string[]; star: boolean };
   graphql: { type: string; fields: string[] } | null;
   directives: Record<string, unknown>;
   rowSecurity?: boolean;
@@ -95,36 +92,20 @@ export function neighbourhood(schema: Schema, id: TableId): Set<TableId> {
   return found;
 }
 
+/** The part of a schema that has some tables alone. */
+export function partOf(schema: Schema, ids: Set<TableId>): Schema {
+  return {
+    ...schema,
+    tables: schema.tables.filter((table) => ids.has(idOf(table))),
+    relationships: schema.relationships.filter((each) => endsOf(each).every((id) => ids.has(id))),
+  };
+}
+
 /** The tables of which a name, a column or a name in an API has the text in it. */
 export function search(schema: Schema, text: string): Table[] {
-  const wanted = text.trim().toLowerCase();
+  const needle = text.trim().toLowerCase();
   const has = (table: Table) =>
     [`${table.schema}.${table.name}`, table.graphql?.type, ...table.columns.flatMap((each) => [each.name, each.graphql])]
-      .some((name) => name?.toLowerCase().includes(wanted));
+      .some((name) => name?.toLowerCase().includes(needle));
   return schema.tables.filter(has);
-}
-
-type Loaded = { schema: Schema | null; problem: string };
-
-/** The schema as the console's role sees it. */
-export function useSchema(): Loaded {
-  const who = useStore(identity);
-  const [loaded, setLoaded] = useState<Loaded>({ schema: null, problem: "" });
-  useEffect(() => {
-    const controller = new AbortController();
-    setLoaded({ schema: null, problem: "" });
-    load(identityHeaders(who), controller.signal).then(
-      (schema) => setLoaded({ schema, problem: "" }),
-      (error: Error) => controller.signal.aborted || setLoaded({ schema: null, problem: error.message }),
-    );
-    return () => controller.abort();
-  }, [who]);
-  return loaded;
-}
-
-async function load(headers: Record<string, string>, signal: AbortSignal): Promise<Schema> {
-  const response = await fetch("/console/data/schema", { headers, signal });
-  if (response.ok) return (await response.json()) as Schema;
-  const { message, hint } = (await response.json()) as { message: string; hint: string | null };
-  throw new Error(hint ? `${message}. ${hint}` : message);
 }

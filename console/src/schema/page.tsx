@@ -1,14 +1,15 @@
 import { useMemo, useRef, useState, type FormEvent } from "react";
+import { useData } from "../kit/data";
 import { Notice } from "../kit/notice";
 import { useSettings } from "../shell/settings";
 import { Diagram, usePlaced } from "./diagram";
 import { asMermaid, asSvg, save } from "./export";
-import { idOf, labelOf, search, useSchema, type Schema, type Table, type TableId } from "./model";
+import { idOf, labelOf, neighbourhood, partOf, search, type Schema, type Table, type TableId } from "./model";
 import { Panel, Problems } from "./panel";
 import "./schema.css";
 
 export default function SchemaPage() {
-  const { schema, problem } = useSchema();
+  const { data: schema, problem } = useData<Schema>("schema");
   if (problem) return <div className="page"><Notice kind="error" title="The schema cannot be shown">{problem}</Notice></div>;
   if (!schema) return <div className="waiting" role="status">Loading…</div>;
   if (schema.tables.length === 0) {
@@ -32,7 +33,9 @@ function Explorer({ schema }: { schema: Schema }) {
   const [text, setText] = useState("");
   const [selected, setSelected] = useState<TableId | null>(null);
   const drawing = useRef<SVGSVGElement>(null);
-  const placed = usePlaced(schema);
+  const [near, setNear] = useState(false);
+  const drawn = useMemo(() => (near && selected ? partOf(schema, neighbourhood(schema, selected)) : schema), [schema, near, selected]);
+  const placed = usePlaced(drawn);
   const found = useMemo(() => search(schema, text), [schema, text]);
   const ids = useMemo(() => new Set(found.map(idOf)), [found]);
   const table = schema.tables.find((each) => idOf(each) === selected);
@@ -56,6 +59,9 @@ function Explorer({ schema }: { schema: Schema }) {
             }}
           />
         </form>
+        <label className="check">
+          <input type="checkbox" checked={near} onChange={(event) => setNear(event.target.checked)} /> Neighbours only
+        </label>
         <p className="hint" role="status">{found.length} of {schema.tables.length} tables, as {schema.role}</p>
         <ul>
           {found.map((each) => (
@@ -82,7 +88,15 @@ function Explorer({ schema }: { schema: Schema }) {
           </details>
         )}
       </div>
-      <Diagram schema={schema} drawing={drawing} placed={placed} found={ids} selected={selected} onSelect={setSelected} />
+      <Diagram
+        schema={drawn}
+        drawing={drawing}
+        placed={placed}
+        found={ids}
+        selected={selected}
+        focus={selected ?? (text.trim() && found[0] ? idOf(found[0]) : null)}
+        onSelect={setSelected}
+      />
       {table && <Panel schema={schema} table={table} onSelect={setSelected} />}
     </div>
   );

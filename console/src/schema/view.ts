@@ -8,6 +8,8 @@ export interface View extends Point {
 
 const LEAST = 0.05;
 const MOST = 2.5;
+/** The least scale in which a table is shown that was looked for. */
+const READABLE = 0.8;
 const STEP = 60;
 const MOVES: Record<string, Point> = {
   ArrowLeft: { x: STEP, y: 0 },
@@ -23,18 +25,28 @@ function zoomed(view: View, factor: number, at: Point): View {
   return { scale, x: at.x - (at.x - view.x) * ratio, y: at.y - (at.y - view.y) * ratio };
 }
 
-type Extent = { width: number; height: number };
+export type Extent = { width: number; height: number };
+export type Area = Point & Extent;
+/** Pixels that stay free around what is shown. */
+const MARGIN = 16;
+
+/** Show an area as large as its window allows, though never enlarged. */
+function filled(area: Area, { width, height }: Extent): View {
+  const across = (width - 2 * MARGIN) / Math.max(1, area.width);
+  const down = (height - 2 * MARGIN) / Math.max(1, area.height);
+  const scale = Math.min(1, Math.max(LEAST, Math.min(across, down)));
+  return { scale, x: width / 2 - (area.x + area.width / 2) * scale, y: height / 2 - (area.y + area.height / 2) * scale };
+}
 
 /** Moving and scaling a drawing by pointers, the wheel and the keyboard. */
 export function useView(window: RefObject<SVGSVGElement | null>, extent: Extent) {
   const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
+  const [size, setSize] = useState<Extent>({ width: 0, height: 0 });
   const pointers = useRef(new Map<number, Point>());
 
   const fit = useCallback(() => {
     const { clientWidth: width = 0, clientHeight: height = 0 } = window.current ?? {};
-    const room = { width: Math.max(1, extent.width), height: Math.max(1, extent.height) };
-    const scale = Math.min(1, Math.max(LEAST, Math.min((width - 32) / room.width, (height - 32) / room.height)));
-    setView({ scale, x: (width - room.width * scale) / 2, y: (height - room.height * scale) / 2 });
+    setView(filled({ x: 0, y: 0, ...extent }, { width, height }));
   }, [window, extent]);
 
   const zoom = useCallback((factor: number) => {
@@ -42,15 +54,24 @@ export function useView(window: RefObject<SVGSVGElement | null>, extent: Extent)
     setView((before) => zoomed(before, factor, { x: width / 2, y: height / 2 }));
   }, [window]);
 
-  const centre = useCallback((point: Point) => {
-    const { clientWidth: width = 0, clientHeight: height = 0 } = window.current ?? {};
+  /** Show an area whole where that is readable, else the middle of the most important part of it. */
+  const show = useCallback((area: Area, part: Area) => {
+    const whole = filled(area, size);
     setView((before) => {
-      const scale = Math.max(before.scale, 0.6);
-      return { scale, x: width / 2 - point.x * scale, y: height / 2 - point.y * scale };
+      if (whole.scale >= READABLE) return whole;
+      const scale = Math.max(before.scale, READABLE);
+      return { scale, x: size.width / 2 - (part.x + part.width / 2) * scale, y: size.height / 2 - (part.y + part.height / 2) * scale };
     });
-  }, [window]);
+  }, [size]);
 
   useEffect(fit, [fit]);
+
+  useEffect(() => {
+    const element = window.current!;
+    const observer = new ResizeObserver(() => setSize({ width: element.clientWidth, height: element.clientHeight }));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [window]);
 
   useEffect(() => {
     const element = window.current!;
@@ -95,7 +116,7 @@ export function useView(window: RefObject<SVGSVGElement | null>, extent: Extent)
       event.preventDefault();
     },
   };
-  return { view, fit, zoom, centre, handlers };
+  return { view, fit, zoom, show, handlers };
 }
 
 function distance(one: Point, other: Point): number {

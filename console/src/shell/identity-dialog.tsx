@@ -100,8 +100,11 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
                 )}
               </>
             )}
-            {kind === "service" && source === "token" && (
-              <p className="hint">A token whose role is service_role. The daemon refuses secret API keys that a browser sends.</p>
+            {kind === "service" && (
+              <Notice kind="info" title="By a token, not by a secret key">
+                The daemon refuses secret API keys (sb_secret_…) that a browser sends. {settings.token.mintable ? "Paste" : "Take"} a token (JWT)
+                whose role is service_role{settings.token.mintable ? ", or sign one here with the project's JWT secret" : " from whoever signs the project's tokens"}.
+              </Notice>
             )}
           </>
         )}

@@ -57,6 +57,12 @@ export function claimsOf(token: string): Claims | null {
   }
 }
 
+/** The role that requests of an identity run as, null for what callers without a token get. */
+export function roleOf({ token }: Identity): string | null {
+  const role = claimsOf(token)?.role;
+  return typeof role === "string" ? role : null;
+}
+
 /** Sign claims with HS256 in the browser; the secret goes nowhere. */
 export async function mint(claims: Claims, secret: string, isBase64: boolean): Promise<string> {
   const utf8 = new TextEncoder();

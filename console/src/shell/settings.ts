@@ -7,19 +7,13 @@ export interface Settings {
   schemas: string[];
   keyRequired: boolean;
   publishableKey: string | null;
-  anonymousRole: string;
   token: { mintable: boolean; base64: boolean; audience: string | null };
   plans: boolean;
   openapi: boolean;
   documents: boolean;
   documentsOnly: boolean;
   webhooks: boolean;
-}
-
-export async function loadSettings(): Promise<Settings> {
-  const response = await fetch("/console/data/settings");
-  if (!response.ok) throw new Error(`The daemon answered with status ${response.status}.`);
-  return (await response.json()) as Settings;
+  receivers: boolean;
 }
 
 const Context = createContext<Settings | null>(null);

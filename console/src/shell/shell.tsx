@@ -1,4 +1,5 @@
 import { Component, lazy, Suspense, useEffect, useRef, useState, type ComponentType, type ReactNode } from "react";
+import { loadData } from "../kit/data";
 import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
 import { PAGES, type Page } from "../pages";
@@ -6,7 +7,7 @@ import icon from "./icon.svg";
 import { assume, identity, nameOf } from "./identity";
 import { IdentityDialog } from "./identity-dialog";
 import { goTo, PageLink, usePage } from "./router";
-import { loadSettings, SettingsProvider, useSettings, type Settings } from "./settings";
+import { SettingsProvider, useSettings, type Settings } from "./settings";
 import { ThemeSwitch } from "./theme-switch";
 
 const loaded = new Map<Page, ComponentType>();
@@ -22,7 +23,7 @@ export function Shell() {
   const [settings, setSettings] = useState<Settings | null>(null);
   const [problem, setProblem] = useState("");
   useEffect(() => {
-    loadSettings().then((found) => {
+    loadData<Settings>("settings").then((found) => {
       if (!identity.get().apiKey && found.publishableKey) {
         assume({ ...identity.get(), apiKey: found.publishableKey });
       }
@@ -48,6 +49,8 @@ function Frame() {
     if (path === "" && pages[0]) goTo(pages[0].path, { replace: true });
   }, [path]);
   useEffect(() => {
+    // On narrow screens the navigation has more than fits.
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
     document.title = `${page ? `${page.title} · ` : ""}${settings.project}`;
   }, [page]);
   const Content = page && componentOf(page);

@@ -1,3 +1,4 @@
+import { Icon } from "../kit/icon";
 import { useStore } from "../kit/store";
 import { chooseTheme, theme } from "./theme";
 
@@ -9,9 +10,7 @@ export function ThemeSwitch() {
   const other = shown === "dark" ? "light" : "dark";
   return (
     <button type="button" className="icon-button" onClick={() => chooseTheme(other)} aria-label={`Use the ${other} theme`} title={`Use the ${other} theme`}>
-      <svg viewBox="0 0 24 24" width="18" height="18" fill="none" stroke="currentColor" strokeWidth="1.8" strokeLinecap="round" strokeLinejoin="round" aria-hidden="true">
-        <path d={shown === "dark" ? SUN : MOON} />
-      </svg>
+      <Icon path={shown === "dark" ? SUN : MOON} size={18} stroke={1.8} />
     </button>
   );
 }

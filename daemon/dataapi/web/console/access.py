@@ -12,12 +12,23 @@ from dataapi.settings import Project
 _FORWARDING = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 """Headers that proxies add: who sends one is not known by the connection's address."""
 
+_DELIVERED = "webhook-id"
+"""A header of every delivery, which no endpoint can leave out: the daemon's own requests are no person's."""
+
 _OWN = ("same-origin", "none")
 """Values of ``Sec-Fetch-Site`` where no other site is involved."""
 
 
 def is_local(request: Request) -> bool:
     """Whether a person at this machine sent the request, to a name of this machine.
+
+    An endpoint's URL that leads back to the daemon makes nobody a person here.
+    """
+    return comes_from_here(request) and _DELIVERED not in request.headers
+
+
+def comes_from_here(request: Request) -> bool:
+    """Whether a program of this machine sent the request, to a name of this machine.
 
     The name is checked because a foreign site can have its own name lead to this machine.
     """
@@ -33,6 +44,11 @@ def may_open(project: Project, request: Request) -> bool:
     return project.console == "yes" or (project.console == "local" and is_local(request))
 
 
+def may_try(project: Project, request: Request) -> bool:
+    """Whether receivers for trying are there for the client: where the console is for this machine alone."""
+    return project.console == "local" and comes_from_here(request)
+
+
 def check_own(request: Request) -> None:
     """Refuse what a page of another origin sent; opening an address is no such request.
 
@@ -43,7 +59,7 @@ def check_own(request: Request) -> None:
     opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     foreign = headers.get("sec-fetch-site", "none") not in _OWN and not opened
     if foreign or (origin is not None and origin.partition("://")[2] != headers.get("host")):
-        raise ApiError(403, "PGRST125", "The console answers pages of its own origin alone")
+        raise ApiError(403, "CROSS_ORIGIN_REQUEST", "The console answers pages of its own origin alone")
 
 
 @lru_cache(maxsize=256)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from typing import Any
+
+from twisted.internet.threads import deferToThread
 
 from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.auth.caller import Caller
@@ -16,23 +20,20 @@ from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.long_work import Naps, SharedWork
 from dataapi.database.message import Bound, Statement
 from dataapi.database.pool import PoolFigures
-from dataapi.http.errors import ApiError
+from dataapi.graphql.document_store import Documents
+from dataapi.http.errors import ApiError, DatabaseUnavailable
 from dataapi.http.messages import Request
 from dataapi.settings import Project
 from dataapi.telemetry.readiness import ProjectState
-from dataapi.telemetry.slow_requests import KEPT, SLOW, SlowRequests
+from dataapi.telemetry.slow_requests import KEPT, SLOW
 from dataapi.telemetry.version import installed_version
+from dataapi.telemetry.vitals import Vitals
 from dataapi.web.console.schema import SchemaDescription
 
 DESCRIPTIONS = 16
 """Schemas of roles that are kept."""
 
-_POLICIES = """
-select schemaname::text, tablename::text, policyname::text, cmd, permissive = 'PERMISSIVE',
-       to_json(roles)::text, qual, with_check
-from pg_catalog.pg_policies where schemaname in (select json_array_elements_text($1::json))
-order by schemaname, tablename, policyname
-"""
+_POLICIES = files("dataapi.catalog").joinpath("policies.sql").read_text(encoding="utf-8")
 _MEMBERS = ("schema", "table", "name", "command", "permissive", "roles", "using", "check")
 
 
@@ -45,23 +46,28 @@ class _Described:
 
 
 class ProjectData:
-    """Answers the console's questions about one project."""
+    """Answers the console's questions about one project.
+
+    :param documents: returns the persisted documents, None when the project has no folder of them.
+    """
 
     def __init__(
         self,
         project: Project,
         runner: Runner,
         catalog: Callable[[], Catalog | None],
+        documents: Callable[[], Documents | None],
         state: Callable[[], ProjectState],
         pool: Callable[[], PoolFigures],
-        slow: SlowRequests,
+        vitals: Vitals,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._project = project
         self._catalog = catalog
+        self._documents = documents
         self._state = state
         self._pool = pool
-        self._slow = slow
+        self._vitals = vitals
         self._now = now
         self._transactions = Transactions(project, runner)
         self._cache: BoundedCache[Hashable, _Described] = BoundedCache(DESCRIPTIONS)
@@ -86,17 +92,33 @@ class ProjectData:
         await self._transactions.run_pre_request(catalog, request, caller)
         return (await self._described(catalog, caller.role)).text + b"}"
 
-    def health(self, caller: Caller) -> dict[str, Any]:
+    async def documents(self, request: Request, caller: Caller) -> bytes:
+        """Return the persisted documents with their ids, as JSON.
+
+        :raises ApiError: 403, the caller is not ``service_role``; what the pre-request function says.
+        """
+        _check_service(caller, "the persisted documents")
+        await self._transactions.run_pre_request(catalog_for(self._catalog(), caller), request, caller)
+        found = self._documents()
+        return await deferToThread(_listed, {} if found is None else found.by_id)
+
+    async def health(self, request: Request, caller: Caller) -> dict[str, Any]:
         """Return whether the project answers, what its pool does in this process, and its slow requests.
 
-        :raises ApiError: 403, the caller is not ``service_role``.
+        A database that cannot be reached cannot run the pre-request function, and is a reason to look here.
+
+        :raises ApiError: 403, the caller is not ``service_role``; what the pre-request function says.
         """
-        if caller.role != SERVICE_ROLE:
-            raise ApiError(403, "42501", f"Only {SERVICE_ROLE} sees the health of a project")
-        state, slow = self._state(), self._slow.of(self._project.ref, self._now())
+        _check_service(caller, "the health of a project")
+        if self._project.db_pre_request and self._state().database_available:
+            with suppress(DatabaseUnavailable):
+                catalog = catalog_for(self._catalog(), caller)
+                await self._transactions.run_pre_request(catalog, request, caller)
+        state, slow = self._state(), self._vitals.slow.of(self._project.ref, self._now())
         return {
             "version": installed_version(),
             "project": {**asdict(state), "ready": state.ready, "pool": asdict(self._pool())},
+            **self._vitals.as_json(),
             "slow": {"seconds": SLOW, "within": KEPT, "requests": [asdict(each) for each in slow]},
         }
 
@@ -106,6 +128,20 @@ class ProjectData:
         if found is None:
             found = await self._work.result(key, lambda: _describe(self._project, catalog, role))
         return found
+
+
+def _check_service(caller: Caller, what: str) -> None:
+    if caller.role != SERVICE_ROLE:
+        raise ApiError(403, "42501", f"Only {SERVICE_ROLE} sees {what}")
+
+
+def _listed(documents: Mapping[str, str]) -> bytes:
+    """Return documents as JSON, in the order of their ids; for a thread."""
+    pause, listed = Naps(), []
+    for document_id in sorted(documents):
+        pause()
+        listed.append(json.dumps({"id": document_id, "text": documents[document_id]}, ensure_ascii=False))
+    return f'{{"documents":[{",".join(listed)}]}}'.encode()
 
 
 def _describe(project: Project, catalog: Catalog, role: str) -> _Described:

@@ -125,6 +125,8 @@ class SchemaDescription:
             "name": table.name,
             "profile": None if table.schema == self._first_schema else table.schema,
             "methods": [method for method, columns in allowed.items() if columns],
+            # ``*`` stands for all columns, so that it is refused where one may not be read.
+            "star": len(visible.read) == len(table.columns),
         }
 
     def _grants(self, table: Table) -> Iterator[Record]:

@@ -1,0 +1,89 @@
+import { Notice } from "../kit/notice";
+import { JsonView } from "./json-view";
+import type { Answer } from "./send";
+
+/** Rows of a table that are drawn; more make a browser slow. */
+const MOST_ROWS = 500;
+
+/** What came of a request, in short. */
+export function Outcome({ answer }: { answer: Answer }) {
+  const { status, reason, milliseconds, bytes, range, total } = answer;
+  return (
+    <p className="outcome" role="status">
+      <span className="badge" data-kind={status < 300 ? "good" : status < 500 ? "warning" : "error"}>{`${status} ${reason}`}</span>
+      <span>{`${Math.round(milliseconds)} ms`}</span>
+      <span>{sizeOf(bytes)}</span>
+      {range && <span>{`rows ${range}`}</span>}
+      {total !== null && <strong>{`${total.toLocaleString("en")} in all`}</strong>}
+    </p>
+  );
+}
+
+function sizeOf(bytes: number): string {
+  return bytes < 1000 ? `${bytes} B` : `${(bytes / 1000).toLocaleString("en", { maximumFractionDigits: 1 })} kB`;
+}
+
+type Row = Record<string, unknown>;
+
+/** The rows of an answer; null if it has none that a table could show. */
+export function rowsOf({ json, status }: Answer): Row[] | null {
+  const list = Array.isArray(json) ? (json as unknown[]) : status < 300 && isRow(json) ? [json] : [];
+  return list.length > 0 && list.every(isRow) ? list : null;
+}
+
+const isRow = (value: unknown): value is Row => typeof value === "object" && value !== null && !Array.isArray(value);
+
+export function AnswerTable({ answer }: { answer: Answer }) {
+  const rows = rowsOf(answer);
+  if (!rows) return <Plain answer={answer} />;
+  const names = [...new Set(rows.flatMap(Object.keys))];
+  return (
+    <>
+      <div className="table-scroll" tabIndex={0} role="region" aria-label="Rows">
+        <table className="table">
+          <thead><tr>{names.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+          <tbody>
+            {rows.slice(0, MOST_ROWS).map((row, at) => (
+              <tr key={at}>{names.map((name) => <Cell key={name} value={row[name]} />)}</tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {rows.length > MOST_ROWS && <p className="hint">{`The first ${MOST_ROWS} of ${rows.length} rows; JSON has all.`}</p>}
+    </>
+  );
+}
+
+function Cell({ value }: { value: unknown }) {
+  if (value === null || value === undefined) return <td className="soft">{value === null ? "null" : ""}</td>;
+  if (typeof value === "number") return <td className="number">{String(value)}</td>;
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return <td title={text.length > 40 ? text : undefined} className={typeof value === "string" ? undefined : "code"}>{text}</td>;
+}
+
+/** An answer as it came: an error, text, or nothing. */
+function Plain({ answer }: { answer: Answer }) {
+  const { json, status, text } = answer;
+  if (status >= 300 && isRow(json) && typeof json.message === "string") {
+    return (
+      <Notice kind="error" title={json.message}>
+        {[json.details, json.hint].filter(Boolean).map((each, at) => <p key={at}>{typeof each === "string" ? each : <code>{JSON.stringify(each)}</code>}</p>)}
+        {json.code ? <p className="hint"><code>{String(json.code)}</code></p> : null}
+      </Notice>
+    );
+  }
+  if (text === "" || text === "[]") return <p className="soft nothing">{text ? "No rows." : "The answer has no body."}</p>;
+  return <AnswerText answer={answer} />;
+}
+
+export function AnswerText({ answer: { json, text } }: { answer: Answer }) {
+  return json === undefined ? <pre className="json code" tabIndex={0} role="region" aria-label="Text">{text}</pre> : <JsonView text={text} />;
+}
+
+export function AnswerHeaders({ answer }: { answer: Answer }) {
+  return (
+    <dl className="headers" tabIndex={0}>
+      {answer.headers.map(([name, value]) => <div key={name}><dt>{name}</dt><dd className="code">{value}</dd></div>)}
+    </dl>
+  );
+}

@@ -1,0 +1,25 @@
+import { useEffect, useRef } from "react";
+import { parseTarget } from "./query";
+import type { Draft } from "./request";
+
+type ConfirmDialogProps = { request: Draft; onConfirm: () => void; onCancel: () => void };
+
+/** Asks before a request changes or deletes all rows of a table. */
+export function ConfirmDialog({ request, onConfirm, onCancel }: ConfirmDialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  const { path } = parseTarget(request.target);
+  const verb = request.method === "DELETE" ? "Delete" : "Change";
+  return (
+    <dialog className="dialog" ref={dialog} onClose={onCancel} aria-labelledby="confirm-title">
+      <form method="dialog" onSubmit={(event) => (event.preventDefault(), onConfirm())}>
+        <h2 id="confirm-title">{`${verb} all rows of ${path}?`}</h2>
+        <p>The request has no filter. It will {verb.toLowerCase()} every row that this role may {verb.toLowerCase()}.</p>
+        <div className="actions">
+          <button type="button" className="button" onClick={onCancel} autoFocus>Cancel</button>
+          <button type="submit" className="button danger">{`${verb} all rows`}</button>
+        </div>
+      </form>
+    </dialog>
+  );
+}

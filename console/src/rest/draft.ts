@@ -1,0 +1,33 @@
+import { makeStore } from "../kit/store";
+import { everything, parseTarget, targetOf, type Query } from "./query";
+import { EMPTY, NO_PREFERENCES, writes, type Draft, type Method } from "./request";
+
+/** The request of the page; it outlives a visit to another page. */
+export const draft = makeStore<Draft>(EMPTY);
+
+/** How many rows are read unless the address says otherwise. */
+const FIRST_ROWS = "20";
+
+export function change(part: Partial<Draft>): void {
+  draft.set({ ...draft.get(), ...part });
+}
+
+/** Change what the address says. */
+export function changeQuery(edit: (query: Query) => Query): void {
+  const { path, query } = parseTarget(draft.get().target);
+  change({ target: targetOf(path, edit(query)) });
+}
+
+/** Begin anew with a table or a function. */
+export function choose(path: string, method: Method, columns: string[], { limited, body = "" }: { limited: boolean; body?: string }): void {
+  const rows = { ...everything(), columns, limit: limited ? FIRST_ROWS : "" };
+  change({ target: targetOf(path, { rows, others: [] }), method, body, prefer: NO_PREFERENCES });
+}
+
+/** Take another method; what only reads can have goes. */
+export function changeMethod(method: Method, body: string): void {
+  const before = draft.get();
+  change({ method, body: before.body || body });
+  if (!writes(draft.get())) return;
+  changeQuery((query) => ({ ...query, rows: { ...query.rows, order: [], limit: "", offset: "" } }));
+}

@@ -1,0 +1,62 @@
+import { lazy, Suspense, useEffect, useState } from "react";
+import { useData } from "../kit/data";
+import { Notice } from "../kit/notice";
+import { useStore } from "../kit/store";
+import type { Schema, Table } from "../schema/model";
+import { useSettings } from "../shell/settings";
+import { functionsOf, useDescription, type Description } from "./description";
+import { choose, draft } from "./draft";
+import { Form } from "./form";
+import { Panel } from "./panel";
+import { sourceOf } from "./source";
+import "./rest.css";
+
+const Viewer = lazy(() => import("./viewer"));
+
+const VIEWS = ["Build a request", "Description"] as const;
+
+export default function RestPage() {
+  const settings = useSettings();
+  const { profile } = useStore(draft);
+  const [view, setView] = useState<(typeof VIEWS)[number]>(VIEWS[0]);
+  const described = useDescription(settings.openapi, profile);
+  return (
+    <div className="rest-page">
+      <h1 className="visually-hidden">REST</h1>
+      <div className="segments views" role="group" aria-label="View">
+        {VIEWS.filter((each) => settings.openapi || each !== "Description").map((each) => (
+          <button type="button" key={each} aria-pressed={view === each} onClick={() => setView(each)}>{each}</button>
+        ))}
+      </div>
+      {described.problem && <Notice kind="error" title="The description cannot be read">{described.problem}</Notice>}
+      {view === VIEWS[0] ? <Builder description={described.description} /> : described.description && (
+        <Suspense fallback={<div className="waiting" role="status">Loading…</div>}>
+          <Viewer description={described.description} profile={profile} />
+        </Suspense>
+      )}
+    </div>
+  );
+}
+
+function Builder({ description }: { description: Description | null }) {
+  const { schemas } = useSettings();
+  const { profile, target } = useStore(draft);
+  const { data: schema, problem } = useData<Schema>("schema");
+  const tables = (schema?.tables ?? []).filter((each) => each.rest.profile === profile && each.rest.methods.length > 0);
+  const first = tables.find(isRead) ?? tables[0];
+  useEffect(() => {
+    if (target === "" && first) choose(first.name, "GET", sourceOf(first).all, { limited: true });
+  }, [target, first]);
+  if (!schema && !problem) return <div className="waiting" role="status">Loading…</div>;
+  return (
+    <div className="request">
+      <Form tables={tables} functions={description ? functionsOf(description) : []} schema={schema} schemas={schemas} />
+      <div className="sent">
+        {problem && <Notice kind="info" title="The tables cannot be listed">{problem}. Requests that are typed can be sent all the same.</Notice>}
+        <Panel />
+      </div>
+    </div>
+  );
+}
+
+const isRead = ({ rest }: Table) => rest.methods.includes("GET");

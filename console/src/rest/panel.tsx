@@ -1,0 +1,153 @@
+import { useEffect, useRef, useState } from "react";
+import { Notice } from "../kit/notice";
+import { treeOf, type ExplainedPlan } from "../kit/plan";
+import { PlanTree } from "../kit/plan-tree";
+import { useStore } from "../kit/store";
+import { identity } from "../shell/identity";
+import { useSettings } from "../shell/settings";
+import { AnswerHeaders, AnswerTable, AnswerText, Outcome } from "./answer";
+import { ConfirmDialog } from "./confirm-dialog";
+import { change, draft } from "./draft";
+import { isJson } from "./form";
+import { PROGRAMS } from "./programs";
+import { ADDRESS, changesAll, hasBody, REST } from "./request";
+import { send, type Answer } from "./send";
+
+const VIEWS = ["Table", "JSON", "Headers", "Plan", "Code"] as const;
+type View = (typeof VIEWS)[number];
+
+const PLAN = "application/vnd.pgrst.plan+json";
+
+/** The address, and what came of sending it. */
+export function Panel() {
+  const request = useStore(draft);
+  const settings = useSettings();
+  const [view, setView] = useState<View>("Table");
+  const [answer, setAnswer] = useState<Answer | null>(null);
+  const [problem, setProblem] = useState("");
+  const [asking, setAsking] = useState(false);
+  const [waiting, setWaiting] = useState(false);
+  const controller = useRef<AbortController>(null);
+  const results = useRef<HTMLElement>(null);
+  useEffect(() => () => controller.current?.abort(), []);
+
+  const run = async () => {
+    setAsking(false);
+    controller.current?.abort();
+    const own = (controller.current = new AbortController());
+    setWaiting(true);
+    setProblem("");
+    try {
+      const next = await send(draft.get(), identity.get(), "application/json", own.signal);
+      if (own.signal.aborted) return;
+      setAnswer(next);
+      setView((before) => (before === "JSON" || before === "Headers" ? before : "Table"));
+      results.current?.scrollIntoView({ block: "nearest" });
+    } catch (error) {
+      if (own.signal.aborted) return;
+      setAnswer(null);
+      setProblem((error as Error).message);
+    }
+    setWaiting(false);
+  };
+  const unsendable = request.target === "" || (hasBody(request) && !isJson(request.body));
+  const submit = () => {
+    if (unsendable) return;
+    if (changesAll(request)) setAsking(true);
+    else void run();
+  };
+  const views = VIEWS.filter((each) => each !== "Plan" || settings.plans);
+  return (
+    <>
+      <form id={ADDRESS} className="address panel" aria-label="Address" onSubmit={(event) => (event.preventDefault(), submit())}>
+        <span className="method" data-method={request.method}>{request.method}</span>
+        <label className="target code">
+          <span className="prefix" aria-hidden="true">{REST}</span>
+          <textarea rows={2} value={request.target} spellCheck={false} aria-label="Address, behind /rest/v1/" onChange={(event) => change({ target: event.target.value.replace(/\s*\n\s*/g, "") })}
+            onKeyDown={(event) => event.key === "Enter" && (event.preventDefault(), event.currentTarget.form?.requestSubmit())} />
+        </label>
+        <button type="submit" className="button primary" disabled={unsendable} aria-busy={waiting}>Send</button>
+      </form>
+      <section className="results panel" aria-label="Answer" ref={results}>
+        <div className="bar">
+          <div className="segments" role="group" aria-label="Shown">
+            {views.map((each) => <button type="button" key={each} aria-pressed={view === each} onClick={() => setView(each)}>{each}</button>)}
+          </div>
+          {answer && <Outcome answer={answer} />}
+        </div>
+        {problem && <Notice kind="error" title="The request could not be sent">{problem}</Notice>}
+        {view === "Code" ? <Programs /> : view === "Plan" ? <Planner /> : answer ? <Shown view={view} answer={answer} /> : !problem && <p className="soft nothing">Send the request to see its answer.</p>}
+      </section>
+      {asking && <ConfirmDialog request={request} onConfirm={() => void run()} onCancel={() => setAsking(false)} />}
+    </>
+  );
+}
+
+function Shown({ view, answer }: { view: View; answer: Answer }) {
+  if (view === "JSON") return <AnswerText answer={answer} />;
+  return view === "Headers" ? <AnswerHeaders answer={answer} /> : <AnswerTable answer={answer} />;
+}
+
+function Programs() {
+  const request = useStore(draft);
+  const { apiKey, token } = useStore(identity);
+  const [chosen, setChosen] = useState(PROGRAMS[0]!);
+  const [copied, setCopied] = useState("");
+  if (hasBody(request) && !isJson(request.body)) return <p className="soft nothing">The body is no JSON yet.</p>;
+  const text = chosen.write({ draft: request, origin: location.origin, apiKey, withToken: token !== "" });
+  return (
+    <div className="programs">
+      <div className="bar">
+        <div className="segments" role="group" aria-label="Language">
+          {PROGRAMS.map((each) => <button type="button" key={each.title} aria-pressed={each === chosen} onClick={() => setChosen(each)}>{each.title}</button>)}
+        </div>
+        <button type="button" className="button" onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(text))}>Copy</button>
+        <span className="hint" role="status">{copied === text ? "Copied." : ""}</span>
+      </div>
+      <pre className="json code" tabIndex={0} role="region" aria-label="Program">{text}</pre>
+      {token && <p className="hint">The token comes from the variable <code>TOKEN</code> of the environment.</p>}
+    </div>
+  );
+}
+
+/** Asks PostgreSQL how it would run the request. */
+function Planner() {
+  const request = useStore(draft);
+  const [analyzed, setAnalyzed] = useState(false);
+  const [answer, setAnswer] = useState<Answer | null>(null);
+  const [problem, setProblem] = useState("");
+  const runs = analyzed && request.method === "GET";
+  useEffect(() => setAnswer(null), [request]);
+  const explain = async () => {
+    try {
+      const next = await send(request, identity.get(), runs ? `${PLAN}; options=analyze` : PLAN, new AbortController().signal);
+      setAnswer(next);
+      setProblem("");
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
+  };
+  return (
+    <div className="planner">
+      <div className="bar">
+        <button type="button" className="button" onClick={() => void explain()} disabled={request.target === ""}>Show the plan</button>
+        {request.method === "GET" && <label className="check"><input type="checkbox" checked={analyzed} onChange={() => setAnalyzed(!analyzed)} />run it and measure</label>}
+      </div>
+      {problem && <Notice kind="error">{problem}</Notice>}
+      {answer && (answer.status < 300 ? <Planned plans={answer.json as ExplainedPlan[]} /> : <AnswerTable answer={answer} />)}
+    </div>
+  );
+}
+
+function Planned({ plans }: { plans: ExplainedPlan[] }) {
+  return (
+    <div className="planned" tabIndex={0} role="region" aria-label="Plan of the request">
+      {plans.map(({ Plan: root, ...times }, index) => (
+        <div key={index}>
+          {times["Execution Time"] !== undefined && <p className="hint">{`Planned in ${times["Planning Time"]} ms, run in ${times["Execution Time"]} ms.`}</p>}
+          <PlanTree root={treeOf(root)} />
+        </div>
+      ))}
+    </div>
+  );
+}

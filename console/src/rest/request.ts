@@ -1,0 +1,76 @@
+/** The request that the page builds; its address is the one truth, which the form reads and writes. */
+import { parseTarget } from "./query";
+
+export type Method = "GET" | "POST" | "PATCH" | "DELETE";
+
+export interface Preferences {
+  count: "" | "exact" | "planned" | "estimated";
+  returned: "" | "minimal" | "headers-only" | "representation";
+  resolution: "" | "merge-duplicates" | "ignore-duplicates";
+  missing: "" | "default";
+  maxAffected: string;
+}
+
+export interface Draft {
+  method: Method;
+  /** What stands behind /rest/v1/, as it is typed. */
+  target: string;
+  /** The schema, where it is not the first one. */
+  profile: string | null;
+  prefer: Preferences;
+  body: string;
+}
+
+export const REST = "/rest/v1/";
+/** The id of the form that sends the request. */
+export const ADDRESS = "rest-address";
+const CALL = "rpc/";
+
+export const NO_PREFERENCES: Preferences = { count: "", returned: "", resolution: "", missing: "", maxAffected: "" };
+export const EMPTY: Draft = { method: "GET", target: "", profile: null, prefer: NO_PREFERENCES, body: "" };
+
+/** The name of the function that a path calls, null for a table's. */
+export function calledBy(path: string): string | null {
+  return path.startsWith(CALL) ? path.slice(CALL.length) : null;
+}
+
+export const pathOfCall = (name: string) => `${CALL}${name}`;
+
+/** Whether a request carries a body. */
+export const hasBody = ({ method }: Draft) => method === "POST" || method === "PATCH";
+
+/** Whether a request writes rows, as far as its method and path tell. */
+export const writes = ({ method, target }: Draft) => method !== "GET" && calledBy(target) === null;
+
+/** The preferences that a request can have, apart from those of others. */
+export function preferencesOf(draft: Draft): [string, string][] {
+  const { count, returned, resolution, missing, maxAffected } = draft.prefer;
+  const { method } = draft;
+  const strict = maxAffected !== "" && (method === "PATCH" || method === "DELETE");
+  const all: [string, string, boolean][] = [
+    ["return", returned, writes(draft)],
+    ["resolution", resolution, writes(draft) && method === "POST"],
+    ["missing", missing, writes(draft) && method === "POST"],
+    ["count", count, true],
+    ["handling", strict ? "strict" : "", true],
+    ["max-affected", maxAffected, strict],
+  ];
+  return all.filter(([, value, fits]) => fits && value !== "").map(([name, value]) => [name, value]);
+}
+
+/** The headers of a request, apart from those of the caller. */
+export function headersOf(draft: Draft): Record<string, string> {
+  const prefer = preferencesOf(draft).map((each) => each.join("=")).join(", ");
+  return {
+    ...(draft.profile ? { [draft.method === "GET" ? "Accept-Profile" : "Content-Profile"]: draft.profile } : {}),
+    ...(hasBody(draft) ? { "Content-Type": "application/json" } : {}),
+    ...(prefer ? { Prefer: prefer } : {}),
+  };
+}
+
+/** Whether a request changes or deletes all rows: it has no filter that restricts them. */
+export function changesAll(draft: Draft): boolean {
+  const { query } = parseTarget(draft.target);
+  const { filters, logic } = query.rows;
+  return writes(draft) && draft.method !== "POST" && filters.length + logic.length === 0;
+}

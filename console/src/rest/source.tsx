@@ -1,0 +1,30 @@
+import type { Table } from "../schema/model";
+import { quoted } from "./query";
+
+/** What can be chosen of: columns by their names in the address, and types where they are known. */
+export interface Source {
+  columns: { name: string; type?: string }[];
+  /** What selects all that may be read. */
+  all: string[];
+  table: Table | undefined;
+}
+
+export function sourceOf(table: Table | undefined): Source {
+  const readable = table?.columns.filter((each) => each.privileges.includes("SELECT")) ?? [];
+  const columns = readable.map(({ name, type }) => ({ name: quoted(name), type }));
+  return { columns, all: !table || table.rest.star ? ["*"] : columns.map(({ name }) => name), table };
+}
+
+type NameSelectProps = { name: string; source: Source; related: string[]; label: string; onChange: (name: string) => void };
+
+/** Chooses a column, or what is embedded; another name that stands in the address stays. */
+export function NameSelect({ name, source, related, label, onChange }: NameSelectProps) {
+  const known = source.columns.map((each) => each.name);
+  return (
+    <select className="code" aria-label={label} value={name} onChange={(event) => onChange(event.target.value)}>
+      {!known.includes(name) && !related.includes(name) && <option>{name}</option>}
+      {known.map((each) => <option key={each}>{each}</option>)}
+      {related.length > 0 && <optgroup label="Related: is null, not is null">{related.map((each) => <option key={each}>{each}</option>)}</optgroup>}
+    </select>
+  );
+}

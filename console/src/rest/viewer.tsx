@@ -1,0 +1,70 @@
+import { useEffect, useRef } from "react";
+import SwaggerUI, { type Rendered, type Sent, type System } from "swagger-ui-dist/swagger-ui-es-bundle.js";
+import "swagger-ui-dist/swagger-ui.css";
+import { useStore } from "../kit/store";
+import { identity, identityHeaders } from "../shell/identity";
+import { theme } from "../shell/theme";
+import type { Description } from "./description";
+import { REST } from "./request";
+import "./viewer.css";
+
+const LAYOUT = "ConsoleLayout";
+
+/** The operations and nothing else: the console chooses the caller, and has a heading and a main part of its own. */
+function ownLayout({ React: { createElement } }: System) {
+  const show = ({ getComponent }: Rendered) => {
+    const parts = ["SvgAssets", "errors", "FilterContainer", "operations", "Models"];
+    return createElement("div", { className: "swagger-ui" }, ...parts.map((name) =>
+      createElement("div", { className: "wrapper", key: name }, createElement(getComponent(name, name !== "SvgAssets"), null))));
+  };
+  return { components: { [LAYOUT]: show } };
+}
+
+/** No locks, no commands, which would show the key and the token, and code that the keyboard scrolls. */
+function ownParts({ React: { createElement } }: System) {
+  const nothing = () => () => null;
+  const scrolled = (original: unknown) => (properties: object) =>
+    createElement("div", { className: "scrolled", tabIndex: 0, role: "group", "aria-label": "Code" }, createElement(original, properties));
+  return { wrapComponents: { authorizeOperationBtn: nothing, RequestSnippets: nothing, curl: nothing, HighlightCode: scrolled } };
+}
+
+/** Paths beyond which operations are listed when their table is opened. */
+const MOST_OPEN = 60;
+
+/** The OpenAPI description, whose operations can be tried as the console's role. */
+export default function Viewer({ description, profile }: { description: Description; profile: string | null }) {
+  const place = useRef<HTMLDivElement>(null);
+  const shown = useStore(theme);
+  useEffect(() => {
+    SwaggerUI({
+      // Swagger UI freezes what it is given.  Requests go to where the console comes from, whatever address others use.
+      spec: { ...structuredClone(description), servers: [{ url: REST.slice(0, -1) }] },
+      domNode: place.current!,
+      deepLinking: false,
+      validatorUrl: null,
+      docExpansion: Object.keys(description.paths).length > MOST_OPEN ? "none" : "list",
+      defaultModelsExpandDepth: 0,
+      displayRequestDuration: true,
+      filter: true,
+      requestInterceptor: (request) => asCaller(request, profile),
+      layout: LAYOUT,
+      plugins: [ownLayout, ownParts],
+    });
+  }, [description, profile]);
+  useEffect(() => {
+    document.documentElement.classList.toggle("dark-mode", shown === "dark");
+    return () => document.documentElement.classList.remove("dark-mode");
+  }, [shown]);
+  return (
+    <section className="description" aria-labelledby="operations-title">
+      <h2 id="operations-title" className="visually-hidden">Operations</h2>
+      <div ref={place} />
+    </section>
+  );
+}
+
+function asCaller(request: Sent, profile: string | null): Sent {
+  const reads = request.method === "GET" || request.method === undefined;
+  const schema = profile === null ? {} : { [reads ? "Accept-Profile" : "Content-Profile"]: profile };
+  return { ...request, headers: { ...request.headers, ...schema, ...identityHeaders(identity.get()) } };
+}

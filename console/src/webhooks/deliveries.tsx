@@ -1,0 +1,144 @@
+import { useRef, useState } from "react";
+import { Notice } from "../kit/notice";
+import type { Delivery } from "./api";
+import { DeliveryDialog } from "./delivery-dialog";
+import { addressOf, NO_FILTERS, RANGES, type Filters, type Range } from "./filters";
+import { duration, moment, nameOf, STATUS_NAMES, STATUSES } from "./outcome";
+import { StatusBadge } from "./parts";
+import { useEvery, useLoad } from "./use-load";
+import { useWorkspace } from "./workspace";
+
+/** Milliseconds between looks at a list while something in it is pending. */
+const EVERY = 3000;
+
+/** Deliveries, newest first, by filters. */
+export function Deliveries({ filters, onFilter }: { filters: Filters; onFilter: (filters: Filters) => void }) {
+  const { management } = useWorkspace();
+  const [asked, setAsked] = useState({ filters, at: Date.now(), address: "" });
+  // The first page counts its period from when it was asked for; others are links.
+  const current = asked.filters === filters ? asked : { filters, at: Date.now(), address: "" };
+  if (current !== asked) setAsked(current);
+  const address = current.address || addressOf(filters, current.at);
+  const { value: page, problem, reload } = useLoad(address, (signal) => management.deliveries(address, signal));
+  // What was listed before stands there until the next page has come.
+  const before = useRef(page);
+  if (page) before.current = page;
+  const shown = page ?? before.current;
+  const [opened, setOpened] = useState("");
+  useEvery(EVERY, page?.deliveries.some(({ status }) => status === "pending") ?? false, reload);
+  const turn = (to: string) => setAsked({ ...current, address: to });
+  return (
+    <>
+      <FilterBar filters={filters} onFilter={onFilter} onRefresh={() => setAsked({ filters, at: Date.now(), address: "" })} reload={reload} />
+      {problem && <Notice kind="error" title="The deliveries cannot be listed">{problem}</Notice>}
+      <div className="panel deliveries" aria-busy={!page && !problem}>
+        {shown && shown.deliveries.length > 0 && <List deliveries={shown.deliveries} onOpen={setOpened} />}
+        {shown?.deliveries.length === 0 && <p className="empty soft">No delivery passes these filters.</p>}
+        {!shown && !problem && <p className="empty soft" role="status">Loading…</p>}
+      </div>
+      <nav className="pager" aria-label="Pages of deliveries">
+        <button type="button" className="button" disabled={!page?.newer} onClick={() => turn(page!.newer!)}>Newer</button>
+        <button type="button" className="button" disabled={!page?.older} onClick={() => turn(page!.older!)}>Older</button>
+      </nav>
+      {opened && (
+        <DeliveryDialog
+          id={opened}
+          onClose={() => {
+            setOpened("");
+            reload();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+type FilterBarProps = { filters: Filters; onFilter: (filters: Filters) => void; onRefresh: () => void; reload: () => void };
+
+function FilterBar({ filters, onFilter, onRefresh, reload }: FilterBarProps) {
+  const { endpoints, types } = useWorkspace();
+  const change = (part: Partial<Filters>) => onFilter({ ...filters, ...part });
+  return (
+    <form className="filters" role="search" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+      <label className="field">
+        <span>Endpoint</span>
+        <select value={filters.endpoint} onChange={(event) => change({ endpoint: event.target.value })}>
+          <option value="">All</option>
+          {endpoints.map((each) => <option key={each.id} value={each.id}>{nameOf(each)}</option>)}
+        </select>
+      </label>
+      <label className="field">
+        <span>Status</span>
+        <select value={filters.status} onChange={(event) => change({ status: event.target.value as Filters["status"] })}>
+          <option value="">All</option>
+          {STATUSES.map((each) => <option key={each} value={each}>{STATUS_NAMES[each]}</option>)}
+        </select>
+      </label>
+      <label className="field">
+        <span>Type</span>
+        <select value={filters.type} onChange={(event) => change({ type: event.target.value })}>
+          <option value="">All</option>
+          {types.map(({ type }) => <option key={type} value={type}>{type}</option>)}
+        </select>
+      </label>
+      <label className="field">
+        <span>Time</span>
+        <select value={filters.range} onChange={(event) => change({ range: event.target.value as Range })}>
+          {Object.entries(RANGES).map(([range, name]) => <option key={range} value={range}>{name}</option>)}
+        </select>
+      </label>
+      {filters.range === "custom" && (
+        <>
+          <label className="field"><span>From</span><input type="datetime-local" value={filters.since} onChange={(event) => change({ since: event.target.value })} /></label>
+          <label className="field"><span>To</span><input type="datetime-local" value={filters.until} onChange={(event) => change({ until: event.target.value })} /></label>
+        </>
+      )}
+      <div className="filter-actions">
+        <button type="button" className="button" onClick={() => onFilter(NO_FILTERS)}>Reset</button>
+        <button
+          type="button"
+          className="button"
+          onClick={() => {
+            onRefresh();
+            reload();
+          }}
+        >
+          Refresh
+        </button>
+      </div>
+    </form>
+  );
+}
+
+function List({ deliveries, onOpen }: { deliveries: Delivery[]; onOpen: (id: string) => void }) {
+  const { endpoints } = useWorkspace();
+  return (
+    <div className="table-scroll" tabIndex={0} role="region" aria-label="Deliveries">
+      <table className="table">
+        <thead>
+          <tr>
+            {["Type", "Status", "Endpoint", "Answer"].map((name) => <th key={name} scope="col">{name}</th>)}
+            <th scope="col" className="number">Took</th>
+            <th scope="col">Attempt</th>
+            <th scope="col">Time</th>
+          </tr>
+        </thead>
+        <tbody>
+          {deliveries.map((each) => (
+            <tr key={each.id} onClick={() => onOpen(each.id)}>
+              <td>
+                <button type="button" className="link" onClick={(event) => { event.stopPropagation(); onOpen(each.id); }}>{each.event_type}</button>
+              </td>
+              <td><StatusBadge status={each.status} /></td>
+              <td>{nameOf(endpoints.find(({ id }) => id === each.endpoint_id))}</td>
+              <td>{each.error ?? (each.response_code || "")}</td>
+              <td className="number">{each.duration_ms === null ? "" : duration(each.duration_ms)}</td>
+              <td>{each.trigger === "automatic" ? each.attempt_number : each.trigger}</td>
+              <td>{moment(each.attempt_timestamp ?? each.created_at)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,62 @@
+import { useState } from "react";
+import { Notice } from "../kit/notice";
+import { Attempt } from "./attempt";
+import { Dialog } from "./dialog";
+import { moment, nameOf } from "./outcome";
+import { inWords } from "./test-dialog";
+import { useDelivery } from "./use-delivery";
+import { useEvery, useLoad } from "./use-load";
+import { useWorkspace } from "./workspace";
+
+/** Milliseconds between looks at an event's attempts while one is pending. */
+const EVERY = 1500;
+
+/** An event on its way to an endpoint: every attempt of it, oldest first. */
+export function DeliveryDialog({ id, onClose }: { id: string; onClose: () => void }) {
+  const { management, endpoints, writable } = useWorkspace();
+  const [problem, setProblem] = useState("");
+  const delivery = useDelivery(id);
+  const event = delivery.value?.event;
+  const attempts = useLoad(event?.id ?? "", async (signal) =>
+    event ? (await management.deliveries(`/deliveries?page[size]=100&filter[event_id]=${event.id}`, signal)).deliveries.reverse() : null,
+  );
+  // All attempts appear together; if they cannot be listed, the one that was opened.
+  const listed = attempts.value ?? (delivery.value && attempts.problem ? [delivery.value] : []);
+  const last = listed.at(-1);
+  useEvery(EVERY, listed.some(({ status }) => status === "pending"), attempts.reload);
+  const endpoint = endpoints.find((each) => each.id === delivery.value?.endpoint_id);
+  const retry = () => {
+    setProblem("");
+    management.retry(last!.id).then(attempts.reload, (error: Error) => setProblem(inWords(error)));
+  };
+  return (
+    <Dialog title={event?.type ?? "Delivery"} onClose={onClose} wide>
+      <div className="dialog-body">
+        {delivery.problem && <Notice kind="error" title="The delivery cannot be read">{delivery.problem}</Notice>}
+        {listed.length === 0 && !delivery.problem && <p className="hint" role="status">Loading…</p>}
+        {delivery.value && event && listed.length > 0 && (
+          <>
+            <dl className="about">
+              <div><dt>Endpoint</dt><dd><code>{nameOf(endpoint)}</code></dd></div>
+              <div><dt>Event</dt><dd><code>{event.id}</code></dd></div>
+              <div><dt>Raised</dt><dd>{moment(event.timestamp)}</dd></div>
+              <div><dt>Kept until</dt><dd>{moment(listed.at(-1)?.expires_at ?? delivery.value.expires_at)}</dd></div>
+            </dl>
+            <ol className="timeline" aria-label="Attempts">
+              {listed.map((each) => (
+                <li key={each.id} data-status={each.status}><Attempt delivery={each} event={event} endpoint={endpoint} open={each.id === last?.id} /></li>
+              ))}
+            </ol>
+            {problem && <Notice kind="error">{problem}</Notice>}
+          </>
+        )}
+        <div className="actions">
+          <button type="button" className="button" onClick={onClose}>Close</button>
+          {writable && last && (
+            <button type="button" className="button primary" disabled={last.status === "pending" || !endpoint?.enabled} onClick={retry}>Retry now</button>
+          )}
+        </div>
+      </div>
+    </Dialog>
+  );
+}

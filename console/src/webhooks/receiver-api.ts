@@ -1,0 +1,61 @@
+/** Receivers of the daemon itself, for trying: /console/data/receivers. */
+
+export interface NewReceiver {
+  name: string;
+  url: string;
+  secret: string;
+}
+
+export interface Received {
+  /** Seconds since 1970. */
+  at: number;
+  headers: Record<string, string>;
+  body: string;
+  length: number;
+  /** Why the signature is not valid, "" where it is. */
+  problem: string;
+  answer: number;
+}
+
+export interface ReceiverState {
+  answer: number;
+  received: Received[];
+}
+
+export const ANSWERS = [200, 400, 500];
+
+const BASE = "/console/data/receivers";
+const KEY = "dataapi.receiver";
+
+/** Send a request to the console's data; null where there is no such receiver. */
+async function ask<T>(path: string, body?: object, signal?: AbortSignal): Promise<T | null> {
+  const sent = body && { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  const response = await fetch(BASE + path, { ...sent, signal: signal ?? null, cache: "no-store" });
+  if (!response.ok) throw new Error(((await response.json()) as { message: string }).message);
+  return (await response.json()) as T | null;
+}
+
+export async function createReceiver(): Promise<NewReceiver> {
+  const made = (await ask<NewReceiver>("", {}))!;
+  sessionStorage.setItem(KEY, JSON.stringify(made));
+  return made;
+}
+
+/** The receiver of this tab, null where none was made. */
+export function keptReceiver(): NewReceiver | null {
+  return JSON.parse(sessionStorage.getItem(KEY) ?? "null") as NewReceiver | null;
+}
+
+export function forgetReceiver(): void {
+  sessionStorage.removeItem(KEY);
+}
+
+/** What a receiver got. */
+export async function readReceiver(name: string, signal: AbortSignal): Promise<ReceiverState | "gone"> {
+  return (await ask<ReceiverState>(`/${name}`, undefined, signal)) ?? "gone";
+}
+
+/** Have a receiver answer with another status. */
+export function tellReceiver(name: string, answer: number): Promise<ReceiverState | null> {
+  return ask(`/${name}`, { answer });
+}

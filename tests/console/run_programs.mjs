@@ -1,0 +1,19 @@
+// Run programs for supabase-js, and print what each prints: a list of lists, as JSON.
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+// The client wants one to be there, and these programs never use it.
+globalThis.WebSocket ??= class {};
+
+const [folder, source] = process.argv.slice(2);
+const print = console.log;
+const printed = [];
+for (const [number, text] of JSON.parse(readFileSync(source, "utf8")).entries()) {
+  const program = join(folder, `program-${number}.mjs`);
+  writeFileSync(program, text);
+  console.log = (...values) => printed.push(values);
+  await import(pathToFileURL(program).href);
+}
+print(JSON.stringify(printed));

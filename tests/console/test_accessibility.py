@@ -1,0 +1,104 @@
+"""Whether people with assistive technology can use the console: axe finds nothing serious on any page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+from support.console import act_as, obstacles, show_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+
+def _graphql(page: Page) -> None:
+    page.get_by_role("region", name="Query Editor").get_by_text("__typename").wait_for()
+    page.get_by_role("button", name="Execute query").click()
+    page.get_by_role("region", name="Result Window").get_by_text("__typename").wait_for()
+
+
+def _plan(page: Page) -> None:
+    page.get_by_role("region", name="Query Editor").get_by_text("__typename").wait_for()
+    page.get_by_role("button", name="Show Cost and plan").click()
+    page.get_by_role("button", name="Execute query").click()
+    page.get_by_text("rows that an operation may touch").wait_for()
+
+
+def _documents(page: Page) -> None:
+    page.get_by_role("button", name="Show Stored documents").click()
+    page.get_by_role("button", name="Titles").wait_for()
+
+
+def _rest(page: Page) -> None:
+    page.get_by_label("Address, behind /rest/v1/").fill("note?select=id,title")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("region", name="Rows").get_by_text("For Ada").wait_for()
+
+
+def _description(page: Page) -> None:
+    page.get_by_role("button", name="Description").click()
+    page.locator(".swagger-ui .opblock").first.wait_for()
+
+
+def _schema(page: Page) -> None:
+    page.get_by_role("button", name="note", exact=True).click()
+    page.get_by_role("complementary", name="Table note").wait_for()
+
+
+def _identity(page: Page) -> None:
+    page.get_by_role("button", name="Calling as").click()
+    page.get_by_role("radio", name="Signed-in user").check()
+    page.get_by_role("button", name="Sign one here").click()
+
+
+def _sign_in(page: Page) -> None:
+    page.get_by_label("Personal access token").wait_for()
+
+
+def _health(page: Page) -> None:
+    page.get_by_text("Ready", exact=True).wait_for()
+
+
+SIGHTS: list[tuple[str, Callable[[Page], None]]] = [
+    ("graphql", _graphql),
+    ("graphql", _plan),
+    ("graphql", _documents),
+    ("rest", _rest),
+    ("rest", _description),
+    ("schema", _schema),
+    ("schema", _identity),
+    ("webhooks", _sign_in),
+    ("health", _health),
+]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_on_any_page_is_a_serious_obstacle(page: Page, theme: str) -> None:
+    """Names, contrasts, roles and the keyboard, as the rules of axe say, in both themes."""
+    act_as(page, "service_role")
+    show_in(page, theme)
+    found: list[str] = []
+    for name, show in SIGHTS:
+        page.goto(f"/console/{name}")
+        expect(page.locator(f"main[data-page={name}]")).to_be_visible()
+        show(page)
+        found += obstacles(page)
+    assert not found, "\n".join(found)
+
+
+def test_every_page_is_reached_and_left_by_the_keyboard(page: Page) -> None:
+    """The first stop leads past the navigation."""
+    page.goto("/console/schema")
+    page.get_by_role("searchbox").wait_for()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("main")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.get_by_role("link", name="Health").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Health")).to_be_visible()

@@ -1,0 +1,41 @@
+"""The page Health in a browser (docs/console.md, Health)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+from support.console import act_as
+from support.daemon import KEY, Daemon
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+def test_health_is_for_service_role(page: Page) -> None:
+    """Others are told whom to become, and nothing is asked for them."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto("/console/health")
+    expect(page.get_by_role("note")).to_contain_text("Choose service_role")
+    assert not [url for url in asked if url.endswith("/data/health")]
+
+
+def test_health_shows_state_and_slow_requests_and_goes_on_asking(page: Page, daemon: Daemon) -> None:
+    """A request that becomes slow while the page is open appears there by itself."""
+    act_as(page, "service_role")
+    page.clock.install()
+    page.goto("/console/health")
+    page.get_by_text("Ready", exact=True).wait_for()
+    facts = page.locator(".facts")
+    for name, value in {"Database": "available", "Workers": "one process", "Webhooks": "working"}.items():
+        fact = facts.locator("div").filter(has=page.get_by_text(name, exact=True))
+        expect(fact.get_by_role("definition")).to_have_text(value)
+    slow = page.get_by_role("region", name="Slow requests")
+    expect(slow.get_by_role("row").filter(has_text="dawdle")).to_have_count(0)
+    answer = daemon.request("POST", "/rest/v1/rpc/dawdle", "{}", {"apikey": KEY})
+    assert answer.status == 200, answer.body
+    page.clock.fast_forward(5_000)
+    row = slow.get_by_role("row").filter(has_text="/rest/v1/rpc/dawdle")
+    expect(row).to_contain_text("anon")
+    expect(row.get_by_role("cell").nth(3)).to_have_text("200")

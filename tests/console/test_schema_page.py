@@ -1,0 +1,182 @@
+"""The page Schema in a browser, with 300 tables and keys (docs/console.md, Schema)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import expect
+from support.console import act_as
+from support.daemon import Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Locator, Page
+    from support.postgres import Server
+
+TABLES = 300
+CHAINED = "\n".join(
+    f"create table part_{number} (id int primary key, whole int references part_{number // 2});"
+    for number in range(1, TABLES - 2)
+)
+SCHEMA = f"""
+create table part_0 (id int primary key);
+{CHAINED}
+create table author (id int primary key, name text not null, password text);
+create table book (id int primary key, author_id int not null references author, "Full title" text);
+grant select (id, name) on author to anon;
+grant select on book to anon;
+grant select, insert on book to authenticated;
+grant all on all tables in schema public to service_role;
+alter table book enable row level security;
+create policy "own books" on book for select to authenticated using (author_id = 1);
+comment on table book is '@graphql({{"name": "Volume", "totalCount": {{"enabled": true}}}})';
+comment on table author is '@graphql({{"name": 7}})';
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Give a daemon of 300 tables, of which anonymous callers see two."""
+    database = server.create_database(SCHEMA)
+    with Daemon(tmp_path_factory.mktemp("schema"), database.uri) as made:
+        made.wait_ready()
+        yield made
+        made.stop()
+
+
+def opened(page: Page, role: str = "service_role") -> Locator:
+    """Open the page as a role, and return the diagram once it is drawn."""
+    act_as(page, role)
+    page.goto("/console/schema")
+    diagram = page.get_by_role("img", name=re.compile("Diagram of"))
+    diagram.locator("[data-table]").first.wait_for()
+    return diagram
+
+
+def saved(page: Page, button: str) -> str:
+    """Return the text of what a button saves."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name=button).click()
+    return Path(download.value.path()).read_text("utf-8")
+
+
+def test_all_tables_and_keys_are_drawn_and_none_lies_on_another(page: Page) -> None:
+    """The diagram is about as wide as a screen, not one tall strip, and fits into its window."""
+    diagram = opened(page)
+    expect(diagram).to_have_attribute("aria-label", "Diagram of 300 tables and 298 relationships")
+    expect(diagram.locator("[data-table]")).to_have_count(TABLES)
+    expect(diagram.locator(".connection")).to_have_count(TABLES - 2)
+    boxes = diagram.locator("[data-table]").evaluate_all(
+        "boxes => boxes.map(box => box.getBoundingClientRect())"
+        ".map(box => [box.left, box.top, box.right, box.bottom])"
+    )
+    for index, (left, top, right, bottom) in enumerate(boxes):
+        for other in boxes[index + 1 :]:
+            apart = right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+            assert apart, (boxes[index], other)
+    lefts, tops, rights, bottoms = zip(*boxes, strict=True)
+    ratio = (max(rights) - min(lefts)) / (max(bottoms) - min(tops))
+    assert 1 / 3 < ratio < 6
+    window = diagram.bounding_box()
+    assert window is not None
+    assert min(lefts) >= window["x"]
+    assert max(rights) <= window["x"] + window["width"]
+
+
+def test_a_search_brings_the_table_into_view_in_a_readable_size(page: Page) -> None:
+    """With its neighbours alone, if one likes."""
+    diagram = opened(page)
+    page.get_by_role("searchbox").fill("part_77")
+    expect(page.get_by_role("status")).to_have_text("1 of 300 tables, as service_role")
+    page.keyboard.press("Enter")
+    chosen = diagram.locator("[data-table*='\"part_77\"']")
+    expect(chosen).to_be_in_viewport()
+    heading = chosen.locator(".title").bounding_box()
+    assert heading is not None
+    assert heading["height"] >= 8
+    page.get_by_role("checkbox", name="Neighbours only").check()
+    shown = diagram.locator("[data-table]")
+    expect(shown).to_have_count(4)
+    assert set(shown.locator(".title").all_text_contents()) == {"part_77", "part_38", "part_154", "part_155"}
+    page.get_by_role("checkbox", name="Neighbours only").uncheck()
+    expect(shown).to_have_count(TABLES)
+
+
+def test_a_chosen_table_and_its_neighbours_stand_beside_its_details(page: Page) -> None:
+    """Wherever the table was before the details took their room."""
+    diagram = opened(page, "anon")
+    page.get_by_role("button", name="author").click()
+    expect(page.get_by_role("complementary", name="Table author")).to_be_visible()
+    for box in diagram.locator("[data-table]").all():
+        expect(box).to_be_in_viewport(ratio=1)
+    page.wait_for_function(
+        "() => { const window = document.querySelector('.diagram svg').getBoundingClientRect();"
+        " return [...document.querySelectorAll('[data-table]')].every(each => {"
+        " const box = each.getBoundingClientRect();"
+        " return box.left >= window.left && box.right <= window.right; }); }"
+    )
+
+
+def test_another_role_sees_its_tables_and_columns_alone(page: Page) -> None:
+    """Changing the role changes the page, without a new load."""
+    diagram = opened(page)
+    expect(diagram.locator("[data-table]")).to_have_count(TABLES)
+    page.get_by_role("button", name="Calling as").click()
+    page.get_by_role("radio", name="Anonymous").check()
+    page.get_by_role("button", name="Use it").click()
+    expect(page.get_by_role("status")).to_have_text("2 of 2 tables, as anon")
+    page.get_by_role("button", name="author").click()
+    details = page.get_by_role("complementary", name="Table author")
+    expect(details.get_by_role("region", name="Columns").get_by_role("row")).to_have_count(3)
+    expect(details).not_to_contain_text("password")
+    for heading in ("Grants", "Policies"):
+        expect(details.get_by_role("heading", name=heading)).to_have_count(0)
+
+
+def test_a_table_shows_names_grants_policies_directives_and_problems(page: Page) -> None:
+    """To ``service_role``."""
+    opened(page)
+    page.get_by_role("searchbox").fill("book")
+    page.keyboard.press("Enter")
+    details = page.get_by_role("complementary", name="Table book")
+    for said in (
+        "Volume",
+        "volumeCollection",
+        "/rest/v1/book",
+        "totalCount",
+        "Row security is on",
+        "own books",
+    ):
+        expect(details).to_contain_text(said)
+    expect(details).to_contain_text("(author_id = 1)")
+    grants = details.get_by_role("heading", name="Grants").locator("..")
+    expect(grants.locator("div").filter(has_text="authenticated")).to_contain_text("SELECT, INSERT")
+    details.get_by_role("button", name="author").click()
+    author = page.get_by_role("complementary", name="Table author")
+    expect(author.get_by_role("note")).to_contain_text("table public.author")
+    expect(author.locator("dl")).to_contain_text("SELECT (id, name)")
+
+
+def test_exports_hold_every_table_and_key(page: Page) -> None:
+    """The SVG is a document of its own, and Mermaid's names are quoted."""
+    opened(page)
+    drawing = ElementTree.fromstring(saved(page, "Save as SVG"))
+    namespace = "{http://www.w3.org/2000/svg}"
+    assert drawing.tag == f"{namespace}svg"
+    titles = [each.text for each in drawing.iter(f"{namespace}text")]
+    assert titles.count("part_298") == 0
+    assert {"part_0", "part_297", "author", "book"} <= set(titles)
+    assert all("class" not in each.attrib for each in drawing.iter())
+    lines = saved(page, "Save as Mermaid").splitlines()
+    assert lines[0] == "erDiagram"
+    entities = [line for line in lines if re.fullmatch(r' {4}"[^"]+" \{', line)]
+    relations = [line for line in lines if re.fullmatch(r' {4}"[^"]+" \S+--\S+ "[^"]+" : "[^"]+"', line)]
+    assert (len(entities), len(relations)) == (TABLES, TABLES - 2)
+    assert '    "author" ||--o{ "book" : "author_id"' in lines
+    assert "        text Full_title" in lines
+    assert "        int4 id PK" in lines or "        integer id PK" in lines

@@ -1,0 +1,556 @@
+"""The console's page Webhooks: in a browser, with a real daemon, PostgreSQL and a receiver."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from dataapi.database.script import complete, opened
+from dataapi.webhooks.model import Permission
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import make_store
+from dataapi.webhooks.store.directory import new_token
+from standardwebhooks import Webhook, WebhookVerificationError
+from support.console import obstacles, show_in
+from support.daemon import Daemon, wait_for
+from support.documents import ROOT
+from support.webhooks import ACME, KEY, PAUSED, REF, SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Locator, Page
+    from support.postgres import Database
+
+SCOPE = f"/v2/projects/{REF}/webhooks"
+RESTORED = "v1.project.restored"
+SAMPLE = (ROOT / "docs" / "sample-deliveries.sql").read_text("utf-8")
+
+
+class Receiver:
+    """Takes deliveries on this machine, and answers with ``status``."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.received: list[tuple[dict[str, str], bytes]] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            """Notes a delivery and answers it."""
+
+            def do_POST(self) -> None:
+                """Note it and answer."""
+                body = self.rfile.read(int(self.headers["content-length"]))
+                receiver.received.append(
+                    ({name.lower(): value for name, value in self.headers.items()}, body)
+                )
+                self.send_response(receiver.status)
+                self.send_header("X-Receiver", "of the tests")
+                self.end_headers()
+                self.wfile.write(b'{"noted": true}')
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+
+    def is_signed(self, secret: str) -> bool:
+        """Whether the newest delivery has the signature of a secret."""
+        headers, body = self.received[-1]
+        try:
+            Webhook(secret).verify(body, headers)
+        except WebhookVerificationError:
+            return False
+        return True
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """Give a receiver that answers 200."""
+    made = Receiver()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Webhooks of the daemon: tokens, and the management API beside the browser."""
+
+    daemon: Daemon
+    database: Database
+    token: str
+    reader: str
+    closed: str
+
+    def ask(self, method: str, path: str, **attributes: Any) -> Any:
+        """Send a request to the project's webhooks and return ``data``."""
+        body = json.dumps({"data": {"type": "endpoint", "attributes": attributes}}) if attributes else None
+        headers = {"Authorization": f"Bearer {self.token}"}
+        answer = self.daemon.request(method, SCOPE + path, body, headers)
+        assert answer.status < 300, answer.body
+        return answer.json["data"]
+
+    def add(self, url: str, *types: str, **more: Any) -> str:
+        """Create an endpoint and return its id."""
+        listed = [{"type": one} for one in types or ("*",)]
+        made = self.ask("POST", "/endpoints", url=url, event_types=listed, signing_secret=SECRET, **more)
+        return str(made["id"])
+
+    def endpoints(self) -> list[dict[str, Any]]:
+        """Return the attributes of all endpoints."""
+        return [one["attributes"] for one in self.ask("GET", "/endpoints")]
+
+    def publish(self, event_type: str = PAUSED) -> None:
+        """Publish an event of the project."""
+        sql = "select webhooks.publish(%s, %s, %s, %s::jsonb, gen_random_uuid()::text)"
+        self.database.execute(sql, (event_type, ACME.organization, REF, '{"reason": "inactivity"}'))
+
+    def statuses(self) -> list[str]:
+        """Return the status of the newest deliveries."""
+        return [one["attributes"]["status"] for one in self.ask("GET", "/deliveries?page[size]=100")]
+
+
+@pytest.fixture(scope="module")
+def shared(daemon: Daemon, console_database: Database) -> Hooks:
+    """Give an organization with a project, a token that may do all, one that may read, and a useless one."""
+    tokens = new_token(), new_token(), new_token()
+
+    async def made(database: Any) -> None:
+        directory = make_store(database, Cipher([KEY]), 14).directory
+        await directory.create_organization(ACME.organization, early_access=True)
+        await directory.create_project(REF, ACME.organization)
+        await directory.create_token(tokens[0], ACME.organization, Permission, None)
+        await directory.create_token(tokens[1], ACME.organization, [Permission.READ], None)
+        await directory.create_organization("initech")
+        await directory.create_token(tokens[2], "initech", Permission, None)
+
+    wait_for(lambda: daemon.admin("GET", "/ready").json["webhooks"]["ready"], "webhooks")
+    with opened(console_database.uri) as database:
+        complete(made(database))
+    return Hooks(daemon, console_database, *tokens)
+
+
+@pytest.fixture
+def hooks(shared: Hooks) -> Iterator[Hooks]:
+    """Give webhooks without endpoints."""
+    yield shared
+    shared.ask("DELETE", "/endpoints")
+
+
+def sign_in(page: Page, token: str) -> None:
+    """Open the page and sign in."""
+    page.goto("/console/webhooks")
+    page.get_by_label("Personal access token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign out").wait_for()
+
+
+def part(page: Page, name: str) -> None:
+    """Show a part of the page."""
+    page.get_by_role("group", name="Parts of this page").get_by_role("button", name=name).click()
+
+
+def card(page: Page, url: str) -> Locator:
+    """Return the card of an endpoint."""
+    return page.get_by_role("article", name=url)
+
+
+def choose(page: Page, name: str, value: str) -> None:
+    """Choose a filter of the deliveries, and wait until they are listed."""
+    with page.expect_response(lambda response: "/deliveries?" in response.url):
+        page.get_by_role("combobox", name=name, exact=True).select_option(value)
+
+
+def cells(page: Page, column: int) -> list[str]:
+    """Return the texts of a column of the deliveries."""
+    return (
+        page.get_by_role("region", name="Deliveries")
+        .locator(f"tbody td:nth-child({column})")
+        .all_inner_texts()
+    )
+
+
+def test_a_token_is_kept_in_the_tab_alone_until_one_signs_out(page: Page, hooks: Hooks) -> None:
+    page.goto("/console/webhooks")
+    page.get_by_label("Personal access token").fill("dapat_of_nobody")
+    page.get_by_role("button", name="Sign in").click()
+    assert "unknown, has expired or was revoked" in page.get_by_role("alert").inner_text()
+    page.get_by_label("Personal access token").fill(hooks.closed)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_text("no early access").wait_for()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    sign_in(page, hooks.token)
+    page.get_by_role("button", name="New endpoint").wait_for()
+    assert not any(hooks.token in url for url in asked)
+    assert hooks.token in page.evaluate("JSON.stringify(sessionStorage)")
+    assert hooks.token not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
+    scopes = page.get_by_label("Organization or project").get_by_role("option").all_inner_texts()
+    assert scopes == [f"Organization {ACME.organization}", f"Project {REF}"]
+    page.reload()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Personal access token").wait_for()
+    assert hooks.token not in page.evaluate("JSON.stringify(sessionStorage)")
+
+
+def test_a_token_that_may_read_alone_changes_nothing(page: Page, hooks: Hooks, receiver: Receiver) -> None:
+    hooks.add(receiver.url)
+    sign_in(page, hooks.reader)
+    card(page, receiver.url).wait_for()
+    page.get_by_text("lacks the permission webhooks:write").wait_for()
+    for name in ("New endpoint", "Test", "Edit", "Delete", "Pause", "Receiver"):
+        assert page.get_by_role("button", name=name, exact=True).count() == 0
+
+
+def test_an_endpoint_is_created_with_its_url_checked_as_one_types(
+    page: Page, hooks: Hooks, receiver: Receiver
+) -> None:
+    """The secret that is shown once signs the first delivery."""
+    sign_in(page, hooks.token)
+    page.get_by_text("There are no endpoints yet").wait_for()
+    page.get_by_role("button", name="New endpoint").click()
+    url = page.get_by_label("URL")
+    url.press_sequentially("https://user@example.com/")
+    page.get_by_text("The URL has a user name or password.").wait_for()
+    assert url.get_attribute("aria-invalid") == "true"
+    url.fill("http://10.0.0.1/")
+    page.get_by_text("allow-addresses").wait_for()
+    url.fill(receiver.url)
+    page.get_by_text("This URL can be used.").wait_for()
+    page.get_by_label("Description").fill("Billing")
+    page.get_by_role("radio", name="These").check()
+    page.get_by_role("button", name="Create").click()
+    page.get_by_text("Choose at least one event type.").wait_for()
+    page.get_by_label("Search event types").fill("paused")
+    page.get_by_role("checkbox", name=PAUSED).check()
+    page.get_by_role("button", name="Add a header").click()
+    page.get_by_label("Name of header 1").fill("webhook-mine")
+    page.get_by_label("Value of header 1").fill("1")
+    page.get_by_role("button", name="Create").click()
+    page.get_by_text("custom_headers/webhook-mine: The header's name is reserved").wait_for()
+    page.get_by_label("Name of header 1").fill("X-Mine")
+    page.get_by_role("button", name="Create").click()
+    page.get_by_text("it is not shown again").wait_for()
+    secret = page.get_by_role("dialog").get_by_label("Signing secret", exact=True).input_value()
+    page.get_by_role("button", name="Done").click()
+    card(page, receiver.url).get_by_text("1 custom header").wait_for()
+    [made] = hooks.endpoints()
+    assert (made["description"], made["custom_headers"]) == ("Billing", {"X-Mine": "1"})
+    assert made["event_types"] == [{"type": PAUSED}]
+    assert secret not in page.content()
+    hooks.publish()
+    wait_for(lambda: receiver.received, "the delivery")
+    assert receiver.is_signed(secret)
+    assert receiver.received[0][0]["x-mine"] == "1"
+
+
+def test_an_endpoint_is_edited_paused_resumed_and_deleted(
+    page: Page, hooks: Hooks, receiver: Receiver
+) -> None:
+    hooks.add(receiver.url, description="Old")
+    sign_in(page, hooks.token)
+    found = card(page, receiver.url)
+    found.get_by_role("button", name="Edit").click()
+    page.get_by_label("Description").fill("New")
+    page.get_by_role("radio", name="These").check()
+    page.get_by_role("checkbox", name=RESTORED).check()
+    page.get_by_role("button", name="Save").click()
+    found.get_by_text("New", exact=True).wait_for()
+    [changed] = hooks.endpoints()
+    assert (changed["description"], changed["event_types"]) == ("New", [{"type": RESTORED}])
+
+    found.get_by_role("button", name="Pause").click()
+    found.get_by_text("Paused").wait_for()
+    assert hooks.endpoints()[0]["enabled"] is False
+    assert found.get_by_role("button", name="Test").is_disabled()
+    found.get_by_role("button", name="Resume").click()
+    found.get_by_text("Enabled").wait_for()
+    assert hooks.endpoints()[0]["enabled"] is True
+
+    found.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Keep it").click()
+    assert len(hooks.endpoints()) == 1
+    found.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete for good").click()
+    page.get_by_text("There are no endpoints yet").wait_for()
+    assert hooks.endpoints() == []
+
+
+def test_a_type_that_the_catalogue_has_lost_can_be_taken_off(
+    page: Page, hooks: Hooks, receiver: Receiver
+) -> None:
+    """The management API refuses to write it again."""
+    hooks.add(receiver.url, PAUSED)
+    hooks.database.execute("update webhooks.endpoint set event_types = event_types || '{v1.shop.lost}'")
+    sign_in(page, hooks.token)
+    card(page, receiver.url).get_by_role("button", name="Edit").click()
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("event_types/1/type").wait_for()
+    page.get_by_role("checkbox", name="v1.shop.lost Not in the catalogue any more.").uncheck()
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("dialog").wait_for(state="detached")
+    assert hooks.endpoints()[0]["event_types"] == [{"type": PAUSED}]
+
+
+def test_a_new_secret_is_copied_and_signs_from_then_on(page: Page, hooks: Hooks, receiver: Receiver) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    hooks.add(receiver.url)
+    sign_in(page, hooks.token)
+    card(page, receiver.url).get_by_role("button", name="New secret").click()
+    page.get_by_role("button", name="Change the secret").click()
+    page.get_by_text("The secret is changed").wait_for()
+    page.get_by_role("button", name="Copy: Signing secret").click()
+    page.get_by_text("Copied").wait_for()
+    secret = page.evaluate("navigator.clipboard.readText()")
+    page.get_by_role("button", name="Done").click()
+    page.get_by_role("dialog").wait_for(state="detached")
+    assert secret not in page.content()
+    hooks.publish()
+    wait_for(lambda: receiver.received, "the delivery")
+    assert receiver.is_signed(secret)
+    assert not receiver.is_signed(SECRET)
+
+
+def test_a_test_event_shows_at_once_what_came_of_it(page: Page, hooks: Hooks, receiver: Receiver) -> None:
+    hooks.add(receiver.url, PAUSED, RESTORED, custom_headers={"X-Mine": "1"})
+    sign_in(page, hooks.token)
+    card(page, receiver.url).get_by_role("button", name="Test").click()
+    dialog = page.get_by_role("dialog")
+    offered = dialog.get_by_label("Event type").get_by_role("option").all_inner_texts()
+    assert offered == [PAUSED, RESTORED]
+    dialog.get_by_label("Event type").select_option(RESTORED)
+    dialog.get_by_role("button", name="Send").click()
+    dialog.get_by_text("The receiver answered 200").wait_for()
+    headers, body = receiver.received[0]
+    sent = json.loads(dialog.get_by_role("region", name="Request body").inner_text())
+    assert sent == json.loads(body)
+    assert (sent["type"], sent["payload"]["is_test"]) == (RESTORED, True)
+    shown = dialog.get_by_role("article").inner_text()
+    for name in ("webhook-id", "webhook-timestamp", "user-agent", "content-type", "x-mine"):
+        assert re.search(rf"{name}:\s*{re.escape(headers[name])}", shown, re.IGNORECASE), name
+    assert re.search(r"x-receiver:\s*of the tests", shown)
+    assert '"noted": true' in dialog.get_by_role("region", name="Response body").inner_text()
+
+    receiver.status = 503
+    dialog.get_by_role("button", name="Send another").click()
+    dialog.get_by_text("Its own log says why. Tests are not repeated.").wait_for()
+
+    error = {"error": {"code": "too_many_requests", "message": "Too many", "id": "1"}}
+    page.route("**/test", lambda route: route.fulfill(status=429, headers={"Retry-After": "42"}, json=error))
+    dialog.get_by_role("button", name="Send another").click()
+    dialog.get_by_text("takes 10 tests and retries a minute. Try again in 42 seconds.").wait_for()
+
+
+def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
+    page: Page, hooks: Hooks, receiver: Receiver
+) -> None:
+    receiver.status = 400
+    hooks.add(receiver.url)
+    hooks.publish()
+    wait_for(lambda: "failed" in hooks.statuses(), "the first attempt")
+    sign_in(page, hooks.token)
+    card(page, receiver.url).get_by_role("button", name="Deliveries").click()
+    choose(page, "Status", "failed")
+    wait_for(lambda: cells(page, 2) == ["Failed"], "the failed attempt in the list")
+    page.get_by_role("button", name=PAUSED).click()
+    attempts = page.get_by_role("list", name="Attempts").get_by_role("article")
+    attempts.first.get_by_text("It may verify the signature with another secret").wait_for()
+    attempts.nth(1).get_by_text("Attempt 2 is due at").wait_for()
+    page.get_by_role("button", name="Close").last.click()
+
+    receiver.status = 200
+    hooks.publish(RESTORED)
+    wait_for(lambda: "success" in hooks.statuses(), "the delivery")
+    choose(page, "Status", "success")
+    wait_for(lambda: cells(page, 2) == ["Delivered"], "the delivery in the list")
+    page.get_by_role("button", name=RESTORED).click()
+    page.get_by_role("button", name="Retry now").click()
+    again = attempts.nth(1)
+    again.get_by_text("Retry by hand").wait_for()
+    again.get_by_text("The receiver answered 200").wait_for()
+    assert receiver.received[-1][0]["webhook-id"] == receiver.received[-2][0]["webhook-id"]
+
+
+def sample(hooks: Hooks) -> None:
+    """Make three endpoints with two weeks of deliveries."""
+    for number in range(3):
+        hooks.add(f"http://127.0.0.1:9/{number}")
+    hooks.database.execute(SAMPLE)
+
+
+def test_deliveries_are_filtered_and_paged(page: Page, hooks: Hooks) -> None:
+    sample(hooks)
+    sign_in(page, hooks.token)
+    part(page, "Deliveries")
+    page.get_by_role("region", name="Deliveries").wait_for()
+    first = cells(page, 7)
+    assert len(first) == 25
+    page.get_by_role("button", name="Older").click()
+    wait_for(lambda: cells(page, 7) not in ([], first), "older deliveries")
+    page.get_by_role("button", name="Newer").click()
+    wait_for(lambda: cells(page, 7) == first, "the first page")
+
+    choose(page, "Status", "failed")
+    wait_for(lambda: set(cells(page, 2)) == {"Failed"}, "failed deliveries")
+    choose(page, "Endpoint", next(one["id"] for one in hooks.endpoints() if one["url"].endswith("/1")))
+    wait_for(lambda: set(cells(page, 3)) == {"127.0.0.1:9/1"}, "deliveries to one endpoint")
+    choose(page, "Type", PAUSED)
+    wait_for(lambda: set(cells(page, 1)) == {PAUSED}, "deliveries of one type")
+    page.get_by_role("button", name="Reset").click()
+    wait_for(lambda: cells(page, 7) == first, "all deliveries")
+
+    page.get_by_role("combobox", name="Time", exact=True).select_option("custom")
+    page.get_by_label("To", exact=True).fill("2001-01-01T00:00")
+    page.get_by_text("No delivery passes these filters.").wait_for()
+    choose(page, "Time", "week")
+    asked = page.evaluate("performance.getEntriesByType('resource').at(-1).name")
+    assert quote("filter[since]", safe="[]") in asked
+
+
+def test_charts_show_what_the_statistics_say(page: Page, hooks: Hooks) -> None:
+    """Each has a table of the same numbers."""
+    sample(hooks)
+    sign_in(page, hooks.token)
+    part(page, "Statistics")
+    rows = [one["attributes"] for one in hooks.ask("GET", "/statistics")]
+    days = [row for row in rows if row["endpoint_id"] is None][-14:]
+    outcomes = page.get_by_role("figure", name="Deliveries by outcome")
+    outcomes.locator("svg .bar").first.wait_for()
+    outcomes.get_by_text("As a table").click()
+    shown = outcomes.locator("tbody tr").all_inner_texts()
+    expected = [(row["success"], row["failed"], row["skipped"]) for row in days]
+    assert [tuple(map(int, row.split("\t")[1:])) for row in shown] == expected
+    latency = page.get_by_role("figure", name="Latency")
+    assert latency.locator("circle").count() == 2 * len(days)
+    failures = (
+        page.get_by_role("region", name="Failures per endpoint").first.locator("tbody tr").all_inner_texts()
+    )
+    failed = {endpoint["id"]: 0 for endpoint in hooks.endpoints()}
+    for row in rows:
+        if row["endpoint_id"] is not None and row["day"] >= days[0]["day"]:
+            failed[row["endpoint_id"]] += row["failed"]
+    assert [int(row.split("\t")[1]) for row in failures] == sorted(failed.values(), reverse=True)
+
+
+def test_what_failed_for_good_is_recovered(page: Page, hooks: Hooks, receiver: Receiver) -> None:
+    """It arrives, once the receiver works again."""
+    receiver.status = 500
+    endpoint = hooks.add(receiver.url)
+    hooks.ask("POST", f"/endpoints/{endpoint}/test")
+    wait_for(lambda: hooks.statuses() == ["failed"], "a failed test")
+    receiver.status = 200
+    sign_in(page, hooks.token)
+    card(page, receiver.url).get_by_role("button", name="Recover").click()
+    page.get_by_role("dialog").get_by_role("button", name="Recover").click()
+    page.get_by_text("1 delivery is sent again").wait_for()
+    page.get_by_role("button", name="Watch them").click()
+    wait_for(lambda: cells(page, 2) == ["Delivered", "Failed"], "the delivery in the list")
+    assert len(receiver.received) == 2
+
+
+def test_the_consoles_receiver_takes_a_delivery_and_verifies_it(page: Page, hooks: Hooks) -> None:
+    sign_in(page, hooks.token)
+    page.get_by_role("button", name="try the receiver").click()
+    page.get_by_role("button", name="Make a receiver").click()
+    page.get_by_role("button", name="Create an endpoint for it").click()
+    page.get_by_role("button", name="Send a test event").click()
+    item = page.get_by_role("region", name="What it received").get_by_role("article")
+    item.first.get_by_text("Signature valid").wait_for()
+    item.first.get_by_text("Headers and body").click()
+    assert '"is_test": true' in item.first.get_by_role("region", name="Body").inner_text()
+    with page.expect_response(lambda response: response.request.method == "POST"):
+        page.get_by_label("It answers with").select_option("500")
+    [endpoint] = hooks.endpoints()
+    hooks.ask("PATCH", f"/endpoints/{endpoint['id']}", signing_secret="another secret")
+    page.get_by_role("button", name="Send a test event").click()
+    item.get_by_text("answered 500").wait_for()
+    item.first.get_by_text("signed with another secret").wait_for()
+
+
+def test_a_receiver_says_what_has_to_be_allowed(page: Page, hooks: Hooks) -> None:
+    refused = {"accepted": False, "code": "bad_request.endpoint.url.invalid", "message": "Not allowed"}
+    page.route("**/url-check", lambda route: route.fulfill(json={"data": {"attributes": refused}}))
+    sign_in(page, hooks.token)
+    part(page, "Receiver")
+    page.get_by_role("button", name="Make a receiver").click()
+    page.get_by_text("allow-addresses = 127.0.0.1, ::1").wait_for()
+    assert page.get_by_role("button", name="Create an endpoint for it").count() == 0
+
+
+def test_a_dialog_is_opened_filled_and_left_by_the_keyboard(
+    page: Page, hooks: Hooks, receiver: Receiver
+) -> None:
+    """The focus is within it, and goes back to where it was."""
+    focused = "document.activeElement.closest('dialog') ? 'dialog' : document.activeElement.textContent"
+    sign_in(page, hooks.token)
+    page.get_by_role("button", name="New endpoint").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog", name="New endpoint").wait_for()
+    assert page.evaluate(focused) == "dialog"
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    assert page.evaluate(focused) == "New endpoint"
+    page.keyboard.press("Enter")
+    page.get_by_label("URL").focus()
+    page.keyboard.insert_text(receiver.url)
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog", name="The endpoint is created").wait_for()
+    assert [one["url"] for one in hooks.endpoints()] == [receiver.url]
+
+
+def test_a_receiver_that_is_gone_says_so(page: Page, hooks: Hooks) -> None:
+    """After a start of the daemon, for example."""
+    kept = {"name": "gone", "url": "http://127.0.0.1:9/", "secret": SECRET}
+    page.add_init_script(f"sessionStorage.setItem('dataapi.receiver', JSON.stringify({json.dumps(kept)}))")
+    sign_in(page, hooks.token)
+    part(page, "Receiver")
+    page.get_by_text("The receiver is gone").wait_for()
+    page.get_by_role("button", name="Forget it").click()
+    page.get_by_role("button", name="Make a receiver").wait_for()
+
+
+@pytest.mark.parametrize("width", [375, 1440])
+def test_no_part_of_the_page_stands_out_of_the_window(page: Page, hooks: Hooks, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 740})
+    sample(hooks)
+    sign_in(page, hooks.token)
+    for name in ("Deliveries", "Statistics", "Receiver", "Endpoints"):
+        part(page, name)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") == width, name
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_is_a_serious_obstacle(page: Page, hooks: Hooks, receiver: Receiver, theme: str) -> None:
+    """As ``test_accessibility.py`` has it of the other pages: cards, dialogs, attempts and charts."""
+    receiver.status = 400
+    hooks.add(receiver.url, description="Billing")
+    hooks.publish()
+    wait_for(lambda: receiver.received, "the delivery")
+    show_in(page, theme)
+    sign_in(page, hooks.token)
+    card(page, receiver.url).get_by_role("button", name="Edit").click()
+    page.get_by_label("Description").wait_for()
+    found = obstacles(page)
+    page.keyboard.press("Escape")
+    found += obstacles(page)
+    part(page, "Deliveries")
+    page.get_by_role("cell").get_by_role("button").first.click()
+    page.get_by_text("Request and response").last.wait_for()
+    found += obstacles(page)
+    page.keyboard.press("Escape")
+    part(page, "Statistics")
+    page.get_by_role("figure", name="Latency").wait_for()
+    found += obstacles(page)
+    assert not found, "\n".join(found)
