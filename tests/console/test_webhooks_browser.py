@@ -509,6 +509,20 @@ def test_a_dialog_is_opened_filled_and_left_by_the_keyboard(
     assert [one["url"] for one in hooks.endpoints()] == [receiver.url]
 
 
+def test_a_dialog_may_be_opened_while_another_closes(page: Page, hooks: Hooks) -> None:
+    """A browser says that it closed one only after what was typed in the meantime."""
+    sign_in(page, hooks.token)
+    page.get_by_role("button", name="New endpoint").click()
+    page.get_by_role("dialog", name="New endpoint").wait_for()
+    closed_and_opened = """button => {
+        document.querySelector("dialog").requestClose();
+        button.click();
+        return new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    }"""
+    page.get_by_text("New endpoint", exact=True).first.evaluate(closed_and_opened)
+    page.get_by_label("URL").fill("https://receiver.example/")
+
+
 def test_a_receiver_that_is_gone_says_so(page: Page, hooks: Hooks) -> None:
     """After a start of the daemon, for example."""
     kept = {"name": "gone", "url": "http://127.0.0.1:9/", "secret": SECRET}

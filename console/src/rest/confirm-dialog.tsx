@@ -1,4 +1,4 @@
-import { useEffect, useRef } from "react";
+import { Modal } from "../kit/modal";
 import { parseTarget } from "./query";
 import type { Draft } from "./request";
 
@@ -6,12 +6,10 @@ type ConfirmDialogProps = { request: Draft; onConfirm: () => void; onCancel: () 
 
 /** Asks before a request changes or deletes all rows of a table. */
 export function ConfirmDialog({ request, onConfirm, onCancel }: ConfirmDialogProps) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
   const { path } = parseTarget(request.target);
   const verb = request.method === "DELETE" ? "Delete" : "Change";
   return (
-    <dialog className="dialog" ref={dialog} onClose={onCancel} aria-labelledby="confirm-title">
+    <Modal labelledBy="confirm-title" onClose={onCancel}>
       <form method="dialog" onSubmit={(event) => (event.preventDefault(), onConfirm())}>
         <h2 id="confirm-title">{`${verb} all rows of ${path}?`}</h2>
         <p>The request has no filter. It will {verb.toLowerCase()} every row that this role may {verb.toLowerCase()}.</p>
@@ -20,6 +18,6 @@ export function ConfirmDialog({ request, onConfirm, onCancel }: ConfirmDialogPro
           <button type="submit" className="button danger">{`${verb} all rows`}</button>
         </div>
       </form>
-    </dialog>
+    </Modal>
   );
 }

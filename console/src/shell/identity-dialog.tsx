@@ -1,4 +1,5 @@
-import { useEffect, useId, useRef, useState, type FormEvent } from "react";
+import { useId, useState, type FormEvent } from "react";
+import { Modal } from "../kit/modal";
 import { Notice } from "../kit/notice";
 import { assume, claimsOf, identity, mint, type Claims, type Identity } from "./identity";
 import { useSettings } from "./settings";
@@ -15,7 +16,6 @@ const HOUR = 3600;
 export function IdentityDialog({ onClose }: { onClose: () => void }) {
   const settings = useSettings();
   const before = identity.get();
-  const dialog = useRef<HTMLDialogElement>(null);
   const [kind, setKind] = useState(before.kind);
   const [apiKey, setApiKey] = useState(before.apiKey);
   const [token, setToken] = useState(before.token);
@@ -26,8 +26,6 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
   const [extra, setExtra] = useState("");
   const [problem, setProblem] = useState("");
   const title = useId();
-
-  useEffect(() => dialog.current?.showModal(), []);
 
   const claims = (): Claims => {
     const now = Math.floor(Date.now() / 1000);
@@ -50,7 +48,7 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
   };
 
   return (
-    <dialog ref={dialog} className="dialog" aria-labelledby={title} onClose={onClose}>
+    <Modal labelledBy={title} onClose={onClose}>
       <form onSubmit={save} autoComplete="off">
         <h2 id={title}>Call the APIs as</h2>
         <fieldset className="choices">
@@ -115,7 +113,7 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
         </div>
         <p className="hint">Keys and tokens stay in this tab and are gone when it is closed.</p>
       </form>
-    </dialog>
+    </Modal>
   );
 }
 

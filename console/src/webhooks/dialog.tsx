@@ -1,21 +1,14 @@
-import { useEffect, useId, useRef, type ReactNode } from "react";
+import { useId, type ReactNode } from "react";
 import { Icon } from "../kit/icon";
+import { Modal } from "../kit/modal";
 
 type DialogProps = { title: string; onClose: () => void; wide?: boolean; children: ReactNode };
 
-/** A modal dialog; Escape closes it, and the focus goes back to where it was. */
+/** A modal dialog with its title and a button that closes it. */
 export function Dialog({ title, onClose, wide, children }: DialogProps) {
-  const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
-  useEffect(() => {
-    const before = document.activeElement;
-    dialog.current?.showModal();
-    return () => {
-      if (before instanceof HTMLElement && before.isConnected) before.focus();
-    };
-  }, []);
   return (
-    <dialog ref={dialog} className={wide ? "dialog hooks-dialog wide" : "dialog hooks-dialog"} aria-labelledby={heading} onClose={onClose}>
+    <Modal className={wide ? "hooks-dialog wide" : "hooks-dialog"} labelledBy={heading} onClose={onClose}>
       <div className="dialog-top">
         <h2 id={heading}>{title}</h2>
         <button type="button" className="icon-button" aria-label="Close" onClick={onClose}>
@@ -23,6 +16,6 @@ export function Dialog({ title, onClose, wide, children }: DialogProps) {
         </button>
       </div>
       {children}
-    </dialog>
+    </Modal>
   );
 }
