@@ -21,7 +21,6 @@ from dataapi.graphql.sources import (
     limit_of,
 )
 from dataapi.sql.algebra import (
-    After,
     AggregateFunction,
     Expression,
     OrderTerm,
@@ -30,6 +29,7 @@ from dataapi.sql.algebra import (
     RelatedOf,
     Rows,
 )
+from dataapi.sql.conditions import After
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,16 +47,15 @@ from dataapi.graphql.transport import RequestRejected, Stage
 from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
-    And,
     CallArgument,
     ColumnOf,
     ComputedOf,
     FunctionCall,
-    Operator,
     OrderTerm,
     Parameter,
     Rows,
 )
+from dataapi.sql.conditions import And, Operator
 from dataapi.sql.outputs import Key, Null, Object, Output, Text, Value
 from dataapi.sql.row_output import One
 

@@ -30,7 +30,8 @@ from dataapi.graphql.schema.type_mapping import TypeMapping, encode_value, encod
 from dataapi.graphql.schema.types import TableType
 from dataapi.graphql.sources import Bounded, InputLeaf, Variables
 from dataapi.graphql.variables import is_uniform
-from dataapi.sql.algebra import Condition, Parameter
+from dataapi.sql.algebra import Parameter
+from dataapi.sql.conditions import Condition
 from dataapi.sql.mutations import (
     DEFAULT,
     Delete,

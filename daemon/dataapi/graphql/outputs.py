@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dataapi.database.sql_text import quote_identifier, quote_literal
-from dataapi.sql.algebra import After, Condition, Expression, FunctionCall, OrderTerm, Parameter, Rows
+from dataapi.sql.algebra import Expression, FunctionCall, OrderTerm, Parameter, Rows
+from dataapi.sql.conditions import After, Condition
 from dataapi.sql.expressions import (
     call_sql,
     condition_sql,

@@ -15,7 +15,8 @@ from typing import Any
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import quote_identifier
 from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql, flat_body_parts
-from dataapi.sql.algebra import Condition, OrderTerm, Parameter, Rows
+from dataapi.sql.algebra import OrderTerm, Parameter, Rows
+from dataapi.sql.conditions import Condition
 from dataapi.sql.dml import inserted_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, source_sql
 from dataapi.sql.mutations import Mutation

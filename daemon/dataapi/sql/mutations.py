@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dataapi.catalog.model import Table
-from dataapi.sql.algebra import Condition, Parameter
+from dataapi.sql.algebra import Parameter
+from dataapi.sql.conditions import Condition
 
 # ---------------------------------------------------------------- rows to write
 

@@ -16,7 +16,8 @@ from dataapi.catalog.model import Function, QualifiedName, Table, Type, Volatili
 from dataapi.concurrency.pauses import pause
 from dataapi.database.message import Bound, Statement
 from dataapi.database.sql_text import ALIAS, inlined, quote_identifier, quote_literal
-from dataapi.sql.algebra import Compare, Parameter, SlotSource
+from dataapi.sql.algebra import Parameter, SlotSource
+from dataapi.sql.conditions import Compare
 
 MOST_PAGE_SIZES = 4
 """Combinations of page sizes for which a statement has a text of its own."""

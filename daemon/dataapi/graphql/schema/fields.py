@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dataapi.catalog.model import Column, Function
 from dataapi.graphql.schema.type_mapping import TypeMapping
-from dataapi.sql.algebra import Condition, FunctionCall, Join, Rows
+from dataapi.sql.algebra import FunctionCall, Join, Rows
+from dataapi.sql.conditions import Condition
 
 if TYPE_CHECKING:
     from dataapi.graphql.schema.catalog_view import TableView

@@ -25,7 +25,7 @@ from graphql import (
 )
 
 from dataapi.graphql.schema.type_mapping import CURSOR, CUSTOM_SCALARS, JSON
-from dataapi.sql.algebra import Operator
+from dataapi.sql.conditions import Operator
 
 
 def required(type_: Any) -> Any:

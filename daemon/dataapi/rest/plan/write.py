@@ -26,7 +26,8 @@ from dataapi.rest.plan.rows import RowPlanner, with_column_names
 from dataapi.rest.plan.tables import Relation, json_column, known_columns
 from dataapi.rest.respond import content_range, make_reply
 from dataapi.rest.statements import UPDATED, MutationQuery, Representation, ResultRow, compile_mutation
-from dataapi.sql.algebra import Condition, Parameter
+from dataapi.sql.algebra import Parameter
+from dataapi.sql.conditions import Condition
 from dataapi.sql.mutations import Delete, Insert, JsonRows, MissingMember, Mutation, OnConflict, Update
 from dataapi.sql.statement import Compiled, Guard
 
