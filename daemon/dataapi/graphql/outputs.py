@@ -18,22 +18,16 @@ from dataapi.sql.expressions import (
     order_sql,
     source_sql,
 )
+from dataapi.sql.json_text import BOOL, Json, JsonQuery, array_json, json_sql, quoted_json, value_json
 from dataapi.sql.outputs import (
-    BOOL,
     InnerOutput,
-    Json,
-    JsonQuery,
     Labels,
     Object,
     Output,
     WireForm,
-    array_json,
     form_json,
     in_scope,
-    json_sql,
     object_json,
-    quoted_json,
-    value_json,
 )
 from dataapi.sql.page_source import at_most_one
 from dataapi.sql.row_output import MemberWriter

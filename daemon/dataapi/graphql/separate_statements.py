@@ -23,7 +23,8 @@ from dataapi.graphql.sources import Variables
 from dataapi.sql.algebra import Parameter
 from dataapi.sql.dml import mutation_queries
 from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql
-from dataapi.sql.outputs import Json, Output, Text, array_json, json_query, json_sql
+from dataapi.sql.json_text import Json, array_json, json_query, json_sql
+from dataapi.sql.outputs import Output, Text
 from dataapi.sql.row_output import MemberWriter
 from dataapi.sql.shards import tenant_of_change
 from dataapi.sql.statement import Compiled, Row, Writer, compiled, qualified

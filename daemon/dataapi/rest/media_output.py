@@ -12,7 +12,8 @@ from dataapi.database.sql_text import quote_literal
 from dataapi.http.errors import ApiError
 from dataapi.sql.algebra import Parameter, Rows
 from dataapi.sql.flat_rows import flat_json
-from dataapi.sql.outputs import Json, Key, Output, Text, array_json, json_sql, key_sql
+from dataapi.sql.json_text import Json, array_json, json_sql
+from dataapi.sql.outputs import Key, Output, Text, key_sql
 from dataapi.sql.page_source import RowSource
 from dataapi.sql.row_output import OutputRows, Record, Spread, json_rows, output_rows
 from dataapi.sql.statement import Writer, qualified

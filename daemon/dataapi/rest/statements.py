@@ -19,8 +19,9 @@ from dataapi.sql.algebra import OrderTerm, Parameter, Rows
 from dataapi.sql.conditions import Condition
 from dataapi.sql.dml import inserted_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, source_sql
+from dataapi.sql.json_text import json_sql
 from dataapi.sql.mutations import Mutation
-from dataapi.sql.outputs import Output, json_sql
+from dataapi.sql.outputs import Output
 from dataapi.sql.page_source import RowSource, row_source
 from dataapi.sql.row_output import Record, is_grouped, json_rows, output_rows
 from dataapi.sql.shards import tenant_of_change

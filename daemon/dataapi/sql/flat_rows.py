@@ -7,7 +7,8 @@ a table and a constant.  What is asked of the answer is said of its parts, so th
 from __future__ import annotations
 
 from dataapi.sql.algebra import CastOf, ColumnOf, JsonPathOf, Rows
-from dataapi.sql.outputs import Json, Output, Value
+from dataapi.sql.json_text import Json
+from dataapi.sql.outputs import Output, Value
 from dataapi.sql.page_source import aggregate_in, at_most_one, row_source
 from dataapi.sql.row_output import MemberWriter, Spread, as_record
 from dataapi.sql.shards import tenant_of
