@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_twisted
 from hypothesis import settings
-from support import processes
+from support import line_probes, processes
 from support.pooler import RESETTING, all_pooled
 from support.postgres import Database, Server
 from support.receiver import World
@@ -65,6 +65,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Of a shell's command in the background, whose daemons under test would ignore Ctrl-C, too.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_unconfigure() -> None:
+    """Keep what the coverage of the run is made of."""
+    line_probes.hand_over()
 
 
 @pytest.hookimpl(wrapper=True)

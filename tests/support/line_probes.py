@@ -1,0 +1,48 @@
+"""Notes which lines of the daemon the tests' own process runs, in the place of coverage's trace function.
+
+That is called for every line of every library, too, which doubles the processor's time.  A probe is in the
+daemon's code alone, and is taken out after its line was run.  Daemons in processes of their own are traced.
+
+Importing this starts it, before the first import of ``dataapi``, if coverage is measured at all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coverage import Coverage
+    from slipcover import Slipcover
+
+_ROOT = Path(__file__).parents[2]
+_SOURCES = (_ROOT / "daemon", _ROOT / "plugins")
+
+
+def _started() -> tuple[Coverage, Slipcover] | None:
+    try:
+        from coverage import Coverage  # noqa: PLC0415 - the tests of the lowest versions go without
+    except ImportError:
+        return None
+    tracing = Coverage.current()
+    if tracing is None:
+        return None
+    from slipcover import FileMatcher, ImportManager, Slipcover  # noqa: PLC0415 - of use to coverage alone
+
+    tracing.stop()
+    probes = Slipcover()
+    ImportManager(probes, FileMatcher(sources=_SOURCES)).__enter__()
+    return tracing, probes
+
+
+_RUNNING = _started()
+
+
+def hand_over() -> None:
+    """Give coverage the lines that were run so far, to be reported with those of the daemons."""
+    if _RUNNING is not None:
+        tracing, probes = _RUNNING
+        files = probes.get_coverage()["files"]
+        # In strict editable mode modules are links to the sources.
+        lines = {str(Path(name).resolve()): found["executed_lines"] for name, found in files.items()}
+        tracing.get_data().add_lines(lines)
