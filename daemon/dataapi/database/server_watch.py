@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +35,16 @@ select standby, (case when standby then coalesce(pg_catalog.pg_last_wal_replay_l
 from pg_catalog.pg_control_system(), lateral (select pg_catalog.pg_is_in_recovery() standby offset 0) role
 """
 """Asks a server for the members of a ``ServerState``."""
-SEE_STATISTICS = """
-select pg_catalog.set_config('role', 'pg_read_all_stats', false)
-where pg_catalog.pg_has_role('pg_read_all_stats', 'member')
+MAY_SEE_STATISTICS = """pg_catalog.pg_has_role('pg_read_all_stats',
+    case when pg_catalog.current_setting('server_version_num')::int < 160000 then 'member' else 'set' end)"""
+"""Whether the login role may take on the one that sees what a standby receives."""
+SERVER_STATE_SEEN = f"""
+select pg_catalog.set_config('role', 'pg_read_all_stats', true) where {MAY_SEE_STATISTICS};{SERVER_STATE}
 """
-"""Lets a member of the role see what a standby receives, although login roles inherit nothing."""
+"""Asks by the role that sees most, if the login role may take it on, which inherits nothing.
+
+For this message alone: a pooler may have the server process answer others next.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class ServerWatch:
             self.state = None
             return
         try:
-            [row] = await connection.send(SERVER_STATE, ()).addTimeout(ANSWER_TIMEOUT, self._reactor)
+            [row] = await connection.send(SERVER_STATE_SEEN, ()).addTimeout(ANSWER_TIMEOUT, self._reactor)
         except (ConnectionDied, psycopg2.Error) as error:
             self._lose(str(error).strip())
         except defer.TimeoutError:
@@ -114,13 +118,8 @@ class ServerWatch:
         connection = Connection(self._reactor, self._succession)
         try:
             await connection.open(self._parameters, ANSWER_TIMEOUT)
-            with suppress(psycopg2.Error):
-                await connection.send(SEE_STATISTICS, ()).addTimeout(ANSWER_TIMEOUT, self._reactor)
         except ConnectionDied as error:
             self.trouble = str(error)
-            connection.close()
-        except defer.TimeoutError:
-            connection.close()
         except defer.CancelledError:
             connection.close()
             raise

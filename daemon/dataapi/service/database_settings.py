@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,6 +26,7 @@ READ_WITHIN = 15.0
 """Seconds to wait for a database's settings."""
 
 Stored = tuple[DatabaseSetting, ...]
+Fetch = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
 _OF_ROLE = """
 select 'role ' || current_user || case when s.setdatabase = 0 then '' else ' in database ' || d.datname end,
@@ -53,21 +54,25 @@ def read_stored(project: Project) -> Stored:
     :raises ScriptError: when the database cannot be asked.
     """
     with connected(project.db_uri) as fetch:
+        # All of it ends with the transaction: a pooler may have the server process answer others next.
+        fetch("begin read only", ())
         # Nobody waits longer, and a thread that did would be missing elsewhere.
-        fetch("select set_config('statement_timeout', $1, false)", (f"{READ_WITHIN:.0f}s",))
+        fetch("select set_config('statement_timeout', $1, true)", (f"{READ_WITHIN:.0f}s",))
         of_role = tuple(DatabaseSetting(*row) for row in fetch(_OF_ROLE, (PREFIX,)))
         function = project.db_pre_config
         for setting in of_role:
             if NAMES.get(setting.name) == "db-pre-config":
                 function = setting.value.strip() or None
-        if function is None:
-            return of_role
-        fetch("begin read only", ())
-        fetch(_CLEAR, (list(NAMES),))
-        fetch(f"select {'.'.join(map(quote_identifier, function.split('.')))}()", ())
-        made = fetch(_MADE, (list(NAMES),))
+        made = [] if function is None else _made_by(fetch, function)
         fetch("rollback", ())
     return (*(DatabaseSetting(f"function {function}", *row) for row in made), *of_role)
+
+
+def _made_by(fetch: Fetch, function: str) -> list[tuple[Any, ...]]:
+    """Return names and values of the settings that a function makes."""
+    fetch(_CLEAR, (list(NAMES),))
+    fetch(f"select {'.'.join(map(quote_identifier, function.split('.')))}()", ())
+    return fetch(_MADE, (list(NAMES),))
 
 
 def with_database_settings(settings: Settings) -> Settings:

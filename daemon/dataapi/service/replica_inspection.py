@@ -7,7 +7,7 @@ from typing import Any
 
 from dataapi.database.address import leads_to_standbys, servers
 from dataapi.database.script import ScriptError, connected
-from dataapi.database.server_watch import SEE_STATISTICS, SERVER_STATE
+from dataapi.database.server_watch import MAY_SEE_STATISTICS, SERVER_STATE, SERVER_STATE_SEEN
 from dataapi.settings import Project
 
 Fetch = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
@@ -17,7 +17,7 @@ select name from unnest($1::text[]) name
 where exists (select from pg_catalog.pg_roles where rolname = name)
     and not pg_catalog.pg_has_role(name, 'member')
 """
-_SEES_RECEIVERS = "select pg_catalog.pg_has_role('pg_read_all_stats', 'member')"
+_SEES_RECEIVERS = f"select {MAY_SEE_STATISTICS}"
 _SLOW_SUCCESSION = (
     "db-read-uri: after a failover a replica gets no reads before its next restartpoint, unless the login"
     " role is told at once whom it follows: grant pg_read_all_stats to it"
@@ -59,13 +59,11 @@ def _faults(primary: Fetch, replica: Fetch, roles: Sequence[str]) -> Iterator[st
     )
     if where != database:
         yield f"leads to the database {where}, and db-uri to {database}"
-    replica(SEE_STATISTICS, ())
-    [(_, _, system, timeline)] = replica(SERVER_STATE, ())
+    [(_, _, system, timeline)] = replica(SERVER_STATE_SEEN, ())
     [(_, _, expected, newest)] = primary(SERVER_STATE, ())
     if system != expected:
         yield "is no copy of the cluster of db-uri: their system identifiers differ"
     elif timeline < newest:
         yield f"is not known to follow the primary: it was seen on timeline {timeline} of {newest}"
-    replica("reset role", ())
     for (role,) in replica(_ROLES, (list(roles),)):
         yield f"is asked by a login role that may not become {role}"

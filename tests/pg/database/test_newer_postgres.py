@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dataapi.database.server_watch import ServerWatch
 from graphql import print_schema
 from support.service import Service, nodes, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.postgres import Server
+    from support.postgres import Database, Server
 
 EIGHTEEN = """
 create table parent (id int primary key, name text);
@@ -110,3 +111,17 @@ async def test_a_key_over_periods_is_no_relationship(periods: Service) -> None:
     answer = await periods.rest("GET", "booking?select=id,room(price)")
     assert (answer.status, answer.body["code"]) == (400, "PGRST200")
     assert "room" not in periods.schema().object_type("booking").fields
+
+
+async def test_a_member_that_may_not_take_a_role_on_asks_a_server_all_the_same(
+    server: Server, database: Database, reactor: Any
+) -> None:
+    """PostgreSQL 16 lets a role be granted without that."""
+    if server.version < 16:
+        pytest.skip("needs PostgreSQL 16")
+    database.execute("grant pg_read_all_stats to authenticator with set false")
+    watch = ServerWatch(reactor, database.uri)
+    await watch.look()
+    database.execute("revoke pg_read_all_stats from authenticator")
+    assert watch.state is not None, watch.trouble
+    watch.close()

@@ -9,6 +9,9 @@ from dataapi.database import address
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.database.pool import Pool
 from dataapi.database.pooler import loses_statements, share_processes
+from dataapi.database.script import connected
+from dataapi.database.server_watch import ServerWatch
+from dataapi.service.database_settings import read_stored
 from dataapi.service.inspection import SETTINGS_PASSED_ON, inspect
 from dataapi.service.project import ProjectPart
 from dataapi.service.webhooks import WebhooksPart
@@ -277,6 +280,42 @@ async def test_a_pooler_in_statement_mode_is_refused(
         findings = inspect(Project(REF, "acme", behind.uri, jwt_secret="s" * 32))
     wrong = [finding.text for finding in findings if finding.wrong]
     assert wrong == ["db-uri leads to a pooler in statement mode, which cannot be used"]
+
+
+@pytest.fixture
+def shared(server: Server, database: Database) -> Iterator[Database]:
+    """Give this test's database behind a single server process, whose login role may see all statistics."""
+    database.execute("grant pg_read_all_stats to authenticator")
+    with pooled(server, database, "transaction", "default_pool_size = 1") as found:
+        yield found
+    database.execute("revoke pg_read_all_stats from authenticator")
+
+
+def settings_of(database: Database) -> object:
+    """Return as whom another client's SQL runs, and which settings of its session it finds."""
+    # The pooler itself passes the last program's name on.
+    asked = "select name, setting from pg_settings where source = 'session' and name <> 'application_name'"
+    with connected(database.uri) as fetch:
+        return fetch("select current_user", ()), fetch(asked, ())
+
+
+async def test_a_look_at_the_server_leaves_others_their_role(shared: Database, reactor: Any) -> None:
+    """It is asked by a role that sees more, with which nobody else's SQL may run."""
+    before = settings_of(shared)
+    watch = ServerWatch(reactor, shared.uri)
+    await watch.look()
+    assert watch.state is not None
+    assert settings_of(shared) == before
+    watch.close()
+
+
+def test_reading_settings_in_the_database_leaves_others_theirs(shared: Database) -> None:
+    """Its time limit would end what other programs do through the same pooler."""
+    shared.execute("create function made() returns void language sql as $$ select $$")
+    before = settings_of(shared)
+    for function in (None, "made"):
+        read_stored(Project(REF, "acme", shared.uri, db_config=True, db_pre_config=function))
+        assert settings_of(shared) == before
 
 
 @pytest.mark.parametrize("resets", [True, False])
