@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
 SERVER = """
 create function server() returns int language sql stable as 'select current_setting(''port'')::int';
 """
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Give a primary with a standby."""
+    with running_pair() as pair:
+        yield pair
 
 
 @pytest.fixture
@@ -71,6 +80,38 @@ def test_an_old_primary_gets_nothing_once_the_new_one_was_seen(
         assert database.execute("select count(*) from webhooks.event") == [(0,)]
         wait_for(lambda: set(clients.events) <= delivered(recorder), "every acknowledged event")
         assert len(recorder.at(HOOK)) >= len(clients.events)
+    finally:
+        installation.end()
+
+
+@pytest.mark.time_limit(180)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_who_begins_beside_an_old_primary_writes_nothing_to_it(
+    pair: Pair, recorder: Recorder, tmp_path: Path, workers: str
+) -> None:
+    """A daemon that starts, a worker that takes another one's place, a project with other settings."""
+    database = pair.primary.create_database(SCHEMA)
+    installation = Installation(tmp_path, database, recorder)
+    pair.follow(database)
+    pair.standby.promote()
+    installation.uri = pair.uri(database.name, "read-write")
+    try:
+        daemon = installation.daemon(environ={"DATAAPI_DATAAPI_WORKERS": workers})
+        clients = Clients(installation, daemon)
+        try:
+            clients.wait_for_more()
+            for child in daemon.children if workers == "2" else ():
+                os.kill(child, signal.SIGKILL)
+            clients.wait_for_more()
+            with daemon.config.open("a") as config:
+                config.write("db-max-rows = 7\n[webhooks]\nconcurrency = 100\n")
+            assert daemon.admin("POST", "/reload").json["failures"] == {}
+            clients.wait_for_more()
+        finally:
+            clients.end()
+        assert rows(database) == set()
+        assert database.execute("select count(*) from webhooks.event") == [(0,)]
+        assert set(clients.rows) <= rows(pair.standby.database(database.name))
     finally:
         installation.end()
 

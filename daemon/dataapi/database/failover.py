@@ -45,12 +45,26 @@ class FailoverWatch:
         self, reactor: Any, uri: str, succession: Succession, give_up: Callable[[dict[str, str]], None]
     ) -> None:
         self._reactor = reactor
+        self._uri = uri
         self._parameters = address.parameters(uri)
         self._succession = succession
         self._give_up = give_up
         self._connection: Connection | None = None
         self._looked_for_rivals = reactor.seconds()
         succession.observe(self._leave_overtaken)
+
+    async def begin(self) -> None:
+        """Learn which server was promoted last, before any is used: an old primary may be listed first."""
+        if address.lists_several(self._parameters):
+            seeing = [
+                defer.Deferred.fromCoroutine(self._see(uri)) for uri in address.servers(self._uri).values()
+            ]
+            await defer.gatherResults(seeing)
+
+    async def _see(self, uri: str) -> None:
+        connection = await self._connected(address.parameters(uri), PROBE_TIMEOUT)
+        if connection is not None:
+            connection.close()
 
     async def watch(self) -> None:
         """Look after the primary until it is cancelled."""

@@ -48,6 +48,12 @@ class Succession:
         self._last: list[Hashable] = []
         self._observers: list[Callable[[Overtaken], object]] = []
 
+    def continued(self) -> Succession:
+        """Return one that begins with what this one knows, for other observers."""
+        other = Succession()
+        other._newest, other._last = dict(self._newest), list(self._last)
+        return other
+
     def observe(self, observer: Callable[[Overtaken], object]) -> None:
         """Call the observer whenever a newer primary is seen than before, with ``overtaken``."""
         self._observers.append(observer)

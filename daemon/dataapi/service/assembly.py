@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet.threads import deferToThread
 
 from dataapi.concurrency.tasks import Background
+from dataapi.database.succession import Succession
 from dataapi.service.garbage_collection import ShortCollections
 from dataapi.service.process import GRACE, Process
 from dataapi.service.project import ProjectPart
@@ -45,7 +46,7 @@ class LazyWebhooks:
     async def start(self) -> None:
         """Begin, or find that the database is unavailable."""
         make = await deferToThread(_webhooks_part)
-        self._part = part = make(self._reactor, self._settings, self._tracing)
+        self._part = part = make(self._reactor, self._settings, self._tracing, self._part)
         await part.start()
 
     async def configure(self, settings: Settings) -> None:
@@ -134,10 +135,17 @@ class ProcessAssembly:
         self._webhooks = webhooks
         self._reconfigure = reconfigure
         self._vitals = vitals
+        self._successions: dict[tuple[str, str], Succession] = {}
 
     def project(self, settings: Project) -> ProjectPart:
-        """Make the part of a project."""
-        return ProjectPart(self._reactor, settings, self._reconfigure, self._vitals)
+        """Make the part of a project; it knows of the servers what an earlier one of the project knew."""
+        where = settings.ref, settings.db_uri
+        before = self._successions.get(where)
+        part = ProjectPart(
+            self._reactor, settings, self._reconfigure, self._vitals, before and before.continued()
+        )
+        self._successions[where] = part.succession
+        return part
 
     def site(self, projects: Sequence[ProjectPart], requests: RequestMetrics) -> ApiSite:
         """Make the factory of the public sockets."""

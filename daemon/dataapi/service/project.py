@@ -54,7 +54,8 @@ class ProjectPart:
 
     :param reconfigure: called when a notification asks for the configuration to be read again, and, with our
         reference, while the settings in our database cannot be had.
-    :param slow: the slow requests of this process.
+    :param vitals: of this process.
+    :param succession: what is known of the servers, that of a part before.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ProjectPart:
         project: Project,
         reconfigure: Reconfigure = lambda _: None,
         vitals: Vitals | None = None,
+        succession: Succession | None = None,
     ) -> None:
         self.ref = project.ref
         self.settings = project
@@ -74,7 +76,7 @@ class ProjectPart:
         self._background = Background()
         self._reactor = reactor
         self._connecting: Deferred[None] | None = None
-        self._succession = succession = Succession()
+        self.succession = succession = succession or Succession()
         self._pool = self._make_pool(project.db_uri)
         self._pool.follow(succession)
         self._failover = FailoverWatch(reactor, primary_uri(project.db_uri), succession, self._give_up)
@@ -177,10 +179,11 @@ class ProjectPart:
         # A standby does not listen.
         uri = primary_uri(self.settings.db_uri)
         self._listener = listener = Listener(self._reactor, uri, channels, **callbacks)
-        listener.follow(self._succession)
+        listener.follow(self.succession)
         return listener
 
     async def _connect(self) -> None:
+        await self._failover.begin()
         self._background.spawn(self._pool.watch())
         self._background.spawn(self._failover.watch())
         await self._pool.start()

@@ -75,11 +75,18 @@ class WebhooksPart:
 
     While the schema is missing and the role may not create it, webhooks wait; the APIs are not affected.
 
+    :param before: the part in whose place this one comes, whose knowledge of the same servers it takes over.
     :ivar settings: the ``[webhooks]`` section.
     :ivar store: usable while ``reason`` is None.
     """
 
-    def __init__(self, reactor: Any, settings: Settings, tracing: Tracing | None = None) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        settings: Settings,
+        tracing: Tracing | None = None,
+        before: WebhooksPart | None = None,
+    ) -> None:
         self._reactor = reactor
         self.settings = section = settings.webhooks
         project = settings.projects[0]
@@ -134,7 +141,9 @@ class WebhooksPart:
             beside=joining(dispatcher.number),
             backoff=_BACKOFF,
         )
-        succession = Succession()
+        self._succession = succession = Succession()
+        if before is not None and before._uri == self._uri:
+            self._succession = succession = before._succession.continued()
         self._pool.follow(succession)
         self._listener.follow(succession)
         self._failover = FailoverWatch(reactor, self._uri, succession, self._give_up)
@@ -207,6 +216,7 @@ class WebhooksPart:
             return None
 
     async def _connect(self) -> None:
+        await self._failover.begin()
         self._background.spawn(self._pool.watch())
         self._background.spawn(self._failover.watch())
         await self._pool.start()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dataapi.database.succession import Lineage
 from dataapi.http.errors import DatabaseUnavailable
 from dataapi.http.messages import Request
-from dataapi.service.assembly import LazyWebhooks
+from dataapi.service.assembly import LazyWebhooks, ProcessAssembly
 from dataapi.service.process import GRACE, Process
 from dataapi.settings import Project, Settings
 from dataapi.settings import Webhooks as WebhooksSettings
@@ -308,6 +309,18 @@ def test_settings_by_which_the_database_cannot_be_used_are_not_used() -> None:
     assert reloaded.failures == {"p": "the new settings are not used: no route"}
     assert paper.served == [old, other]
     assert paper.events[-1] == "stop p"
+
+
+def test_a_project_with_other_settings_knows_what_it_knew_of_its_servers() -> None:
+    """So that nothing is written to an old primary while the new one cannot be reached."""
+    assembly: Any = ProcessAssembly(Clock(), None, None, None, lambda _: None, None, None)  # type: ignore[arg-type]
+    before, newer = Lineage(1, 1), Lineage(1, 2)
+    assembly.project(project("a", db_max_rows=1)).succession.see(newer)
+    assert assembly.project(project("a", db_max_rows=2)).succession.overtaken(before)
+    assert not assembly.project(project("b")).succession.overtaken(before)
+    assert not assembly.project(replace(project("a"), db_uri="postgresql:///other")).succession.overtaken(
+        before
+    )
 
 
 def test_projects_come_and_go() -> None:
