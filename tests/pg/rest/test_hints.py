@@ -12,6 +12,7 @@ do $$ begin for number in 1..1200 loop
 end loop; end $$;
 create table zebra (id int primary key);
 create table stripe (id int primary key, zebra_id int references zebra);
+grant all on zebra to service_role;
 create function gallop() returns int stable language sql as 'select 1';
 grant select on all tables in schema public to anon;
 create table zebu (id int primary key);
@@ -46,3 +47,17 @@ async def test_hints_do_not_end_where_a_schema_has_many_names(
     answer = await service.rest("GET", target)
     assert answer.status >= 400
     assert answer.body["hint"] == hint
+
+
+@pytest.mark.parametrize(("target", "code"), [("zebra", "PGRST204"), ("rpc/gallop", "PGRST202")])
+@pytest.mark.parametrize("body", ['{"id": 1}', '\n[{"id": 1}]'])
+async def test_json_that_was_sent_as_a_form_is_recognised(
+    service: Service, target: str, code: str, body: str
+) -> None:
+    """Curl calls every body a form unless it is told otherwise."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = await service.rest("POST", target, body, headers=form, role="service_role")
+    assert answer.body["code"] == code
+    assert answer.body["hint"] == (
+        "The body was read as a form. Send JSON with the header Content-Type: application/json"
+    )

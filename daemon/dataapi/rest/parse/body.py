@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +125,13 @@ def read_objects(body: bytes, content_type: str | None) -> Objects:
     if not all(isinstance(each, dict) for each in objects):
         raise invalid(UNEQUAL_KEYS)
     return Objects(text, isinstance(value, list), objects)
+
+
+def form_hint(names: Iterable[str]) -> str | None:
+    """Return what to say of names that look like JSON: curl calls any body a form by default."""
+    if any(name.lstrip().startswith(("{", "[")) for name in names):
+        return f"The body was read as a form. Send JSON with the header Content-Type: {JSON}"
+    return None
 
 
 def invalid(message: str) -> ApiError:

@@ -12,7 +12,7 @@ from dataapi.catalog.model import Catalog, Function, Type, TypeKind
 from dataapi.catalog.privileges import Privileges
 from dataapi.http.errors import ApiError
 from dataapi.rest.media_output import Content
-from dataapi.rest.parse.body import BINARY
+from dataapi.rest.parse.body import BINARY, form_hint
 from dataapi.rest.parse.request import WHOLE_BODY, ApiRequest, CallArguments
 from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
 from dataapi.rest.plan.tables import Relation, RelationColumn, denied
@@ -192,7 +192,7 @@ def unknown(request: ApiRequest, candidates: Sequence[Function], names: NameInde
         f"Could not find the function {function}{'' if arguments.unparsed else provided} in the schema cache",
         details=f"Searched for the function {function}{_searched(arguments)},"
         " but no matches were found in the schema cache.",
-        hint=_hint(request, candidates, names),
+        hint=form_hint(arguments.names) or _hint(request, candidates, names),
     )
 
 

@@ -11,6 +11,7 @@ from dataapi.catalog.relationships import Relationships
 from dataapi.database.errors import Diagnostics, to_error
 from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
+from dataapi.rest.parse.body import form_hint
 from dataapi.rest.plan.similar_names import NameIndex, similar
 from dataapi.sql.mutations import JsonColumn
 from dataapi.sql.statement import qualified
@@ -270,7 +271,7 @@ def json_column(catalog: Catalog, table: Table, name: str) -> JsonColumn:
     column = table.column(name)
     if column is None:
         message = f"Could not find the '{name}' column of '{table.name}' in the schema cache"
-        raise ApiError(400, "PGRST204", message)
+        raise ApiError(400, "PGRST204", message, hint=form_hint((name,)))
     default = _default(catalog, table, column)
     from_json = catalog.representations.get((JSON, column.type))
     if from_json is not None:
