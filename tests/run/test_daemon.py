@@ -342,12 +342,24 @@ def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
             answer = wait_for(lambda: _try_graphql(daemon), "the public listener")
             assert answer.status == 503
             assert int(answer.headers["Retry-After"]) >= 1
+            _assert_reload_says_why(daemon, server)
             server.start()
             daemon.wait_ready()
             assert daemon.graphql(QUICK).status == 200
+            server.stop()
+            _assert_reload_says_why(daemon, server)
             assert daemon.stop() == 0
     finally:
         server.remove()
+
+
+def _assert_reload_says_why(daemon: Daemon, server: Server) -> None:
+    """Check that a reload names host, port and reason, as ``/ready`` does."""
+    reloaded = daemon.admin("POST", "/reload")
+    assert reloaded.status == 503
+    [reason] = reloaded.json["failures"].values()
+    assert f'at "127.0.0.1", port {server.port} failed: ' in reason
+    assert reason in [one["reason"] for one in daemon.admin("GET", "/ready").json["projects"]]
 
 
 def test_a_database_that_does_not_answer_holds_nothing_up(tmp_path: Path) -> None:

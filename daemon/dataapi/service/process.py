@@ -11,7 +11,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from dataapi.concurrency.tasks import Background
-from dataapi.http.errors import ApiError
+from dataapi.http.errors import ApiError, DatabaseUnavailable
 from dataapi.service.garbage_collection import ShortCollections
 from dataapi.service.sockets import Acceptor, Descriptor, accept
 from dataapi.settings import Project, Settings
@@ -209,18 +209,21 @@ class Process:
     async def reload(self, settings: Settings | None = None) -> Reloaded:
         """Go on with other settings, if there are, and read every project's catalog again."""
         failures = {} if settings is None else await self.configure(settings)
-        reloading = {project.ref: Deferred.fromCoroutine(project.reload()) for project in self._projects}
+        reloading = [(project, Deferred.fromCoroutine(project.reload())) for project in self._projects]
         generations: dict[str, int] = {}
-        for ref, loaded in reloading.items():
+        for project, loaded in reloading:
             try:
-                generations[ref] = await loaded
+                generations[project.ref] = await loaded
             except CancelledError:
                 raise
+            except DatabaseUnavailable as error:
+                # Unlike clients, operators learn where it is and why.
+                failures[project.ref] = project.state().reason or error.message
             except ApiError as error:
-                failures[ref] = error.message
+                failures[project.ref] = error.message
             except Exception:
-                _log.failure("the catalog of {project} was not reloaded", project=ref)
-                failures[ref] = "internal error; the log says more"
+                _log.failure("the catalog of {project} was not reloaded", project=project.ref)
+                failures[project.ref] = "internal error; the log says more"
         return Reloaded(generations, failures)
 
     async def configure(self, settings: Settings) -> dict[str, str]:

@@ -246,7 +246,7 @@ def test_figures_of_requests_and_projects_come_together() -> None:
 
 
 def test_projects_reload_at_the_same_time_and_one_failure_spoils_no_other() -> None:
-    """A reload reports each project's generation, or why its catalog stays; clients' texts only."""
+    """A reload reports each project's generation, or why its catalog stays."""
     paper = Paper()
     reloading = Deferred.fromCoroutine(paper.process.reload())
     paper.parts[1].reloading.callback(7)
@@ -254,6 +254,15 @@ def test_projects_reload_at_the_same_time_and_one_failure_spoils_no_other() -> N
     reloaded = outcome(reloading)
     assert reloaded.generations == {"q": 7}
     assert reloaded.failures == {"p": "no connection"}
+
+
+def test_a_reload_says_why_a_database_is_away() -> None:
+    """Operators learn more of it than clients do."""
+    paper = Paper()
+    paper.parts[0].available = False
+    paper.parts[0].reloading.errback(DatabaseUnavailable(503, "PGRST000", "no connection"))
+    paper.parts[1].reloading.callback(7)
+    assert outcome(paper.process.reload()).failures == {"p": "no route"}
 
 
 def test_an_unknown_failure_of_a_reload_shows_nothing_of_itself() -> None:
