@@ -233,6 +233,7 @@ mutation { insertIntoTaskCollection(objects: [{companyId: 3, id: 100, projectId:
 mutation { updateTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}, set: {title: "X"}) { affectedCount records { title } } }
 mutation { updateTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}, set: {title: "X"}) { records { title project { title } } } }
 mutation { updateTaskCollection(filter: {companyId: {eq: 3}}, set: {title: "X"}, atMost: 1) { affectedCount } }
+mutation { updateEmployeeCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}, set: {name: "X"}) { records { label } } }
 mutation { deleteFromTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}) { affectedCount records { title } } }
 mutation { deleteFromTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}) { records { title project { title } } } }
 mutation { a: updateTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}, set: {title: "X"}) { affectedCount } b: deleteFromTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 5}}) { affectedCount } }

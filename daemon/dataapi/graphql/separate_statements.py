@@ -20,13 +20,13 @@ from dataapi.graphql.mutation_statements import (
     step_statements,
 )
 from dataapi.graphql.sources import Variables
-from dataapi.sql.algebra import Parameter
+from dataapi.sql.algebra import Parameter, Rows
 from dataapi.sql.dml import mutation_queries
 from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql
 from dataapi.sql.json_text import Json, array_json, json_query, json_sql
 from dataapi.sql.outputs import Output, Text
 from dataapi.sql.row_output import MemberWriter
-from dataapi.sql.shards import tenant_of_change
+from dataapi.sql.shards import composite_of, tenant_of_change
 from dataapi.sql.statement import Compiled, Row, Writer, compiled, qualified
 
 _EARLIER = "~"
@@ -125,6 +125,7 @@ def _read(step: MutationStep) -> Compiled:
     table = step.mutation.table
     row = Row(writer.alias(), table)
     row.tenant = tenant_of_change(step.mutation)
+    row.composite = composite_of(Rows(table))
     identities = writer.slot(Parameter(Earlier(_IDENTITIES), "text[]"))
     identity = _identity_sql([row.column(name) for name, _ in step.key])
     conditions = [] if row.tenant is None else [condition_sql(writer, row.tenant, row)]
