@@ -116,6 +116,23 @@ def test_who_begins_beside_an_old_primary_writes_nothing_to_it(
         installation.end()
 
 
+@pytest.mark.time_limit(180)
+def test_a_promoted_replica_that_is_listed_no_more_makes_no_old_primary(pair: Pair, tmp_path: Path) -> None:
+    """It was promoted for another purpose; until then the reason says what happened."""
+    database = pair.primary.create_database(SCHEMA)
+    pair.follow(database)
+    with Daemon(tmp_path, database.uri, project={"db-read-uri": pair.read_uri(database.name)}) as daemon:
+        daemon.wait_ready()
+        pair.standby.promote()
+        reason = "it is an old primary, on timeline 1: another server was promoted to timeline 2"
+        wait_for(lambda: reason in str(project(daemon)["reason"]), "the promotion to be seen")
+        assert write(daemon, 2).status == 503
+        lines = daemon.config.read_text().splitlines()
+        daemon.config.write_text("\n".join(line for line in lines if not line.startswith("db-read-uri")))
+        assert daemon.admin("POST", "/reload").json["failures"] == {}
+        assert write(daemon, 2).status == 201
+
+
 def replicas(daemon: Daemon) -> dict[int, str | None]:
     """Return why each replica gets no reads, None where it does, by its port."""
     return {int(one["server"].rpartition(":")[2]): one["reason"] for one in project(daemon)["replicas"]}

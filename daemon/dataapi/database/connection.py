@@ -190,7 +190,11 @@ class Connection:
             return ""
         self._succession.try_last(address.server_key(self.place))
         self._disconnect()
-        return f"{where}it is an old primary, on timeline {self.lineage.timeline}"
+        newest = self._succession.newest(self.lineage)
+        return (
+            f"{where}it is an old primary, on timeline {self.lineage.timeline}:"
+            f" another server was promoted to timeline {newest}"
+        )
 
     def behind_pooler(self) -> None:
         """Note that it leads to a pooler."""

@@ -73,9 +73,13 @@ class Succession:
         if lineage.system in self._newest:
             self.see(lineage)
 
+    def newest(self, lineage: Lineage) -> int:
+        """Return the timeline of the newest primary of the same cluster, 0 where none was seen."""
+        return self._newest.get(lineage.system, 0)
+
     def overtaken(self, lineage: Lineage | None) -> bool:
         """Tell whether a server is known to be on an earlier timeline than the newest primary."""
-        return lineage is not None and lineage.timeline < self._newest.get(lineage.system, 0)
+        return lineage is not None and lineage.timeline < self.newest(lineage)
 
     def follows(self, lineage: Lineage | None) -> bool:
         """Tell whether a server is known to be on the timeline of the newest primary."""

@@ -135,11 +135,11 @@ class ProcessAssembly:
         self._webhooks = webhooks
         self._reconfigure = reconfigure
         self._vitals = vitals
-        self._successions: dict[tuple[str, str], Succession] = {}
+        self._successions: dict[tuple[str | None, ...], Succession] = {}
 
     def project(self, settings: Project) -> ProjectPart:
-        """Make the part of a project; it knows of the servers what an earlier one of the project knew."""
-        where = settings.ref, settings.db_uri
+        """Make the part of a project; it knows of the same servers what an earlier one knew."""
+        where = settings.ref, settings.db_uri, settings.db_read_uri
         before = self._successions.get(where)
         part = ProjectPart(
             self._reactor, settings, self._reconfigure, self._vitals, before and before.continued()

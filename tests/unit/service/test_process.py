@@ -321,15 +321,18 @@ def test_settings_by_which_the_database_cannot_be_used_are_not_used() -> None:
 
 
 def test_a_project_with_other_settings_knows_what_it_knew_of_its_servers() -> None:
-    """So that nothing is written to an old primary while the new one cannot be reached."""
+    """So that nothing is written to an old primary while the new one cannot be reached.
+
+    Whoever lists other servers, perhaps without one that was promoted by mistake, begins anew.
+    """
     assembly: Any = ProcessAssembly(Clock(), None, None, None, lambda _: None, None, None)  # type: ignore[arg-type]
     before, newer = Lineage(1, 1), Lineage(1, 2)
     assembly.project(project("a", db_max_rows=1)).succession.see(newer)
     assert assembly.project(project("a", db_max_rows=2)).succession.overtaken(before)
     assert not assembly.project(project("b")).succession.overtaken(before)
-    assert not assembly.project(replace(project("a"), db_uri="postgresql:///other")).succession.overtaken(
-        before
-    )
+    elsewhere = "postgresql:///elsewhere"
+    for other in (replace(project("a"), db_uri=elsewhere), replace(project("a"), db_read_uri=elsewhere)):
+        assert not assembly.project(other).succession.overtaken(before)
 
 
 def test_projects_come_and_go() -> None:
