@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import jwt
 import pytest
+from support.console import copying
 from support.daemon import JWT_SECRET, wait_for
 
 if TYPE_CHECKING:
@@ -111,16 +112,16 @@ def test_nothing_stands_out_of_the_window(page: Page, width: int) -> None:
 
 
 def test_an_operation_is_copied_as_a_program_without_the_token(page: Page) -> None:
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     _open_graphql(page)
     _choose(page, "Signed-in user")
     token = _token_of_ada()
     page.get_by_label("Token (JWT)").fill(token)
     page.get_by_role("button", name="Use it").click()
     _titles(page, shown="For Ada")
-    page.get_by_role("button", name="Copy as a program").click()
-    page.get_by_role("menuitem", name="Copy as curl").click()
-    command = page.evaluate("navigator.clipboard.readText()")
+    with copying(page) as copied:
+        page.get_by_role("button", name="Copy as a program").click()
+        page.get_by_role("menuitem", name="Copy as curl").click()
+    [command] = copied
     assert token not in command
     printed = subprocess.run(
         ["/bin/sh", "-c", command.replace("curl ", "curl --silent ", 1)],

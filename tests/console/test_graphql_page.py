@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
-from support.console import act_as, token
+from support.console import act_as, copying, token
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,11 +87,11 @@ def test_an_operation_is_copied_for_supabase_js(page: Page, tmp_path: Path) -> N
     """The copy is a program that runs; supabase-js, of which it takes the session, is one on paper here."""
     if shutil.which("node") is None:
         pytest.skip("node is not installed, which runs the copied program")
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     act_as(page, "authenticated", sub="ada")
     opened(page)
-    page.get_by_role("button", name="Copy as a program").click()
-    page.get_by_role("menuitem", name="Copy as supabase-js").click()
+    with copying(page) as copied:
+        page.get_by_role("button", name="Copy as a program").click()
+        page.get_by_role("menuitem", name="Copy as supabase-js").click()
     library = tmp_path / "node_modules" / "@supabase" / "supabase-js"
     library.mkdir(parents=True)
     (library / "package.json").write_text('{"type": "module", "exports": "./index.js"}')
@@ -100,7 +100,7 @@ def test_an_operation_is_copied_for_supabase_js(page: Page, tmp_path: Path) -> N
         " ({ auth: { getSession: async () => ({ data: { session: null } }) } });"
     )
     program = tmp_path / "program.mjs"
-    program.write_text(page.evaluate("navigator.clipboard.readText()"))
+    program.write_text(copied[0])
     printed = subprocess.run(
         ["node", program.name],
         cwd=tmp_path,

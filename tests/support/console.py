@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import jwt
-from support.daemon import JWT_SECRET, KEY
+from support.daemon import JWT_SECRET, KEY, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playwright.sync_api import Page
 
 
@@ -25,6 +28,16 @@ def act_as(page: Page, role: str, **claims: object) -> None:
     kind = {"anon": "anonymous", "service_role": "service"}.get(role, "user")
     chosen = {"kind": kind, "apiKey": KEY, "token": "" if role == "anon" else token(role, **claims)}
     page.add_init_script(f"sessionStorage.setItem('dataapi.identity', JSON.stringify({json.dumps(chosen)}))")
+
+
+@contextmanager
+def copying(page: Page) -> Iterator[list[str]]:
+    """Give a list that has what the page copied to the clipboard, as soon as it is there."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.evaluate("navigator.clipboard.writeText('')")
+    copied: list[str] = []
+    yield copied
+    copied.append(wait_for(lambda: page.evaluate("navigator.clipboard.readText()"), "what is copied"))
 
 
 @cache
