@@ -32,13 +32,13 @@ NOTE = "<!-- Written by docs/generate.py; `make reference` writes it again. -->"
 
 def main() -> None:
     """Write the pages."""
-    for name, text in pages().items():
-        (FOLDER / name).write_text(text, "utf-8")
+    for name in makers():
+        (FOLDER / name).write_text(page(name), "utf-8")
 
 
-def pages() -> dict[str, str]:
-    """Return the text of each page by its name in docs/reference/."""
-    made: dict[str, Callable[[], Iterable[str]]] = {
+def makers() -> dict[str, Callable[[], Iterable[str]]]:
+    """Return what makes the parts of each page by its name in docs/reference/."""
+    return {
         "configuration.md": configuration,
         "commands.md": commands,
         "metrics.md": metrics,
@@ -46,7 +46,11 @@ def pages() -> dict[str, str]:
         "events.md": events,
         "headers.md": headers,
     }
-    return {name: "\n\n".join([NOTE, *make()]) + "\n" for name, make in made.items()}
+
+
+def page(name: str) -> str:
+    """Return the text of a page."""
+    return "\n\n".join([NOTE, *makers()[name]()]) + "\n"
 
 
 # ---------------------------------------------------------------- Markdown

@@ -1,13 +1,15 @@
 """Notes which lines of the daemon the tests' own process runs, in the place of coverage's trace function.
 
-That is called for every line of every library, too, which doubles the processor's time.  A probe is in the
-daemon's code alone, and is taken out after its line was run.  Daemons in processes of their own are traced.
+That is called for every line of every library, too, which doubles the processor's time.  Probes are in the
+daemon's code alone.  They stay there: to take out those that were hit is to look through all modules and
+running frames, again and again.  Daemons in processes of their own are traced.
 
 Importing this starts it, before the first import of ``dataapi``, if coverage is measured at all.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +32,7 @@ def _started() -> tuple[Coverage, Slipcover] | None:
     from slipcover import FileMatcher, ImportManager, Slipcover  # noqa: PLC0415 - of use to coverage alone
 
     tracing.stop()
-    probes = Slipcover()
+    probes = Slipcover(d_miss_threshold=sys.maxsize)
     ImportManager(probes, FileMatcher(sources=_SOURCES)).__enter__()
     return tracing, probes
 
