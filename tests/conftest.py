@@ -8,14 +8,13 @@ import gc
 import inspect
 import os
 import signal
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_twisted
 from hypothesis import settings
 from support import line_probes, processes
-from support.pooler import RESETTING, all_pooled
+from support.pooler import THROUGH_POOLER, pooled_if_asked
 from support.postgres import Database, Server
 from support.receiver import World
 from twisted.internet import defer, task
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 # A busy machine is no failure: the time limit below is for whole tests.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
-
-THROUGH_POOLER = "--through-pgbouncer"
 
 TIME_LIMIT = 300.0
 """Seconds after which a test is thought to hang; ``@pytest.mark.time_limit(seconds)`` says otherwise.
@@ -242,7 +239,7 @@ def server(pytestconfig: pytest.Config) -> Iterator[Server]:
     running = Server()
     try:
         running.create()
-        with all_pooled(running, *RESETTING) if pytestconfig.getoption(THROUGH_POOLER) else nullcontext():
+        with pooled_if_asked(pytestconfig, running):
             yield running
     finally:
         running.remove()

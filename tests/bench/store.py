@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 
 from bench.plans import Explained
 from bench.store_data import fill
@@ -36,13 +37,13 @@ def main(words: list[str]) -> int:
     parser.add_argument("--uri", help="a superuser's, to a database to fill or filled before, which stays")
     options = parser.parse_args(words)
     if options.uri:
-        _measure(Database("", options.uri, options.uri), options)
+        _measure(Database("", options.uri, options.uri, options.uri), options)
         return 0
     server = Server(settings=_SETTINGS)
     try:
         server.create()
         database = server.create_database()
-        _measure(Database(database.name, database.admin_uri, database.admin_uri), options)
+        _measure(replace(database, uri=database.admin_uri), options)
     finally:
         server.remove()
     return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.daemon import SCHEMA
 from support.installation import PATIENT, Installation
+from support.pooler import pooled_if_asked
 from support.postgres import Server
 from support.recorder import Recorder
 
@@ -42,12 +43,13 @@ def installation(server: Server, recorder: Recorder, tmp_path: Path) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def own_server() -> Iterator[Server]:
+def own_server(pytestconfig: pytest.Config) -> Iterator[Server]:
     """Give a cluster that may be stopped."""
     made = Server()
     try:
         made.create()
-        yield made
+        with pooled_if_asked(pytestconfig, made):
+            yield made
     finally:
         made.remove()
 

@@ -327,6 +327,7 @@ def test_all_mistakes_of_a_configuration_are_printed(served: Database, tmp_path:
     assert "Traceback" not in daemon.text
 
 
+@pytest.mark.direct("a pooler keeps its clients while the server is away")
 def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
     """A daemon starts without its database, answers 503 with Retry-After, and serves once it is there."""
     server = Server()

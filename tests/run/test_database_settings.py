@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from signal import SIGHUP, SIGUSR2
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from support.daemon import KEY, SCHEMA, Daemon, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from support.postgres import Server
+    from support.postgres import Database, Server
 
 SUMS = "/rest/v1/note?select=id.sum()"
 FUNCTION = """
@@ -22,37 +23,62 @@ end $$;
 """
 
 
+class Configured(NamedTuple):
+    """A daemon, and the database that it has its settings from."""
+
+    daemon: Daemon
+    database: Database
+
+
 def status(daemon: Daemon) -> int:
     """Return the status of a request for a sum."""
     return daemon.request("GET", SUMS, headers={"apikey": KEY}).status
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_settings_are_read_again_when_asked(own_server: Server, tmp_path: Path, workers: str) -> None:
-    """Of the function, then of the role, which wins over it, then of the role in the database."""
+def allow_sums(database: Database, value: str) -> None:
+    """Say in the database whether sums may be asked for, in the place that wins over others."""
+    database.execute(
+        f"alter role authenticator in database {database.name} set pgrst.db_aggregates_enabled = '{value}'"
+    )
+
+
+@pytest.fixture(params=["1", "2"])
+def configured(own_server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Configured]:
+    """Give a daemon with one or two workers whose database has settings, and that database."""
     database = own_server.create_database(SCHEMA + FUNCTION)
     project = {"db-config": "yes", "db-pre-config": "public.settings"}
-    with Daemon(tmp_path, database.uri, settings={"workers": workers}, project=project) as daemon:
+    with Daemon(tmp_path, database.uri, settings={"workers": request.param}, project=project) as daemon:
         daemon.wait_ready()
-        assert status(daemon) == 200
-        database.execute("alter role authenticator set pgrst.db_aggregates_enabled = 'false'")
-        database.execute("notify pgrst, 'reload config'")
-        wait_for(lambda: status(daemon) == 400, "the setting of the role")
-        database.execute(
-            f"alter role authenticator in database {database.name} set pgrst.db_aggregates_enabled = 'true'"
-        )
-        assert daemon.admin("POST", "/reload").status == 200
-        assert status(daemon) == 200
-        for signal_, value, expected in ((SIGHUP, "false", 400), (SIGUSR2, "true", 200)):
-            database.execute(
-                f"alter role authenticator in database {database.name} "
-                f"set pgrst.db_aggregates_enabled = '{value}'"
-            )
-            daemon.process.send_signal(signal_)
-            wait_for(lambda: status(daemon) == expected, signal_.name)  # noqa: B023 - called at once
+        yield Configured(daemon, database)
     database.execute("alter role authenticator reset all")
 
 
+def test_settings_are_read_again_when_asked(configured: Configured) -> None:
+    """Of the function, then of the role, which wins over it, then of the role in the database."""
+    daemon, database = configured
+    assert status(daemon) == 200
+    database.execute("alter role authenticator set pgrst.db_aggregates_enabled = 'false'")
+    assert daemon.admin("POST", "/reload").status == 200
+    assert status(daemon) == 400
+    allow_sums(database, "true")
+    assert daemon.admin("POST", "/reload").status == 200
+    assert status(daemon) == 200
+    for signal_, value, expected in ((SIGHUP, "false", 400), (SIGUSR2, "true", 200)):
+        allow_sums(database, value)
+        daemon.process.send_signal(signal_)
+        wait_for(lambda: status(daemon) == expected, signal_.name)  # noqa: B023 - called at once
+
+
+@pytest.mark.direct("a pooler passes no notifications on")
+def test_a_notification_has_the_settings_read_again(configured: Configured) -> None:
+    """As PostgREST does."""
+    daemon, database = configured
+    allow_sums(database, "false")
+    database.execute("notify pgrst, 'reload config'")
+    wait_for(lambda: status(daemon) == 400, "the setting of the role")
+
+
+@pytest.mark.direct("a pooler keeps its clients while the server is away")
 def test_a_running_daemon_keeps_the_settings_of_a_database_that_is_away(
     own_server: Server, tmp_path: Path
 ) -> None:
@@ -85,6 +111,7 @@ def withheld(daemon: Daemon) -> bool:
     return b"settings in the database" in daemon.admin("GET", "/ready").body
 
 
+@pytest.mark.direct("a pooler keeps its clients while the server is away")
 def test_a_daemon_waits_for_a_database_that_is_away(own_server: Server, tmp_path: Path) -> None:
     """It listens meanwhile, and answers once it has asked it."""
     database = own_server.create_database(SCHEMA + FUNCTION)

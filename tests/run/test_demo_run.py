@@ -20,6 +20,8 @@ from support.ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.direct("the daemon has a PostgreSQL of its own")
+
 
 class RunningDemo:
     """A demo in a process of its own, its output read until the banner is complete."""

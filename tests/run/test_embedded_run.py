@@ -21,6 +21,8 @@ from support.ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.direct("the daemon has a PostgreSQL of its own")
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from support.postgres import Database
     from support.recorder import Recorder
 
+pytestmark = pytest.mark.direct("the daemon chooses among servers, which it would not see behind a pooler")
+
 
 @pytest.fixture(scope="module")
 def steady() -> Iterator[Pair]:

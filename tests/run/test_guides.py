@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from support.postgres import Server
 
+pytestmark = pytest.mark.direct("the documents connect to PostgreSQL itself")
+
 BEGINNING = ("Set up a database", "Create a table", "Start the daemon", "Sign in")
 GUIDES = [
     "docs/guides/roles-and-keys.md",

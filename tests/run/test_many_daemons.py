@@ -56,6 +56,7 @@ def test_a_notification_of_a_new_schema_reaches_every_process(installation: Inst
     assert [statuses(daemon, "/rest/v1/fresh") for daemon in installation.daemons] == [{200}, {200}]
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 def test_a_notification_of_new_settings_reaches_every_process(installation: Installation) -> None:
     """Each of them follows the new ones."""
     path, name = "/rest/v1/note?select=id.sum()", installation.database.name

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from support.postgres import Database
     from support.recorder import Recorder
 
+pytestmark = pytest.mark.direct("the daemon chooses among servers, which it would not see behind a pooler")
+
 # Which server answers: its port.
 SERVER = """
 create function server() returns int language sql stable as 'select current_setting(''port'')::int';

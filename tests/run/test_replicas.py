@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from support.daemon import Answer
     from support.postgres import Database, Server
 
+pytestmark = pytest.mark.direct("the daemon chooses among servers, which it would not see behind a pooler")
+
 # Which server answers: its port.
 SCHEMA = """
 create table note (id int primary key, body text);

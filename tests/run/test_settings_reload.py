@@ -89,6 +89,7 @@ def test_keys_are_rotated_without_a_refusal(daemon: Daemon) -> None:
     assert daemon.graphql(QUICK, KEY).status == 401
 
 
+@pytest.mark.direct("a pooler passes no notifications on")
 def test_a_notification_has_the_configuration_read_again(daemon: Daemon, served: Database) -> None:
     """As PostgREST does; limits and the level of the log hold from then on."""
     sums = "/rest/v1/note?select=id.sum()"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from support.postgres import Server
 
+pytestmark = pytest.mark.direct("the documents connect to PostgreSQL itself")
+
 
 @pytest.fixture
 def story(cluster: Server, tmp_path: Path) -> Iterator[Story]:

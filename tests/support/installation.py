@@ -49,6 +49,8 @@ class Installation:
     :ivar settings: of the section ``[webhooks]``, for what is started from now on.
     :ivar token: may do everything.
     :ivar uri: what daemons reach the database by, "" for its own.
+    :ivar past_pooler: whether webhooks have connections of their own to PostgreSQL itself, where a pooler
+        stands before it, as docs/guides/poolers.md advises.
     """
 
     folder: Path
@@ -57,6 +59,7 @@ class Installation:
     settings: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
     uri: str = ""
+    past_pooler: bool = False
     daemons: list[Daemon] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -78,9 +81,14 @@ class Installation:
             "timeout": str(TIMEOUT),
             "allow-addresses": "127.0.0.0/8",
             "encryption-key": KEY,
+            **({"db-uri": self.database.direct_uri} if self._pooled and self.past_pooler else {}),
             **self.settings,
         }
         return {f"DATAAPI_WEBHOOKS_{name.upper().replace('-', '_')}": text for name, text in settings.items()}
+
+    @property
+    def _pooled(self) -> bool:
+        return self.database.uri != self.database.direct_uri
 
     @property
     def _operator(self) -> dict[str, str]:

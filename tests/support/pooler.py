@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,12 @@ from support.postgres import unprivileged_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from support.postgres import Database, Server
+
+THROUGH_POOLER = "--through-pgbouncer"
+"""The option that puts a pooler before PostgreSQL."""
 
 _PROGRAM = os.environ.get("PGBOUNCER") or shutil.which(
     "pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin"
@@ -61,6 +65,11 @@ def all_pooled(server: Server, *further: str) -> Iterator[int]:
     with _running(server, "*", "transaction", lines) as (server.pooler, process):
         yield process
     server.pooler = 0
+
+
+def pooled_if_asked(config: pytest.Config, server: Server) -> AbstractContextManager[object]:
+    """Return what puts PgBouncer before a server where the run's option asks for it."""
+    return all_pooled(server, *RESETTING) if config.getoption(THROUGH_POOLER) else nullcontext()
 
 
 def version() -> tuple[int, ...]:

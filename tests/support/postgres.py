@@ -98,13 +98,15 @@ def unprivileged_user() -> str | None:
 class Database:
     """One database of the tests' cluster.
 
-    :ivar uri: connects as ``authenticator``, like the daemon does.
+    :ivar uri: connects as ``authenticator``, like the daemon does, through the pooler if there is one.
     :ivar admin_uri: connects as the superuser ``postgres``.
+    :ivar direct_uri: connects as ``authenticator`` to PostgreSQL itself.
     """
 
     name: str
     uri: str
     admin_uri: str
+    direct_uri: str
 
     def execute(self, text: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         """Run SQL as the superuser, committed at once; return the last statement's rows, if any."""
@@ -277,7 +279,12 @@ class Server:
     def database(self, name: str) -> Database:
         """Return the addresses of a database that exists."""
         direct, entrance = (f"127.0.0.1:{port}/{name}" for port in (self.port, self.pooler or self.port))
-        return Database(name, f"postgresql://authenticator@{entrance}", f"postgresql://postgres@{direct}")
+        return Database(
+            name,
+            f"postgresql://authenticator@{entrance}",
+            f"postgresql://postgres@{direct}",
+            f"postgresql://authenticator@{direct}",
+        )
 
     def create_database(self, *texts: str, template: str = "template0") -> Database:
         """Create a database with a name of its own, a copy of ``template``, and run each SQL text in it."""
