@@ -115,6 +115,7 @@ def test_apis_work_where_webhooks_cannot(tmp_path: Path, database: Database) -> 
         assert daemon.stop() == 0
 
 
+@pytest.mark.direct("PostgreSQL sees the pooler's connections, not the daemon's")
 def test_a_worker_opens_no_more_connections_than_the_guide_counts(
     tmp_path: Path, database: Database, receiver: Any
 ) -> None:
