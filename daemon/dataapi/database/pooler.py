@@ -101,7 +101,7 @@ async def keeps_statements(connection: RunsSteps) -> bool:
     """Tell whether a pooler keeps what the connection prepares, whichever server process comes next.
 
     It does so under a name of its own: where the server has the connection's, a pooler just passed it on.
-    Raises ``psycopg2.Error`` and ``ConnectionDied``.
+    False where it cannot be told.  Raises ``psycopg2.Error`` and ``ConnectionDied`` where that dies.
     """
     if not pipeline.AVAILABLE:
         return False
@@ -109,7 +109,12 @@ async def keeps_statements(connection: RunsSteps) -> bool:
     asked = "select count(*) from pg_catalog.pg_prepared_statements where not from_sql and name = $1"
     # The process stays the same until the transaction ends.
     await connection.send("begin", ())
-    [(passed_on,)] = await connection.send_steps([Step(name, asked, [name])])
+    try:
+        [(passed_on,)] = await connection.send_steps([Step(name, asked, [name])])
+    except psycopg2.Error:
+        # It takes no such messages, or the database does not tell: text always works.
+        await connection.send("rollback", ())
+        return False
     await connection.send(f"deallocate {name};commit" if passed_on else "commit", ())
     return not passed_on
 

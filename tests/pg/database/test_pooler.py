@@ -175,6 +175,19 @@ def lent(server: Server, reactor: Any) -> Iterator[Any]:
         yield service
 
 
+async def test_a_pooler_of_which_nothing_can_be_found_out_keeps_no_statements(
+    server: Server, database: Database, make_pool: Callable[..., Pool]
+) -> None:
+    """Such as before a database that shows nobody what is prepared."""
+    database.execute("revoke select on pg_prepared_statements from public")
+    with pooled(server, database, "transaction", "default_pool_size = 1") as behind:
+        pool = make_pool(uri=behind.uri, size=2)
+        await pool.start()
+        assert pool.trouble is None
+        assert [await pool.run(message("select 1")) for _ in range(3)] == [[(1,)]] * 3
+        assert inspect(Project(REF, "acme", behind.uri, jwt_secret="s" * 32, db_prepared_statements=True))
+
+
 async def test_both_apis_work_through_transaction_mode(lent: Any) -> None:
     """Reads, changes, pages in pieces and batches, each under its role."""
     for role, number in (("anon", 1), ("authenticated", 2)):
