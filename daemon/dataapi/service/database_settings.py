@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
+from dataapi.concurrency.tasks import SingleFlights
 from dataapi.database.script import ScriptError, connected
 from dataapi.database.sql_text import quote_identifier
 from dataapi.service.configuration import ConfigurationError
@@ -112,6 +113,8 @@ class DatabaseSettings:
         self._configured: Settings | None = None
         self._complete: Settings | None = None
         self._failures: dict[str, str] = {}
+        # A thread that waits for a silent server cannot be ended, and all of them are few.
+        self._reading: SingleFlights[Hashable, Stored] = SingleFlights()
 
     @property
     def settings(self) -> Settings:
@@ -162,7 +165,8 @@ class DatabaseSettings:
         if not project.db_config:
             return project
         self._failures.pop(project.ref, None)
-        reading = deferToThread(partial(self._read, project))
+        place = project.ref, project.db_uri, project.db_pre_config
+        reading = self._reading.run(place, partial(self._stored, project))
         try:
             stored = await reading.addTimeout(READ_WITHIN, self._reactor, _no_answer)
             made = applied(project, stored)
@@ -175,6 +179,9 @@ class DatabaseSettings:
             _log.warn("{project}: {name} in the database is not used", project=project.ref, name=name)
         self._known[project.ref, project.db_uri] = stored
         return made
+
+    async def _stored(self, project: Project) -> Stored:
+        return await deferToThread(partial(self._read, project))
 
     def _without(self, project: Project, reason: str) -> Project:
         """Return a project with the settings that it had before, or as one that answers nothing."""

@@ -11,7 +11,7 @@ from dataapi.service.configuration import ConfigurationError
 from dataapi.service.configuration.database import DatabaseSetting, applied, unknown_names
 from dataapi.service.configuration.keys import PROJECT as PROJECT_KEYS
 from dataapi.service.configuration.postgrest import IN_DATABASE
-from dataapi.service.database_settings import DatabaseSettings, Stored
+from dataapi.service.database_settings import READ_WITHIN, DatabaseSettings, Stored
 from dataapi.service.settings_source import Configured
 from dataapi.settings import Project, Settings
 from support.deferreds import outcome
@@ -122,6 +122,31 @@ def test_a_project_waits_for_its_settings() -> None:
     paper.holds = (stored("api.check", "pgrst.db_pre_request"),)
     [project] = outcome(made.reread()).projects
     assert (project.db_pre_request, project.settings_error) == ("api.check", None)
+
+
+def test_a_database_that_says_nothing_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is asked: all look-ups of host names and loads of catalogs share a few of them."""
+    threads: list[Deferred[Stored]] = []
+
+    def thread(_function: object) -> Deferred[Stored]:
+        threads.append(Deferred())
+        return threads[-1]
+
+    monkeypatch.setattr(database_settings, "deferToThread", thread)
+    clock, settings = Clock(), Settings(projects=(PROJECT,))
+    made = DatabaseSettings(clock, Configured(settings, lambda: settings))
+    starting = Deferred.fromCoroutine(made.prepare())
+    clock.advance(READ_WITHIN)
+    [project] = outcome(starting).projects
+    assert "no answer within" in project.settings_error
+    for _ in range(3):
+        asking = Deferred.fromCoroutine(made.reread_database(PROJECT.ref))
+        clock.advance(READ_WITHIN)
+        assert "no answer within" in outcome(asking).projects[0].settings_error
+    asking = Deferred.fromCoroutine(made.reread_database(PROJECT.ref))
+    threads[0].callback((stored("7"),))
+    assert outcome(asking).projects[0].db_max_rows == 7
+    assert len(threads) == 1
 
 
 def test_a_mistake_concerns_its_project_alone() -> None:
