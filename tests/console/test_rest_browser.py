@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import jwt
 import pytest
+from playwright.sync_api import expect
 from support.daemon import JWT_SECRET, KEY, Daemon, wait_for
 
 if TYPE_CHECKING:
@@ -347,6 +348,26 @@ def test_a_request_can_be_built_and_sent_by_the_keyboard(rest: Page) -> None:
     with rest.expect_response("**/rest/v1/tag*"):
         rest.keyboard.press("Enter")
     rest.get_by_role("cell", name="tales").wait_for(state="hidden")
+
+
+def test_a_request_and_the_view_outlive_a_reload(signed_in: Page) -> None:
+    """The view by its address; the request, whose values are nobody else's business, in the tab."""
+    page = signed_in
+    _resource(page).select_option("book")
+    page.get_by_role("button", name="PATCH").click()
+    _address(page).fill("book?title=eq.Nothing")
+    page.get_by_label("Body, as JSON").fill('{"pages": 9}')
+    page.get_by_label("Answer with").select_option("representation")
+    page.get_by_role("button", name="Description").click()
+    page.locator(".swagger-ui .opblock").first.wait_for()
+    page.reload()
+    page.locator(".swagger-ui .opblock").first.wait_for()
+    page.go_back()
+    expect(_address(page)).to_have_value("book?title=eq.Nothing")
+    sent = _send(page)
+    assert (sent.method, sent.post_data) == ("PATCH", '{"pages": 9}')
+    assert sent.headers["prefer"] == "return=representation"
+    assert "book" not in page.url
 
 
 @pytest.mark.parametrize("width", [375, 1440])

@@ -122,6 +122,21 @@ def test_a_chosen_table_and_its_neighbours_stand_beside_its_details(page: Page) 
     )
 
 
+def test_a_chosen_table_stands_in_the_address(page: Page) -> None:
+    """Which can be sent to somebody else, reloaded, and gone back from."""
+    opened(page, "anon")
+    page.get_by_role("button", name="author").click()
+    expect(page.get_by_role("complementary", name="Table author")).to_be_visible()
+    page.reload()
+    author = page.get_by_role("complementary", name="Table author")
+    author.get_by_role("button", name="book").click()
+    expect(page.get_by_role("complementary", name="Table book")).to_be_visible()
+    page.go_back()
+    expect(author).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("complementary")).to_have_count(0)
+
+
 def test_another_role_sees_its_tables_and_columns_alone(page: Page) -> None:
     """Changing the role changes the page, without a new load."""
     diagram = opened(page)

@@ -384,6 +384,50 @@ def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
     assert receiver.received[-1][0]["webhook-id"] == receiver.received[-2][0]["webhook-id"]
 
 
+def test_parts_filters_and_deliveries_have_addresses_of_their_own(page: Page, hooks: Hooks) -> None:
+    """Reloading keeps them, the back button returns to them, and the token is in none."""
+    sample(hooks)
+    sign_in(page, hooks.token)
+    part(page, "Statistics")
+    page.get_by_role("figure", name="Latency").wait_for()
+    part(page, "Deliveries")
+    choose(page, "Status", "failed")
+    choose(page, "Time", "week")
+    page.reload()
+    expect(page.get_by_role("combobox", name="Status", exact=True)).to_have_value("failed")
+    expect(page.get_by_role("combobox", name="Time", exact=True)).to_have_value("week")
+    wait_for(lambda: set(cells(page, 2)) == {"Failed"}, "failed deliveries")
+    page.get_by_role("cell").get_by_role("button").first.click()
+    page.get_by_role("list", name="Attempts").wait_for()
+    page.reload()
+    page.get_by_role("list", name="Attempts").wait_for()
+    assert hooks.token not in page.url
+    page.go_back()
+    page.get_by_role("dialog").wait_for(state="detached")
+    page.go_back()
+    expect(page.get_by_role("combobox", name="Time", exact=True)).to_have_value("all")
+    page.go_back()
+    wait_for(lambda: "Delivered" in cells(page, 2), "all deliveries")
+    page.go_back()
+    page.get_by_role("figure", name="Latency").wait_for()
+    page.get_by_label("Organization or project").select_option(f"Organization {ACME.organization}")
+    page.reload()
+    expect(page.get_by_label("Organization or project")).to_have_value(f"organization/{ACME.organization}")
+    page.get_by_role("figure", name="Latency").wait_for()
+
+
+def test_an_address_that_names_nothing_shows_the_first_part_and_all_deliveries(
+    page: Page, hooks: Hooks
+) -> None:
+    sample(hooks)
+    sign_in(page, hooks.reader)
+    page.goto("/console/webhooks?part=receiver&scope=project/nobodys")
+    page.get_by_text("3 endpoints").wait_for()
+    page.goto("/console/webhooks?part=deliveries&status=broken&range=ever")
+    wait_for(lambda: {"Failed", "Delivered"} <= set(cells(page, 2)), "all deliveries")
+    expect(page.get_by_role("combobox", name="Time", exact=True)).to_have_value("all")
+
+
 def sample(hooks: Hooks) -> None:
     """Make three endpoints with two weeks of deliveries."""
     for number in range(3):

@@ -50,18 +50,18 @@ async function measured(asked: Asked, headers?: Record<string, string>): Promise
   if (!requested) return send(asked, headers);
   const answered = await send({ ...asked, extensions: { ...asked.extensions, ...requested } }, headers);
   measuring.set({ on: true, last: answered.extensions ?? {} });
-  const { explain: _shownInThePanel, ...extensions } = answered.extensions ?? {};
+  const { explain: _ofThePanel, ...extensions } = answered.extensions ?? {};
   return answered.extensions ? { ...answered, extensions } : answered;
 }
 
 export default function GraphQLPage() {
-  const shown = useStore(theme);
+  const current = useStore(theme);
   const { token, apiKey } = useStore(identity);
   const [described, setDescribed] = useState(true);
   useEffect(() => {
     document.body.classList.remove("graphiql-light", "graphiql-dark");
-    document.body.classList.add(`graphiql-${shown}`);
-  }, [shown]);
+    document.body.classList.add(`graphiql-${current}`);
+  }, [current]);
   const fetcher = async (asked: Asked, options?: { headers?: Record<string, string> }) => {
     if (asked.operationName !== "IntrospectionQuery") return (await measured(asked, options?.headers)) as never;
     const answered = await send(asked, options?.headers);
@@ -77,7 +77,7 @@ export default function GraphQLPage() {
         key={`${apiKey} ${token}`}
         fetcher={fetcher}
         plugins={plugins}
-        forcedTheme={shown}
+        forcedTheme={current}
         defaultQuery={FIRST_QUERY}
         storage={storage}
         showPersistHeadersSettings={false}

@@ -1,15 +1,19 @@
 import { makeStore } from "../kit/store";
+import { keepInTab, keptInTab } from "../kit/tab";
 import { everything, parseTarget, targetOf, type Query } from "./query";
 import { EMPTY, NO_PREFERENCES, writes, type Draft, type Method } from "./request";
 
-/** The request of the page; it outlives a visit to another page. */
-export const draft = makeStore<Draft>(EMPTY);
+const KEY = "dataapi.request";
+
+/** The request of the page; it stays in the tab. */
+export const draft = makeStore<Draft>({ ...EMPTY, ...keptInTab<Draft>(KEY) });
 
 /** How many rows are read unless the address says otherwise. */
 const FIRST_ROWS = "20";
 
 export function change(part: Partial<Draft>): void {
   draft.set({ ...draft.get(), ...part });
+  keepInTab(KEY, draft.get());
 }
 
 /** Change what the address says. */

@@ -1,8 +1,9 @@
-import { lazy, Suspense, useEffect, useState } from "react";
+import { lazy, Suspense, useEffect } from "react";
 import { useData } from "../kit/data";
 import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
 import type { Schema, Table } from "../schema/model";
+import { setParameters, useParameters } from "../shell/router";
 import { useSettings } from "../shell/settings";
 import { functionsOf, useDescription, type Description } from "./description";
 import { choose, draft } from "./draft";
@@ -13,23 +14,25 @@ import "./rest.css";
 
 const Viewer = lazy(() => import("./viewer"));
 
-const VIEWS = ["Build a request", "Description"] as const;
+const DESCRIPTION = "description";
+/** By the parameter of the address that names them. */
+const VIEWS = { "": "Build a request", [DESCRIPTION]: "Description" };
 
 export default function RestPage() {
   const settings = useSettings();
   const { profile } = useStore(draft);
-  const [view, setView] = useState<(typeof VIEWS)[number]>(VIEWS[0]);
+  const view = useParameters().view === DESCRIPTION && settings.openapi ? DESCRIPTION : "";
   const described = useDescription(settings.openapi, profile);
   return (
     <div className="rest-page">
       <h1 className="visually-hidden">REST</h1>
       <div className="segments views" role="group" aria-label="View">
-        {VIEWS.filter((each) => settings.openapi || each !== "Description").map((each) => (
-          <button type="button" key={each} aria-pressed={view === each} onClick={() => setView(each)}>{each}</button>
+        {Object.entries(VIEWS).filter(([name]) => settings.openapi || name !== DESCRIPTION).map(([name, title]) => (
+          <button type="button" key={name} aria-pressed={view === name} onClick={() => setParameters({ view: name })}>{title}</button>
         ))}
       </div>
       {described.problem && <Notice kind="error" title="The description cannot be read">{described.problem}</Notice>}
-      {view === VIEWS[0] ? <Builder description={described.description} /> : described.description && (
+      {view !== DESCRIPTION ? <Builder description={described.description} /> : described.description && (
         <Suspense fallback={<div className="waiting" role="status">Loading…</div>}>
           <Viewer description={described.description} profile={profile} />
         </Suspense>

@@ -51,7 +51,7 @@ type ColumnsProps = { columns: string[]; source: Source; label: string; onChange
 function Columns({ columns, source, label, onChange }: ColumnsProps) {
   const [further, setFurther] = useState("");
   const known = source.columns.map(({ name }) => name);
-  const shown = [...known, ...columns.filter((name) => name !== "*" && !known.includes(name))];
+  const listed = [...known, ...columns.filter((name) => name !== "*" && !known.includes(name))];
   const isAll = columns.includes("*") || (columns.length > 0 && columns.length === source.all.length && source.all.every((name) => columns.includes(name)));
   const toggle = (name: string) => {
     if (columns.includes(name)) onChange(columns.filter((each) => each !== name));
@@ -67,7 +67,7 @@ function Columns({ columns, source, label, onChange }: ColumnsProps) {
     <Part title="Columns">
       <div className="chips">
         <Chip name="all" checked={isAll} onChange={() => onChange(isAll ? [] : source.all)} />
-        {shown.map((name) => <Chip key={name} name={name} code checked={columns.includes(name)} onChange={() => toggle(name)} />)}
+        {listed.map((name) => <Chip key={name} name={name} code checked={columns.includes(name)} onChange={() => toggle(name)} />)}
       </div>
       <div className="adder">
         <input className="code" value={further} onChange={(event) => setFurther(event.target.value)} placeholder="alias:column->key::type" aria-label={`Further column of ${label}`} spellCheck={false}

@@ -34,7 +34,7 @@ const MOST_OPEN = 60;
 /** The OpenAPI description, whose operations can be tried as the console's role. */
 export default function Viewer({ description, profile }: { description: Description; profile: string | null }) {
   const place = useRef<HTMLDivElement>(null);
-  const shown = useStore(theme);
+  const current = useStore(theme);
   useEffect(() => {
     SwaggerUI({
       // Swagger UI freezes what it is given.  Requests go to where the console comes from, whatever address others use.
@@ -52,9 +52,9 @@ export default function Viewer({ description, profile }: { description: Descript
     });
   }, [description, profile]);
   useEffect(() => {
-    document.documentElement.classList.toggle("dark-mode", shown === "dark");
+    document.documentElement.classList.toggle("dark-mode", current === "dark");
     return () => document.documentElement.classList.remove("dark-mode");
-  }, [shown]);
+  }, [current]);
   return (
     <section className="description" aria-labelledby="operations-title">
       <h2 id="operations-title" className="visually-hidden">Operations</h2>

@@ -121,15 +121,15 @@ function smooth(points: Point[]): string {
 type TableBoxProps = { schema: Schema; box: Box; state: "selected" | "lit" | "dim" };
 
 const TableBox = memo(function TableBox({ schema, box, state }: TableBoxProps) {
-  const { table, width, height, shown } = box;
+  const { table, width, height, columns } = box;
   const foreign = useMemo(() => foreignColumns(schema, table), [schema, table]);
-  const left = table.columns.length - shown.length;
+  const left = table.columns.length - columns.length;
   return (
     <g className="box" data-table={box.id} data-state={state} data-kind={table.kind} transform={`translate(${box.x} ${box.y})`}>
       <rect className="frame-of-table" width={width} height={height} rx="7" />
       <path className="head" d={`M0,${HEAD} V7 Q0,0 7,0 H${width - 7} Q${width},0 ${width},7 V${HEAD} Z`} />
       <text className="title" x="12" y="20">{shortened(box.label, width - 24)}</text>
-      {shown.map((column, index) => {
+      {columns.map((column, index) => {
         const mark = table.key.includes(column.name) ? "key" : foreign.has(column.name) ? "foreign" : "plain";
         const y = HEAD + index * ROW + 17;
         return (
@@ -139,7 +139,7 @@ const TableBox = memo(function TableBox({ schema, box, state }: TableBoxProps) {
           </g>
         );
       })}
-      {left > 0 && <text className="type more" x="12" y={HEAD + shown.length * ROW + 17}>{left} more</text>}
+      {left > 0 && <text className="type more" x="12" y={HEAD + columns.length * ROW + 17}>{left} more</text>}
     </g>
   );
 });

@@ -18,7 +18,8 @@ export interface Box extends Point {
   label: string;
   width: number;
   height: number;
-  shown: Column[];
+  /** The first of the table's columns. */
+  columns: Column[];
 }
 
 export interface Line {
@@ -43,12 +44,12 @@ export function place(schema: Schema): Diagram {
 }
 
 function boxOf(schema: Schema, table: Table): Box {
-  const shown = table.columns.slice(0, MOST_ROWS);
+  const columns = table.columns.slice(0, MOST_ROWS);
   const label = labelOf(schema, table);
-  const widest = Math.max(label.length + 2, ...shown.map(({ name, type }) => name.length + type.length + 6));
-  const rows = shown.length + (table.columns.length > MOST_ROWS ? 1 : 0);
+  const widest = Math.max(label.length + 2, ...columns.map(({ name, type }) => name.length + type.length + 6));
+  const rows = columns.length + (table.columns.length > MOST_ROWS ? 1 : 0);
   const width = Math.min(360, Math.max(140, Math.ceil(widest * CHARACTER)));
-  return { id: idOf(table), table, label, x: 0, y: 0, width, height: HEAD + rows * ROW + 6, shown };
+  return { id: idOf(table), table, label, x: 0, y: 0, width, height: HEAD + rows * ROW + 6, columns };
 }
 
 type Group = { boxes: Box[]; lines: Line[] };

@@ -1,6 +1,7 @@
 import { useMemo, useRef, useState, type FormEvent } from "react";
 import { useData } from "../kit/data";
 import { Notice } from "../kit/notice";
+import { setParameters, useParameters } from "../shell/router";
 import { useSettings } from "../shell/settings";
 import { Diagram, usePlaced } from "./diagram";
 import { asMermaid, asSvg, save } from "./export";
@@ -31,17 +32,22 @@ function Mistakes({ table }: { table: Table }) {
 function Explorer({ schema }: { schema: Schema }) {
   const { project } = useSettings();
   const [text, setText] = useState("");
-  const [selected, setSelected] = useState<TableId | null>(null);
+  const { table: chosen } = useParameters();
+  const table = schema.tables.find((each) => labelOf(schema, each) === chosen);
+  const selected = table ? idOf(table) : null;
   const drawing = useRef<SVGSVGElement>(null);
   const [near, setNear] = useState(false);
   const drawn = useMemo(() => (near && selected ? partOf(schema, neighbourhood(schema, selected)) : schema), [schema, near, selected]);
   const placed = usePlaced(drawn);
   const found = useMemo(() => search(schema, text), [schema, text]);
   const ids = useMemo(() => new Set(found.map(idOf)), [found]);
-  const table = schema.tables.find((each) => idOf(each) === selected);
+  const select = (id: TableId | null) => {
+    const next = schema.tables.find((each) => idOf(each) === id);
+    setParameters({ table: next ? labelOf(schema, next) : "" });
+  };
   const choose = (event: FormEvent) => {
     event.preventDefault();
-    if (found[0]) setSelected(idOf(found[0]));
+    if (found[0]) select(idOf(found[0]));
   };
   return (
     <div className="schema-page" data-details={table ? "" : undefined}>
@@ -55,7 +61,7 @@ function Explorer({ schema }: { schema: Schema }) {
             value={text}
             onChange={(event) => {
               setText(event.target.value);
-              setSelected(null);
+              setParameters({ table: "" }, { replace: true });
             }}
           />
         </form>
@@ -66,7 +72,7 @@ function Explorer({ schema }: { schema: Schema }) {
         <ul>
           {found.map((each) => (
             <li key={idOf(each)}>
-              <button type="button" aria-current={idOf(each) === selected || undefined} onClick={() => setSelected(idOf(each))}>
+              <button type="button" aria-current={idOf(each) === selected || undefined} onClick={() => select(idOf(each))}>
                 {labelOf(schema, each)}
                 <Mistakes table={each} />
               </button>
@@ -95,9 +101,9 @@ function Explorer({ schema }: { schema: Schema }) {
         found={ids}
         selected={selected}
         focus={selected ?? (text.trim() && found[0] ? idOf(found[0]) : null)}
-        onSelect={setSelected}
+        onSelect={select}
       />
-      {table && <Panel schema={schema} table={table} onSelect={setSelected} />}
+      {table && <Panel schema={schema} table={table} onSelect={select} />}
     </div>
   );
 }

@@ -1,4 +1,5 @@
 import { makeStore } from "../kit/store";
+import { keepInTab, keptInTab } from "../kit/tab";
 
 /** As whom the console calls the APIs.  It stays in this tab: session storage, never a URL. */
 export interface Identity {
@@ -10,18 +11,10 @@ export interface Identity {
 
 const KEY = "dataapi.identity";
 
-function stored(): Identity | null {
-  try {
-    return JSON.parse(sessionStorage.getItem(KEY) ?? "null") as Identity | null;
-  } catch {
-    return null;
-  }
-}
-
-export const identity = makeStore<Identity>(stored() ?? { kind: "anonymous", apiKey: "", token: "" });
+export const identity = makeStore<Identity>(keptInTab<Identity>(KEY) ?? { kind: "anonymous", apiKey: "", token: "" });
 
 export function assume(next: Identity): void {
-  sessionStorage.setItem(KEY, JSON.stringify(next));
+  keepInTab(KEY, next);
   identity.set(next);
 }
 

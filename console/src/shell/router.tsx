@@ -1,23 +1,47 @@
-import type { AnchorHTMLAttributes, MouseEvent } from "react";
+import { useMemo, type AnchorHTMLAttributes, type MouseEvent } from "react";
 import { makeStore, useStore } from "../kit/store";
 
 const BASE = "/console";
 
-const path = makeStore(location.pathname);
-addEventListener("popstate", () => path.set(location.pathname));
+const here = () => location.pathname + location.search;
+const address = makeStore(here());
+addEventListener("popstate", () => address.set(here()));
 
 /** The page that the address names: the part after /console/, "" for none. */
 export function usePage(): string {
-  return useStore(path).slice(BASE.length).split("/")[1] ?? "";
+  return useStore(address).split("?")[0]!.slice(BASE.length).split("/")[1] ?? "";
 }
 
 export function addressOf(page: string): string {
   return `${BASE}/${page}`;
 }
 
+function enter(next: string, replace: boolean): void {
+  history[replace ? "replaceState" : "pushState"](null, "", next);
+  address.set(here());
+}
+
 export function goTo(page: string, { replace = false } = {}): void {
-  history[replace ? "replaceState" : "pushState"](null, "", addressOf(page));
-  path.set(location.pathname);
+  enter(addressOf(page), replace);
+}
+
+/** What a page shows, as its address says it; never a key or a token. */
+export type Parameters = Record<string, string>;
+
+export function useParameters(): Parameters {
+  const query = useStore(address).split("?")[1];
+  return useMemo(() => Object.fromEntries(new URLSearchParams(query)), [query]);
+}
+
+/** Change some parameters of the address, where "" takes one out: a step that the back button undoes, unless it replaces the last one. */
+export function setParameters(changed: Parameters, { replace = false } = {}): void {
+  const parameters = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(changed)) {
+    if (value) parameters.set(name, value);
+    else parameters.delete(name);
+  }
+  const next = location.pathname + (parameters.size > 0 ? `?${parameters}` : "");
+  if (next !== here()) enter(next, replace);
 }
 
 type LinkProps = AnchorHTMLAttributes<HTMLAnchorElement> & { page: string };

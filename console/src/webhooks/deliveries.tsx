@@ -1,8 +1,9 @@
 import { useRef, useState } from "react";
 import { Notice } from "../kit/notice";
+import { setParameters } from "../shell/router";
 import type { Delivery } from "./api";
 import { DeliveryDialog } from "./delivery-dialog";
-import { addressOf, NO_FILTERS, RANGES, type Filters, type Range } from "./filters";
+import { addressOf, NO_FILTERS, parametersOf, RANGES, type Filters, type Range } from "./filters";
 import { duration, moment, nameOf, STATUS_NAMES, STATUSES } from "./outcome";
 import { StatusBadge } from "./parts";
 import { useEvery, useLoad } from "./use-load";
@@ -11,30 +12,31 @@ import { useWorkspace } from "./workspace";
 /** Milliseconds between looks at a list while something in it is pending. */
 const EVERY = 3000;
 
-/** Deliveries, newest first, by filters. */
-export function Deliveries({ filters, onFilter }: { filters: Filters; onFilter: (filters: Filters) => void }) {
+/** Deliveries, newest first, by filters, and the one that is opened. */
+export function Deliveries({ filters, opened }: { filters: Filters; opened: string }) {
   const { management } = useWorkspace();
-  const [asked, setAsked] = useState({ filters, at: Date.now(), address: "" });
+  const key = JSON.stringify(filters);
+  const first = () => ({ key, at: Date.now(), address: "" });
+  const [asked, setAsked] = useState(first);
   // The first page counts its period from when it was asked for; others are links.
-  const current = asked.filters === filters ? asked : { filters, at: Date.now(), address: "" };
+  const current = asked.key === key ? asked : first();
   if (current !== asked) setAsked(current);
   const address = current.address || addressOf(filters, current.at);
   const { value: page, problem, reload } = useLoad(address, (signal) => management.deliveries(address, signal));
   // What was listed before stands there until the next page has come.
   const before = useRef(page);
   if (page) before.current = page;
-  const shown = page ?? before.current;
-  const [opened, setOpened] = useState("");
+  const latest = page ?? before.current;
   useEvery(EVERY, page?.deliveries.some(({ status }) => status === "pending") ?? false, reload);
   const turn = (to: string) => setAsked({ ...current, address: to });
   return (
     <>
-      <FilterBar filters={filters} onFilter={onFilter} onRefresh={() => setAsked({ filters, at: Date.now(), address: "" })} reload={reload} />
+      <FilterBar filters={filters} onRefresh={() => setAsked(first())} reload={reload} />
       {problem && <Notice kind="error" title="The deliveries cannot be listed">{problem}</Notice>}
       <div className="panel deliveries" aria-busy={!page && !problem}>
-        {shown && shown.deliveries.length > 0 && <List deliveries={shown.deliveries} onOpen={setOpened} />}
-        {shown?.deliveries.length === 0 && <p className="empty soft">No delivery passes these filters.</p>}
-        {!shown && !problem && <p className="empty soft" role="status">Loading…</p>}
+        {latest && latest.deliveries.length > 0 && <List deliveries={latest.deliveries} onOpen={(delivery) => setParameters({ delivery })} />}
+        {latest?.deliveries.length === 0 && <p className="empty soft">No delivery passes these filters.</p>}
+        {!latest && !problem && <p className="empty soft" role="status">Loading…</p>}
       </div>
       <nav className="pager" aria-label="Pages of deliveries">
         <button type="button" className="button" disabled={!page?.newer} onClick={() => turn(page!.newer!)}>Newer</button>
@@ -44,7 +46,7 @@ export function Deliveries({ filters, onFilter }: { filters: Filters; onFilter: 
         <DeliveryDialog
           id={opened}
           onClose={() => {
-            setOpened("");
+            setParameters({ delivery: "" }, { replace: true });
             reload();
           }}
         />
@@ -53,11 +55,13 @@ export function Deliveries({ filters, onFilter }: { filters: Filters; onFilter: 
   );
 }
 
-type FilterBarProps = { filters: Filters; onFilter: (filters: Filters) => void; onRefresh: () => void; reload: () => void };
+type FilterBarProps = { filters: Filters; onRefresh: () => void; reload: () => void };
 
-function FilterBar({ filters, onFilter, onRefresh, reload }: FilterBarProps) {
+function FilterBar({ filters, onRefresh, reload }: FilterBarProps) {
   const { endpoints, types } = useWorkspace();
-  const change = (part: Partial<Filters>) => onFilter({ ...filters, ...part });
+  const change = (part: Partial<Filters>) => setParameters(parametersOf({ ...filters, ...part }));
+  // A time is typed in many small steps.
+  const changeTime = (part: Partial<Filters>) => setParameters(parametersOf({ ...filters, ...part }), { replace: true });
   return (
     <form className="filters" role="search" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
       <label className="field">
@@ -89,12 +93,12 @@ function FilterBar({ filters, onFilter, onRefresh, reload }: FilterBarProps) {
       </label>
       {filters.range === "custom" && (
         <>
-          <label className="field"><span>From</span><input type="datetime-local" value={filters.since} onChange={(event) => change({ since: event.target.value })} /></label>
-          <label className="field"><span>To</span><input type="datetime-local" value={filters.until} onChange={(event) => change({ until: event.target.value })} /></label>
+          <label className="field"><span>From</span><input type="datetime-local" value={filters.since} onChange={(event) => changeTime({ since: event.target.value })} /></label>
+          <label className="field"><span>To</span><input type="datetime-local" value={filters.until} onChange={(event) => changeTime({ until: event.target.value })} /></label>
         </>
       )}
       <div className="filter-actions">
-        <button type="button" className="button" onClick={() => onFilter(NO_FILTERS)}>Reset</button>
+        <button type="button" className="button" onClick={() => setParameters(parametersOf(NO_FILTERS))}>Reset</button>
         <button
           type="button"
           className="button"

@@ -1,4 +1,6 @@
+import type { Parameters } from "../shell/router";
 import type { Status } from "./api";
+import { STATUSES } from "./outcome";
 
 /** What deliveries are listed; "" stands for all. */
 export interface Filters {
@@ -25,6 +27,21 @@ const HOUR = 3_600_000;
 const LENGTHS: Partial<Record<Range, number>> = { hour: HOUR, day: 24 * HOUR, week: 7 * 24 * HOUR };
 
 export const NO_FILTERS: Filters = { endpoint: "", status: "", type: "", range: "all", since: "", until: "" };
+
+/** The parameters of the console's address that hold filters. */
+export const parametersOf = ({ range, ...others }: Filters): Parameters => ({ ...others, range: range === NO_FILTERS.range ? "" : range });
+
+/** The filters that the console's address holds; what cannot be one of them counts for nothing. */
+export function filtersOf({ endpoint = "", status = "", type = "", range = "", since = "", until = "" }: Parameters): Filters {
+  return {
+    endpoint,
+    status: STATUSES.find((each) => each === status) ?? "",
+    type,
+    range: range in RANGES ? (range as Range) : NO_FILTERS.range,
+    since,
+    until,
+  };
+}
 
 /** Deliveries of one page. */
 export const PAGE = 25;

@@ -1,4 +1,5 @@
 /** Receivers of the daemon itself, for trying: /console/data/receivers. */
+import { forgetInTab, keepInTab, keptInTab } from "../kit/tab";
 
 export interface NewReceiver {
   name: string;
@@ -37,17 +38,17 @@ async function ask<T>(path: string, body?: object, signal?: AbortSignal): Promis
 
 export async function createReceiver(): Promise<NewReceiver> {
   const made = (await ask<NewReceiver>("", {}))!;
-  sessionStorage.setItem(KEY, JSON.stringify(made));
+  keepInTab(KEY, made);
   return made;
 }
 
 /** The receiver of this tab, null where none was made. */
 export function keptReceiver(): NewReceiver | null {
-  return JSON.parse(sessionStorage.getItem(KEY) ?? "null") as NewReceiver | null;
+  return keptInTab(KEY);
 }
 
 export function forgetReceiver(): void {
-  sessionStorage.removeItem(KEY);
+  forgetInTab(KEY);
 }
 
 /** What a receiver got. */

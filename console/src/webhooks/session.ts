@@ -1,4 +1,5 @@
 import { makeStore } from "../kit/store";
+import { forgetInTab, keepInTab, keptInTab } from "../kit/tab";
 
 /** Who is signed in to the webhooks' page.  It stays in this tab: session storage, never a URL. */
 export interface Session {
@@ -10,23 +11,15 @@ export interface Session {
 
 const KEY = "dataapi.webhooks";
 
-function stored(): Session | null {
-  try {
-    return JSON.parse(sessionStorage.getItem(KEY) ?? "null") as Session | null;
-  } catch {
-    return null;
-  }
-}
-
-export const session = makeStore<Session | null>(stored());
+export const session = makeStore(keptInTab<Session>(KEY));
 
 export function signIn(next: Session): void {
-  sessionStorage.setItem(KEY, JSON.stringify(next));
+  keepInTab(KEY, next);
   session.set(next);
 }
 
 export function signOut(): void {
-  sessionStorage.removeItem(KEY);
+  forgetInTab(KEY);
   session.set(null);
 }
 

@@ -17,7 +17,7 @@ export interface Parts {
   /** The value of `select`; null for all columns. */
   select: string | null;
   /** Arguments of a call in the address. */
-  given: Pair[];
+  passed: Pair[];
   /** The value of `on_conflict`, where rows may be there already. */
   conflict: string;
   levels: Level[];
@@ -37,17 +37,17 @@ export function partsOf(draft: Draft): Parts {
   const name = calledBy(path);
   const isCall = name !== null;
   const others = query.others.filter(([key]) => key !== "apikey");
-  const isGiven = ([key]: Pair, at: number) =>
+  const isPassed = ([key]: Pair, at: number) =>
     isCall && draft.method === "GET" && others.findIndex(([other]) => other === key) === at;
-  const given = others.filter(isGiven);
+  const passed = others.filter(isPassed);
   const hasConflict = ([key]: Pair) => key === "on_conflict" && draft.prefer.resolution !== "" && draft.method === "POST";
   const levels = levelsOf(query.rows, "");
-  const raw = others.filter((pair) => !given.includes(pair) && !hasConflict(pair));
+  const raw = others.filter((pair) => !passed.includes(pair) && !hasConflict(pair));
   return {
     name: name ?? path,
     isCall,
     select: pairsOf({ rows: query.rows, others: [] })[0]?.[0] === "select" ? selectOf(query.rows) : null,
-    given,
+    passed,
     conflict: others.find(hasConflict)?.[1] ?? "",
     // Clients order and limit what they read alone.
     levels: writes(draft) ? levels.map(withoutWindow) : levels,

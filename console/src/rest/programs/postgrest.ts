@@ -9,8 +9,8 @@ const METHODS: Record<string, string> = {
 const CONSTANTS: Record<string, string> = { null: "None", true: "True", false: "False" };
 
 /** Keyword arguments that have a value. */
-const keywords = (given: [string, string | false][]): string[] =>
-  given.filter(([, value]) => value).map(([name, value]) => `${name}=${value}`);
+const keywords = (pairs: [string, string | false][]): string[] =>
+  pairs.filter(([, value]) => value).map(([name, value]) => `${name}=${value}`);
 
 /** The request as a program for postgrest-py. */
 export function postgrest({ draft, origin, apiKey, withToken }: Sent): string {
@@ -53,8 +53,8 @@ function begin({ prefer, method, body }: Draft, parts: Parts): string[] {
   const count: [string, string | false] = ["count", prefer.count && `CountMethod.${prefer.count}`];
   if (parts.isCall) {
     const isGet = method === "GET";
-    const given = isGet ? `{${parts.given.map(([name, value]) => `${text(name)}: ${text(value)}`).join(", ")}}` : json(body.trim() || "{}");
-    return [call("rpc", text(parts.name), given, ...keywords([["get", isGet && "True"], count]))];
+    const passed = isGet ? `{${parts.passed.map(([name, value]) => `${text(name)}: ${text(value)}`).join(", ")}}` : json(body.trim() || "{}");
+    return [call("rpc", text(parts.name), passed, ...keywords([["get", isGet && "True"], count]))];
   }
   const from = call("from_", text(parts.name));
   if (method === "GET") return [from, call("select", text(parts.select ?? "*"), ...keywords([count]))];

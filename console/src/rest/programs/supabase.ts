@@ -10,8 +10,8 @@ const METHODS: Record<string, string> = {
 
 /** An object of the members that have a value, "" for none. */
 function object(members: [string, string | false][]): string {
-  const given = members.filter(([, value]) => value);
-  return given.length > 0 ? `{ ${given.map(([name, value]) => `${name}: ${value}`).join(", ")} }` : "";
+  const present = members.filter(([, value]) => value);
+  return present.length > 0 ? `{ ${present.map(([name, value]) => `${name}: ${value}`).join(", ")} }` : "";
 }
 
 /** The request as a program for supabase-js. */
@@ -53,8 +53,8 @@ function calls(draft: Draft, parts: Parts): string[] {
 function begin({ prefer, method, body }: Draft, parts: Parts): string[] {
   const count: [string, string] = ["count", prefer.count && text(prefer.count)];
   if (parts.isCall) {
-    const given = method === "GET" ? object(parts.given.map(([name, value]) => [text(name), text(value)])) : body.trim();
-    return [call("rpc", text(parts.name), given || "{}", object([["get", method === "GET" && "true"], count]))];
+    const passed = method === "GET" ? object(parts.passed.map(([name, value]) => [text(name), text(value)])) : body.trim();
+    return [call("rpc", text(parts.name), passed || "{}", object([["get", method === "GET" && "true"], count]))];
   }
   const from = call("from", text(parts.name));
   if (method === "GET") return [from, call("select", text(parts.select ?? "*"), object([count]))];
