@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import jwt
 import pytest
+from playwright.sync_api import expect
 from support.console import copying
 from support.daemon import JWT_SECRET, wait_for
 
@@ -103,10 +104,13 @@ def test_the_theme_is_the_systems_until_one_is_chosen(page: Page) -> None:
     page.get_by_role("button", name="Use the light theme").wait_for()
 
 
-@pytest.mark.parametrize("width", [375, 1440])
+@pytest.mark.parametrize("width", [375, 768, 1440])
 def test_nothing_stands_out_of_the_window(page: Page, width: int) -> None:
+    """Every page can be reached without scrolling, too."""
     page.set_viewport_size({"width": width, "height": 740})
     _open_graphql(page)
+    for link in page.get_by_role("navigation", name="Pages").get_by_role("link").all():
+        expect(link).to_be_in_viewport(ratio=1)
     _titles(page, shown="For all")
     assert page.evaluate("document.documentElement.scrollWidth") == width
 

@@ -19,6 +19,8 @@ def test_health_is_for_service_role(page: Page) -> None:
     page.goto("/console/health")
     expect(page.get_by_role("note")).to_contain_text("Choose service_role")
     assert not [url for url in asked if url.endswith("/data/health")]
+    page.get_by_role("button", name="Choose the role").click()
+    expect(page.get_by_role("dialog", name="Call the APIs as")).to_be_visible()
 
 
 def test_health_shows_state_and_slow_requests_and_goes_on_asking(page: Page, daemon: Daemon) -> None:

@@ -122,6 +122,17 @@ def test_a_chosen_table_and_its_neighbours_stand_beside_its_details(page: Page) 
     )
 
 
+def test_a_table_leads_to_a_request_for_its_rows(page: Page) -> None:
+    opened(page, "anon")
+    page.get_by_role("button", name="author").click()
+    details = page.get_by_role("complementary", name="Table author")
+    expect(details).to_contain_text("This role may select each column.")
+    details.get_by_role("button", name="Build a request").click()
+    expect(page.get_by_label("Address, behind /rest/v1/")).to_have_value("author?select=id,name&limit=20")
+    page.go_back()
+    expect(details).to_be_visible()
+
+
 def test_a_chosen_table_stands_in_the_address(page: Page) -> None:
     """Which can be sent to somebody else, reloaded, and gone back from."""
     opened(page, "anon")

@@ -384,6 +384,19 @@ def test_attempts_stand_in_a_timeline_and_a_delivery_is_retried(
     assert receiver.received[-1][0]["webhook-id"] == receiver.received[-2][0]["webhook-id"]
 
 
+def test_deliveries_need_no_scrolling_sideways_on_a_telephone(page: Page, hooks: Hooks) -> None:
+    """When and where to stands below each type and status."""
+    sample(hooks)
+    page.set_viewport_size({"width": 375, "height": 740})
+    sign_in(page, hooks.token)
+    part(page, "Deliveries")
+    listed = page.get_by_role("region", name="Deliveries")
+    for column in (1, 2, 3, 7):
+        expect(listed.locator(f"tbody tr:first-child td:nth-child({column})")).to_be_in_viewport(ratio=0.9)
+    assert listed.evaluate("region => region.scrollWidth <= region.clientWidth")
+    expect(listed.get_by_role("row").nth(0).get_by_role("cell").nth(1)).to_be_visible()
+
+
 def test_parts_filters_and_deliveries_have_addresses_of_their_own(page: Page, hooks: Hooks) -> None:
     """Reloading keeps them, the back button returns to them, and the token is in none."""
     sample(hooks)

@@ -1,9 +1,9 @@
-import type { ReactNode } from "react";
 import { useData } from "../kit/data";
+import { Fact, Facts } from "../kit/facts";
 import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
+import { ChooseRole } from "../shell/choose-role";
 import { identity } from "../shell/identity";
-import "./health.css";
 
 /** What the daemon says of the project's health: /console/data/health. */
 interface Health {
@@ -15,7 +15,7 @@ interface Health {
     problems: string[];
     reason: string | null;
     fault: string | null;
-    changes: string;
+    changes: keyof typeof CHANGES;
     standby: boolean;
     replicas: { server: string; available: boolean; lag: number | null }[];
     pool: { size: number; open: number; idle: number; in_use: number; waiting: number; timeouts: number };
@@ -49,13 +49,21 @@ interface SlowRequest {
 
 const EVERY = 5000;
 
+/** How the daemon learns that the schema changed. */
+const CHANGES = { notified: "are notified", polled: "are looked for", "on request": "count when it is told" };
+
 export default function HealthPage() {
   const asked = useStore(identity).kind === "service";
   const { data, problem } = useData<Health>("health", { every: EVERY, skip: !asked });
   return (
     <div className="page">
       <h1>Health</h1>
-      {!asked && <Notice kind="info" title="For service_role alone">Choose service_role at the top right.</Notice>}
+      {!asked && (
+        <Notice kind="info" title="For service_role alone">
+          <p>Choose service_role to see how the project and its connections are, and which requests were slow.</p>
+          <ChooseRole />
+        </Notice>
+      )}
       {problem && <Notice kind="error" title="The daemon does not say">{problem}</Notice>}
       {data && <Report health={data} />}
     </div>
@@ -66,22 +74,23 @@ function Report({ health: { version, project, workers, webhooks, slow } }: { hea
   const { pool } = project;
   return (
     <>
-      <Notice kind={project.ready ? "info" : "error"} title={project.ready ? "Ready" : "Not ready"}>
-        {project.fault ?? project.reason ?? `Version ${version}`}
+      <Notice kind={project.ready ? "good" : "error"} title={project.ready ? "Ready" : "Not ready"}>
+        {project.fault ?? project.reason ?? "The project answers requests."}
       </Notice>
-      <dl className="facts panel">
+      <Facts className="panel">
+        <Fact name="Version">{version}</Fact>
         <Fact name="Database">{project.database_available ? "available" : "not available"}{project.standby && ", a standby"}</Fact>
-        <Fact name="Catalog">{project.generation ?? "none yet"}</Fact>
-        <Fact name="Learns of changes">{project.changes}</Fact>
+        <Fact name="Catalog">{project.generation === null ? "not loaded yet" : project.generation === 1 ? "loaded once" : `loaded ${project.generation} times`}</Fact>
+        <Fact name="Changes of the schema">{CHANGES[project.changes]}</Fact>
         <Fact name="Connections">{pool.in_use} in use, {pool.idle} idle, of {pool.size}</Fact>
-        <Fact name="Waiting now">{pool.waiting}</Fact>
-        <Fact name="Timeouts since the start">{pool.timeouts}</Fact>
+        <Fact name="Waiting for a connection">{pool.waiting === 1 ? "1 request" : `${pool.waiting} requests`}</Fact>
+        <Fact name="Waited in vain so far">{pool.timeouts === 1 ? "1 request" : `${pool.timeouts} requests`}</Fact>
         <Fact name="Workers">{workers ? workersText(workers) : "one process"}</Fact>
         {webhooks && <Fact name="Webhooks">{webhooks.ready ? "working" : `not working: ${webhooks.reason}`}</Fact>}
         {project.replicas.map(({ server, available, lag }) => (
           <Fact key={server} name={`Replica ${server}`}>{available ? "available" : "not available"}{lag !== null && `, ${lag.toFixed(1)} s behind`}</Fact>
         ))}
-      </dl>
+      </Facts>
       {project.problems.length > 0 && (
         <Notice kind="warning" title="Problems of the catalog">
           <ul>{project.problems.map((each) => <li key={each}>{each}</li>)}</ul>
@@ -104,15 +113,6 @@ function workersText({ configured, serving, stuck }: Workers): string {
     waiting > 0 && `${waiting} not started`,
   ];
   return parts.filter(Boolean).join(", ");
-}
-
-function Fact({ name, children }: { name: string; children: ReactNode }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
 }
 
 function SlowRequests({ requests }: { requests: SlowRequest[] }) {

@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 
-type NoticeProps = { kind: "info" | "warning" | "error"; title?: string; children?: ReactNode };
+type NoticeProps = { kind: "info" | "good" | "warning" | "error"; title?: string; children?: ReactNode };
 
 /** A message in the page. */
 export function Notice({ kind, title, children }: NoticeProps) {

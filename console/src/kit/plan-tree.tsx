@@ -1,3 +1,4 @@
+import { useRef } from "react";
 import { dearest, type PlanNode } from "./plan";
 import "./plan.css";
 
@@ -7,10 +8,15 @@ const percentOf = ({ share }: PlanNode) => Math.round(share * 100);
 /** A plan as a tree, with each node's own share; the dearest stands out. */
 export function PlanTree({ root }: { root: PlanNode }) {
   const dear = dearest(root);
+  const tree = useRef<HTMLUListElement>(null);
+  const showDearest = () => tree.current?.querySelector("[data-dear]")?.scrollIntoView({ block: "center" });
   return (
     <>
-      <p>The most of its {root.actual ? "time" : "estimated cost"}, {percentOf(dear)} %, arises in <strong>{dear.title}</strong>.</p>
-      <ul className="plan" aria-label="Plan"><Branch node={root} dear={dear} /></ul>
+      <p>
+        {percentOf(dear)} % of its {root.actual ? "time" : "estimated cost"}, the most, arise in{" "}
+        <button type="button" className="link" onClick={showDearest} title="Show it in the plan"><strong>{dear.title}</strong></button>
+      </p>
+      <ul className="plan" aria-label="Plan" ref={tree}><Branch node={root} dear={dear} /></ul>
     </>
   );
 }

@@ -1,12 +1,14 @@
 import { useMemo, useRef, useState, type FormEvent } from "react";
 import { useData } from "../kit/data";
 import { Notice } from "../kit/notice";
+import { ChooseRole } from "../shell/choose-role";
 import { setParameters, useParameters } from "../shell/router";
 import { useSettings } from "../shell/settings";
 import { Diagram, usePlaced } from "./diagram";
 import { asMermaid, asSvg, save } from "./export";
 import { idOf, labelOf, neighbourhood, partOf, search, type Schema, type Table, type TableId } from "./model";
 import { Panel, Problems } from "./panel";
+import "../kit/columns.css";
 import "./schema.css";
 
 export default function SchemaPage() {
@@ -16,7 +18,7 @@ export default function SchemaPage() {
   if (schema.tables.length === 0) {
     return (
       <div className="page">
-        <Notice kind="info" title={`${schema.role} may use no table`}>Choose another role at the top right, or grant this one privileges.</Notice>
+        <Notice kind="info" title={`${schema.role} may use no table`}><p>Choose another role, or grant this one privileges.</p><ChooseRole /></Notice>
       </div>
     );
   }
@@ -50,7 +52,7 @@ function Explorer({ schema }: { schema: Schema }) {
     if (found[0]) select(idOf(found[0]));
   };
   return (
-    <div className="schema-page" data-details={table ? "" : undefined}>
+    <div className="schema-page columns" data-details={table ? "" : undefined}>
       <h1 className="visually-hidden">Schema</h1>
       <div className="tables">
         <form role="search" onSubmit={choose}>

@@ -1,4 +1,8 @@
 import { useEffect, useRef, type ReactNode } from "react";
+import { Fact, Terms } from "../kit/facts";
+import { change, choose } from "../rest/draft";
+import { sourceOf } from "../rest/source";
+import { goTo } from "../shell/router";
 import { endsOf, idOf, labelOf, type Column, type Problem, type Relationship, type Schema, type Table, type TableId } from "./model";
 
 const KINDS: Record<string, string> = {
@@ -52,11 +56,12 @@ export function Panel({ schema, table, onSelect }: PanelProps) {
       </Section>
       <Section title="REST">
         <p className="methods"><code>/rest/v1/{table.rest.name}</code> {table.rest.methods.map((method) => <span className="badge" key={method}>{method}</span>)}</p>
+        {table.rest.methods.includes("GET") && <p><button type="button" className="button" onClick={() => buildRequest(table)}>Build a request</button></p>}
         {table.rest.profile && <p className="hint">With the header <code>Accept-Profile: {table.rest.profile}</code>, or <code>Content-Profile</code> for writes.</p>}
       </Section>
       {directives.length > 0 && (
         <Section title="Directives">
-          <dl>{directives.map(([name, value]) => <Term key={name} name={name}>{JSON.stringify(value)}</Term>)}</dl>
+          <Terms>{directives.map(([name, value]) => <Fact key={name} name={name}><code>{JSON.stringify(value)}</code></Fact>)}</Terms>
         </Section>
       )}
       {table.grants && <Section title="Grants"><Grants table={table} /></Section>}
@@ -76,21 +81,19 @@ export function Panel({ schema, table, onSelect }: PanelProps) {
   );
 }
 
+/** Open the page REST with a request for the table's rows. */
+function buildRequest(table: Table): void {
+  change({ profile: table.rest.profile });
+  choose(table.rest.name, "GET", sourceOf(table).all, { limited: true });
+  goTo("rest");
+}
+
 function Section({ title, children }: { title: string; children: ReactNode }) {
   return (
     <section>
       <h3>{title}</h3>
       {children}
     </section>
-  );
-}
-
-function Term({ name, children }: { name: string; children: ReactNode }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd><code>{children}</code></dd>
-    </div>
   );
 }
 
@@ -105,27 +108,37 @@ export function Problems({ problems }: { problems: Problem[] }) {
 }
 
 function Columns({ table }: { table: Table }) {
+  const [first = "", ...others] = new Set(table.columns.map(mayOf));
+  // What is the same for all columns is said once.
+  const same = others.length === 0;
   return (
-    <div className="table-scroll" tabIndex={0} role="region" aria-label="Columns">
-      <table className="table">
-        <thead>
-          <tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">GraphQL</th><th scope="col">This role may</th></tr>
-        </thead>
-        <tbody>
-          {table.columns.map((column) => (
-            <tr key={column.name}>
-              <td title={column.comment ?? undefined}>
-                <code>{column.name}</code> {table.key.includes(column.name) && <span className="badge" data-kind="good">key</span>}
-              </td>
-              <td><code>{column.type}</code><span className="hint">{nature(column)}</span></td>
-              <td>{column.graphql ? <code>{column.graphql}</code> : <span className="soft">none</span>}</td>
-              <td>{column.privileges.join(", ").toLowerCase()}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <>
+      {same && <p className="hint">This role may {first || "do nothing with"} each column.</p>}
+      <div className="table-scroll" tabIndex={0} role="region" aria-label="Columns">
+        <table className="table">
+          <thead>
+            <tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">GraphQL</th>{!same && <th scope="col">May</th>}</tr>
+          </thead>
+          <tbody>
+            {table.columns.map((column) => (
+              <tr key={column.name}>
+                <td title={column.comment ?? undefined}>
+                  <code>{column.name}</code> {table.key.includes(column.name) && <span className="badge" data-kind="good">key</span>}
+                </td>
+                <td><code>{column.type}</code><span className="hint">{nature(column)}</span></td>
+                <td>{column.graphql ? <code>{column.graphql}</code> : <span className="soft">none</span>}</td>
+                {!same && <td>{mayOf(column)}</td>}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
   );
+}
+
+function mayOf({ privileges }: Column): string {
+  return new Intl.ListFormat("en").format(privileges.map((each) => each.toLowerCase()));
 }
 
 function nature({ nullable, generated, identity, default: value }: Column): string {
@@ -160,12 +173,12 @@ function Related({ schema, table, relationship, onSelect }: RelatedProps) {
 function Grants({ table }: { table: Table }) {
   if (!table.grants?.length) return <p className="soft">None.</p>;
   return (
-    <dl>
+    <Terms>
       {table.grants.map(({ role, privileges }) => (
-        <Term key={role} name={role}>
-          {Object.entries(privileges).map(([name, columns]) => (columns ? `${name} (${columns.join(", ")})` : name)).join(", ")}
-        </Term>
+        <Fact key={role} name={role}>
+          <code>{Object.entries(privileges).map(([name, columns]) => (columns ? `${name} (${columns.join(", ")})` : name)).join(", ")}</code>
+        </Fact>
       ))}
-    </dl>
+    </Terms>
   );
 }

@@ -106,12 +106,12 @@ export function IdentityDialog({ onClose }: { onClose: () => void }) {
             )}
           </>
         )}
+        <p className="hint">Keys and tokens stay in this tab and are gone when it is closed.</p>
         {problem && <Notice kind="error">{problem}</Notice>}
         <div className="actions">
           <button type="button" className="button" onClick={onClose}>Cancel</button>
           <button type="submit" className="button primary">Use it</button>
         </div>
-        <p className="hint">Keys and tokens stay in this tab and are gone when it is closed.</p>
       </form>
     </Modal>
   );

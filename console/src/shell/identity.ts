@@ -13,6 +13,9 @@ const KEY = "dataapi.identity";
 
 export const identity = makeStore<Identity>(keptInTab<Identity>(KEY) ?? { kind: "anonymous", apiKey: "", token: "" });
 
+/** Whether the dialog that chooses an identity is open. */
+export const choosing = makeStore(false);
+
 export function assume(next: Identity): void {
   keepInTab(KEY, next);
   identity.set(next);

@@ -4,7 +4,7 @@ import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
 import { PAGES, type Page } from "../pages";
 import icon from "./icon.svg";
-import { assume, identity, nameOf } from "./identity";
+import { assume, choosing, identity, nameOf } from "./identity";
 import { IdentityDialog } from "./identity-dialog";
 import { goTo, PageLink, usePage } from "./router";
 import { SettingsProvider, useSettings, type Settings } from "./settings";
@@ -93,15 +93,16 @@ function IdentityButton() {
   const current = useStore(identity);
   const { keyRequired } = useSettings();
   const missing = keyRequired && !current.apiKey;
-  const [open, setOpen] = useState(missing);
+  const open = useStore(choosing);
+  useEffect(() => choosing.set(missing), []);
   return (
     <>
-      <button type="button" className="identity" data-kind={current.kind} onClick={() => setOpen(true)} aria-haspopup="dialog">
+      <button type="button" className="identity" data-kind={current.kind} onClick={() => choosing.set(true)} aria-haspopup="dialog">
         <span className="dot" aria-hidden="true" />
         <span className="visually-hidden">Calling as </span>
         {missing ? "Enter a key" : nameOf(current)}
       </button>
-      {open && <IdentityDialog onClose={() => setOpen(false)} />}
+      {open && <IdentityDialog onClose={() => choosing.set(false)} />}
     </>
   );
 }

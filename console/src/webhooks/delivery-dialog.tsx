@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { Fact, Facts } from "../kit/facts";
 import { Notice } from "../kit/notice";
 import { Attempt } from "./attempt";
 import { Dialog } from "./dialog";
@@ -36,12 +37,12 @@ export function DeliveryDialog({ id, onClose }: { id: string; onClose: () => voi
         {listed.length === 0 && !delivery.problem && <p className="hint" role="status">Loading…</p>}
         {delivery.value && event && listed.length > 0 && (
           <>
-            <dl className="about">
-              <div><dt>Endpoint</dt><dd><code>{nameOf(endpoint)}</code></dd></div>
-              <div><dt>Event</dt><dd><code>{event.id}</code></dd></div>
-              <div><dt>Raised</dt><dd>{moment(event.timestamp)}</dd></div>
-              <div><dt>Kept until</dt><dd>{moment(listed.at(-1)?.expires_at ?? delivery.value.expires_at)}</dd></div>
-            </dl>
+            <Facts className="about">
+              <Fact name="Endpoint"><code>{nameOf(endpoint)}</code></Fact>
+              <Fact name="Event"><code>{event.id}</code></Fact>
+              <Fact name="Raised">{moment(event.timestamp)}</Fact>
+              <Fact name="Kept until">{moment(listed.at(-1)?.expires_at ?? delivery.value.expires_at)}</Fact>
+            </Facts>
             <ol className="timeline" aria-label="Attempts">
               {listed.map((each) => (
                 <li key={each.id} data-status={each.status}><Attempt delivery={each} event={event} endpoint={endpoint} open={each.id === last?.id} /></li>

@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { Fact, Facts } from "../kit/facts";
 import { Notice } from "../kit/notice";
 import { Chart } from "./chart";
 import { duration } from "./outcome";
@@ -20,12 +21,12 @@ export function Statistics() {
   const labels = days.map(dayName);
   return (
     <div className="statistics" aria-busy={value === null}>
-      <dl className="facts panel">
-        <div><dt>Attempts in {DAYS} days</dt><dd>{(all.success + all.failed).toLocaleString()}</dd></div>
-        <div><dt>Succeeded</dt><dd>{rate === null ? "–" : percent(rate)}</dd></div>
-        <div><dt>Failed</dt><dd>{all.failed.toLocaleString()}</dd></div>
-        <div><dt>Skipped</dt><dd>{all.skipped.toLocaleString()}</dd></div>
-      </dl>
+      <Facts className="panel" large>
+        <Fact name={`Attempts in ${DAYS} days`}>{(all.success + all.failed).toLocaleString()}</Fact>
+        <Fact name="Succeeded">{rate === null ? "–" : percent(rate)}</Fact>
+        <Fact name="Failed">{all.failed.toLocaleString()}</Fact>
+        <Fact name="Skipped">{all.skipped.toLocaleString()}</Fact>
+      </Facts>
       <div className="charts">
         <Chart
           title="Deliveries by outcome"
