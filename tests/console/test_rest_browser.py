@@ -29,6 +29,8 @@ create table book (
 create table tag (id int primary key, word text not null);
 create table book_tag (book_id int references book, tag_id int references tag, primary key (book_id, tag_id));
 create table kept (id int primary key);
+create table parcel (id int primary key, label text, facts jsonb);
+insert into parcel values (1, 'a', '{"size": {"height": 20}}'), (2, 'b', '{"size": {"height": 9}}');
 insert into author values (1, 'Ada'), (2, 'Bo');
 insert into book (author_id, title, pages)
     values (1, 'Notes', 66), (1, 'Sketches', 12), (2, 'Wheels', 200), (null, 'Lost', null);
@@ -42,6 +44,8 @@ grant select on book, tag, book_tag to anon, authenticated;
 grant select (id, name) on author to anon, authenticated;
 grant insert, update, delete on book to authenticated;
 grant select, update, delete on kept to authenticated;
+grant select on parcel to anon;
+grant all on parcel to authenticated;
 grant all on all tables in schema public to service_role;
 create schema shop;
 create table shop.item (id int primary key);
@@ -55,9 +59,13 @@ def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """Give a daemon whose books signed-in users may change, and whose plans may be seen."""
     database = server.create_database(SCHEMA)
     folder = tmp_path_factory.mktemp("rest")
-    with Daemon(
-        folder, database.uri, project={"db-plan-enabled": "yes", "db-schemas": "public, shop"}
-    ) as made:
+    project = {
+        "db-plan-enabled": "yes",
+        "db-aggregates-enabled": "yes",
+        "db-tx-end": "commit-allow-override",
+        "db-schemas": "public, shop",
+    }
+    with Daemon(folder, database.uri, project=project) as made:
         made.wait_ready()
         yield made
         made.stop()
@@ -182,6 +190,107 @@ def test_the_form_follows_an_address_that_is_typed_and_keeps_what_it_does_not_kn
         "book?select=id,long:title::text,author!left(name)&title=not.ilike(any).%7BN*,W*%7D"
         "&or=(id.eq.2,pages.is.null)&order=author(name).desc.nullslast,id&offset=0&author.id=gt.0"
     )
+
+
+def test_filters_and_orders_reach_into_json(rest: Page) -> None:
+    """The form writes the path, and follows one that is typed."""
+    _resource(rest).select_option("parcel")
+    rest.get_by_role("button", name="Add a filter of parcel").click()
+    assert rest.get_by_label("Part of filter 1 of parcel").count() == 0
+    rest.get_by_label("Column of filter 1 of parcel").select_option("facts")
+    rest.get_by_label("Part of filter 1 of parcel").select_option("->")
+    rest.get_by_label("Path of filter 1 of parcel").fill("size->>height")
+    rest.get_by_label("Operator of filter 1 of parcel").select_option("like ")
+    rest.get_by_label("Value of filter 1 of parcel").fill("2*")
+    assert _address(rest).input_value() == "parcel?facts-%3Esize-%3E%3Eheight=like.2*&limit=20"
+    _send(rest)
+    assert [row[0] for row in _table(rest)[1:]] == ["1"]
+
+    _address(rest).fill("parcel?select=id&facts->size->height=not.is.null&order=facts->size.desc,id")
+    assert rest.get_by_label("Column of filter 1 of parcel").input_value() == "facts"
+    assert rest.get_by_label("Path of filter 1 of parcel").input_value() == "size->height"
+    assert rest.get_by_label("Column of order 1 of parcel").input_value() == "facts"
+    assert rest.get_by_label("Path of order 1 of parcel").input_value() == "size"
+    rest.get_by_label("Path of order 1 of parcel").fill("size->height")
+    rest.get_by_label("Part of filter 1 of parcel").select_option("the whole value")
+    assert _address(rest).input_value() == (
+        "parcel?select=id&facts=not.is.null&order=facts-%3Esize-%3Eheight.desc,id"
+    )
+    _send(rest)
+    assert _table(rest) == [["id"], ["1"], ["2"]]
+
+
+def test_aggregates_group_by_the_columns_that_are_chosen(rest: Page) -> None:
+    _resource(rest).select_option("book")
+    aggregates = rest.get_by_label("Add an aggregate of book")
+    offered = aggregates.get_by_role("option").all_inner_texts()
+    assert "pages.avg()" in offered
+    assert "title.avg()" not in offered
+    aggregates.select_option("pages.sum()")
+    aggregates.select_option("count()")
+    columns = rest.get_by_role("group", name="Columns")
+    columns.get_by_label("author_id", exact=True).check()
+    assert _address(rest).input_value() == "book?select=pages.sum(),count(),author_id&limit=20"
+    _address(rest).fill("book?select=pages.sum(),count(),author_id&author_id=eq.1")
+    _send(rest)
+    assert _table(rest) == [["sum", "count", "author_id"], ["78", "2", "1"]]
+    columns.get_by_label("pages.sum()", exact=True).click()
+    assert _address(rest).input_value() == "book?select=count(),author_id&author_id=eq.1"
+
+
+def test_a_row_is_put_in_place_and_a_change_is_only_tried(signed_in: Page) -> None:
+    """PUT begins with the key that its address and body need."""
+    page = signed_in
+    _resource(page).select_option("parcel")
+    page.get_by_role("button", name="PATCH").click()
+    assert json.loads(page.get_by_label("Body, as JSON").input_value()) == {"label": ""}
+    page.get_by_role("button", name="PUT", exact=True).click()
+    assert _address(page).input_value() == "parcel?id=eq."
+    assert json.loads(page.get_by_label("Body, as JSON").input_value()) == {"id": 0}
+    page.get_by_label("Value of filter 1 of parcel").fill("7")
+    page.get_by_label("Body, as JSON").fill('{"id": 7, "label": "put"}')
+    page.get_by_label("Answer with").select_option("representation")
+    page.get_by_label("In the end").select_option("rollback")
+    page.get_by_label("Time zone").fill("Asia/Tokyo")
+    sent = _send(page)
+    assert (sent.method, sent.headers["prefer"]) == (
+        "PUT",
+        "return=representation, tx=rollback, timezone=Asia/Tokyo",
+    )
+    assert _table(page)[1][:2] == ["7", "put"]
+    page.get_by_role("button", name="GET", exact=True).click()
+    _address(page).fill("parcel?id=eq.7")
+    assert _send(page).headers["prefer"] == "timezone=Asia/Tokyo"
+    page.get_by_text("No rows.").wait_for()
+
+
+def test_pages_are_turned_and_columns_sort(rest: Page) -> None:
+    """Each changes the address, and asks anew."""
+    _address(rest).fill("tag?select=id,word&order=id&limit=1")
+    _send(rest)
+    previous, following = (rest.get_by_role("button", name=name) for name in ("Previous", "Next"))
+    expect(previous).to_be_disabled()
+    following.click()
+    rest.get_by_role("cell", name="tales").wait_for()
+    assert _address(rest).input_value() == "tag?select=id,word&order=id&limit=1&offset=1"
+    rest.get_by_label("Count all rows").select_option("exact")
+    _send(rest)
+    rest.locator(".outcome").get_by_text("2 in all").wait_for()
+    expect(following).to_be_disabled()
+    previous.click()
+    rest.get_by_role("cell", name="engines").wait_for()
+    head = rest.get_by_role("columnheader", name="word")
+    for direction, order, first in (
+        ("ascending", "word.asc", "engines"),
+        ("descending", "word.desc", "tales"),
+    ):
+        head.get_by_role("button").click()
+        expect(head).to_have_attribute("aria-sort", direction)
+        rest.get_by_role("cell", name=first).wait_for()
+        assert _address(rest).input_value() == f"tag?select=id,word&order={order}&limit=1"
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "none")
+    assert _address(rest).input_value() == "tag?select=id,word&limit=1"
 
 
 def test_functions_are_called_in_both_ways(rest: Page) -> None:
@@ -336,7 +445,7 @@ def test_a_request_can_be_built_and_sent_by_the_keyboard(rest: Page) -> None:
     # One key alone: a browser that is slow takes a second one for the beginning of another name.
     rest.keyboard.press("t")
     wait_for(lambda: _address(rest).input_value() == "tag?limit=20", "the table")
-    for _ in ("GET", "all", "id", "word"):
+    for _ in ("GET", "an aggregate", "all", "id", "word"):
         rest.keyboard.press("Tab")
     rest.keyboard.press("Space")
     assert _address(rest).input_value() == "tag?select=word&limit=20"

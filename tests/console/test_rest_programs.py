@@ -42,7 +42,12 @@ insert into book values
     (2, 1, 'Sketches, (early)', 12, '{engine}', null, '[5,9)', 'b"c'),
     (3, 2, 'It''s a \\ test & more', 200, '{"a,b"}', '{"size": {"height": 9}}', '[20,30)', null),
     (4, null, 'Nobody''s', null, '{}', null, null, null);
-create table shelf (id int primary key, name text unique, room text default 'cellar');
+create table shelf (
+    id int primary key,
+    name text unique,
+    room text default 'cellar',
+    made timestamptz default '2026-01-01 00:00Z'
+);
 create function longer(than int, title_like text default '*') returns setof book stable language sql
     as $$ select * from book where pages > than and title like replace(title_like, '*', '%') $$;
 create function double(number int) returns int immutable language sql as 'select number * 2';
@@ -130,6 +135,20 @@ WRITES = [
     ),
     Case("shelf?id=gt.10", [], "PATCH", '{"room": null}'),
     Case("shelf?id=eq.99", [], "DELETE", None, ROWS),
+    Case(
+        "shelf?id=eq.13&select=id,name",
+        [{"id": 13, "name": "put"}],
+        "PUT",
+        '{"id": 13, "name": "put", "room": "hall"}',
+        ROWS,
+    ),
+    Case(
+        "shelf?select=id,made",
+        [{"id": 20, "made": "2026-01-01T09:00:00+09:00"}],
+        "POST",
+        '{"id": 20, "name": "only tried"}',
+        ROWS | {"In the end": "rollback", "Time zone": "Asia/Tokyo"},
+    ),
     Case("rpc/double", 42, "POST", '{"number": 21}'),
 ]
 
@@ -150,7 +169,8 @@ def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """Give a daemon whose books can be asked for in every way."""
     database = server.create_database(SCHEMA)
     folder = tmp_path_factory.mktemp("programs")
-    with Daemon(folder, database.uri, project={"db-schemas": "public, shop"}) as made:
+    project = {"db-schemas": "public, shop", "db-tx-end": "commit-allow-override"}
+    with Daemon(folder, database.uri, project=project) as made:
         made.wait_ready()
         yield made
         made.stop()

@@ -1,3 +1,4 @@
+import { Fact, Terms } from "../kit/facts";
 import { Notice } from "../kit/notice";
 import { JsonView } from "./json-view";
 import type { Answer } from "./send";
@@ -33,7 +34,15 @@ export function rowsOf({ json, status }: Answer): Row[] | null {
 
 const isRow = (value: unknown): value is Row => typeof value === "object" && value !== null && !Array.isArray(value);
 
-export function AnswerTable({ answer }: { answer: Answer }) {
+/** ``directionOf`` is null for what cannot be sorted by. */
+interface Sorting {
+  directionOf: (name: string) => "" | "asc" | "desc" | null;
+  sort: (name: string) => void;
+}
+
+const SORTED = { asc: "ascending", desc: "descending", "": "none" } as const;
+
+export function AnswerTable({ answer, sorting }: { answer: Answer; sorting?: Sorting | undefined }) {
   const rows = rowsOf(answer);
   if (!rows) return <Plain answer={answer} />;
   const names = [...new Set(rows.flatMap(Object.keys))];
@@ -41,7 +50,7 @@ export function AnswerTable({ answer }: { answer: Answer }) {
     <>
       <div className="table-scroll" tabIndex={0} role="region" aria-label="Rows">
         <table className="table">
-          <thead><tr>{names.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+          <thead><tr>{names.map((name) => <Head key={name} name={name} numeric={rows.some((row) => typeof row[name] === "number")} sorting={sorting} />)}</tr></thead>
           <tbody>
             {rows.slice(0, MOST_ROWS).map((row, at) => (
               <tr key={at}>{names.map((name) => <Cell key={name} value={row[name]} />)}</tr>
@@ -51,6 +60,17 @@ export function AnswerTable({ answer }: { answer: Answer }) {
       </div>
       {rows.length > MOST_ROWS && <p className="hint">{`The first ${MOST_ROWS} of ${rows.length} rows; JSON has all.`}</p>}
     </>
+  );
+}
+
+function Head({ name, numeric, sorting }: { name: string; numeric: boolean; sorting: Sorting | undefined }) {
+  const direction = sorting?.directionOf(name) ?? null;
+  const kind = numeric ? "number" : undefined;
+  if (!sorting || direction === null) return <th scope="col" className={kind}>{name}</th>;
+  return (
+    <th scope="col" className={kind} aria-sort={SORTED[direction]}>
+      <button type="button" className="sorter" onClick={() => sorting.sort(name)} title={`Sort by ${name}`}>{name}</button>
+    </th>
   );
 }
 
@@ -82,8 +102,8 @@ export function AnswerText({ answer: { json, text } }: { answer: Answer }) {
 
 export function AnswerHeaders({ answer }: { answer: Answer }) {
   return (
-    <dl className="headers" tabIndex={0}>
-      {answer.headers.map(([name, value]) => <div key={name}><dt>{name}</dt><dd className="code">{value}</dd></div>)}
-    </dl>
+    <div className="headers" tabIndex={0} role="region" aria-label="Headers">
+      <Terms>{answer.headers.map(([name, value]) => <Fact key={name} name={name}><span className="code">{value}</span></Fact>)}</Terms>
+    </div>
   );
 }

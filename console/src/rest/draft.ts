@@ -1,6 +1,6 @@
 import { makeStore } from "../kit/store";
 import { keepInTab, keptInTab } from "../kit/tab";
-import { everything, parseTarget, targetOf, type Query } from "./query";
+import { everything, parseTarget, targetOf, type Filter, type Query } from "./query";
 import { EMPTY, NO_PREFERENCES, writes, type Draft, type Method } from "./request";
 
 const KEY = "dataapi.request";
@@ -28,10 +28,14 @@ export function choose(path: string, method: Method, columns: string[], { limite
   change({ target: targetOf(path, { rows, others: [] }), method, body, prefer: NO_PREFERENCES });
 }
 
-/** Take another method; what only reads can have goes. */
-export function changeMethod(method: Method, body: string): void {
-  const before = draft.get();
-  change({ method, body: before.body || body });
+/** Take another method; what only reads can have goes.  PUT names its row by the primary key, which is ``key``. */
+export function changeMethod(method: Method, body: string, key: string[]): void {
+  change({ method, body });
   if (!writes(draft.get())) return;
-  changeQuery((query) => ({ ...query, rows: { ...query.rows, order: [], limit: "", offset: "" } }));
+  changeQuery(({ rows, others }) => {
+    const filters = method === "PUT" && rows.filters.length === 0 ? key.map(isEqual) : rows.filters;
+    return { others, rows: { ...rows, filters, order: [], limit: "", offset: "" } };
+  });
 }
+
+const isEqual = (name: string): Filter => ({ name, negated: false, operator: "eq", modifier: "", value: "" });

@@ -1,6 +1,7 @@
-import { isChosen, kindOf, operatorsFor, WORDS } from "./operators";
+import { JsonPath } from "./json-path";
+import { isChosen, kindOf, operatorsFor, typeAt, WORDS } from "./operators";
 import { Part } from "./part";
-import { keyOf, type Filter, type Logic, type Rows } from "./query";
+import { keyOf, pathOf, type Filter, type Logic, type Rows } from "./query";
 import { NameSelect, type Source } from "./source";
 
 interface FiltersProps {
@@ -40,7 +41,9 @@ type FilterRowProps = { filter: Filter; source: Source; related: string[]; label
 
 function FilterRow({ filter, source, related, label, onChange }: FilterRowProps) {
   const { name, negated, operator, modifier, value } = filter;
-  const type = source.columns.find((each) => each.name === name)?.type;
+  const { column } = pathOf(name);
+  const columnType = source.columns.find((each) => each.name === column)?.type;
+  const type = typeAt(name, columnType);
   const offered = operatorsFor(type, filter);
   const listed = offered.find((each) => isChosen(each, filter));
   const choose = (code: string) => {
@@ -50,7 +53,7 @@ function FilterRow({ filter, source, related, label, onChange }: FilterRowProps)
   };
   return (
     <div className="filter" role="group" aria-label={label}>
-      <NameSelect name={name} source={source} related={related} label={`Column of ${label}`} onChange={(next) => onChange({ ...filter, name: next })} />
+      <NameSelect name={column} source={source} related={related} label={`Column of ${label}`} onChange={(next) => onChange({ ...filter, name: next })} />
       <select aria-label={`Operator of ${label}`} value={`${operator} ${modifier}`} onChange={(event) => choose(event.target.value)}>
         {!listed && <option value={`${operator} ${modifier}`}>{modifier ? `${operator}(${modifier})` : operator}</option>}
         {offered.map((each) => (
@@ -58,6 +61,7 @@ function FilterRow({ filter, source, related, label, onChange }: FilterRowProps)
         ))}
       </select>
       <button type="button" className="icon-button remove" onClick={() => onChange(null)} aria-label={`Remove ${label}`} title="Remove">×</button>
+      <JsonPath name={name} type={columnType} label={label} onChange={(next) => onChange({ ...filter, name: next })} />
       <label className="check not"><input type="checkbox" checked={negated} onChange={() => onChange({ ...filter, negated: !negated })} />not</label>
       {operator === "is" ? (
         <select className="value" aria-label={`Value of ${label}`} value={value} onChange={(event) => onChange({ ...filter, value: event.target.value })}>

@@ -1,7 +1,8 @@
 import type { FormEvent } from "react";
 import { Notice } from "../kit/notice";
 import { useStore } from "../kit/store";
-import type { Schema, Table } from "../schema/model";
+import type { Column, Schema, Table } from "../schema/model";
+import { useSettings } from "../shell/settings";
 import type { Callable } from "./description";
 import { change, changeMethod, changeQuery, choose, draft } from "./draft";
 import { Part } from "./part";
@@ -16,7 +17,8 @@ function send(event: FormEvent): void {
   (document.getElementById(ADDRESS) as HTMLFormElement).requestSubmit();
 }
 
-const METHODS: Method[] = ["GET", "POST", "PATCH", "DELETE"];
+const METHODS: Method[] = ["GET", "POST", "PATCH", "PUT", "DELETE"];
+const TIME_ZONES = Intl.supportedValuesOf("timeZone");
 
 interface FormProps {
   /** The tables of the chosen schema. */
@@ -43,8 +45,11 @@ export function Form({ tables, functions, schema, schemas }: FormProps) {
     const all = found ? ["*"] : sourceOf(tables.find((each) => each.name === next)).all;
     choose(next, method, all, { limited: found?.returnsRows ?? true, body: bodyFor(method, undefined, found) });
   };
+  // What was typed stays.
+  const typed = request.body !== "" && request.body !== bodyFor(request.method, table, func);
+  const bodyOf = (method: Method) => (typed ? request.body : bodyFor(method, table, func));
   return (
-    <form className="builder" aria-label="Request" onSubmit={send}>
+    <form className="builder panel" aria-label="Request" onSubmit={send}>
       {schemas.length > 1 && (
         <label className="field">
           <span>Schema</span>
@@ -64,11 +69,11 @@ export function Form({ tables, functions, schema, schemas }: FormProps) {
       <div className="segments methods" role="group" aria-label="Method">
         {METHODS.filter((method) => called === null || method === "GET" || method === "POST").map((method) => (
           <button type="button" key={method} aria-pressed={request.method === method} disabled={!offered.includes(method)} title={offered.includes(method) ? undefined : "This role may not"}
-            onClick={() => changeMethod(method, bodyFor(method, table, func))}>{method}</button>
+            onClick={() => changeMethod(method, bodyOf(method), (table?.key ?? []).map(quoted))}>{method}</button>
         ))}
       </div>
       {func && request.method === "GET" && <Arguments func={func} query={query} />}
-      {hasBody(request) && <Body body={request.body} query={query} />}
+      {hasBody(request) && <Body body={request.body} query={query} single={request.method === "PUT"} />}
       {(called === null || answers) && (request.method !== "POST" || answers) && (
         <RowsEditor rows={query.rows} source={source} schema={schema} reads={!writes(request)} filters={request.method !== "POST" || called !== null} answers={answers} label={called ?? path}
           onChange={(rows) => changeQuery((before) => ({ ...before, rows }))} />
@@ -89,9 +94,11 @@ function ofFunction(func: Callable, tables: Table[]): Source {
 function bodyFor(method: Method, table: Table | undefined, func: Callable | undefined): string {
   if (func) return method === "POST" ? written(func.arguments.map(({ name, type }) => [name, valueOf(type)])) : "";
   if (!table || method === "GET" || method === "DELETE") return "";
-  const may = table.columns.filter((each) => each.privileges.includes(method === "POST" ? "INSERT" : "UPDATE"));
+  const may = table.columns.filter((each) => each.privileges.includes(method === "PATCH" ? "UPDATE" : "INSERT"));
+  const isKey = ({ name }: Column) => table.key.includes(name);
   const must = may.filter((each) => !each.nullable && each.default === null && each.identity === null && !each.generated);
-  const chosen = method === "POST" && must.length > 0 ? must : may.filter(({ name }) => !table.key.includes(name)).slice(0, 1);
+  const needed = method === "PUT" ? may.filter((each) => isKey(each) || must.includes(each)) : method === "POST" ? must : [];
+  const chosen = needed.length > 0 ? needed : may.filter((each) => !isKey(each)).slice(0, 1);
   return written(chosen.map(({ name, type }) => [name, valueOf(type)]));
 }
 
@@ -132,7 +139,7 @@ export function isJson(text: string): boolean {
   }
 }
 
-function Body({ body, query }: { body: string; query: Query }) {
+function Body({ body, query, single }: { body: string; query: Query; single: boolean }) {
   const valid = isJson(body);
   const names = membersOf(body);
   const differ = names.length > 0 && !query.others.some(([name]) => name === "columns");
@@ -142,7 +149,7 @@ function Body({ body, query }: { body: string; query: Query }) {
       <label className="field">
         <span>Body, as JSON</span>
         <textarea className="code" rows={6} value={body} spellCheck={false} aria-invalid={!valid} onChange={(event) => change({ body: event.target.value })} />
-        <small>{valid ? "An object, or a list of objects." : "This is no JSON yet."}</small>
+        <small>{valid ? (single ? "An object with the whole row, its key included." : "An object, or a list of objects.") : "This is no JSON yet."}</small>
       </label>
       {differ && (
         <Notice kind="info">
@@ -162,6 +169,7 @@ function membersOf(body: string): string[] {
 }
 
 function Options({ query }: { query: Query }) {
+  const { transactionEnd } = useSettings();
   const request = useStore(draft);
   const { method, prefer } = request;
   const set = (part: Partial<Preferences>) => change({ prefer: { ...prefer, ...part } });
@@ -216,9 +224,24 @@ function Options({ query }: { query: Query }) {
             </label>
           </>
         )}
-        {writes(request) && !inserts && (
+        {(method === "PATCH" || method === "DELETE") && (
           <label className="field"><span>Rows at most</span><input type="number" min={0} value={prefer.maxAffected} placeholder="any number" onChange={(event) => set({ maxAffected: event.target.value })} /></label>
         )}
+        {transactionEnd && method !== "GET" && (
+          <label className="field">
+            <span>In the end</span>
+            <select value={prefer.tx} onChange={(event) => set({ tx: event.target.value as Preferences["tx"] })}>
+              <option value="">{transactionEnd === "commit" ? "commit, as configured" : "roll back, as configured"}</option>
+              <option value="commit">commit</option>
+              <option value="rollback">roll back: only try it</option>
+            </select>
+          </label>
+        )}
+        <label className="field">
+          <span>Time zone</span>
+          <input value={prefer.timezone} placeholder="the database's" list="time-zones" spellCheck={false} onChange={(event) => set({ timezone: event.target.value.trim() })} />
+          <datalist id="time-zones">{TIME_ZONES.map((name) => <option key={name}>{name}</option>)}</datalist>
+        </label>
       </div>
     </Part>
   );

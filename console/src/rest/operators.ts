@@ -1,4 +1,5 @@
 /** What columns can be compared by, as REST writes it. */
+import { pathOf } from "./query";
 
 export interface Operator {
   name: string;
@@ -68,10 +69,25 @@ export function kindOf(type: string): Kind {
   return "text";
 }
 
+/** The type of a column, or of what a path into its JSON leads to. */
+export function typeAt(name: string, type: string | undefined): string | undefined {
+  const { arrow, steps } = pathOf(name);
+  if (arrow === "") return type;
+  return /->>(?!.*->)/s.test(arrow + steps) ? "text" : "jsonb";
+}
+
 /** The operators for a type, and the given one in any case; all for a type that is not known. */
 export function operatorsFor(type: string | undefined, chosen: { operator: string; modifier: string }): Operator[] {
   const kind = type === undefined ? undefined : kindOf(type);
   return OPERATORS.filter((each) => kind === undefined || each.kinds.includes(kind) || isChosen(each, chosen));
+}
+
+/** The aggregates of a type; all of one that is not known. */
+export function aggregatesOf(type: string | undefined): string[] {
+  const kind = type === undefined ? undefined : kindOf(type);
+  const adds = kind === undefined || (kind === "order" && !/^(date|time|oid)/.test(type!));
+  const compares = kind === undefined || kind === "order" || kind === "text" || kind === "array";
+  return [...(adds ? ["sum", "avg"] : []), ...(compares ? ["min", "max"] : []), "count"];
 }
 
 export function isChosen(each: Operator, { operator: name, modifier }: { operator: string; modifier: string }): boolean {

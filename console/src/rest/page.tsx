@@ -10,6 +10,7 @@ import { choose, draft } from "./draft";
 import { Form } from "./form";
 import { Panel } from "./panel";
 import { sourceOf } from "./source";
+import "../kit/columns.css";
 import "./rest.css";
 
 const Viewer = lazy(() => import("./viewer"));
@@ -52,7 +53,7 @@ function Builder({ description }: { description: Description | null }) {
   }, [target, first]);
   if (!schema && !problem) return <div className="waiting" role="status">Loading…</div>;
   return (
-    <div className="request">
+    <div className="request columns">
       <Form tables={tables} functions={description ? functionsOf(description) : []} schema={schema} schemas={schemas} />
       <div className="sent">
         {problem && <Notice kind="info" title="The tables cannot be listed">{problem}. Requests that are typed can be sent all the same.</Notice>}

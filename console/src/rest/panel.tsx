@@ -6,10 +6,12 @@ import { useStore } from "../kit/store";
 import { identity } from "../shell/identity";
 import { useSettings } from "../shell/settings";
 import { AnswerHeaders, AnswerTable, AnswerText, Outcome } from "./answer";
+import { nextOrder, pagesOf, sortable, sortedBy } from "./paging";
 import { ConfirmDialog } from "./confirm-dialog";
-import { change, draft } from "./draft";
+import { change, changeQuery, draft } from "./draft";
 import { isJson } from "./form";
 import { PROGRAMS } from "./programs";
+import { parseTarget, type Rows } from "./query";
 import { ADDRESS, changesAll, hasBody, REST } from "./request";
 import { send, type Answer } from "./send";
 
@@ -56,6 +58,10 @@ export function Panel() {
     if (changesAll(request)) setAsking(true);
     else void run();
   };
+  const read = (part: Partial<Rows>) => {
+    changeQuery((query) => ({ ...query, rows: { ...query.rows, ...part } }));
+    void run();
+  };
   const views = VIEWS.filter((each) => each !== "Plan" || settings.plans);
   return (
     <>
@@ -64,28 +70,50 @@ export function Panel() {
         <label className="target code">
           <span className="prefix" aria-hidden="true">{REST}</span>
           <textarea rows={2} value={request.target} spellCheck={false} aria-label="Address, behind /rest/v1/" onChange={(event) => change({ target: event.target.value.replace(/\s*\n\s*/g, "") })}
-            onKeyDown={(event) => event.key === "Enter" && (event.preventDefault(), event.currentTarget.form?.requestSubmit())} />
+            onKeyDown={(event) => event.key === "Enter" && (event.preventDefault(), event.currentTarget.form?.requestSubmit())}
+            onBlur={(event) => event.currentTarget.scrollTo(0, 0)} />
         </label>
         <button type="submit" className="button primary" disabled={unsendable} aria-busy={waiting}>Send</button>
       </form>
       <section className="results panel" aria-label="Answer" ref={results}>
         <div className="bar">
-          <div className="segments" role="group" aria-label="Shown">
+          <div className="segments" role="group" aria-label="View of the answer">
             {views.map((each) => <button type="button" key={each} aria-pressed={view === each} onClick={() => setView(each)}>{each}</button>)}
           </div>
           {answer && <Outcome answer={answer} />}
+          {answer && request.method === "GET" && (view === "Table" || view === "JSON") && <Pages answer={answer} rows={parseTarget(request.target).query.rows} onTurn={read} />}
         </div>
         {problem && <Notice kind="error" title="The request could not be sent">{problem}</Notice>}
-        {view === "Code" ? <Programs /> : view === "Plan" ? <Planner /> : answer ? <Shown view={view} answer={answer} /> : !problem && <p className="soft nothing">Send the request to see its answer.</p>}
+        {view === "Code" ? <Programs /> : view === "Plan" ? <Planner /> : answer ? <View view={view} answer={answer} onRead={read} /> : !problem && <p className="soft nothing">Send the request to see its answer.</p>}
       </section>
       {asking && <ConfirmDialog request={request} onConfirm={() => void run()} onCancel={() => setAsking(false)} />}
     </>
   );
 }
 
-function Shown({ view, answer }: { view: View; answer: Answer }) {
+type ViewProps = { view: View; answer: Answer; onRead: (part: Partial<Rows>) => void };
+
+function View({ view, answer, onRead }: ViewProps) {
+  const { method, target } = useStore(draft);
   if (view === "JSON") return <AnswerText answer={answer} />;
-  return view === "Headers" ? <AnswerHeaders answer={answer} /> : <AnswerTable answer={answer} />;
+  if (view === "Headers") return <AnswerHeaders answer={answer} />;
+  const { rows } = parseTarget(target).query;
+  const sorting = method === "GET" ? { directionOf: (name: string) => (sortable(rows, name) ? sortedBy(rows, name) : null), sort: (name: string) => onRead({ order: nextOrder(rows, name), offset: "" }) } : undefined;
+  return <AnswerTable answer={answer} sorting={sorting} />;
+}
+
+type PagesProps = { answer: Answer; rows: Rows; onTurn: (part: Partial<Rows>) => void };
+
+/** Turns to the next rows of the limit, and back. */
+function Pages({ answer, rows, onTurn }: PagesProps) {
+  const { previous, next } = pagesOf(rows, answer);
+  if (previous === null && next === null) return null;
+  return (
+    <nav className="pages" aria-label="Pages of rows">
+      <button type="button" className="button" disabled={previous === null} onClick={() => onTurn({ offset: previous! })}>Previous</button>
+      <button type="button" className="button" disabled={next === null} onClick={() => onTurn({ offset: next! })}>Next</button>
+    </nav>
+  );
 }
 
 function Programs() {
@@ -101,7 +129,7 @@ function Programs() {
         <div className="segments" role="group" aria-label="Language">
           {PROGRAMS.map((each) => <button type="button" key={each.title} aria-pressed={each === chosen} onClick={() => setChosen(each)}>{each.title}</button>)}
         </div>
-        <button type="button" className="button" onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(text))}>Copy</button>
+        <button type="button" className="button copy" onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(text))}>Copy</button>
         <span className="hint" role="status">{copied === text ? "Copied." : ""}</span>
       </div>
       <pre className="json code" tabIndex={0} role="region" aria-label="Program">{text}</pre>

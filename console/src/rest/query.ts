@@ -71,6 +71,13 @@ export function unquoted(name: string): string {
   return /^".*"$/s.test(name) ? name.slice(1, -1).replace(/\\(.)/gs, "$1") : name;
 }
 
+/** A name with the steps into JSON behind it: the column, the first arrow, and what follows that. */
+export function pathOf(name: string): { column: string; arrow: "" | "->" | "->>"; steps: string } {
+  const [, column = "", path = ""] = TARGET.exec(name) ?? [];
+  const arrow = path.startsWith("->>") ? "->>" : path ? "->" : "";
+  return { column, arrow, steps: path.slice(arrow.length) };
+}
+
 /** Split a text at a character that stands neither in quotes nor in parentheses. */
 export function split(text: string, separator: string): string[] {
   const parts: string[] = [];

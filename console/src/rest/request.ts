@@ -1,7 +1,7 @@
 /** The request that the page builds; its address is the one truth, which the form reads and writes. */
 import { parseTarget } from "./query";
 
-export type Method = "GET" | "POST" | "PATCH" | "DELETE";
+export type Method = "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
 
 export interface Preferences {
   count: "" | "exact" | "planned" | "estimated";
@@ -9,6 +9,8 @@ export interface Preferences {
   resolution: "" | "merge-duplicates" | "ignore-duplicates";
   missing: "" | "default";
   maxAffected: string;
+  tx: "" | "commit" | "rollback";
+  timezone: string;
 }
 
 export interface Draft {
@@ -26,7 +28,7 @@ export const REST = "/rest/v1/";
 export const ADDRESS = "rest-address";
 const CALL = "rpc/";
 
-export const NO_PREFERENCES: Preferences = { count: "", returned: "", resolution: "", missing: "", maxAffected: "" };
+export const NO_PREFERENCES: Preferences = { count: "", returned: "", resolution: "", missing: "", maxAffected: "", tx: "", timezone: "" };
 export const EMPTY: Draft = { method: "GET", target: "", profile: null, prefer: NO_PREFERENCES, body: "" };
 
 /** The name of the function that a path calls, null for a table's. */
@@ -37,14 +39,14 @@ export function calledBy(path: string): string | null {
 export const pathOfCall = (name: string) => `${CALL}${name}`;
 
 /** Whether a request carries a body. */
-export const hasBody = ({ method }: Draft) => method === "POST" || method === "PATCH";
+export const hasBody = ({ method }: Draft) => method === "POST" || method === "PATCH" || method === "PUT";
 
 /** Whether a request writes rows, as far as its method and path tell. */
 export const writes = ({ method, target }: Draft) => method !== "GET" && calledBy(target) === null;
 
 /** The preferences that a request can have, apart from those of others. */
 export function preferencesOf(draft: Draft): [string, string][] {
-  const { count, returned, resolution, missing, maxAffected } = draft.prefer;
+  const { count, returned, resolution, missing, maxAffected, tx, timezone } = draft.prefer;
   const { method } = draft;
   const strict = maxAffected !== "" && (method === "PATCH" || method === "DELETE");
   const all: [string, string, boolean][] = [
@@ -54,6 +56,8 @@ export function preferencesOf(draft: Draft): [string, string][] {
     ["count", count, true],
     ["handling", strict ? "strict" : "", true],
     ["max-affected", maxAffected, strict],
+    ["tx", tx, method !== "GET"],
+    ["timezone", timezone, true],
   ];
   return all.filter(([, value, fits]) => fits && value !== "").map(([name, value]) => [name, value]);
 }
@@ -72,5 +76,5 @@ export function headersOf(draft: Draft): Record<string, string> {
 export function changesAll(draft: Draft): boolean {
   const { query } = parseTarget(draft.target);
   const { filters, logic } = query.rows;
-  return writes(draft) && draft.method !== "POST" && filters.length + logic.length === 0;
+  return (draft.method === "PATCH" || draft.method === "DELETE") && filters.length + logic.length === 0;
 }

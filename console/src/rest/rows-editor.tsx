@@ -1,8 +1,11 @@
 import { useState } from "react";
 import type { Schema, Table } from "../schema/model";
+import { useSettings } from "../shell/settings";
 import { Filters } from "./filters";
+import { JsonPath } from "./json-path";
+import { aggregatesOf } from "./operators";
 import { Part } from "./part";
-import { everything, keyOf, quoted, type Embed, type Rows, type Term } from "./query";
+import { everything, keyOf, pathOf, quoted, type Embed, type Rows, type Term } from "./query";
 import { relatedTo, type Related } from "./relations";
 import { NameSelect, sourceOf, type Source } from "./source";
 
@@ -44,11 +47,12 @@ export function RowsEditor({ rows, source, schema, filters = true, reads, answer
 
 // ---------------------------------------------------------------- columns
 
-const AGGREGATE = /\b(sum|avg|min|max|count)\(/;
+const AGGREGATE = /\b(sum|avg|min|max|count)\(\)/;
 
 type ColumnsProps = { columns: string[]; source: Source; label: string; onChange: (columns: string[]) => void };
 
 function Columns({ columns, source, label, onChange }: ColumnsProps) {
+  const { aggregates } = useSettings();
   const [further, setFurther] = useState("");
   const known = source.columns.map(({ name }) => name);
   const listed = [...known, ...columns.filter((name) => name !== "*" && !known.includes(name))];
@@ -57,22 +61,36 @@ function Columns({ columns, source, label, onChange }: ColumnsProps) {
     if (columns.includes(name)) onChange(columns.filter((each) => each !== name));
     else onChange([...columns.filter((each) => each !== "*"), name]);
   };
-  const add = () => {
-    // An aggregate groups by all other columns.
-    const others = AGGREGATE.test(further) ? columns.filter((each) => each !== "*") : columns;
-    if (further.trim()) onChange([...others, further.trim()]);
+  const add = (item: string) => {
+    // An aggregate groups by all other columns, and those of a table that was not changed yet are all of them.
+    const others = AGGREGATE.test(item) && isAll ? [] : columns;
+    if (item && !columns.includes(item)) onChange([...others, item]);
+  };
+  const addFurther = () => {
+    add(further.trim());
     setFurther("");
   };
   return (
-    <Part title="Columns">
+    <Part
+      title="Columns"
+      action={aggregates && (
+        <select value="" onChange={(event) => add(event.target.value)} aria-label={`Add an aggregate of ${label}`}>
+          <option value="">Aggregate…</option>
+          <option>count()</option>
+          {source.columns.map(({ name, type }) => (
+            <optgroup key={name} label={name}>{aggregatesOf(type).map((each) => <option key={each}>{`${name}.${each}()`}</option>)}</optgroup>
+          ))}
+        </select>
+      )}
+    >
       <div className="chips">
         <Chip name="all" checked={isAll} onChange={() => onChange(isAll ? [] : source.all)} />
         {listed.map((name) => <Chip key={name} name={name} code checked={columns.includes(name)} onChange={() => toggle(name)} />)}
       </div>
       <div className="adder">
         <input className="code" value={further} onChange={(event) => setFurther(event.target.value)} placeholder="alias:column->key::type" aria-label={`Further column of ${label}`} spellCheck={false}
-          onKeyDown={(event) => event.key === "Enter" && (event.preventDefault(), add())} />
-        <button type="button" className="button" onClick={add} disabled={!further.trim()}>Add<span className="visually-hidden"> the column</span></button>
+          onKeyDown={(event) => event.key === "Enter" && (event.preventDefault(), addFurther())} />
+        <button type="button" className="button" onClick={addFurther} disabled={!further.trim()}>Add<span className="visually-hidden"> the column</span></button>
       </div>
     </Part>
   );
@@ -168,9 +186,10 @@ function Order({ order, source, label, onChange }: OrderProps) {
     <Part title="Order" action={<button type="button" className="button plain" onClick={() => onChange([...order, { name: next, direction: "asc", nulls: "" }])}>Add<span className="visually-hidden"> an order of {label}</span></button>}>
       {order.map((term, at) => {
         const named = `order ${at + 1} of ${label}`;
+        const { column } = pathOf(term.name);
         return (
           <div className="term" role="group" aria-label={named} key={at}>
-            <NameSelect name={term.name} source={source} related={[]} label={`Column of ${named}`} onChange={(name) => replace(at, { ...term, name })} />
+            <NameSelect name={column} source={source} related={[]} label={`Column of ${named}`} onChange={(name) => replace(at, { ...term, name })} />
             <select aria-label={`Direction of ${named}`} value={term.direction || "asc"} onChange={(event) => replace(at, { ...term, direction: event.target.value })}>
               <option value="asc">asc</option>
               <option value="desc">desc</option>
@@ -181,6 +200,7 @@ function Order({ order, source, label, onChange }: OrderProps) {
               <option value="nullslast">nulls last</option>
             </select>
             <button type="button" className="icon-button remove" onClick={() => replace(at, null)} aria-label={`Remove ${named}`} title="Remove">×</button>
+            <JsonPath name={term.name} type={source.columns.find(({ name }) => name === column)?.type} label={named} onChange={(name) => replace(at, { ...term, name })} />
           </div>
         );
       })}

@@ -56,7 +56,7 @@ export default function Viewer({ description, profile }: { description: Descript
     return () => document.documentElement.classList.remove("dark-mode");
   }, [current]);
   return (
-    <section className="description" aria-labelledby="operations-title">
+    <section className="description panel" aria-labelledby="operations-title">
       <h2 id="operations-title" className="visually-hidden">Operations</h2>
       <div ref={place} />
     </section>

@@ -9,6 +9,9 @@ export interface Settings {
   publishableKey: string | null;
   token: { mintable: boolean; base64: boolean; audience: string | null };
   plans: boolean;
+  aggregates: boolean;
+  /** What ends a transaction, null where a request cannot say so. */
+  transactionEnd: "commit" | "rollback" | null;
   openapi: boolean;
   documents: boolean;
   documentsOnly: boolean;

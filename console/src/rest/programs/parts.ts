@@ -1,6 +1,6 @@
 /** What programs of client libraries are made of. */
-import { keyOf, pairsOf, parseTarget, selectOf, split, unquoted, type Pair, type Rows } from "../query";
-import { calledBy, writes, type Draft } from "../request";
+import { keyOf, pairsOf, parseTarget, selectOf, split, targetOf, unquoted, type Pair, type Rows } from "../query";
+import { calledBy, preferencesOf, writes, type Draft } from "../request";
 
 export interface Sent {
   draft: Draft;
@@ -30,6 +30,22 @@ export interface Level {
   /** The names that lead to them, joined by periods; "" for the table's own. */
   path: string;
   rows: Rows;
+}
+
+/** A request that clients have methods for: PUT inserts or replaces the row that its body names, as an upsert does. */
+export function asCalled(draft: Draft): Draft {
+  if (draft.method !== "PUT") return draft;
+  const { path, query } = parseTarget(draft.target);
+  const target = targetOf(path, { ...query, rows: { ...query.rows, filters: [], logic: [] } });
+  return { ...draft, method: "POST", target, prefer: { ...draft.prefer, resolution: "merge-duplicates", missing: "" } };
+}
+
+/** The preferences that clients have no method for, "" for none. */
+export function preferred(draft: Draft): string {
+  return preferencesOf(draft)
+    .filter(([name]) => name === "tx" || name === "timezone")
+    .map((each) => each.join("="))
+    .join(", ");
 }
 
 export function partsOf(draft: Draft): Parts {

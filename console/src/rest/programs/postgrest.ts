@@ -1,6 +1,6 @@
 import { operatorOf, type Filter, type Pair, type Term } from "../query";
 import { REST, writes, type Draft } from "../request";
-import { alternatives, call, elements, isCount, partsOf, text, within, type Level, type Parts, type Sent } from "./parts";
+import { alternatives, asCalled, call, elements, isCount, partsOf, preferred, text, within, type Level, type Parts, type Sent } from "./parts";
 
 const METHODS: Record<string, string> = {
   eq: "eq", neq: "neq", gt: "gt", gte: "gte", lt: "lt", lte: "lte", like: "like", ilike: "ilike", cs: "contains", cd: "contained_by",
@@ -13,9 +13,11 @@ const keywords = (pairs: [string, string | false][]): string[] =>
   pairs.filter(([, value]) => value).map(([name, value]) => `${name}=${value}`);
 
 /** The request as a program for postgrest-py. */
-export function postgrest({ draft, origin, apiKey, withToken }: Sent): string {
+export function postgrest({ draft: built, origin, apiKey, withToken }: Sent): string {
+  const draft = asCalled(built);
   const parts = partsOf(draft);
   const { count } = draft.prefer;
+  const prefer = preferred(draft);
   const headers = [
     ...(apiKey ? [`"apikey": ${text(apiKey)}`] : []),
     ...(withToken ? ['"Authorization": "Bearer " + os.environ["TOKEN"]'] : []),
@@ -27,6 +29,7 @@ export function postgrest({ draft, origin, apiKey, withToken }: Sent): string {
     `client = SyncPostgrestClient(\n${[text(origin + REST.slice(0, -1)), ...settings].map((each) => `    ${each},\n`).join("")})`,
     `request = (\n    ${query.join("\n    ")}\n)`,
     ...raw.map(parameter),
+    ...(prefer ? [`request.request.headers["Prefer"] = ", ".join([*request.request.headers.get_list("Prefer"), ${text(prefer)}])`] : []),
     "response = request.execute()",
     count ? "print(response.data, response.count)" : "print(response.data)",
   ].join("\n");

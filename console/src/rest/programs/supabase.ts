@@ -1,6 +1,6 @@
 import { operatorOf, type Filter, type Pair, type Rows, type Term } from "../query";
 import { writes, type Draft } from "../request";
-import { alternatives, call, elements, isCount, partsOf, text, within, type Level, type Parts, type Sent } from "./parts";
+import { alternatives, asCalled, call, elements, isCount, partsOf, preferred, text, within, type Level, type Parts, type Sent } from "./parts";
 
 const SEARCHES: Record<string, string> = { fts: "", plfts: "plain", phfts: "phrase", wfts: "websearch" };
 const METHODS: Record<string, string> = {
@@ -15,7 +15,8 @@ function object(members: [string, string | false][]): string {
 }
 
 /** The request as a program for supabase-js. */
-export function supabase({ draft, origin, apiKey, withToken }: Sent): string {
+export function supabase({ draft: built, origin, apiKey, withToken }: Sent): string {
+  const draft = asCalled(built);
   const parts = partsOf(draft);
   const { count } = draft.prefer;
   const settings = object([
@@ -24,7 +25,9 @@ export function supabase({ draft, origin, apiKey, withToken }: Sent): string {
   ]);
   const query = ["supabase", ...calls(draft, parts)].join("\n  ");
   const raw = [...parts.raw, ...parts.levels.flatMap(rawWindow)];
-  const sent = raw.length === 0 ? [] : [`const request = ${query};`, ...raw.map(parameter)];
+  const prefer = preferred(draft);
+  const further = [...raw.map(parameter), ...(prefer ? [`request.headers.append("Prefer", ${text(prefer)});`] : [])];
+  const sent = further.length === 0 ? [] : [`const request = ${query};`, ...further];
   const members = count ? "data, count" : "data";
   return [
     'import { createClient } from "@supabase/supabase-js";',

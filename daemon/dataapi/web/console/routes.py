@@ -205,6 +205,10 @@ def _nothing(request: Request) -> ApiError:
     return no_route(Route(request.path, CONSOLE, None, {}))
 
 
+def _end(project: Project) -> str:
+    return "rollback" if project.db_tx_end.rolls_back("") else "commit"
+
+
 def _settings(project: Project, *, local: bool) -> dict[str, Any]:
     """Return what the console's pages need to know of a project.
 
@@ -224,6 +228,8 @@ def _settings(project: Project, *, local: bool) -> dict[str, Any]:
             "audience": project.jwt_aud,
         },
         "plans": project.db_plan_enabled,
+        "aggregates": project.db_aggregates_enabled,
+        "transactionEnd": _end(project) if project.db_tx_end.allows_override else None,
         "openapi": project.openapi_mode != "disabled",
         "documents": project.graphql_documents is not None,
         "documentsOnly": project.graphql_documents_only,
