@@ -222,6 +222,12 @@ def world(reactor: Any) -> Iterator[World]:
 
 
 @pytest.fixture
+def npm_bundler(pytestconfig: pytest.Config) -> Path:
+    """Return the directory of the npm package that bundles TypeScript."""
+    return _kept(pytestconfig, "rolldown")
+
+
+@pytest.fixture
 def npm_audit(pytestconfig: pytest.Config) -> Path:
     """Return the directory of the npm packages that audit GraphQL over HTTP."""
     return _kept(pytestconfig, "graphql-http")

@@ -42,7 +42,7 @@ async def install(reactor: Any, directory: Path, *packages: str) -> None:
             return
         (directory / "package.json").write_text("{}")
         options = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(directory))
-        _, errors, code = await _run(reactor, "npm", "install", *options, *packages)
+        _, errors, code = await run(reactor, "npm", "install", *options, *packages)
         if code != 0:
             pytest.skip(f"npm cannot install {' '.join(packages)}: {errors[-300:]}")
         wanted.write_text(" ".join(packages))
@@ -50,12 +50,13 @@ async def install(reactor: Any, directory: Path, *packages: str) -> None:
 
 async def run_script(reactor: Any, script: Path, *arguments: str) -> str:
     """Run a script and return what it prints; fails when it does."""
-    out, errors, code = await _run(reactor, "node", str(script), *arguments)
+    out, errors, code = await run(reactor, "node", str(script), *arguments)
     assert code == 0, errors
     return out
 
 
-async def _run(reactor: Any, *command: str) -> tuple[str, str, int]:
+async def run(reactor: Any, *command: str) -> tuple[str, str, int]:
+    """Run a program and return its output, its errors and its status."""
     program = shutil.which(command[0])
     assert program is not None
     out, errors, code = await getProcessOutputAndValue(

@@ -37,7 +37,7 @@ export function filtersOf({ endpoint = "", status = "", type = "", range = "", s
     endpoint,
     status: STATUSES.find((each) => each === status) ?? "",
     type,
-    range: range in RANGES ? (range as Range) : NO_FILTERS.range,
+    range: Object.hasOwn(RANGES, range) ? (range as Range) : NO_FILTERS.range,
     since,
     until,
   };
