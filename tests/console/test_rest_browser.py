@@ -220,6 +220,17 @@ def test_filters_and_orders_reach_into_json(rest: Page) -> None:
     assert _table(rest) == [["id"], ["1"], ["2"]]
 
 
+def test_an_answer_is_copied_as_it_came(rest: Page) -> None:
+    rest.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    _address(rest).fill("tag?order=id")
+    _send(rest)
+    rest.get_by_role("button", name="JSON", exact=True).click()
+    rest.get_by_role("button", name="Copy: JSON").click()
+    rest.get_by_text("Copied").wait_for()
+    copied = rest.evaluate("navigator.clipboard.readText()")
+    assert json.loads(copied) == [{"id": 1, "word": "engines"}, {"id": 2, "word": "tales"}]
+
+
 def test_aggregates_group_by_the_columns_that_are_chosen(rest: Page) -> None:
     _resource(rest).select_option("book")
     aggregates = rest.get_by_label("Add an aggregate of book")
@@ -402,7 +413,7 @@ def test_programs_take_the_token_from_the_environment(signed_in: Page) -> None:
     }.items():
         page.get_by_role("button", name=language).click()
         page.get_by_role("button", name="Copy").click()
-        page.get_by_text("Copied.").wait_for()
+        page.get_by_role("button", name="Copied").wait_for()
         copied = page.evaluate("navigator.clipboard.readText()")
         assert copied == page.get_by_label("Program", exact=True).inner_text()
         assert variable in copied

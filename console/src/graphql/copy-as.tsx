@@ -15,6 +15,7 @@ export function CopyAs() {
       withToken: token !== "",
     };
   };
+  if (!navigator.clipboard) return null;
   return (
     <ToolbarMenu label="Copy as a program" button={<CopyIcon className="graphiql-toolbar-icon" aria-hidden="true" />}>
       {SNIPPETS.map(({ title, write }) => (

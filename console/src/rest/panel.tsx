@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "react";
+import { CopyButton } from "../kit/copy-button";
 import { Notice } from "../kit/notice";
 import { treeOf, type ExplainedPlan } from "../kit/plan";
 import { PlanTree } from "../kit/plan-tree";
@@ -81,6 +82,7 @@ export function Panel() {
             {views.map((each) => <button type="button" key={each} aria-pressed={view === each} onClick={() => setView(each)}>{each}</button>)}
           </div>
           {answer && <Outcome answer={answer} />}
+          {answer?.text && view === "JSON" && <CopyButton text={answer.text} label="JSON" />}
           {answer && request.method === "GET" && (view === "Table" || view === "JSON") && <Pages answer={answer} rows={parseTarget(request.target).query.rows} onTurn={read} />}
         </div>
         {problem && <Notice kind="error" title="The request could not be sent">{problem}</Notice>}
@@ -120,7 +122,6 @@ function Programs() {
   const request = useStore(draft);
   const { apiKey, token } = useStore(identity);
   const [chosen, setChosen] = useState(PROGRAMS[0]!);
-  const [copied, setCopied] = useState("");
   if (hasBody(request) && !isJson(request.body)) return <p className="soft nothing">The body is no JSON yet.</p>;
   const text = chosen.write({ draft: request, origin: location.origin, apiKey, withToken: token !== "" });
   return (
@@ -129,8 +130,7 @@ function Programs() {
         <div className="segments" role="group" aria-label="Language">
           {PROGRAMS.map((each) => <button type="button" key={each.title} aria-pressed={each === chosen} onClick={() => setChosen(each)}>{each.title}</button>)}
         </div>
-        <button type="button" className="button copy" onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(text))}>Copy</button>
-        <span className="hint" role="status">{copied === text ? "Copied." : ""}</span>
+        <CopyButton text={text} />
       </div>
       <pre className="json code" tabIndex={0} role="region" aria-label="Program">{text}</pre>
       {token && <p className="hint">The token comes from the variable <code>TOKEN</code> of the environment.</p>}

@@ -1,4 +1,5 @@
 import type { ReactNode } from "react";
+import { CopyButton } from "../kit/copy-button";
 import type { DeliveredEvent, Delivery, Endpoint } from "./api";
 import { bodyOf, duration, explain, moment, pretty, requestHeaders } from "./outcome";
 import { Pairs, StatusBadge } from "./parts";
@@ -56,5 +57,10 @@ function Side({ title, children }: { title: string; children: ReactNode }) {
 }
 
 function Body({ text, label }: { text: string; label: string }) {
-  return <pre className="code body" tabIndex={0} role="region" aria-label={label}>{text}</pre>;
+  return (
+    <div className="copyable-body">
+      <pre className="code body" tabIndex={0} role="region" aria-label={label}>{text}</pre>
+      <CopyButton text={text} label={label} />
+    </div>
+  );
 }

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "react";
+import { CopyButton } from "../kit/copy-button";
 import type { Delivery } from "./api";
 import { BADGES, STATUS_NAMES } from "./outcome";
 
@@ -6,29 +6,15 @@ export function StatusBadge({ status }: { status: Delivery["status"] }) {
   return <span className="badge" data-kind={BADGES[status]}>{STATUS_NAMES[status]}</span>;
 }
 
-/** A text that can be copied; what cannot be is selected instead. */
+/** A text that can be copied; a click selects it. */
 export function Copyable({ label, text }: { label: string; text: string }) {
-  const field = useRef<HTMLInputElement>(null);
-  const [copied, setCopied] = useState(false);
-  useEffect(() => {
-    const timer = copied ? setTimeout(() => setCopied(false), 2000) : undefined;
-    return () => clearTimeout(timer);
-  }, [copied]);
-  const copy = async () => {
-    field.current?.select();
-    // Browsers have no clipboard for pages that came unencrypted from elsewhere.
-    await navigator.clipboard?.writeText(text);
-    setCopied(Boolean(navigator.clipboard));
-  };
   return (
     <div className="copyable">
       <label className="field">
         <span>{label}</span>
-        <input ref={field} className="code" value={text} readOnly spellCheck={false} onFocus={(event) => event.target.select()} />
+        <input className="code" value={text} readOnly spellCheck={false} onFocus={(event) => event.target.select()} />
       </label>
-      <button type="button" className="button" onClick={() => void copy()} aria-label={`Copy: ${label}`}>
-        <span aria-live="polite">{copied ? "Copied" : "Copy"}</span>
-      </button>
+      <CopyButton text={text} label={label} />
     </div>
   );
 }
