@@ -5,6 +5,11 @@ Run as ``PYTHONPATH=daemon:tests python tests/bench/citus.py [ROUNDS]`` with a P
 and a daemon for each, and sends every request to the one and to the other in turns, over a connection that is
 kept.  The columns are milliseconds of a request, those that a twentieth of all rounds stays below, as others
 use the machine, too, and how often the one server's time the cluster takes.
+
+Beside them is what any client of PostgreSQL takes for the same row: a prepared statement that gives columns,
+in a transaction with the role and the claims, sent in one message; and the same statement alone, as that role
+and without claims, for which Citus begins no transaction where it reads.  What the cluster takes more than
+the server there is Citus' own.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jwt
+import psycopg2
 from support.cluster import cluster, plain_tables
 from support.daemon import JWT_SECRET, KEY, Daemon
 from support.postgres import Server
@@ -27,9 +33,12 @@ from support.postgres import Server
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from support.postgres import Database
+
+_CLAIMS = {"role": "authenticated", "company_id": 3}
 _HEADERS = {
     "apikey": KEY,
-    "Authorization": f"Bearer {jwt.encode({'role': 'authenticated', 'company_id': 3}, JWT_SECRET, 'HS256')}",
+    "Authorization": f"Bearer {jwt.encode(_CLAIMS, JWT_SECRET, 'HS256')}",
     "Content-Type": "application/json",
 }
 _SHOWN = {"Prefer": "return=representation"}
@@ -97,6 +106,79 @@ CASES = [
 ]  # fmt: skip
 
 
+_INSERT = "insert into task (company_id, id, project_id, title) values ($1, $2, 1, 'Task')"
+PLAIN: Mapping[str, tuple[str, Callable[[int], int]]] = {
+    "read by key": ("select * from task where company_id = $1 and id = $2", lambda _: 4),
+    "read of a page": (
+        "select * from task where company_id = $1 and id < $2 order by id limit 10",
+        lambda _: 16,
+    ),
+    "read with parent": (
+        "select t.id, t.title, p.title from task t left join project p on p.company_id = $1"
+        " and p.id = t.project_id where t.company_id = $1 and t.id = $2",
+        lambda _: 4,
+    ),
+    "read with children": (
+        "select p.id, t.id, t.title from project p left join task t on t.company_id = $1"
+        " and t.project_id = p.id where p.company_id = $1 and p.id = $2",
+        lambda _: 2,
+    ),
+    "insert": (f"{_INSERT} returning *", lambda n: 100_000 + n),
+    "upsert": (
+        f"{_INSERT} on conflict (company_id, id) do update set title = excluded.title returning *",
+        lambda _: 1,
+    ),
+    "update": ("update task set hours = $2 where company_id = $1 and id = 4 returning *", lambda n: n),
+    "delete": ("delete from task where company_id = $1 and id = $2 returning *", lambda n: 100_000 + n),
+}
+"""What other clients send for the same rows: a statement with the company and a number, and that number."""
+
+
+_ROLE = "select set_config('role', 'authenticated', true)"
+
+
+class Plain:
+    """A client that sends SQL.
+
+    :ivar claims: SQL that makes the claims known where the row is.
+    """
+
+    def __init__(self, database: Database, *, distributed: bool) -> None:
+        self._connection = psycopg2.connect(database.uri)
+        self._connection.autocommit = True
+        self._cursor = self._connection.cursor()
+        if distributed:
+            self._cursor.execute("set citus.propagate_set_commands = local")
+        claims = json.dumps(_CLAIMS)
+        known = f"set local request.jwt.claims = '{claims}'"
+        # Citus sends a worker the text of a message that has SET LOCAL, all of it, so it stands alone.
+        self._claims = f"do $do$begin {known};end$do$" if distributed else known
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def prepare(self, text: str) -> None:
+        """Prepare a statement in place of the last one."""
+        self._cursor.execute(f"deallocate all; prepare plain (int, int) as {text}")
+
+    def transaction(self, number: int) -> float:
+        """Run it with role and claims in a transaction, and return the seconds until its answer."""
+        return self._took(f"begin;{_ROLE};{self._claims};execute plain(3, {number});commit")
+
+    def alone(self, number: int) -> float:
+        """Run it by itself, as the role, and return the seconds until its answer."""
+        self._cursor.execute("set role authenticated")
+        took = self._took(f"execute plain(3, {number})")
+        self._cursor.execute("reset role")
+        return took
+
+    def _took(self, text: str) -> float:
+        began = time.perf_counter()
+        self._cursor.execute(text)
+        return time.perf_counter() - began
+
+
 def _sent(connection: HTTPConnection, case: Case, number: int) -> float:
     """Send a request and return the seconds until its answer."""
     body = None if case.body is None else json.dumps(case.body(number)).encode()
@@ -111,13 +193,24 @@ def _sent(connection: HTTPConnection, case: Case, number: int) -> float:
     return took
 
 
-def _measured(case: Case, connections: list[HTTPConnection], rounds: int) -> list[float]:
-    """Return the time of each connection that a twentieth of its times stays below, in milliseconds."""
-    found: list[list[float]] = [[] for _ in connections]
+def _least(times: list[float]) -> float:
+    """Return the milliseconds that a twentieth of the times stays below."""
+    return 1000 * sorted(times[_WARM_UP:])[len(times[_WARM_UP:]) // 20]
+
+
+def _measured(case: Case, connections: list[HTTPConnection], plain: list[Plain], rounds: int) -> list[float]:
+    """Return the times of each connection, of each plain client's transactions, and of its statements."""
+    text, value = PLAIN[case.name.removeprefix("GraphQL ")]
+    for client in plain:
+        client.prepare(text)
+    found: list[list[float]] = [[] for _ in range(len(connections) + 2 * len(plain))]
     for number in range(1000, 1000 + _WARM_UP + rounds):
-        for times, connection in zip(found, connections, strict=True):
-            times.append(_sent(connection, case, number))
-    return [1000 * sorted(times[_WARM_UP:])[rounds // 20] for times in found]
+        times = [_sent(connection, case, number) for connection in connections]
+        times += [client.transaction(value(2 * number)) for client in plain]
+        times += [client.alone(value(2 * number + 1)) for client in plain]
+        for several, one in zip(found, times, strict=True):
+            several.append(one)
+    return [_least(times) for times in found]
 
 
 def main(rounds: int) -> None:
@@ -130,17 +223,26 @@ def main(rounds: int) -> None:
             sys.stderr.write("nothing is measured: this PostgreSQL lacks citus\n")
             return
         _, distributed = stack.enter_context(cluster())
-        connections = []
+        connections, plain = [], []
         for database in (plain_tables(server), distributed):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             daemon = stack.enter_context(Daemon(folder, database.uri))
             daemon.wait_ready()
             connections.append(HTTPConnection("127.0.0.1", daemon.port))
             stack.callback(connections[-1].close)
-        sys.stdout.write(f"{'':26}{'one server':>12}{'cluster':>10}{'times':>8}\n")
+            plain.append(Plain(database, distributed=database is distributed))
+            stack.callback(plain[-1].close)
+        kinds = ("daemon", "plain transaction", "plain statement")
+        sys.stdout.write(f"{'':26}{''.join(f'{kind:^26}' for kind in kinds)}\n")
+        heading = f"{'one':>9}{'cluster':>9}{'times':>8}"
+        sys.stdout.write(f"{'':26}{heading * len(kinds)}\n")
         for case in CASES:
-            one, many = _measured(case, connections, rounds)
-            sys.stdout.write(f"{case.name:26}{one:12.2f}{many:10.2f}{many / one:8.2f}\n")
+            times = _measured(case, connections, plain, rounds)
+            cells = [
+                f"{one:9.2f}{many:9.2f}{many / one:8.2f}"
+                for one, many in zip(times[::2], times[1::2], strict=True)
+            ]
+            sys.stdout.write(f"{case.name:26}{''.join(cells)}\n")
             sys.stdout.flush()
 
 

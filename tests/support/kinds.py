@@ -131,7 +131,7 @@ company?id=eq.text
 
 REPRESENTATION = {"Prefer": "return=representation, tx=rollback"}
 _MINIMAL = {"Prefer": "tx=rollback"}
-_MERGE = {"Prefer": "return=representation, resolution=merge-duplicates, tx=rollback"}
+MERGED = {"Prefer": "return=representation, resolution=merge-duplicates, tx=rollback"}
 _IGNORE = {"Prefer": "return=representation, resolution=ignore-duplicates, tx=rollback"}
 TASK = {"company_id": 3, "id": 100, "project_id": 1, "title": "New", "hours": 2}
 _OTHER = {"company_id": 4, "id": 100, "project_id": 1, "title": "Other", "hours": 3}
@@ -163,11 +163,11 @@ _WRITES = [
     ),
     Kind("task", "POST", {**TASK, "project_id": 99}, REPRESENTATION),
     Kind("task", "POST", {**TASK, "id": 1}, REPRESENTATION),
-    Kind("employee", "POST", _EMPLOYEE, _MERGE),
-    Kind("employee", "POST", {**_EMPLOYEE, "id": 200}, _MERGE),
-    Kind("employee?order=id", "POST", [_EMPLOYEE, {**_EMPLOYEE, "id": 200}], _MERGE),
+    Kind("employee", "POST", _EMPLOYEE, MERGED),
+    Kind("employee", "POST", {**_EMPLOYEE, "id": 200}, MERGED),
+    Kind("employee?order=id", "POST", [_EMPLOYEE, {**_EMPLOYEE, "id": 200}], MERGED),
     Kind("employee", "POST", [_EMPLOYEE, {**_EMPLOYEE, "id": 200}], _IGNORE),
-    Kind("country", "POST", {"code": "at", "name": "Merged"}, _MERGE),
+    Kind("country", "POST", {"code": "at", "name": "Merged"}, MERGED),
     Kind("country", "POST", {"code": "dk", "name": "Denmark"}, REPRESENTATION),
     Kind("employee?company_id=eq.3&id=eq.2", "PUT", _EMPLOYEE, REPRESENTATION),
     Kind("employee?company_id=eq.3&id=eq.200", "PUT", {**_EMPLOYEE, "id": 200}, REPRESENTATION),
@@ -197,6 +197,85 @@ _WRITES = [
     Kind("company?order=id", headers={"Accept": "text/csv"}),
     Kind("company?order=id", headers={"Range": "2-4", "Range-Unit": "items"}),
     Kind("company?id=eq.3", "HEAD"),
+]
+
+_ODD = {
+    **TASK,
+    "title": "It''s \\ \"q\" $1 %s {} 😀\n",
+    "hours": 1e3,
+    "due": "2024-02-29",
+    "assignee_id": None,
+}
+_PROJECT = {
+    "company_id": 3,
+    "id": 100,
+    "title": "P",
+    "budget": "7",
+    "details": {"a": [1, None]},
+    "tags": ["x", "y,z"],
+}
+_LONE = [
+    Kind("task", "POST", _ODD, REPRESENTATION),
+    Kind("task?select=t:title,hours::text,id", "POST", _ODD, REPRESENTATION),
+    Kind("task", "POST", TASK, {**REPRESENTATION, "Accept": "text/csv"}),
+    Kind("task", "POST", TASK, {**REPRESENTATION, "Accept": "application/vnd.pgrst.object+json"}),
+    Kind("task", "POST", {**TASK, "nothing": 1}, REPRESENTATION),
+    Kind("task", "POST", {**TASK, "hours": "many"}, REPRESENTATION),
+    Kind("task", "POST", {**TASK, "id": 2**40}, REPRESENTATION),
+    Kind("task", "POST", {**TASK, "title": None}, REPRESENTATION),
+    Kind("task", "POST", {**TASK, "done": None}, REPRESENTATION),
+    Kind("task", "POST", {**TASK, "title": {"a": 1}}, REPRESENTATION),
+    Kind("task", "POST", {**TASK, "title": "a\0b"}, REPRESENTATION),
+    Kind("task", "POST", {**TASK, "company_id": "3"}, {"Prefer": "return=minimal, count=exact, tx=rollback"}),
+    Kind("task?columns=company_id,id,project_id,title,hours", "POST", TASK, REPRESENTATION),
+    Kind("task?columns=company_id,id,project_id,title,due", "POST", {**TASK, "extra": [1]}, REPRESENTATION),
+    Kind(
+        "task?columns=company_id,id,project_id,title,done",
+        "POST",
+        TASK,
+        {"Prefer": "return=representation, missing=default, tx=rollback"},
+    ),
+    Kind("project", "POST", _PROJECT, REPRESENTATION),
+    Kind(
+        "project?select=id,details->a,tags",
+        "POST",
+        {**_PROJECT, "details": None, "tags": None},
+        REPRESENTATION,
+    ),
+    Kind("project", "POST", {**_PROJECT, "tags": "{a,b}", "details": "text"}, REPRESENTATION),
+    Kind("project", "POST", {**_PROJECT, "tags": 1}, REPRESENTATION),
+    Kind("employee?select=id,label", "POST", {**_EMPLOYEE, "id": 200}, REPRESENTATION),
+    Kind("employee", "POST", {**_EMPLOYEE, "id": 200}, _MINIMAL),
+    Kind("employee", "POST", _EMPLOYEE, {"Prefer": "resolution=merge-duplicates, tx=rollback"}),
+    Kind("employee", "POST", _EMPLOYEE, _IGNORE),
+    Kind("employee?on_conflict=company_id,id", "POST", {**_EMPLOYEE, "id": 200}, _IGNORE),
+    Kind("employee?company_id=eq.3&id=eq.2", "PUT", {**_EMPLOYEE, "id": 3}, REPRESENTATION),
+    Kind("employee?company_id=eq.3&id=eq.2", "PUT", {**_EMPLOYEE, "id": "x"}, REPRESENTATION),
+    Kind("note", "POST", {"company_id": 3, "id": 100, "text": "ours"}, REPRESENTATION),
+    Kind("note", "POST", {"company_id": 4, "id": 100, "text": "theirs"}, REPRESENTATION),
+    Kind("note?company_id=eq.3&id=eq.1", "PATCH", {"text": "ours"}, REPRESENTATION),
+    Kind("note?company_id=eq.4&id=eq.1", "PATCH", {"text": "theirs"}, REPRESENTATION),
+    Kind("note?company_id=eq.4&id=eq.1", "DELETE", None, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4", "PATCH", {"title": _ODD["title"], "due": None}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4", "PATCH", {"hours": "many"}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4", "PATCH", {"project_id": 99}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4", "PATCH", {}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4&hours=gt.1e6", "PATCH", {"title": "X"}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.4", "PATCH", [{"title": "X"}, {"title": "Y"}], REPRESENTATION),
+    Kind("project?company_id=eq.3&id=eq.2", "PATCH", {"tags": ["n"], "details": None}, REPRESENTATION),
+    Kind("task?company_id=eq.3&id=eq.999", "DELETE", None, REPRESENTATION),
+    Kind(
+        "task?company_id=eq.3&id=eq.999",
+        "DELETE",
+        None,
+        {**REPRESENTATION, "Accept": "application/vnd.pgrst.object+json"},
+    ),
+    Kind(
+        "task?company_id=eq.3&id=eq.4",
+        "DELETE",
+        None,
+        {"Prefer": "handling=strict, max-affected=0, return=representation, tx=rollback"},
+    ),
 ]
 
 _QUERIES = """
@@ -238,6 +317,14 @@ mutation { deleteFromTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}) {
 mutation { deleteFromTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}) { records { title project { title } } } }
 mutation { a: updateTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}, set: {title: "X"}) { affectedCount } b: deleteFromTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 5}}) { affectedCount } }
 mutation { renameCompany(company: 3, newName: "X") }
+mutation { insertIntoTaskCollection(objects: [{companyId: 3, id: 100, projectId: 1, title: "It's \\\\ \\"q\\" $1 %s"}]) { affectedCount records { nodeId id title hours done due } } }
+mutation { insertIntoTaskCollection(objects: [{companyId: 3, id: 4, projectId: 1, title: "New"}]) { affectedCount } }
+mutation { insertIntoTaskCollection(objects: [{companyId: 3, id: 100, projectId: 1, title: "a"}, {companyId: 3, id: 101, projectId: 1, title: "b", done: true}]) { affectedCount records { id done } } }
+mutation { insertIntoProjectCollection(objects: [{companyId: 3, id: 100, title: "P", tags: ["x", null], details: "null"}]) { records { id tags details budget } } }
+mutation { insertIntoNoteCollection(objects: [{companyId: 4, id: 100, text: "theirs"}]) { records { id } } }
+mutation { insertIntoEmployeeCollection(objects: [{companyId: 3, id: 2, name: "M"}], onConflict: {columns: [company_id, id], update: [name]}) { affectedCount records { name } } }
+mutation { updateTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 4}}, set: {title: "X", due: null}, atMost: 0) { affectedCount } }
+mutation { deleteFromTaskCollection(filter: {companyId: {eq: 3}, id: {eq: 999}}) { affectedCount records { title } } }
 """.strip().splitlines()
 
 _FURTHER = [
@@ -343,6 +430,7 @@ KINDS = [
     *map(Kind, _READS),
     *_COUNTS,
     *_WRITES,
+    *_LONE,
     *(Kind(each, method="", headers=_MINIMAL) for each in _QUERIES),
     *_FURTHER,
 ]

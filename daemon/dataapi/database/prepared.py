@@ -80,8 +80,11 @@ class Prepared:
             text, keys = known
             for key in keys:
                 self._entries.move_to_end(key)
-            for bound in message.statements:
-                values += bound.values
+            for bound, key in zip(message.statements, keys[1:], strict=True):
+                if bound.statement.block is None:
+                    values += bound.values
+                else:
+                    values.append(_in_block(bound, self._entries[key].execute))
             return Composed(text, values, False, True)
         parts = _beginning(message, defaults)
         parts.extend(f"deallocate {name};" for name in self._surplus)
@@ -92,9 +95,12 @@ class Prepared:
         parts.append(self._execution(keys[0], parts))
         parts.append(_BLOCK * len(propagated))
         for bound in message.statements:
-            if bound.statement.prepared:
+            if bound.statement.prepared and bound.statement.block is None:
                 parts.append(self._execution((role, bound.statement), parts))
                 values += bound.values
+            elif bound.statement.prepared:
+                values.append(_in_block(bound, self._execution((role, bound.statement), parts)))
+                parts.append(_BLOCK)
             else:
                 _inline(bound.statement, bound.values, parts, values)
         made, text = self._count - count, "".join(parts)
@@ -191,8 +197,19 @@ def _inline(
     statement: Statement, slot_values: Sequence[object], parts: list[str], values: list[object]
 ) -> None:
     template = sql_text.inlined(statement.text, statement.types)
-    parts.append(template.text + ";")
-    values.extend(template.arrange(tuple(slot_values)))
+    arranged = template.arrange(tuple(slot_values))
+    if statement.block is None:
+        parts.append(template.text + ";")
+        values.extend(arranged)
+    else:
+        parts.append(_BLOCK)
+        values.append(statement.block.around(sql_text.written(template.text, arranged)))
+
+
+def _in_block(bound: Bound, execution: str) -> str:
+    """Return the body of the block of a statement that is prepared."""
+    assert bound.statement.block is not None, "only a block has a body"
+    return bound.statement.block.around(sql_text.written(execution, bound.values))
 
 
 def _check_values(statements: Sequence[Bound]) -> None:

@@ -242,6 +242,11 @@ def filled(template: str, values: Sequence[object]) -> tuple[str, Sequence[objec
     return template % tuple(f"'{quoted}'".split("\0")), None
 
 
+def written(template: str, values: Sequence[object]) -> str:
+    """Return SQL without places for a template and its values, each text or None."""
+    return template % tuple(["null" if value is None else quote_literal(str(value)) for value in values])
+
+
 def _literal(value: object) -> str | None:
     if type(value) is int:
         return f"{value}" if value >= 0 else f" {value}"

@@ -25,6 +25,7 @@ from dataapi.sql.algebra import Rows
 from dataapi.sql.dml import delete_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql, source_sql
 from dataapi.sql.json_text import Json, JsonQuery, array_json, json_query, json_sql
+from dataapi.sql.lone_changes import compile_lone_change, kept_rows_query
 from dataapi.sql.mutations import Delete, Mutation
 from dataapi.sql.outputs import InnerOutput, Key, Object, Output, object_json
 from dataapi.sql.row_output import MemberWriter, One
@@ -108,10 +109,13 @@ class Pending:
     json: Json
 
 
-def step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled, ...], Pending]:
+def step_statements(
+    number: int, step: OperationStep, *, together: bool = True
+) -> tuple[*tuple[Compiled, ...], Pending]:
     """Return the statements of a field, of which the last one answers.
 
     :param number: its place among the fields.
+    :param together: whether they are sent in one message.
     """
     if not isinstance(step, MutationStep):
         calling, output = _call_separately(step, f"dataapi.rows{number}")
@@ -120,22 +124,29 @@ def step_statements(number: int, step: OperationStep) -> tuple[*tuple[Compiled, 
     if step.reads_again:
         keys, count = f"dataapi.keys{number}", f"dataapi.count{number}"
         return _modify_and_store(number, step, keys, count), _read_again(step, keys, count)
-    return (_in_one(number, step),)
+    return _in_one(number, step, together=together)
 
 
-def _in_one(number: int, step: MutationStep) -> Pending:
+def _in_one(number: int, step: MutationStep, *, together: bool) -> tuple[*tuple[Compiled, ...], Pending]:
     writer = Writer()
     changed = writer.alias()
     row = Row(writer.alias(), step.mutation.table, derived=True, tenant=tenant_of_change(step.mutation))
     records, count = MemberWriter(writer, row, joining=False), "pg_catalog.count(*)"
     answer = answer_json(writer, step.output, lambda inner: array_json(records.json(inner)), count)
     if writer.volatile and isinstance(step.mutation, Delete):
-        return _read_before(number, step, step.mutation)
-    prefix = f"with {mutation_queries(writer, step.mutation, changed, row)} "
+        return (_read_before(number, step, step.mutation),)
+    alone = None
+    if together and step.output.reads_only_columns():
+        alone = compile_lone_change(step.mutation, row)
+    if alone is None:
+        prefix = f"with {mutation_queries(writer, step.mutation, changed, row)} "
+    else:
+        prefix = f"with {kept_rows_query(writer, step.mutation.table, changed, row)} "
     # It is one row also where the answer has nothing of the rows.
     source = f"{changed} as {row.alias}{''.join(records.joins)} having true"
     guarded = _guarded_json(writer, number, step, count, answer)
-    return Pending(writer, prefix, (JsonQuery(guarded, source),))
+    pending = Pending(writer, prefix, (JsonQuery(guarded, source),))
+    return (pending,) if alone is None else (alone, pending)
 
 
 def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, answer: Json) -> Json:

@@ -31,7 +31,7 @@ from dataapi.sql.outputs import (
 )
 from dataapi.sql.page_source import at_most_one
 from dataapi.sql.row_output import MemberWriter
-from dataapi.sql.shards import shard_rows, tenant_of
+from dataapi.sql.shards import shard_rows, tenant_of, typed
 from dataapi.sql.statement import Row, Writer
 
 
@@ -206,10 +206,10 @@ class _ConnectionWriter:
         self._parent = parent
         self._rows = connection.rows
         tenant, _ = tenant_of(self._rows, parent)
-        self._page = Row(writer.alias(), self._rows.table, derived=True, tenant=tenant)
+        one = at_most_one(self._rows)
+        self._page = Row(writer.alias(), typed(self._rows, one=one), derived=True, tenant=tenant)
         self._shards = shard_rows(self._rows, tenant, lambda: Row(writer.alias()))
-        joining = not at_most_one(self._rows)
-        self._members = MemberWriter(writer, self._page, joining=joining, shards=self._shards)
+        self._members = MemberWriter(writer, self._page, joining=not one, shards=self._shards)
         self._lookahead = self._looks_ahead(connection.output)
         self._numbered = self._counted = self._reads_page = False
 

@@ -85,7 +85,7 @@ def compile_separately(keys: Sequence[str], steps: Sequence[OperationStep]) -> t
         elif isinstance(step, MutationStep) and step.reads_again:
             found.append(FieldStatements(key, (_modify(number, step), _read(step))))
         else:
-            *before, answer = step_statements(number, step)
+            *before, answer = step_statements(number, step, together=False)
             last = compiled(f"{answer.prefix}{json_query(answer.json)}", answer.writer)
             found.append(FieldStatements(key, (*before, last)))
     return tuple(found)

@@ -154,7 +154,10 @@ def expected_rows(plans: Any) -> int:
 async def _reply(http: Request, plan: StatementPlan, run: Run, estimate: Estimate) -> Reply:
     explain = plan.media.explain
     try:
-        rows = await run((plan.statement if explain is None else _explaining(plan.statement, explain),))
+        statements = (*plan.before, plan.statement)
+        if explain is not None:
+            statements = (_explaining(plan.before[-1] if plan.before else plan.statement, explain),)
+        rows = await run(statements)
     except DatabaseError as error:
         raise respond.client_error(error) from None
     http.mark("transaction")

@@ -86,10 +86,13 @@ def body_parts(writer: Writer, output: Output, source: RowSource, body: Body) ->
     return _body_sql(writer, rows, body), rows.item
 
 
-def flat_body_parts(writer: Writer, output: Output, rows: Rows, body: Body) -> tuple[str, str] | None:
-    """Return the same for one row of a tenant (see ``sql.flat_rows``), None for other rows."""
+def flat_body_parts(writer: Writer, output: Output, rows: Rows, body: Body) -> tuple[str, str, str] | None:
+    """Return the same for one row of a tenant, and SQL of the body's size (see ``sql.flat_rows``).
+
+    None for other rows.
+    """
     flat = flat_json(writer, output, rows) if body in _JSON else None
-    return None if flat is None else (_json_sql(flat[0], body), flat[1])
+    return None if flat is None else (_json_sql(flat.json, body), flat.source, flat.size)
 
 
 def _json_sql(json: Json, body: Body) -> str:

@@ -15,11 +15,18 @@ from typing import Any
 from dataapi.catalog.model import Table, Volatility
 from dataapi.database.sql_text import quote_identifier
 from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql, flat_body_parts
-from dataapi.sql.algebra import OrderTerm, Parameter, Rows
+from dataapi.sql.algebra import ColumnOf, OrderTerm, Parameter, Rows
 from dataapi.sql.conditions import Condition
 from dataapi.sql.dml import inserted_sql, mutation_queries
 from dataapi.sql.expressions import condition_sql, source_sql
+from dataapi.sql.flat_rows import flat_values
 from dataapi.sql.json_text import json_sql
+from dataapi.sql.lone_changes import (
+    compile_lone_change,
+    compile_matching_check,
+    kept_inserted_sql,
+    kept_rows_query,
+)
 from dataapi.sql.mutations import Mutation
 from dataapi.sql.outputs import Output
 from dataapi.sql.page_source import RowSource, row_source
@@ -122,12 +129,12 @@ def compile_answer(
 
 
 def _flat_answer(
-    writer: Writer, parts: tuple[str, str], total: Total, most_bytes: int | None, guard: Guard | None
+    writer: Writer, parts: tuple[str, str, str], total: Total, most_bytes: int | None, guard: Guard | None
 ) -> Compiled:
     """Return the statement of an answer of one row that has no query within it."""
-    (body, source), count = parts, "pg_catalog.count(*)"
+    (body, source, size), count = parts, "pg_catalog.count(*)"
     counted = "null::bigint" if total is Total.NONE else count
-    within = count if most_bytes is None else _count_within(most_bytes, body, count)
+    within = count if most_bytes is None else _count_within(most_bytes, size, count)
     found = within if guard is None else _guarded(writer, guard, within, count)
     return compiled(f"select {', '.join((body, found, counted, *SETTINGS))} from {source}", writer)
 
@@ -140,9 +147,8 @@ def _with_count(text: str, count: str) -> str:
     )
 
 
-def _count_within(most: int, body: str = '"body"', count: str = '"count"') -> str:
+def _count_within(most: int, size: str = 'pg_catalog.pg_column_size("body")', count: str = '"count"') -> str:
     """Return the number of rows of an answer, raising instead where its body has more bytes."""
-    size = f"pg_catalog.pg_column_size({body})"
     return f"case when {size} > {most} then {raise_sql(TOO_LARGE, size)} else {count} end"
 
 
@@ -282,10 +288,10 @@ class MutationQuery:
     most_bytes: int | None = 2**30
 
 
-def compile_mutation(query: MutationQuery) -> Compiled:
-    """Return the statement of a mutation.
+def compile_mutation(query: MutationQuery) -> tuple[Compiled, ...]:
+    """Return the statements of a mutation, the last of which answers.
 
-    PostgreSQL runs all parts of it on one snapshot: relationships of changed rows are seen as they were
+    PostgreSQL runs all parts of one on one snapshot: relationships of changed rows are seen as they were
     before, as PostgREST shows them.
     """
     writer = Writer()
@@ -293,21 +299,36 @@ def compile_mutation(query: MutationQuery) -> Compiled:
     row = Row(writer.alias(), derived=True, tenant=tenant_of_change(query.mutation))
     body, page = _body_and_page(writer, query.representation, changed, row)
     location = _location_sql(writer, query.located, changed, row)
+    alone = compile_lone_change(query.mutation, row) if _shows_only_columns(query.representation) else None
+    inserted = inserted_sql(changed, query.mutation, UPDATED) if alone is None else kept_inserted_sql()
     columns = [
         body,
         _count_sql(writer, query.guards, changed),
         "null::bigint",
         *SETTINGS,
         location,
-        inserted_sql(changed, query.mutation, UPDATED) if query.inserted else "null::bigint",
+        inserted if query.inserted else "null::bigint",
     ]
-    queries = mutation_queries(writer, query.mutation, changed, row)
+    before: tuple[Compiled, ...] = ()
+    if alone is None:
+        queries = mutation_queries(writer, query.mutation, changed, row)
+    else:
+        queries = kept_rows_query(writer, query.mutation.table, changed, row)
+        before = (*compile_matching_check(query.mutation, query.guards), alone)
     answer = f"select {', '.join(columns)} from {page}"
     if query.representation is None or query.most_bytes is None:
-        return compiled(f"with {queries} {answer}", writer)
+        return (*before, compiled(f"with {queries} {answer}", writer))
     bounded = f'select "body", {_count_within(query.most_bytes)}, {", ".join(_OTHERS)}'
     named = f'"answer"("body", "count", {", ".join(_OTHERS)})'
-    return compiled(f'with {queries}, {named} as ({answer}) {bounded} from "answer"', writer)
+    return (*before, compiled(f'with {queries}, {named} as ({answer}) {bounded} from "answer"', writer))
+
+
+def _shows_only_columns(shown: Representation | None) -> bool:
+    """Whether an answer has nothing but columns of the changed rows."""
+    if shown is None:
+        return True
+    ordered = all(isinstance(term.expression, ColumnOf) for term in shown.order)
+    return shown.required is None and ordered and flat_values(shown.record) is not None
 
 
 def _count_sql(writer: Writer, guards: tuple[Guard, ...], changed: str) -> str:

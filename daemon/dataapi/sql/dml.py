@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from dataapi.catalog.model import Table
 from dataapi.database.sql_text import quote_identifier, quote_literal
 from dataapi.sql.algebra import Rows
 from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql
@@ -45,26 +46,26 @@ def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
     target.composite = composite_of(Rows(mutation.table))
     match mutation:
         case Insert():
-            text = _insert_sql(writer, mutation, target)
+            text = insert_sql(writer, mutation, target)
         case Update(table, JsonRows(columns=columns), _, key) if {each.name for each in columns} <= {*key}:
             # It sets nothing, which SQL cannot express: a query without rows stands for it.
             selection = returned.selection_from(target)
             source = f" from {qualified(table)} as {target.alias}" if selection != "1" else ""
             return f"select {selection}{source} where false"
         case Update():
-            text = _update_sql(writer, mutation, target)
+            text = update_sql(writer, mutation, target)
         case Delete():
             text = delete_sql(writer, mutation, target)
     text = f"{text} returning {returned.selection_from(target)}"
     # A row that was inserted has no earlier version.
-    return f"{text}, {target.alias}.xmax = 0 as {_INSERTED}" if _returns_inserted(mutation) else text
+    return f"{text}, {target.alias}.xmax = 0 as {INSERTED}" if returns_inserted(mutation) else text
 
 
-_INSERTED = '"~inserted"'
+INSERTED = '"~inserted"'
 """The column that says of a distributed table's row whether it was inserted and not updated."""
 
 
-def _returns_inserted(mutation: Mutation) -> bool:
+def returns_inserted(mutation: Mutation) -> bool:
     """Whether each row says whether it was inserted: workers do not count the updated ones in a setting.
 
     Elsewhere the setting is better: a system column takes the privilege to read the whole table, and views
@@ -81,8 +82,8 @@ def inserted_sql(name: str, upsert: Mutation, counter: str) -> str:
     :param name: the name of its query.
     :param counter: see ``OnConflict``.
     """
-    if _returns_inserted(upsert):
-        return f"(select pg_catalog.count(*) from {name} where {_INSERTED})"
+    if returns_inserted(upsert):
+        return f"(select pg_catalog.count(*) from {name} where {INSERTED})"
     updated = f"pg_catalog.current_setting({quote_literal(counter)})::bigint"
     return f"(select pg_catalog.count(*) from {name}) - {updated}"
 
@@ -90,15 +91,23 @@ def inserted_sql(name: str, upsert: Mutation, counter: str) -> str:
 # ---------------------------------------------------------------- insert
 
 
-def _insert_sql(writer: Writer, insert: Insert, target: Row) -> str:
+def insert_sql(writer: Writer, insert: Insert, target: Row, *, alone: bool = False) -> str:
+    """Return the query that inserts rows, without its ``returning`` clause.
+
+    :param alone: whether it is a statement of its own that Citus runs as one task: its one JSON object is
+        read member by member, as no query may stand in it.
+    """
     into = f"insert into {qualified(insert.table)} as {target.alias}"
     match insert.rows:
         case ValueRows(columns, rows):
             cells = ", ".join(f"({', '.join(_cell_sql(writer, cell) for cell in row)})" for row in rows)
             text = f"{into} ({_listed(columns)}) values {cells}"
+        case JsonRows() as rows if alone:
+            cells = ", ".join(_member_sql(writer, rows, each, insert.table) for each in rows.columns)
+            text = f"{into} ({_listed(column.name for column in rows.columns)}) values ({cells})"
         case JsonRows() as rows:
             row = Row(writer.alias())
-            source = _json_source_sql(writer, rows, row)
+            source = json_source_sql(writer, rows, row)
             cells = ", ".join(_json_cell_sql(rows, each, row) for each in rows.columns)
             text = f"{into} select from {source}"
             if cells:
@@ -110,7 +119,7 @@ def _insert_sql(writer: Writer, insert: Insert, target: Row) -> str:
             raise TypeError("each nested row takes a query of its own")
     if insert.conflict is None:
         return text
-    return text + _conflict_sql(insert.conflict, counting=not _returns_inserted(insert))
+    return text + _conflict_sql(insert.conflict, counting=not returns_inserted(insert))
 
 
 def _conflict_sql(conflict: OnConflict, *, counting: bool) -> str:
@@ -131,16 +140,20 @@ def _conflict_sql(conflict: OnConflict, *, counting: bool) -> str:
 # ---------------------------------------------------------------- update and delete
 
 
-def _update_sql(writer: Writer, update: Update, target: Row) -> str:
+def update_sql(writer: Writer, update: Update, target: Row) -> str:
+    """Return the query that updates rows, without its ``returning`` clause."""
     conditions: list[str] = []
     source = ""
     match update.values:
         case ValueRows(columns, rows):
             [row] = rows
             cells = [_cell_sql(writer, cell) for cell in row]
+        case JsonRows() as rows if sets_members(update):
+            columns = tuple(each.name for each in rows.columns)
+            cells = [_member_sql(writer, rows, each, update.table) for each in rows.columns]
         case JsonRows() as rows:
             json = Row(writer.alias())
-            source_of = _json_source_sql if update.table.distributed_by is None else _json_set_sql
+            source_of = json_source_sql if update.table.distributed_by is None else _json_set_sql
             source = f" from {source_of(writer, rows, json, first=not update.key)}"
             written = [each for each in rows.columns if each.name not in update.key]
             columns = tuple(each.name for each in written)
@@ -157,6 +170,15 @@ def _update_sql(writer: Writer, update: Update, target: Row) -> str:
     )
     where = f" where {' and '.join(conditions)}" if conditions else ""
     return f"update {qualified(update.table)} as {target.alias} set {assignments}{source}{where}"
+
+
+def sets_members(update: Update) -> bool:
+    """Whether distributed rows are set to members of one object, which takes no other table beside theirs."""
+    rows = update.values
+    if not isinstance(rows, JsonRows) or update.table.distributed_by is None or update.key:
+        return False
+    plain = not rows.many and rows.missing is MissingMember.NULL and bool(rows.columns)
+    return plain and members_are_simple(rows)
 
 
 def delete_sql(writer: Writer, delete: Delete, target: Row, *conditions: str) -> str:
@@ -180,7 +202,7 @@ def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
     return "null" if cell is None else writer.slot(cell)
 
 
-def _json_source_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = False) -> str:
+def json_source_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = False) -> str:
     """Return the ``from`` item of JSON rows, aliased as the row.
 
     :param first: take only the first object.
@@ -206,7 +228,7 @@ def _json_source_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = 
 def _json_set_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = False) -> str:
     """Return the item of JSON rows as a set: Citus sends no function of a single record to workers."""
     if rows.many or not rows.columns or rows.missing is not MissingMember.NULL:
-        return _json_source_sql(writer, rows, row, first=first)
+        return json_source_sql(writer, rows, row, first=first)
     members = ", ".join(f"{quote_identifier(each.key)} {each.type}" for each in rows.columns)
     listed = f"pg_catalog.json_build_array({writer.slot(rows.value)})"
     return f"pg_catalog.json_to_recordset({listed}) as {row.alias}({members})"
@@ -232,6 +254,53 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
     # A member that is null is the JSON value null; only a missing one is NULL.
     member = f"{_objects(row)}.value operator(pg_catalog.->) {quote_literal(column.key)}::text"
     return f"case when ({member}) is not null then {value} else {missing} end"
+
+
+_JSON_TYPES = frozenset({'pg_catalog."json"', 'pg_catalog."jsonb"'})
+_SCALARS = frozenset(
+    f'pg_catalog."{name}"'
+    for name in (
+        *(
+            "bool",
+            "int2",
+            "int4",
+            "int8",
+            "float4",
+            "float8",
+            "numeric",
+            "money",
+            "uuid",
+            "bytea",
+            "bit",
+            "varbit",
+        ),
+        *("text", "varchar", "bpchar", "date", "time", "timetz", "timestamp", "timestamptz", "interval"),
+        *("inet", "cidr", "macaddr"),
+    )
+)
+"""Types of PostgreSQL that have no cast from text but by reading it."""
+
+
+def members_are_simple(rows: JsonRows) -> bool:
+    """Whether no member is read as a column of a whole row."""
+    return all(each.type in _SCALARS or each.type in _JSON_TYPES for each in rows.columns)
+
+
+def _member_sql(writer: Writer, rows: JsonRows, column: JsonColumn, table: Table) -> str:
+    """Return what a column is set to, a member of the one object, by functions of that alone."""
+    key, slot = f"{quote_literal(column.key)}::text", writer.slot(rows.value)
+    member = f"{slot} operator(pg_catalog.->) {key}"
+    if column.type in _SCALARS:
+        value = f"({slot} operator(pg_catalog.->>) {key})::{column.type}"
+    elif column.type in _JSON_TYPES:
+        value = f"nullif(({member})::text, 'null')::{column.type}"
+    else:
+        alone = f"pg_catalog.json_build_object({quote_literal(column.name)}::text, {member})"
+        made = f"pg_catalog.json_populate_record(null::{qualified(table)}, {alone})"
+        value = f"({made}).{quote_identifier(column.name)}"
+    if column.function:
+        value = f"{column.function}({value})"
+    return f"{value}::{column.cast}" if column.cast else value
 
 
 def _objects(row: Row) -> str:

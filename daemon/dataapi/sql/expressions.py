@@ -322,7 +322,8 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
         assert rows.table is not None, "rows are of a table or of a call"
         relation = f"{qualified(rows.table)} as {row.alias}"
         if rows.stored_in is not None:
-            stored = f"pg_catalog.current_setting({quote_literal(rows.stored_in)})"
+            # PostgreSQL asks for it to estimate the rows, be it only to explain the statement.
+            stored = f"pg_catalog.current_setting({quote_literal(rows.stored_in)}, true)"
             relation = f"pg_catalog.unnest({stored}::{qualified(rows.table)}[]) as {row.alias}"
     if rows.through is None:
         return relation

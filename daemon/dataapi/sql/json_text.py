@@ -42,8 +42,8 @@ class JsonQuery:
 Json = tuple[JsonPiece | JsonBetween | JsonQuery | str, ...]
 """JSON text in its pieces; a ``str`` is SQL of type ``text`` that is never NULL."""
 
-_NEIGHBOURS = 32
-"""Pieces put together at one level: PostgreSQL's stack holds a few thousand operators within one another."""
+_MOST_ARGUMENTS = 100
+"""Pieces put together by one call: PostgreSQL's functions take no more."""
 
 BOOL = 16
 """The oid of ``boolean``."""
@@ -73,7 +73,8 @@ def json_sql(json: Json) -> str:
         match piece:
             case JsonBetween():
                 before, after = fixed[place], fixed[place + 1]
-                text = _joined([_literal(before + piece.before), piece.sql, _literal(piece.after + after)])
+                texts = [_literal(before + piece.before), piece.sql, _literal(piece.after + after)]
+                text = " || ".join(filter(None, texts))
                 parts.append(f"coalesce({text}, {quote_literal(before + piece.otherwise + after)})")
                 fixed[place + 1] = ""
             case JsonQuery():
@@ -111,11 +112,17 @@ def _literal(text: str) -> str:
 
 
 def _joined(texts: list[str]) -> str:
+    """Return SQL of texts put together, none of them NULL.
+
+    A call is planned, begun and, on Citus, sent to a worker in a fraction of the time of as many operators.
+    """
     parts = [text for text in texts if text]
-    while len(parts) > _NEIGHBOURS:
-        places = range(0, len(parts), _NEIGHBOURS)
-        parts = [f"({' || '.join(parts[place : place + _NEIGHBOURS])})" for place in places]
-    return " || ".join(parts)
+    while len(parts) > 1:
+        places = range(0, len(parts), _MOST_ARGUMENTS)
+        parts = [
+            f"pg_catalog.concat({', '.join(parts[place : place + _MOST_ARGUMENTS])})" for place in places
+        ]
+    return parts[0]
 
 
 def array_json(item: Json, order: str = "", rows: str = "") -> Json:

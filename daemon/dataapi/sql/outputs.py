@@ -236,11 +236,12 @@ def object_json(writer: Writer, members: Iterable[tuple[Key | None, Json]]) -> J
     pieces: list[JsonPiece | JsonBetween | JsonQuery | str] = []
     for key, value in members:
         assert key is not None, "only plain values have no key"
-        pieces += [JsonPiece("," if pieces else "{"), *_name_json(writer, key), JsonPiece(":"), *value]
+        pieces += [JsonPiece("," if pieces else "{"), *key_json(writer, key), JsonPiece(":"), *value]
     return (*(pieces or [JsonPiece("{")]), JsonPiece("}"))
 
 
-def _name_json(writer: Writer, key: Key) -> Json:
+def key_json(writer: Writer, key: Key) -> Json:
+    """Return a member's name as a JSON string."""
     if isinstance(key, Text):
         return key.json(writer, None)
     return (f"(select pg_catalog.to_json({writer.slot(key)})::text)",)  # once and not for each row

@@ -33,7 +33,7 @@ from dataapi.sql.page_source import (
     row_source,
     with_operand,
 )
-from dataapi.sql.shards import ShardRows
+from dataapi.sql.shards import ShardRows, typed
 from dataapi.sql.statement import Row, Writer
 
 MOST_JOINS = 5
@@ -118,7 +118,8 @@ def json_rows(writer: Writer, output: Output, source: RowSource) -> tuple[Json, 
         rows = output_rows(writer, output, source)
         values = [(key, value_json(rows.column(place))) for place, (key, _) in enumerate(rows.columns)]
         return object_json(writer, values), rows.item
-    page = Row(writer.alias(), source.rows.table, derived=True, tenant=source.row.tenant)
+    types = typed(source.rows, one=not source.is_page)
+    page = Row(writer.alias(), types, derived=True, tenant=source.row.tenant)
     shards = source.shards
     writing = MemberWriter(writer, page, joining=source.is_page, shards=shards)
     json = writing.json(output)

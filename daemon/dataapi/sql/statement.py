@@ -14,7 +14,7 @@ from typing import Any
 from dataapi.catalog.media_types import MediaHandler
 from dataapi.catalog.model import Function, QualifiedName, Table, Type, Volatility
 from dataapi.concurrency.pauses import pause
-from dataapi.database.message import Bound, Statement
+from dataapi.database.message import Block, Bound, Statement
 from dataapi.database.sql_text import ALIAS, inlined, quote_identifier, quote_literal
 from dataapi.sql.algebra import Parameter, SlotSource
 from dataapi.sql.conditions import Compare
@@ -213,13 +213,16 @@ class Compiled:
         return replace(self, statement=replace(self.statement, prepared=False))
 
 
-def compiled(text: str, writer: Writer) -> Compiled:
-    """Return the statement of a text with the slots that were written into it."""
+def compiled(text: str, writer: Writer, block: Block | None = None) -> Compiled:
+    """Return the statement of a text with the slots that were written into it.
+
+    :param block: see ``Statement.block``.
+    """
     readings = tuple(
         Compiled(Statement(reading, (parameter.type,), prepared=False), (parameter.source,))
         for reading, parameter in writer.readings
     )
-    statement = Statement(text, tuple(writer.types))
+    statement = Statement(text, tuple(writer.types), block=block)
     return Compiled(statement, tuple(writer.sources), readings, tuple(writer.limits))
 
 

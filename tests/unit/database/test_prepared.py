@@ -6,8 +6,9 @@ import re
 from dataclasses import replace
 
 import pytest
-from dataapi.database.message import Bound, Defaults, Message, Statement
+from dataapi.database.message import Block, Bound, Defaults, Message, Statement
 from dataapi.database.prepared import Prepared, compose_inlined
+from dataapi.database.sql_text import quote_literal
 from dataapi.http.errors import DatabaseError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,3 +136,22 @@ def test_a_message_that_says_nothing_of_a_request_takes_no_block() -> None:
     for _ in range(3):
         assert "do %s" in prepared.compose(lookup(), defaults).text
         assert "do %s" not in prepared.compose(replace(lookup(), settings=()), defaults).text
+
+
+BLOCK = Block("begin execute ", ";end")
+IN_BLOCK = Statement("select $1, '%'", ("text",), block=BLOCK)
+
+
+@given(VALUE)
+def test_a_block_runs_its_statement_by_a_literal(value: str | None) -> None:
+    """Messages prepare the statement before the block; what is not prepared stands in the block."""
+    message = Message("anon", (), (Bound(IN_BLOCK, (value,)),))
+    literal = "null" if value is None else quote_literal(value)
+    prepared = Prepared()
+    first, second = prepared.compose(message), prepared.compose(message)
+    assert first.text.endswith(";prepare p2_anon(text) as select $1, '%%';do %s;")
+    assert second.text == "execute p1_(%s);do %s;"
+    executed = quote_literal(f"execute p2_anon({literal});")
+    assert first.values == second.values == ["anon", f"begin execute {executed};end"]
+    inlined = compose_inlined(message)
+    assert inlined.values[-1] == BLOCK.around(f"select {literal}::text, '%'")

@@ -37,7 +37,7 @@ ROWS = JsonRows(parameter("rows", "json"), True, (NAME,))
 
 def test_a_location_reads_the_key_alone() -> None:
     """And only where there is one row."""
-    compiled = compile_mutation(MutationQuery(Insert(THING, ROWS), None, located=("id",)))
+    [compiled] = compile_mutation(MutationQuery(Insert(THING, ROWS), None, located=("id",)))
     assert ' returning "t~5"."id") select null::text' in compiled.statement.text
     assert "case when pg_catalog.count(*) = 1 then (select " in compiled.statement.text
 
@@ -59,7 +59,7 @@ def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
         ]
         guards = (Guard("PGRST116"), Guard("PGRST124", parameter(bound[2], "bigint")))
         return [
-            compile_mutation(MutationQuery(change, representation, guards, ("id",))).statement.text
+            compile_mutation(MutationQuery(change, representation, guards, ("id",)))[-1].statement.text
             for change in changes
         ]
 

@@ -109,6 +109,19 @@ def test_no_function_that_returns_rows_is_read_as_a_part_of_the_statement() -> N
     assert 'from "public"."tasks"() as "t~1"' in sql(Rows(None, FunctionCall(plain)), ID)
 
 
+def test_values_of_one_distributed_row_are_written_without_their_types() -> None:
+    """Of several rows, or on one server, by what is fastest for the type."""
+    keyed = replace(GROUPED, unique_keys=(UniqueKey("k", ("company",), constraint=True),))
+    one = Rows(keyed, where=OURS, order=ORDER)
+    written = 'pg_catalog.to_json("t~2"."id")', 'pg_catalog.int8out("t~2"."id")'
+    assert [text in sql(one, ID) for text in written] == [True, False]
+    assert [text in sql(replace(one, table=replace(keyed, distributed_by=None)), ID) for text in written] == [
+        False,
+        True,
+    ]
+    assert "int8out" in sql(Rows(GROUPED, where=OURS), ID)
+
+
 def test_a_whole_row_of_a_shard_is_given_the_type_of_its_table() -> None:
     made = MadeUp()
     made.function("label")
@@ -124,7 +137,7 @@ def test_one_row_of_a_tenant_is_answered_by_its_table_alone() -> None:
     one = Rows(keyed, where=OURS, limit=1000)
     found = flat_json(Writer(), Record(((Text("id"), ID),)), one)
     assert found is not None
-    assert found[1] == '"public"."task" as "t~1" where "t~1"."company" = $1'
+    assert found.source == '"public"."task" as "t~1" where "t~1"."company" = $1'
     related = Many(Rows(GROUPED, join=TOGETHER), Record(((Text("id"), ID),)))
     assert flat_json(Writer(), Record(((Text("id"), ID), (Text("all"), related))), one) is None
     for other in (

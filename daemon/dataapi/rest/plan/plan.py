@@ -131,6 +131,7 @@ class StatementPlan:
     """A statement to run, and how its result becomes the reply.
 
     :ivar statement: its row is a ``ResultRow``.
+    :ivar before: what is run before it; of these the last one is what a client asks the plan of.
     :ivar finish: makes the reply; raises ``ApiError`` where the row is not an answer (such as PGRST116).
     :ivar settings: further settings of the transaction, ``(name, value)``.
     :ivar media: the negotiated media type; with its ``explain`` the statement's plan is the answer.
@@ -148,6 +149,7 @@ class StatementPlan:
     estimated: Bound | None = None
     estimated_beyond: int | None = None
     by_replica: bool = False
+    before: tuple[Bound, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

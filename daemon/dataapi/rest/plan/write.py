@@ -209,14 +209,15 @@ def _affecting(mutation: _Mutation, action: Action) -> StatementPlan:
 def _planned(mutation: _Mutation, finish: Callable[[ResultRow], Reply]) -> StatementPlan:
     request, query = mutation.request, mutation.request.query
     size = query.selection.size + sum(map(len, request.rows.columns))
-    [compiled] = mutation.role.plan(mutation.shape, size, lambda: _compile(mutation))
+    statements = mutation.role.plan(mutation.shape, size, lambda: _compile(mutation))
     values = replace(query.values, body=request.rows.text, most=request.preferences.most)
     settings = ((UPDATED, "0"),) if mutation.counts_inserted else ()
-    return StatementPlan(request, compiled.bind(values), mutation.media, finish, False, settings)
+    *before, answer = [each.bind(values) for each in statements]
+    return StatementPlan(request, answer, mutation.media, finish, False, settings, before=tuple(before))
 
 
-def _compile(mutation: _Mutation) -> tuple[Compiled]:
-    """Return the statement of a mutation.
+def _compile(mutation: _Mutation) -> tuple[Compiled, ...]:
+    """Return the statements of a mutation.
 
     :raises ApiError: columns or relationships are unknown, not available or ambiguous.
     """
@@ -247,7 +248,7 @@ def _compile(mutation: _Mutation) -> tuple[Compiled]:
         mutation.counts_inserted,
         bound,
     )
-    return (compile_mutation(query),)
+    return compile_mutation(query)
 
 
 def _algebra(mutation: _Mutation, where: Condition | None) -> Mutation:
