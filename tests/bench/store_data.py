@@ -79,9 +79,9 @@ insert into webhooks.idempotency
 select 'large', 'order ' || n, event_id, to_timestamp(at / 1000.0)
 from part where at > extract(epoch from now() - interval '26 hours') * 1000;
 insert into webhooks.due (
-    delivery_id, event_id, endpoint_id, epoch, trigger, attempt_number, due_at, claimable_at
+    delivery_id, event_id, endpoint_id, epoch, event_type, trigger, attempt_number, due_at, claimable_at
 )
-select public.made_at(at + 80, 'due' || n), event_id, endpoint_id, 0, 'automatic', 2, later, later
+select public.made_at(at + 80, 'due' || n), event_id, endpoint_id, 0, type, 'automatic', 2, later, later
 from part cross join lateral (select now() + (n %% 1000 - 100) * interval '1 second' as later) l
 where n > %(count)s - %(due)s;
 """

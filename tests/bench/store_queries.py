@@ -47,6 +47,13 @@ def queries(store: Store, database: Database) -> Iterator[Query]:
     yield from _of_lists(store, database)
     yield from _of_owners(store, database)
     yield Query("upkeep: each part once", store.upkeep.run)
+    yield Query("upkeep, with a deleted endpoint", store.upkeep.run, _DELETED)
+
+
+_DELETED = """
+insert into webhooks.removal select id from public.receiver where number = 0;
+delete from webhooks.endpoint where id in (select endpoint_id from webhooks.removal)
+"""
 
 
 def _receiver(database: Database, number: int) -> UUID:

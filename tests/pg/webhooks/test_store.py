@@ -11,10 +11,19 @@ from uuid import UUID
 import psycopg2
 import pytest
 from dataapi.webhooks import identifiers
-from dataapi.webhooks.model import ClaimResult, Cursor, DeliveryFilter, EndpointChange, Scope, Status
+from dataapi.webhooks.model import (
+    ClaimResult,
+    Cursor,
+    DeliveryFilter,
+    EndpointChange,
+    RefusalReason,
+    Refused,
+    Scope,
+    Status,
+)
 from dataapi.webhooks.secrets import CannotOpen, Cipher, NoEncryptionKey, new_key
 from dataapi.webhooks.store import make_store
-from dataapi.webhooks.store.endpoints import Endpoints, KeyRotation, TooManyEndpoints
+from dataapi.webhooks.store.endpoints import REMOVED_AT_ONCE, Endpoints, KeyRotation, TooManyEndpoints
 from support.messages import until
 from support.webhooks import (
     ACME,
@@ -40,6 +49,25 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 ALL = DeliveryFilter()
+MANY_ROWS = """
+with given (endpoint, count) as (
+    values (%s::uuid, %s)
+), raised as (
+    insert into webhooks.event (id, endpoint_id, type, happened_at, body)
+    select webhooks.uuid_v7(), endpoint, 'v1.project.paused', now(), '{}'
+    from given cross join generate_series(1, 2 * count)
+    returning *
+), waiting as (
+    insert into webhooks.due (
+        delivery_id, event_id, endpoint_id, event_type, epoch, trigger, due_at, claimable_at
+    )
+    select webhooks.uuid_v7(), id, endpoint_id, type, 0, 'automatic', now(), now() from raised
+    limit (select count from given)
+)
+insert into webhooks.delivery (id, event_id, endpoint_id, event_type, status, attempt_number, trigger)
+select webhooks.uuid_v7(), id, endpoint_id, type, 'failed', 1, 'automatic' from raised
+offset (select count from given)
+"""
 BLOCKED = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
 
 
@@ -211,6 +239,37 @@ async def test_deleting_an_endpoint_deletes_its_events_and_deliveries(database: 
     assert await store.endpoints.delete_all(ACME) == (other,)
     for table in ("event", "due", "delivery", "endpoint"):
         assert database.execute(f"select count(*) from webhooks.{table}") == [(0,)]
+
+
+@pytest.mark.parametrize("everything", [False, True])
+async def test_an_endpoint_with_many_rows_is_deleted_at_once(
+    database: Database, pool: Pool, everything: bool
+) -> None:
+    """Nothing of it is shown or delivered from then on, and upkeep removes its rows in pieces."""
+    store = await migrated(database, pool)
+    endpoint, *others = [await add_endpoint(store, scope) for scope in (ACME, ACME, PROJECT)]
+    await publish(store)
+    database.execute(MANY_ROWS, (str(endpoint.id), 3 * REMOVED_AT_ONCE))
+    [(record,)] = database.execute("select max(id::text) from webhooks.delivery")
+    if everything:
+        assert await store.endpoints.delete_all(ACME) == (endpoint, others[0])
+    else:
+        assert await store.endpoints.delete(ACME, endpoint.id) == endpoint
+    [(left,)] = database.execute("select count(*) from webhooks.delivery")
+    assert left >= REMOVED_AT_ONCE
+    kept = others[1:] if everything else others
+    page = await store.history.page(ACME, None, ALL, Cursor())
+    assert [one.endpoint_id for one in page.deliveries] == [one.id for one in kept if one.scope == ACME]
+    assert await store.history.read(ACME, UUID(record)) is None
+    assert await store.history.statistics(ACME, None, None) == ()
+    assert await store.manual_deliveries.retry(ACME, UUID(record)) == Refused(RefusalReason.NOT_FOUND)
+    assert {work.endpoint_id for work in await claim(store)} <= {one.id for one in kept}
+    store.upkeep._piece = 700
+    assert (await store.upkeep.run()).removed > left
+    for table, left_in in (("delivery", []), ("due", kept), ("event", kept)):
+        rows = database.execute(f"select distinct endpoint_id::text from webhooks.{table}")
+        assert {UUID(identifier) for (identifier,) in rows} == {one.id for one in left_in}, table
+    assert (await store.upkeep.run()).removed == 0
 
 
 async def test_deleting_beside_outcomes_that_lock_in_another_order(

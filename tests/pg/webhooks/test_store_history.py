@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,6 +15,7 @@ from dataapi.webhooks import identifiers
 from dataapi.webhooks.model import (
     Accepted,
     Cursor,
+    DailyStatistics,
     DeliveryFilter,
     EndpointChange,
     Recovery,
@@ -126,16 +129,19 @@ class Explained:
     """Asks PostgreSQL how it carries statements out.
 
     :ivar passed_over: rows that were read in vain.
+    :ivar pages: how many pages were looked at.
     """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.passed_over = 0
+        self.pages = 0
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run a statement, and return nothing."""
-        [(found,)] = await self._pool.fetch(f"explain (analyze, format json) {text}", values)
+        [(found,)] = await self._pool.fetch(f"explain (analyze, buffers, format json) {text}", values)
         waiting = [json.loads(bytes(found))[0]["Plan"]]
+        self.pages += waiting[0]["Shared Hit Blocks"] + waiting[0]["Shared Read Blocks"]
         while waiting:
             node = waiting.pop()
             self.passed_over += node.get("Rows Removed by Filter", 0) * node["Actual Loops"]
@@ -167,6 +173,57 @@ async def test_a_filter_reads_what_it_shows(database: Database, pool: Pool, rare
     explained = Explained(pool)
     await History(explained, 14).page(ACME, None, DeliveryFilter(**rare), Cursor())
     assert explained.passed_over < 50
+
+
+HISTORY = """
+insert into webhooks.delivery (
+    id, event_id, endpoint_id, event_type, status, attempt_number, trigger, response_body
+)
+select webhooks.uuid_v7(), webhooks.uuid_v7(), %s, %s, %s, 1, 'automatic',
+       (select string_agg(md5(n::text || m), '') from generate_series(1, 45) m)
+from generate_series(1, 2000) n
+"""
+WAITING = """
+with raised as (
+    insert into webhooks.event (id, endpoint_id, type, happened_at, body)
+    select webhooks.uuid_v7(), %s, %s, now(),
+           (select string_agg(md5(n::text || m), '') from generate_series(1, 45) m)
+    from generate_series(1, 2000) n
+    returning *
+)
+insert into webhooks.due (
+    delivery_id, event_id, endpoint_id, event_type, epoch, trigger, due_at, claimable_at
+)
+select webhooks.uuid_v7(), id, endpoint_id, type, 0, 'automatic', now(), now() from raised
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "rare"),
+    [
+        ("failed", {"status": Status.SUCCESS}),
+        ("failed", {"status": Status.SUCCESS, "event_type": PAUSED}),
+        (None, {"event_type": "v1.project.restored"}),
+        (None, {"event_type": "v1.project.restored", "status": Status.PENDING}),
+    ],
+)
+async def test_a_filter_that_next_to_nothing_fits_reads_no_records(
+    database: Database, pool: Pool, status: str | None, rare: dict[str, Any]
+) -> None:
+    """Of an endpoint that always fails, or for which much waits, an index alone is read."""
+    store = await migrated(database, pool)
+    endpoint = str((await add_endpoint(store)).id)
+    # Vacuum calls visible what was written to the log alone.
+    flushed = "set synchronous_commit = on;"
+    if status is None:
+        database.execute(flushed + WAITING, (endpoint, PAUSED))
+    else:
+        database.execute(flushed + HISTORY, (endpoint, PAUSED, status))
+    for table in ("due", "event", "delivery"):
+        database.execute(f"vacuum analyze webhooks.{table}")
+    explained = Explained(pool)
+    await History(explained, 14).page(ACME, None, DeliveryFilter(**rare), Cursor())
+    assert explained.pages < 150
 
 
 async def test_deliveries_belong_to_the_scope_of_their_endpoint(database: Database, pool: Pool) -> None:
@@ -389,6 +446,27 @@ async def test_recovery_retries_what_finally_failed_in_a_range(database: Databas
     assert again.matched == 0
 
 
+async def test_what_was_delivered_days_later_needs_no_recovery(database: Database, pool: Pool) -> None:
+    """Wherever in the history its success is."""
+    store = await migrated(database, pool)
+    endpoint = await add_endpoint(store)
+    for _ in range(2):
+        await publish(store)
+    lost, found = await claim(store)
+    await store.queue.finish([failure(lost), failure(found)])
+    age(database, 3)
+    [(failed,)] = database.execute("select id from webhooks.delivery order by event_id desc limit 1")
+    await store.manual_deliveries.retry(ACME, UUID(failed))
+    [retried] = await claim(store)
+    await store.queue.finish([success(retried)])
+    age(database, 2)
+    recovery = await store.manual_deliveries.recover(ACME, endpoint.id, datetime.now(UTC) - timedelta(days=6))
+    assert isinstance(recovery, Recovery)
+    assert recovery.matched == 1
+    [work] = await claim(store)
+    assert work.event_id != retried.event_id
+
+
 async def test_upkeep_drops_what_is_past_retention_and_keeps_what_is_needed(
     database: Database, pool: Pool
 ) -> None:
@@ -484,6 +562,54 @@ async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, 
     store.upkeep._piece = piece
     assert (await store.upkeep.run()).events == 4
     assert database.execute("select count(*) from webhooks.event") == [(0,)]
+
+
+OF_FOUR_DAYS = """
+insert into webhooks.delivery (
+    id, event_id, endpoint_id, event_type, status, attempt_number, trigger, duration_ms
+)
+select (left(webhooks.uuid_floor(now() - n %% 4 * interval '1 day')::text, 15)
+            || substr(md5(n::text), 14))::uuid,
+       webhooks.uuid_v7(), endpoint_id::uuid, 'v1.project.paused',
+       (array['success', 'failed', 'skipped'])[1 + kind / 5], 1, 'automatic',
+       case when kind < 10 then ('x' || md5(n::text))::bit(6)::integer end
+from (
+    select n, n %% 11 as kind, (%s::text[])[1 + n %% 3] as endpoint_id from generate_series(1, 1000) n
+) made
+"""
+
+
+async def test_statistics_are_those_of_all_attempts_sorted_by_duration(
+    database: Database, pool: Pool
+) -> None:
+    """Of each day and endpoint, and of each day, however the numbers divide."""
+    store = await migrated(database, pool)
+    endpoints = [(await add_endpoint(store)).id for _ in range(3)]
+    age(database, 0)
+    database.execute(OF_FOUR_DAYS, ([str(one) for one in endpoints],))
+    attempts = defaultdict[tuple[Any, UUID | None], list[tuple[str, int | None]]](list)
+    for day, endpoint, *attempt in database.execute(
+        "select (webhooks.uuid_time(id) at time zone 'UTC')::date, endpoint_id, status, duration_ms"
+        " from webhooks.delivery"
+    ):
+        for key in (day, None), (day, UUID(endpoint)):
+            attempts[key].append((attempt[0], attempt[1]))
+
+    def counted(day: Any, endpoint: UUID | None) -> DailyStatistics:
+        found = attempts[day, endpoint]
+        numbers = Counter(status for status, _ in found)
+        times = sorted(duration for _, duration in found if duration is not None)
+        ranks = (-(-len(times) * part // 100) - 1 for part in (50, 95))
+        return DailyStatistics(
+            day,
+            endpoint,
+            *(numbers[one] for one in ("success", "failed", "skipped")),
+            *map(times.__getitem__, ranks),
+        )
+
+    statistics = await store.history.statistics(ACME, None, None)
+    assert len(statistics) == 16
+    assert sorted(statistics, key=str) == sorted(starmap(counted, attempts), key=str)
 
 
 async def test_statistics_take_one_connection_however_many_ask() -> None:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from dataapi.http.errors import DatabaseError
+from dataapi.webhooks.model import Cursor, DeliveryFilter
+from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate, pending, recorded, shipped
-from support.webhooks import allow_migrations
+from support.webhooks import ACME, KEY, PAUSED, add_endpoint, allow_migrations, publish
 from twisted.internet.defer import Deferred, gatherResults
 
 if TYPE_CHECKING:
@@ -77,9 +80,25 @@ async def test_indexes_that_were_built_before_are_kept(database: Database, pool:
     } == {
         "delivery_by_endpoint",
         "delivery_by_status",
+        "delivery_by_type",
         "delivery_by_type_and_status",
     }
     assert {identifier for identifier, _ in database.execute(INDEXES)} <= built.keys()
+
+
+async def test_what_is_due_during_the_upgrade_is_listed_by_type(database: Database, pool: Pool) -> None:
+    """Although its row did not have the type before."""
+    allow_migrations(database)
+    await migrate(pool, shipped()[:6])
+    store = make_store(pool, Cipher([KEY]), 14)
+    await store.directory.create_organization(ACME.organization, early_access=True)
+    await add_endpoint(store)
+    await publish(store, ACME)
+    await migrate(pool)
+    await publish(store, ACME)
+    for event_type, number in ((PAUSED, 2), ("v1.project.restored", 0)):
+        page = await store.history.page(ACME, None, DeliveryFilter(event_type=event_type), Cursor())
+        assert len(page.deliveries) == number
 
 
 async def test_daemons_that_start_at_once_apply_each_migration_once(

@@ -15,6 +15,9 @@ from dataapi.webhooks.store.statements import SqlRunner, persistently, statement
 MAX_ENDPOINTS = 50
 """Endpoints that a scope may have (docs/reference/webhooks.md, Limits)."""
 
+REMOVED_AT_ONCE = 1_000
+"""Due rows, and as many deliveries, that are deleted with endpoints; upkeep removes the others."""
+
 _NO_REFERENCE = "23503"
 _SQL = statements("endpoints.sql")
 
@@ -111,7 +114,7 @@ class Endpoints:
     async def delete(self, scope: Scope, identifier: UUID) -> Endpoint | None:
         """Delete an endpoint with its events and deliveries and return it; None when the scope lacks it.
 
-        The outcome of an attempt in flight is discarded.
+        The outcome of an attempt in flight is discarded.  Of many rows upkeep deletes the rest.
         """
         return next(iter(await self.delete_all(scope, identifier)), None)
 
@@ -120,7 +123,7 @@ class Endpoints:
 
         One whose headers no key opens is returned without them.
         """
-        values = (scope.organization, scope.project, None if only is None else str(only))
+        values = (scope.organization, scope.project, None if only is None else str(only), REMOVED_AT_ONCE)
         gone = []
         for row in await persistently(self._database, _SQL["delete"], values):
             try:

@@ -49,30 +49,13 @@ returning id::text, organization_slug, project_ref, url, event_types, custom_hea
           created_by, created_at, updated_at;
 
 -- name: delete
--- Without $3 all of the scope.  Each statement sees what was committed before it: an outcome that is written
--- while due rows are waited for is deleted with the history, and one that comes later finds no due row and does
--- nothing.  Daemons release what they have claimed and not begun, and claim it again.
+-- Without $3 all of the scope, and at most about $4 of their rows: upkeep removes the rest, which is neither shown nor
+-- delivered without an endpoint.  Daemons release what they have claimed and not begun, and claim it again.
 select pg_notify('webhooks_changed', '') from webhooks.endpoint
 where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)
 for update;
-with gone as (
-    delete from webhooks.due
-    where endpoint_id in (
-        select id from webhooks.endpoint
-        where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)
-    )
-    returning event_id
-)
-delete from webhooks.event where id in (select event_id from gone);
-with gone as (
-    delete from webhooks.delivery
-    where endpoint_id in (
-        select id from webhooks.endpoint
-        where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)
-    )
-    returning event_id
-)
-delete from webhooks.event where id in (select event_id from gone);
+select webhooks.remove_rows(id, ceil($4::float8 / count(*) over ())::integer) from webhooks.endpoint
+where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id);
 with gone as (
     delete from webhooks.endpoint
     where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)

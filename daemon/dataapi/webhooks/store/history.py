@@ -23,7 +23,7 @@ from dataapi.webhooks.model import (
     Status,
     Trigger,
 )
-from dataapi.webhooks.store.statements import SqlRunner, statements
+from dataapi.webhooks.store.statements import SqlRunner, persistently, statements
 
 DAYS_AHEAD = 7
 """Days after today that partitions are made for: upkeep may fail that long without harm."""
@@ -132,12 +132,16 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepResult:
-    """How many partitions were made and dropped, and how many events and idempotency keys deleted."""
+    """How many partitions were made and dropped, and how many events and idempotency keys deleted.
+
+    :ivar removed: due rows and deliveries of deleted endpoints.
+    """
 
     made: int
     dropped: int
     events: int
     keys: int
+    removed: int
 
 
 class Upkeep:
@@ -151,11 +155,12 @@ class Upkeep:
     async def run(self) -> UpkeepResult:
         """Do everything; call it at start and every hour."""
         made, dropped = await self.make_partitions(), await self._drop_partitions()
+        removed = await self._remove_rows()
         await self._database.fetch(_SQL["keep_events"], (self.retention_days,))
         events = await self._purge("purge_events", self.retention_days)
         keys = await self._purge("purge_keys")
         await self._database.fetch(_SQL["purge_requests"])
-        return UpkeepResult(made, dropped, events, keys)
+        return UpkeepResult(made, dropped, events, keys, removed)
 
     async def make_partitions(self) -> int:
         """Make the missing partitions of the history; return how many."""
@@ -168,6 +173,13 @@ class Upkeep:
         while await self._database.fetch(_SQL["drop_partition"], (self.retention_days,)) == [(True,)]:
             dropped += 1
         return dropped
+
+    async def _remove_rows(self) -> int:
+        """Remove what is left of deleted endpoints, in pieces; return how many rows."""
+        removed = 0
+        while rows := await persistently(self._database, _SQL["remove_rows"], (self._piece,)):
+            removed += rows[0][0]
+        return removed
 
     async def _purge(self, name: str, *values: object) -> int:
         gone = 0

@@ -1,39 +1,43 @@
 -- name: list
 -- $1, $2 and $3 say whose; identifiers from $4 on and before $5, none past retention ($6 days).  Each endpoint
--- gives as many as the page takes, from its own index, but an event is one endpoint's.  Read towards the newer end,
--- "desc" is "asc".
+-- gives as many identifiers as the page takes, from its own index, but an event is one endpoint's; only the records
+-- of the page are read.  Read towards the newer end, "desc" is "asc".
+with page as (
+    select one.id
+    from webhooks.endpoint e
+    cross join lateral (
+        (
+            select d.id from webhooks.delivery d
+            where d.endpoint_id = e.id
+                and d.id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid) and d.id < $5::uuid
+                and ($7::text is null or d.status = $7)
+                and ($8::uuid is null or d.event_id = $8::uuid)
+                and ($9::text is null or d.event_type = $9)
+            order by d.id desc limit $10
+        )
+        union all
+        (
+            select w.delivery_id from webhooks.due w
+            where w.endpoint_id = e.id
+                and w.delivery_id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid)
+                and w.delivery_id < $5::uuid
+                and ($7::text is null or $7 = 'pending')
+                and ($8::uuid is null or w.event_id = $8::uuid)
+                and ($9::text is null or w.event_type = $9)
+            order by w.delivery_id desc limit $10
+        )
+    ) one
+    where e.organization_slug = $1 and e.project_ref is not distinct from $2::text and e.id = coalesce($3::uuid, e.id)
+        and ($8::uuid is null or e.id = (select v.endpoint_id from webhooks.event v where v.id = $8::uuid))
+    order by one.id desc
+    limit $10
+)
 select r.id::text, r.event_id::text, r.endpoint_id::text, r.event_type, r.status, r.attempt_number, r.trigger,
        r.response_code, r.response_headers::text, r.response_body, r.error, r.duration_ms, r.attempt_timestamp,
        r.next_attempt_at, webhooks.uuid_time(r.id) + $6 * interval '1 day', webhooks.uuid_time(r.id)
-from webhooks.endpoint e
-cross join lateral (
-    (
-        select d.* from webhooks.delivery d
-        where d.endpoint_id = e.id
-            and d.id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid) and d.id < $5::uuid
-            and ($7::text is null or d.status = $7)
-            and ($8::uuid is null or d.event_id = $8::uuid)
-            and ($9::text is null or d.event_type = $9)
-        order by d.id desc limit $10
-    )
-    union all
-    (
-        select w.delivery_id, w.event_id, w.endpoint_id, v.type, 'pending', w.attempt_number, w.trigger, 0, null,
-               null, null, null, null, w.due_at
-        from webhooks.due w join webhooks.event v on v.id = w.event_id
-        where w.endpoint_id = e.id
-            and w.delivery_id >= greatest(webhooks.uuid_floor(now() - $6 * interval '1 day'), $4::uuid)
-            and w.delivery_id < $5::uuid
-            and ($7::text is null or $7 = 'pending')
-            and ($8::uuid is null or w.event_id = $8::uuid)
-            and ($9::text is null or v.type = $9)
-        order by w.delivery_id desc limit $10
-    )
-) r
-where e.organization_slug = $1 and e.project_ref is not distinct from $2::text and e.id = coalesce($3::uuid, e.id)
-    and ($8::uuid is null or e.id = (select v.endpoint_id from webhooks.event v where v.id = $8::uuid))
-order by r.id desc
-limit $10;
+from page
+cross join lateral (select * from webhooks.record where id = page.id limit 1) r
+order by r.id desc;
 
 -- name: read
 select r.id::text, r.event_id::text, r.endpoint_id::text, r.event_type, r.status, r.attempt_number, r.trigger,
@@ -48,19 +52,43 @@ where r.id = $3::uuid and e.organization_slug = $1 and e.project_ref is not dist
     and r.id >= webhooks.uuid_floor(now() - $4 * interval '1 day');
 
 -- name: statistics
--- $1 and $2 say whose; identifiers from $3 on and before $4, none past retention ($5 days).
-select (webhooks.uuid_time(d.id) at time zone 'UTC')::date as day, e.id::text,
-       count(*) filter (where d.status = 'success'), count(*) filter (where d.status = 'failed'),
-       count(*) filter (where d.status = 'skipped'),
-       percentile_disc(0.5) within group (order by d.duration_ms),
-       percentile_disc(0.95) within group (order by d.duration_ms)
-from webhooks.endpoint e
-join webhooks.delivery d
-    on d.endpoint_id = e.id
-        and d.id >= greatest(webhooks.uuid_floor(now() - $5 * interval '1 day'), $3::uuid) and d.id < $4::uuid
-where e.organization_slug = $1 and e.project_ref is not distinct from $2::text
-group by grouping sets ((day), (day, e.id))
-order by day, e.id nulls first;
+-- $1 and $2 say whose; identifiers from $3 on and before $4, none past retention ($5 days).  Each day of an endpoint is
+-- read from the index, and its durations are counted, not sorted.
+with span as (
+    select greatest(webhooks.uuid_floor(now() - $5 * interval '1 day'), $3::uuid) as low,
+           least(webhooks.uuid_floor(now() + interval '1 day'), $4::uuid) as high
+), day as (
+    select day, greatest(low, webhooks.uuid_floor(day)) as low,
+           least(high, webhooks.uuid_floor(day + interval '24 hours')) as high
+    from span
+    cross join generate_series(
+        date_trunc('day', webhooks.uuid_time(low), 'UTC'), webhooks.uuid_time(high), interval '24 hours'
+    ) day
+), counted as (
+    select day.day, e.id, d.duration_ms, sum(number) filter (where d.status = 'success') as success,
+           sum(number) filter (where d.status = 'failed') as failed,
+           sum(number) filter (where d.status = 'skipped') as skipped,
+           sum(number) filter (where d.duration_ms is not null) as timed
+    from day
+    cross join webhooks.endpoint e
+    cross join lateral (
+        select status, duration_ms, count(*) as number from webhooks.delivery
+        where endpoint_id = e.id and delivery.id >= day.low and delivery.id < day.high
+        group by status, duration_ms
+    ) d
+    where e.organization_slug = $1 and e.project_ref is not distinct from $2::text
+    group by grouping sets ((day.day, d.duration_ms), (day.day, e.id, d.duration_ms))
+), ranked as (
+    select *, sum(timed) over (partition by day, id order by duration_ms) as rank,
+           sum(timed) over (partition by day, id) as number
+    from counted
+)
+select (day at time zone 'UTC')::date, id::text, coalesce(sum(success), 0)::bigint, coalesce(sum(failed), 0)::bigint,
+       coalesce(sum(skipped), 0)::bigint, min(duration_ms) filter (where rank >= ceil(0.5 * number)),
+       min(duration_ms) filter (where rank >= ceil(0.95 * number))
+from ranked
+group by day, id
+order by day, id nulls first;
 
 -- name: make_partitions
 select webhooks.make_partitions($1);
@@ -87,6 +115,10 @@ where id in (
     limit $2
 )
 returning 1;
+
+-- name: remove_rows
+select webhooks.remove_rows(endpoint_id, $1)
+from (select endpoint_id from webhooks.removal order by endpoint_id limit 1 for update skip locked) next;
 
 -- name: purge_keys
 delete from webhooks.idempotency

@@ -41,6 +41,8 @@ with recursive walk (endpoint_id, stop, found) as (
     delete from webhooks.due d using joined j
     where d.delivery_id = j.delivery_id and (j.endpoint is null or j.event is null or not j.live)
     returning d.*, j.endpoint, j.event, j.type
+), dropped as (
+    delete from webhooks.event where id = any (array(select event_id from settled where endpoint is null))
 ), skipped as (
     insert into webhooks.delivery (id, event_id, endpoint_id, event_type, status, attempt_number, trigger)
     select delivery_id, event_id, endpoint_id, type, 'skipped', attempt_number, trigger
