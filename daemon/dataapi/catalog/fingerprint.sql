@@ -40,6 +40,10 @@ select pg_catalog.concat_ws(
      from pg_catalog.pg_description
      where objoid >= 16384 or classoid = 'pg_catalog.pg_namespace'::pg_catalog.regclass),
     (select (sum(xmin::text::bigint), count(*))::text from pg_catalog.pg_auth_members),
-    (select (sum(xmin::text::bigint), count(*))::text from pg_catalog.pg_db_role_setting),
+    (select (sum(s.xmin::text::bigint), count(*))::text
+     from pg_catalog.pg_db_role_setting s
+     where s.setdatabase in (
+         0, (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+     )),
     (select (sum(pg_catalog.hashtext(r::text)), count(*))::text from pg_catalog.pg_roles r)
 ), pg_catalog.pg_is_in_recovery()

@@ -10,6 +10,7 @@ from dataapi.catalog.reflect import FINGERPRINT
 from dataapi.rest import handler
 
 if TYPE_CHECKING:
+    from support.postgres import Server
     from support.service import Service
 
 SCHEMA = """
@@ -158,3 +159,15 @@ async def test_a_reload_that_finds_nothing_new_keeps_what_was_made(
     await service.reload()
     assert service.catalog.generation == generation + 1
     assert await use() == made
+
+
+def test_settings_of_a_role_in_another_database_are_no_change(server: Server, service: Service) -> None:
+    """Where changes are looked for, they would have the catalogs of all projects of a cluster read again."""
+    own, other = service.database, server.create_database()
+    (before, _), *_ = own.execute(FINGERPRINT)
+    setting = "alter role authenticator in database {} set app.mood = 'calm'"
+    own.execute(setting.format(other.name))
+    assert own.execute(FINGERPRINT) == [(before, False)]
+    own.execute(setting.format(own.name))
+    assert own.execute(FINGERPRINT) != [(before, False)]
+    server.drop_database(other)
