@@ -92,11 +92,11 @@ def flat_body_parts(writer: Writer, output: Output, rows: Rows, body: Body) -> t
     None for other rows.
     """
     flat = flat_json(writer, output, rows) if body in _JSON else None
-    return None if flat is None else (_json_sql(flat.json, body), flat.source, flat.size)
+    return None if flat is None else (_json_sql(flat.json, body, brief=True), flat.source, flat.size)
 
 
-def _json_sql(json: Json, body: Body) -> str:
-    listed = json_sql(array_json(json))
+def _json_sql(json: Json, body: Body, *, brief: bool = False) -> str:
+    listed = json_sql(array_json(json, brief=brief))
     match body:
         case Form.VALUE:
             return f"coalesce((pg_catalog.array_agg({json_sql(json)}))[1], 'null')"

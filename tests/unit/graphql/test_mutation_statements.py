@@ -80,8 +80,8 @@ def test_an_insert_is_one_statement() -> None:
     assert text == (
         'with t1 as (insert into "public"."thing" as t3 ("id", "na""me") values ($1, default), (null, $2) '
         'returning t3."id") '
-        """select concat('{"r":{"affectedCount":', count(*)::text, coalesce(',"records":[{"id":' || """
-        """string_agg(coalesce(int8out(t2."id")::text, 'null'), '},{"id":') || '}]}}', ',"records":[]}}')) """
+        """select '{"r":{"affectedCount":' || count(*)::text || coalesce(',"records":[{"id":' || """
+        """string_agg(coalesce(int8out(t2."id")::text, 'null'), '},{"id":') || '}]}}', ',"records":[]}}') """
         "from t1 as t2 having true"
     )
     assert (types, sources) == (("bigint", "text"), ("a", "b"))
@@ -152,8 +152,8 @@ def test_several_changes_leave_their_answers_to_the_last_statement() -> None:
     *statements, last = compile_mutations(steps)
     assert [plain(one.statement.text).count("set_config('dataapi.result") for one in statements] == [1, 1]
     assert plain(last.statement.text) == (
-        """select concat('{"a":', current_setting('dataapi.result0'), ',', (select to_json($1)::text), """
-        "':', current_setting('dataapi.result1'), '}')"
+        """select '{"a":' || current_setting('dataapi.result0') || ',' || (select to_json($1)::text) """
+        "|| ':' || current_setting('dataapi.result1') || '}'"
     )
     assert [*map(str, last.sources)] == ["alias"]
 

@@ -42,7 +42,7 @@ def test_a_read_by_primary_key_is_one_simple_scan() -> None:
     assert text.endswith(
         "from (select t~1.id, t~1.name from thing as t~1 where t~1.id operator(=) $1) as t~2"
     )
-    assert text.startswith("select coalesce('[{id:' || string_agg(concat(")
+    assert text.startswith("select coalesce('[{id:' || string_agg(coalesce(")
     assert "'}]', '[]'), count(*), null::bigint, nullif(" in text
     assert text.count("select") == 2
 
