@@ -52,6 +52,11 @@ class ProtocolFamily:
     shared: bool = True
     keyed: bool = True
 
+    @property
+    def allow(self) -> tuple[str, str]:
+        """The header that names the methods."""
+        return "Allow", ", ".join(self.methods)
+
 
 def rest_error(error: ApiError, _request: Request, verbosity: str) -> Reply:
     """Write an error as PostgREST does: with four members, or two when the verbosity is ``minimal``."""

@@ -102,10 +102,6 @@ class ClientConnection(Protocol):
         elif self._unused is None:
             self._unused = self.site.reactor.callLater(left, self.drain)
 
-    @property
-    def _answering(self) -> bool:
-        return self.request is not None and self._parser.complete
-
     # Requests
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
@@ -129,7 +125,7 @@ class ClientConnection(Protocol):
 
         Else requests of a client that never reads would all be answered into memory.
         """
-        return self._answering or self.sender.waits
+        return (self.request is not None and self._parser.complete) or self.sender.waits
 
     def _advance(self) -> None:
         """Receive requests until one waits for its answer, or for more data."""
@@ -229,7 +225,7 @@ class ClientConnection(Protocol):
 
         The timer is not reset whenever there is progress, which would cost more than to look again now.
         """
-        if self._answering and not self.sender.waits:
+        if self._waits and not self.sender.waits:  # it is our turn
             self._progressed()
         left = self._progress + self._timeout - self.site.reactor.seconds()
         if left > 0:

@@ -18,36 +18,15 @@ _HOST = re.compile(
 )
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
 
-_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus} | {
-    413: "HTTP/1.1 413 Content Too Large\r\n",
-    414: "HTTP/1.1 414 URI Too Long\r\n",
-    499: "HTTP/1.1 499 Client Closed Request\r\n",
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus} | {
+    413: "HTTP/1.1 413 Content Too Large",
+    414: "HTTP/1.1 414 URI Too Long",
+    499: "HTTP/1.1 499 Client Closed Request",
 }
 
 _BODILESS = frozenset((204, 304))
 _FORBIDDEN = re.compile(r"[\r\n\0]")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
-_NAMES: dict[bytes, str] = {}
-
-
-def add_header(headers: dict[str, str], name: bytes, value: bytes) -> None:
-    """Add a header as text: the name in lower case, the value joined to that of an earlier one."""
-    known = _NAMES.get(name) or _header_name(name)
-    value = value.rstrip(b" \t")
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        text = value.decode("latin-1")
-    if known in headers:
-        text = f"{headers[known]}{'; ' if known == 'cookie' else ', '}{text}"
-    headers[known] = text
-
-
-def _header_name(name: bytes) -> str:
-    text = name.decode("latin-1").lower()
-    if len(_NAMES) < 500 and len(name) <= 100:
-        _NAMES[name] = text
-    return text
 
 
 class RequestTarget(NamedTuple):
@@ -113,16 +92,16 @@ def response_head(
     :param reason: the reason phrase, None for the standard one.
     """
     if reason is None:
-        lines = [_STATUS_LINES.get(status) or f"HTTP/1.1 {status} Unknown Status\r\n"]
+        lines = [_STATUS_LINES.get(status) or f"HTTP/1.1 {status} Unknown Status"]
     else:
-        lines = [f"HTTP/1.1 {status} {_FORBIDDEN.sub(' ', reason)}\r\n"]
-    for name, value in headers:
-        if "\n" in value or "\r" in value or "\0" in value:
-            value = _FORBIDDEN.sub(" ", value)  # noqa: PLW2901 - the safe form replaces it for good
-        lines.append(f"{name}: {value}\r\n")
-    has_length = length is not None and status not in _BODILESS
-    lines.append(f"Content-Length: {length}\r\n\r\n" if has_length else "\r\n")
-    return "".join(lines).encode("utf-8", "replace")
+        lines = [f"HTTP/1.1 {status} {reason}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    if length is not None and status not in _BODILESS:
+        lines.append(f"Content-Length: {length}")
+    text = "\r\n".join(lines)
+    if "\0" in text or not text.count("\r") == text.count("\n") == len(lines) - 1:
+        text = "\r\n".join([_FORBIDDEN.sub(" ", line) for line in lines])
+    return f"{text}\r\n\r\n".encode("utf-8", "replace")
 
 
 def has_body(status: int) -> bool:

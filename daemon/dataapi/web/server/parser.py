@@ -56,6 +56,16 @@ class Head(NamedTuple):
         return self.minor > 0 and not closes
 
 
+_NAMES: dict[bytes, str] = {}
+
+
+def _header_name(name: bytes) -> str:
+    text = name.decode("latin-1").lower()
+    if len(_NAMES) < 500 and len(name) <= 100:
+        _NAMES[name] = text
+    return text
+
+
 class _Message:
     """Takes what llhttp calls while it is fed."""
 
@@ -67,9 +77,19 @@ class _Message:
         self.complete = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; trailers are not among those of the request."""
-        if self.headers is not None:
-            head.add_header(self.headers, name, value)
+        """Take a header as text, joined to an earlier one of its name; trailers are none of the request's."""
+        headers = self.headers
+        if headers is None:
+            return
+        known = _NAMES.get(name) or _header_name(name)
+        value = value.rstrip(b" \t")
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            text = value.decode("latin-1")
+        if known in headers:
+            text = f"{headers[known]}{'; ' if known == 'cookie' else ', '}{text}"
+        headers[known] = text
 
     def on_body(self, data: bytes) -> None:
         """Take a piece of the body."""

@@ -69,8 +69,9 @@ class ServerRequest:
 
     def _forget_body(self) -> None:
         self._body.clear()
-        self.site.bodies.give_back(self._budgeted)
-        self._budgeted = 0
+        if self._budgeted:
+            self.site.bodies.give_back(self._budgeted)
+            self._budgeted = 0
 
     def send(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
         """Write an answer with further headers; ``finish`` follows."""
