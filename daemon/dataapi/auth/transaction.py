@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from dataapi.auth.caller import Caller, Settings, identity, isolation_of, settings_for
@@ -158,16 +157,16 @@ class Transactions:
             (*self._before_of(catalog), *statements),
             read_only,
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
-            isolation=isolation_of(extra),
+            isolation=isolation_of(extra) if extra else None,
             facts=request.facts,
         )
         if self._replicated:
             if by_replica:
                 required = required_position(request.headers)
                 if required is not None:
-                    return replace(message, by_replica=True, required_position=required)
+                    return message._replace(by_replica=True, required_position=required)
             if not (message.read_only or message.rollback):
-                return replace(message, positioned=True)
+                return message._replace(positioned=True)
         return message
 
     def _before_of(self, catalog: Catalog) -> tuple[Bound, ...]:
@@ -271,7 +270,7 @@ class MultiMessageTransactions(Transactions):
             catalog, request, caller, (statement,),
             read_only=True, settings=settings, by_replica=by_replica,
         )  # fmt: skip
-        return self._pool.stream(replace(message, caller=identity(request, caller)))
+        return self._pool.stream(message._replace(caller=identity(request, caller)))
 
     @asynccontextmanager
     async def begin(
@@ -286,7 +285,7 @@ class MultiMessageTransactions(Transactions):
         message = self.message(catalog, request, caller, (), read_only=read_only, settings=settings)
         role = catalog.roles[caller.role].settings
         own = settings_for(request, caller) + role
-        beginning = replace(message, settings=own, statements=(), caller=identity(request, caller))
+        beginning = message._replace(settings=own, statements=(), caller=identity(request, caller))
         try:
             async with self._pool.open_transaction(beginning) as transaction:
                 before = self._before_of(catalog)

@@ -6,13 +6,13 @@ end with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dataapi.database import sql_text
 from dataapi.database.positions import BEGINNING, Position
-from dataapi.http.messages import RequestFacts
+from dataapi.http.messages import NO_FACTS, RequestFacts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,16 +48,14 @@ class Statement:
     block: Block | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """A statement and the text form of its values; None is NULL."""
 
     statement: Statement
     values: tuple[str | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """Everything that travels in one round trip.
 
     :ivar role: the role that the transaction runs under; never empty.
@@ -81,7 +79,7 @@ class Message:
     rollback: bool = False
     caller: str = ""
     isolation: str | None = None
-    facts: RequestFacts = field(default_factory=RequestFacts)
+    facts: RequestFacts = NO_FACTS
     by_replica: bool = False
     required_position: Position = BEGINNING
     positioned: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psycopg2
@@ -126,7 +126,7 @@ class OpenTransaction:
 
 def _begun(message: Message) -> Message:
     """Return the message as one that leaves its transaction open, as one to be rolled back does."""
-    return replace(message, rollback=True)
+    return message._replace(rollback=True)
 
 
 def next_fetch(fetched: int, size: int, batch: int) -> int:

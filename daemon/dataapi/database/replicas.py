@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet import defer, task
@@ -305,7 +305,7 @@ def _guarded(message: Message) -> Message:
     if message.required_position == BEGINNING:
         return message
     guard = Bound(_REPLAYED, (message.required_position.lsn,))
-    return replace(message, statements=(guard, *message.statements))
+    return message._replace(statements=(guard, *message.statements))
 
 
 def _check_repeatable(replica: Replica, message: Message, error: ApiError) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphql import GraphQLError, GraphQLSchema
 
@@ -64,8 +63,7 @@ LONGEST_PLAN = 100_000
 """Characters of SQL in the longest plan that is cached, and whose statements are prepared."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Execution:
+class _Execution(NamedTuple):
     """What a request runs, with its coerced variables and the parameters of its document."""
 
     plan: OperationPlan

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn
 
 from graphql import GraphQLError
 
@@ -21,8 +21,7 @@ from dataapi.http.messages import Reply, Request
 from dataapi.http.strict_json import DECODER, InvalidConstant, unstorable_at
 
 
-@dataclass(frozen=True, slots=True)
-class GraphQLRequest:
+class GraphQLRequest(NamedTuple):
     """The members of a GraphQL-over-HTTP request, their JSON types already checked.
 
     :ivar query: the text of the document, None when it is named by one of the last two members.
@@ -62,8 +61,7 @@ class RequestRejected(Exception):
         self.errors = tuple(GraphQLError(each) if isinstance(each, str) else each for each in errors)
 
 
-@dataclass(frozen=True, slots=True)
-class GraphQLResponse:
+class GraphQLResponse(NamedTuple):
     """What the engine answers.
 
     :ivar data: the JSON text of ``data`` (``null`` when an error reached the root), or
@@ -75,7 +73,7 @@ class GraphQLResponse:
     stage: Stage
     data: str | None
     errors: tuple[Mapping[str, Any], ...] = ()
-    extensions: Mapping[str, Any] = field(default_factory=dict)
+    extensions: Mapping[str, Any] = MappingProxyType({})
 
 
 GRAPHQL_RESPONSE = "application/graphql-response+json; charset=utf-8"
@@ -84,6 +82,7 @@ JSON = "application/json; charset=utf-8"
 _OFFERS = (JSON, GRAPHQL_RESPONSE)
 _VARY = ("Vary", f"Accept, {CALLER}")
 _BAD_REQUEST = "BAD_REQUEST"
+_TYPES = {"query": str, "documentId": str, "operationName": str, "variables": dict, "extensions": dict}
 # Each of these can say which document is meant.
 _DOCUMENT_MEMBERS = ("query", "documentId", "extensions")
 
@@ -217,15 +216,14 @@ def _from_query(query: str) -> dict[str, Any]:
 
 
 def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
-    for name in ("query", "documentId", "operationName"):
-        value = members.get(name)
-        if value is not None and not isinstance(value, str):
+    for name, value in members.items():
+        if value is None or isinstance(value, _TYPES.get(name, object)):
+            continue
+        if _TYPES[name] is str:
             _refuse(f"{name} must be a string, not {_kind(value)}")
-    for name in ("variables", "extensions"):
-        value = members.get(name)
-        if value is not None and not isinstance(value, dict):
-            _refuse(f"{name} must be an object", f"{name} is {_kind(value)}.")
-    query, document_id, extensions = (members.get(name) for name in _DOCUMENT_MEMBERS)
+        _refuse(f"{name} must be an object", f"{name} is {_kind(value)}.")
+    query, document_id = members.get("query"), members.get("documentId")
+    extensions = members.get("extensions")
     if query is not None and document_id is not None:
         _refuse("query and documentId are both there; expected one of them")
     persisted_hash: str | None = None

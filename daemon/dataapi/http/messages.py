@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -103,6 +102,10 @@ class RequestFacts:
         return self.traceparent[3:35]
 
 
+NO_FACTS = RequestFacts()
+"""Of what is no request's, so that nobody reads them."""
+
+
 @lru_cache(maxsize=1024)
 def _is_public(address: str) -> bool:
     """Whether an address is on the Internet; a unix socket has none.  Cached, as each request asks."""
@@ -112,8 +115,7 @@ def _is_public(address: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One HTTP request whose body was read and is within the limit.
 
     :ivar id: the request id that the log and ``X-Request-Id`` carry.
@@ -132,7 +134,7 @@ class Request:
     body: bytes
     timing: Timing | None = None
     peer: str = ""
-    facts: RequestFacts = field(default_factory=RequestFacts, compare=False)
+    facts: RequestFacts = NO_FACTS
 
     @property
     def client(self) -> str:
@@ -146,8 +148,7 @@ class Request:
             self.timing.mark(stage)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """One HTTP answer.
 
     :ivar stream: the rest of the body after ``body``, sent while it is made.  An error before its first

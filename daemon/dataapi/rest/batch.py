@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import replace
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from dataapi.auth.caller import REST_PREFIX
@@ -94,7 +93,7 @@ def _request(batch: Request, inherited: dict[str, str], text: str) -> Request:
     if any(part.strip().startswith("tx=") for part in headers.get("prefer", "").split(",")):
         raise _bad("Prefer: tx is for the batch as a whole")
     body = _body(request.get("body"), headers)
-    return replace(batch, method=method, path=REST_PREFIX + path, query=query, headers=headers, body=body)
+    return batch._replace(method=method, path=REST_PREFIX + path, query=query, headers=headers, body=body)
 
 
 def _headers(text: str) -> dict[str, str]:

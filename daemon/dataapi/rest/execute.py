@@ -99,7 +99,7 @@ async def _replies(
         try:
             reply = await _part(transaction, catalog, http, plan)
             if http.method == "HEAD":
-                reply = replace(reply, body=b"")
+                reply = reply._replace(body=b"")
             size += len(reply.body)
             if size > most_bytes:
                 raise respond.violated(TOO_LARGE, size)
@@ -206,7 +206,7 @@ async def stream(
     if len(first) < FIRST_FETCH:
         await batches.aclose()
         return await _complete(plan, first)
-    return replace(plan.head, stream=_pieces(plan, _with_first(first, batches)))
+    return plan.head._replace(stream=_pieces(plan, _with_first(first, batches)))
 
 
 async def _with_first(first: Rows, others: Batches) -> Batches:
@@ -226,7 +226,7 @@ async def _complete(plan: StreamPlan, rows: Rows) -> Reply:
 
     body = b"".join([piece async for piece in _pieces(plan, at_once())])
     header = ("Content-Range", content_range(plan.offset, len(rows), None))
-    return replace(plan.head, headers=(*plan.head.headers, header), body=body)
+    return plan.head._replace(headers=(*plan.head.headers, header), body=body)
 
 
 def _pieces(plan: StreamPlan, batches: Batches) -> Stream:

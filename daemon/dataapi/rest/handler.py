@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -196,7 +195,7 @@ def plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Re
         raise not_followed(*preferred.unknown)
     if preferred.timezone is None:
         return planned
-    return replace(planned, settings=planned.settings + preferred.settings)
+    return planned._replace(settings=planned.settings + preferred.settings)
 
 
 def _plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | Reply:
@@ -210,7 +209,7 @@ def _plan(role: RestRole, request: ApiRequest) -> StatementPlan | StreamPlan | R
 def _allow(role: RestRole, request: ApiRequest) -> tuple[tuple[str, str], ...]:
     """Return the ``Allow`` header of an answer to OPTIONS."""
     try:
-        options = _plan(role, replace(request, method="OPTIONS"))
+        options = _plan(role, request._replace(method="OPTIONS"))
     except ApiError:
         return ()
     assert isinstance(options, Reply)

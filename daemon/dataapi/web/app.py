@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from klein import Klein
@@ -71,7 +70,7 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
             request.mark("jwt")
             request.facts.role, request.facts.subject = caller.role, caller.subject
             if "apikey=" in request.query:  # which the handler would read as a filter
-                request = replace(request, query=split_query(request.query)[1])
+                request = request._replace(query=split_query(request.query)[1])
             return await backend.rest.answer(request, caller)
         except ApiError:
             if request.timing is not None:

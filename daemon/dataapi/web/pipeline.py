@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -158,7 +157,8 @@ class Pipeline:
         finally:
             received.answering = None
             site.in_flight -= 1
-            site.settle()
+            if not site.connections:  # else it goes on
+                site.settle()
 
     def pause(self) -> None:
         """Stop the timers while nobody is connected."""
@@ -233,7 +233,7 @@ class Pipeline:
         """Return the request with its body, whose last byte was read now."""
         started = self._seconds()
         timing = None if routed.request.timing is None else Timing(self._seconds)
-        return routed._replace(request=replace(routed.request, body=body, timing=timing), started=started)
+        return routed._replace(request=routed.request._replace(body=body, timing=timing), started=started)
 
     def _headers(self, received: ServerRequest, routed: RoutedRequest) -> tuple[tuple[str, str], ...]:
         """Return the headers that every answer has besides its own."""
@@ -293,11 +293,11 @@ async def _reply(routed: RoutedRequest) -> Reply | None:
         reply = await route.handler(backend, request, **route.arguments)
         if reply.stream is not None and request.method != "HEAD":
             # Made while an error can still be answered.
-            return replace(reply, body=reply.body + await anext(reply.stream, b""))
+            return reply._replace(body=reply.body + await anext(reply.stream, b""))
         return reply
     except ApiError as error:
         if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
-            error.headers += (("Allow", ", ".join(route.family.methods)),)
+            error.headers += (route.family.allow,)
         return routed.refuse(error)
     except CancelledError:
         return None
@@ -317,12 +317,11 @@ def _decide(routed: RoutedRequest, length: int) -> Reply | None:
             return reply
     if route.handler is None:
         return routed.refuse(no_route(route))
-    allow = ("Allow", ", ".join(family.methods))
     if request.method not in family.methods and family.of_project:
         message = f"Unsupported HTTP method: {request.method}"
-        return routed.refuse(ApiError(405, "PGRST117", message, headers=(allow,)))
+        return routed.refuse(ApiError(405, "PGRST117", message, headers=(family.allow,)))
     if request.method == "OPTIONS" and not family.own_options:
-        return Reply(204, (allow,), b"")
+        return Reply(204, (family.allow,), b"")
     if length > routed.max_body:
         return routed.refuse(body_too_large(routed.max_body))
     encoding = request.headers.get("content-encoding", "identity")

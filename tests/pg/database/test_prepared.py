@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -180,7 +179,7 @@ async def test_a_changed_table_does_not_break_a_prepared_statement(
     """A plan whose result type changed under it is prepared again, within a transaction to be undone too."""
     database.execute("create table t (a int); insert into t values (1); grant select on t to anon")
     pool = await single(make_pool)
-    asked = replace(ask(Statement("select * from t", ())), read_only=False, rollback=rollback)
+    asked = ask(Statement("select * from t", ()))._replace(read_only=False, rollback=rollback)
     assert await pool.run(asked) == [(1,)]
     database.execute("alter table t add b text default 'new'")
     assert await pool.run(asked) == [(1, "new")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from dataapi.database.message import Block, Bound, Defaults, Message, Statement
@@ -124,7 +123,7 @@ def test_settings_of_a_request_reach_the_workers_of_a_cluster() -> None:
 
 def test_values_of_a_block_are_quoted() -> None:
     settings = (("request.headers", "it's \\ $dataapi$;"), ("statement_timeout", "5"))
-    message = replace(lookup(), settings=settings)
+    message = lookup()._replace(settings=settings)
     composed = compose_inlined(message, Defaults(distributed=True))
     [block] = [value for value in composed.values if str(value).startswith("begin ")]
     assert block == "begin set local request.headers =  E'it''s \\\\ $dataapi$;';end"
@@ -135,7 +134,7 @@ def test_a_message_that_says_nothing_of_a_request_takes_no_block() -> None:
     prepared, defaults = Prepared(), Defaults(distributed=True)
     for _ in range(3):
         assert "do %s" in prepared.compose(lookup(), defaults).text
-        assert "do %s" not in prepared.compose(replace(lookup(), settings=()), defaults).text
+        assert "do %s" not in prepared.compose(lookup()._replace(settings=()), defaults).text
 
 
 BLOCK = Block("begin execute ", ";end")

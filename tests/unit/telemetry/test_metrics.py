@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from dataapi.http.messages import Request, RequestFacts
 from dataapi.telemetry.metrics import (
@@ -74,7 +73,7 @@ def test_methods_that_clients_make_up_are_counted_together() -> None:
     figures = RequestMetrics()
     usual = answered(405)
     for number in range(3):
-        figures.observe(usual._replace(request=replace(usual.request, method=f"X{number}")))
+        figures.observe(usual._replace(request=usual.request._replace(method=f"X{number}")))
     counts = figures.snapshot()["dataapi_requests_total"]
     assert counts == {("rest", "other", "/rest/v1/{resource}", "405", ""): 3}
 
@@ -91,6 +90,18 @@ def test_durations_are_a_cumulative_histogram(durations: list[float]) -> None:
         expected = sum(duration <= bound for duration in durations)
         assert samples.get(of(name, area="rest", le=str(bound)), 0) == expected
     assert samples.get(of(name, area="rest", le="+Inf"), 0) == len(durations)
+
+
+def test_a_scrape_has_the_times_of_all_requests_since_the_start() -> None:
+    """However many they were, and however often others were scraped before."""
+    figures = RequestMetrics()
+    for number in range(1, 1001):
+        figures.observe(answered(200, 0.25))
+        if number % 300 == 0:
+            figures.snapshot()
+    samples = shown(figures.snapshot())
+    assert samples[of("dataapi_request_duration_seconds_count", area="rest")] == 1000
+    assert samples[of("dataapi_request_daemon_seconds_sum", area="rest")] == 250.0
 
 
 def test_the_time_of_a_request_is_split_into_queue_database_and_daemon() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dataapi.auth.caller import REST_PREFIX
 from dataapi.catalog.model import Function
@@ -73,8 +74,7 @@ NO_QUERY = parse_query("")
 NO_ARGUMENTS = CallArguments()
 
 
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
+class ApiRequest(NamedTuple):
     """A REST request as typed values.
 
     :ivar target: the name of the table or function; "" for the root that is no function.
@@ -123,7 +123,7 @@ class ApiRequest:
         names = frozenset([name for name, _ in filters])
         pairs = (*self.query.arguments, *filters)
         arguments = replace(self.arguments, names=self.arguments.names | names, pairs=pairs)
-        return replace(self, arguments=arguments, query=self.query.without_filters(names))
+        return self._replace(arguments=arguments, query=self.query.without_filters(names))
 
 
 def parse_request(request: Request, project: Project, timezones: frozenset[str]) -> ApiRequest:

@@ -107,7 +107,7 @@ def _call(role: RestRole, request: ApiRequest, chosen: ChosenFunction) -> _Call:
     ranges = parse_accept(request.accept or "*/*") if request.is_root else []
     described = bool(ranges) and ranges[0].name == OPENAPI
     if described:
-        request = replace(request, accept=JSON)
+        request = request._replace(accept=JSON)
     read_only = request.reads or function.volatility is not Volatility.VOLATILE
     lines = read_only and function.returns_set
     media = role.media(request, result.relation.table, raw=result.raw, lines=lines)

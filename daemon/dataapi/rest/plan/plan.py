@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from dataapi.catalog.model import Table
 from dataapi.catalog.privileges import Privileges
@@ -126,8 +127,7 @@ class RestRole:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StatementPlan:
+class StatementPlan(NamedTuple):
     """A statement to run, and how its result becomes the reply.
 
     :ivar statement: its row is a ``ResultRow``.
@@ -152,8 +152,7 @@ class StatementPlan:
     before: tuple[Bound, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPlan:
+class StreamPlan(NamedTuple):
     """A read whose rows are sent while they come.
 
     :ivar statement: returns one text per row: the bytes to send.

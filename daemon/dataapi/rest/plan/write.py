@@ -163,7 +163,7 @@ def _matched_update(mutation: _Mutation, objects: Objects) -> StatementPlan:
     if rows.incomplete and mutation.preferences.missing is not Missing.NULL:
         default = mutation.preferences.missing is Missing.DEFAULT
         mutation.missing = MissingMember.DEFAULT if default else MissingMember.UNCHANGED
-    mutation.request, mutation.matched_by = replace(mutation.request, rows=rows), key
+    mutation.request, mutation.matched_by = mutation.request._replace(rows=rows), key
     return _affecting(mutation, Action.MATCHED_UPDATE)
 
 
