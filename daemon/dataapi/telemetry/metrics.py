@@ -9,8 +9,10 @@ from __future__ import annotations
 import itertools
 import operator
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -157,6 +159,9 @@ Snapshot = Mapping[str, Mapping[tuple[str, ...], Value]]
 """Family name to label values (in the family's order) to value."""
 
 
+_bucket = partial(bisect_left, DURATIONS)
+
+
 class RunningHistogram:
     """A histogram while it is being counted."""
 
@@ -168,8 +173,14 @@ class RunningHistogram:
 
     def add(self, seconds: float) -> None:
         """Count a duration."""
-        self._buckets[bisect_left(DURATIONS, seconds)] += 1
+        self._buckets[_bucket(seconds)] += 1
         self._total += seconds
+
+    def add_all(self, durations: Sequence[float]) -> None:
+        """Count some durations."""
+        for bucket, count in Counter(map(_bucket, durations)).items():
+            self._buckets[bucket] += count
+        self._total += sum(durations)
 
     def counts(self) -> Histogram:
         """Return what was counted so far."""

@@ -45,16 +45,31 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"
 """All others, of which clients can make up any, are counted together."""
 
 
-class _Times:
-    """Where the requests of one area spent their time."""
+_MOST_NOTED = 256
+"""Requests whose times are noted until they are counted together, which takes a fraction of the work."""
+_PARTS = ("duration", "queue", "database", "daemon")
 
-    __slots__ = ("daemon", "database", "duration", "queue")
+
+class _Times:
+    """Where the requests of one area spent their time: seconds that are noted, and what was counted."""
+
+    __slots__ = ("_counted", "daemon", "database", "duration", "queue")
 
     def __init__(self) -> None:
-        self.duration = RunningHistogram()
-        self.queue = RunningHistogram()
-        self.database = RunningHistogram()
-        self.daemon = RunningHistogram()
+        # Numbers alone, as objects that hold others would keep the garbage collector busy.
+        self.duration: list[float] = []
+        self.queue: list[float] = []
+        self.database: list[float] = []
+        self.daemon: list[float] = []
+        self._counted = {name: RunningHistogram() for name in _PARTS}
+
+    def counted(self) -> Mapping[str, RunningHistogram]:
+        """Count what was noted, and return all that was counted."""
+        for name, histogram in self._counted.items():
+            noted: list[float] = getattr(self, name)
+            histogram.add_all(noted)
+            noted.clear()
+        return self._counted
 
 
 class RequestMetrics:
@@ -74,11 +89,14 @@ class RequestMetrics:
         else:
             self._count_new(series)
         times = self._times.get(area) or self._times.setdefault(area, _Times())
-        times.duration.add(seconds)
-        if facts.database or facts.queued:
-            times.queue.add(facts.queued)
-            times.database.add(facts.database)
-        times.daemon.add(max(0.0, seconds - facts.queued - facts.database))
+        queued, database = facts.queued, facts.database
+        if database or queued:
+            times.queue.append(queued)
+            times.database.append(database)
+        times.daemon.append(max(0.0, seconds - queued - database))
+        times.duration.append(seconds)
+        if len(times.duration) >= _MOST_NOTED:
+            times.counted()
 
     def _count_new(self, series: _Series) -> None:
         if series[1] not in _METHODS:
@@ -101,9 +119,9 @@ class RequestMetrics:
             "dataapi_request_errors_total": errors,
             **{
                 f"dataapi_request_{name}_seconds": {
-                    (area,): getattr(times, name).counts() for area, times in self._times.items()
+                    (area,): times.counted()[name].counts() for area, times in self._times.items()
                 }
-                for name in _Times.__slots__
+                for name in _PARTS
             },
         }
 
