@@ -237,9 +237,8 @@ def _opening(
 ) -> tuple[Statement, list[object]]:
     if defaults.distributed:
         settings = tuple([each for each in settings if not each[0].startswith(sql_text.REQUEST)])
-    values: list[object] = [role]
-    values.extend([value for _, value in settings])
-    return _opening_statement(tuple([name for name, _ in settings]), defaults, read_only), values
+    names, values = zip(*settings, strict=True) if settings else ((), ())
+    return _opening_statement(names, defaults, read_only), [role, *values]
 
 
 @lru_cache(maxsize=1024)

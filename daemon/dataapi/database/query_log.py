@@ -78,7 +78,9 @@ class Recorded:
         ended, facts = perf_counter(), self._facts
         typed: ApiError | None = None
         code = ""
-        if isinstance(error, psycopg2.Error):
+        if error is None:
+            pass
+        elif isinstance(error, psycopg2.Error):
             code = facts.sqlstate = error.pgcode or ""
             typed = errors.refused(error, anonymous=self._anonymous)
         elif isinstance(error, ConnectionDied):

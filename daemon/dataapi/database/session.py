@@ -137,31 +137,32 @@ class Session:
         One that is to be rolled back takes a second one.  When it fails the connection is left
         inside its transaction, so the pool closes it.
         """
-        with Recorded(message.facts, self._options.query_log, message.statements, anonymous=anonymous):
-            return await self._run(message)
-
-    async def _run(self, message: Message) -> Rows:
         self.uses += 1
         prepared, defaults = self._prepared, self._defaults
-        if self._named is not None and (steps := self._named.steps(message, defaults)) is not None:
-            return await self._run_steps(message, self._named, steps)
-        composed = (
-            compose_inlined(message, defaults) if prepared is None else prepared.compose(message, defaults)
-        )
-        try:
-            rows = await self.connection.send(self._comment(message.facts) + composed.text, composed.values)
-        except BaseException as error:
-            self._uncertain = self._uncertain or composed.changes
-            lost = isinstance(error, psycopg2.Error) and plan_is_gone(error.pgcode, str(error))
-            if prepared is None or not (composed.reuses and lost):
-                raise
-            # Nothing of the message happened: it is one transaction, and it failed.
-            rows = await self._run_anew(message, prepared)
-        if message.rollback:
-            await self.connection.send(_ROLLBACK, ())
-        elif message.positioned:
-            message.facts.position = await written_position(self.connection)
-        return rows
+        with Recorded(message.facts, self._options.query_log, message.statements, anonymous=anonymous):
+            if self._named is not None and (steps := self._named.steps(message, defaults)) is not None:
+                return await self._run_steps(message, self._named, steps)
+            composed = (
+                compose_inlined(message, defaults)
+                if prepared is None
+                else prepared.compose(message, defaults)
+            )
+            try:
+                rows = await self.connection.send(
+                    self._comment(message.facts) + composed.text, composed.values
+                )
+            except BaseException as error:
+                self._uncertain = self._uncertain or composed.changes
+                lost = isinstance(error, psycopg2.Error) and plan_is_gone(error.pgcode, str(error))
+                if prepared is None or not (composed.reuses and lost):
+                    raise
+                # Nothing of the message happened: it is one transaction, and it failed.
+                rows = await self._run_anew(message, prepared)
+            if message.rollback:
+                await self.connection.send(_ROLLBACK, ())
+            elif message.positioned:
+                message.facts.position = await written_position(self.connection)
+            return rows
 
     async def _run_steps(self, message: Message, named: NamedStatements, steps: Steps) -> Rows:
         """Run a message whose statements a pooler keeps prepared."""
