@@ -320,9 +320,10 @@ def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:
             "Could not query the database for the schema cache. Retrying.",
             headers=(("Retry-After", "1"),),
         )
-    role, denied = catalog.roles.get(caller.role), f'permission denied to set role "{caller.role}"'
+    role = catalog.roles.get(caller.role)
+    if role is not None and role.excess is None:
+        return catalog
+    denied = f'permission denied to set role "{caller.role}"'
     if role is None:
         raise UnknownRole(403, "42501", denied)
-    if role.excess is not None:
-        raise ApiError(403, "42501", denied, hint=f"Requests never run as {role.excess}.")
-    return catalog
+    raise ApiError(403, "42501", denied, hint=f"Requests never run as {role.excess}.")

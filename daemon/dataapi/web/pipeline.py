@@ -322,7 +322,7 @@ def _decide(routed: RoutedRequest, length: int) -> Reply | None:
         return routed.refuse(ApiError(405, "PGRST117", message, headers=(family.allow,)))
     if request.method == "OPTIONS" and not family.own_options:
         return Reply(204, (family.allow,), b"")
-    if length > routed.max_body:
+    if length and length > routed.max_body:
         return routed.refuse(body_too_large(routed.max_body))
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
