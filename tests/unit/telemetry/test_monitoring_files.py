@@ -14,6 +14,7 @@ from dataapi.telemetry.metrics import FAMILIES
 
 ETC = Path(__file__).parents[3] / "etc"
 ALERTS = ETC / "prometheus" / "alerts.yml"
+GUIDE = ETC.parent / "docs" / "guides" / "monitoring.md"
 DASHBOARD = ETC / "grafana" / "dashboard.json"
 PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 
@@ -50,12 +51,33 @@ def test_panels_do_not_overlap_and_have_what_to_show() -> None:
     assert all(panel["targets"] and panel["fieldConfig"]["defaults"]["unit"] for panel in panels)
 
 
-def test_prometheus_understands_the_alerts() -> None:
-    """Its own tool checks rules and expressions."""
+def checked(*words: str) -> subprocess.CompletedProcess[str]:
+    """Return what Prometheus's own tool says of a file."""
     tool = shutil.which("promtool")
     if tool is None:
         pytest.skip("promtool is not installed (Debian: prometheus)")
-    checked = subprocess.run(
-        [tool, "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False
-    )
-    assert checked.returncode == 0, checked.stderr
+    return subprocess.run([tool, "check", *words], capture_output=True, text=True, check=False)
+
+
+def test_prometheus_understands_the_alerts() -> None:
+    """Rules and expressions."""
+    told = checked("rules", str(ALERTS))
+    assert told.returncode == 0, told.stderr
+
+
+def test_prometheus_understands_what_the_guide_shows(tmp_path: Path) -> None:
+    """With the alerts beside it."""
+    [shown] = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    file = tmp_path / "prometheus.yml"
+    file.write_text(shown)
+    shutil.copy(ALERTS, tmp_path)
+    told = checked("config", str(file))
+    assert told.returncode == 0, told.stderr
+    assert "1 rule files found" in told.stdout
+    assert 'job="dataapi"' in ALERTS.read_text("utf-8"), "the guide's job is the alerts' one"
+
+
+def test_every_metric_that_the_guide_names_exists() -> None:
+    named = set(re.findall(r"`(dataapi_[a-z_]+)", GUIDE.read_text("utf-8")))
+    assert len(named) >= 6
+    assert named <= set(FAMILIES)
