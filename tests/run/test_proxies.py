@@ -31,8 +31,6 @@ CLIENTS = 3
 ANSWERED = "dataapi_requests_total{"
 DELAY = {"shutdown-delay": "5"}
 """Enough for HAProxy to see that a daemon is to stop, however long the machine takes for an answer."""
-PATIENT_CHECKS = ("timeout connect 2s", "timeout connect 2s\n    timeout check 60s")
-"""Lets HAProxy take a daemon that is slow because its machine is for one that answers."""
 FOR_EVER = "600"
 
 
@@ -165,8 +163,7 @@ def test_a_rolling_restart_loses_no_request(server: Server, tmp_path: Path) -> N
         ports, loads = [], []
         for proxy in proxies:
             (tmp_path / proxy).mkdir()
-            changed = [PATIENT_CHECKS] if proxy == "haproxy" else []
-            ports.append(stack.enter_context(proxied(proxy, tmp_path / proxy, daemons, *changed)).port)
+            ports.append(stack.enter_context(proxied(proxy, tmp_path / proxy, daemons)).port)
             wait_answers(ports[-1], daemons)
             loads.append(stack.enter_context(Load(ports[-1])))
         for daemon in daemons:
