@@ -83,11 +83,9 @@ class Recorder:
         self._loop = asyncio.new_event_loop()
         self._talks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._server = self._loop.run_until_complete(
-            asyncio.start_server(self._talk, "0.0.0.0", self.port, backlog=512)
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
         self._thread.start()
+        # In that thread: Playwright keeps a loop of its own running in this one.
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -125,6 +123,10 @@ class Recorder:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._talk, "0.0.0.0", self.port, backlog=512)
+        self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
         self._server.close()
