@@ -235,27 +235,33 @@ MAIN = ["Content-Length: 5", "Transfer-Encoding: chunked", "Connection: close", 
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> bytes:
-    """Write something like a request."""
+def messages(draw: st.DrawFn) -> list[bytes]:
+    """Write something like requests that have the same headers, as those of a connection often do."""
     space = draw(st.sampled_from([" "] * 12 + ["  ", "\t"]))
-    line = space.join(draw(st.sampled_from(each)) for each in (METHODS, TARGETS, VERSIONS))
     field = st.builds(lambda name, value: f"{name}: {value}", st.sampled_from(NAMES), st.sampled_from(VALUES))
     fields = draw(st.lists(st.sampled_from(MAIN) | field, max_size=4))
-    ended = [f"{each}{draw(st.sampled_from(ENDS))}" for each in (line, *fields, "")]
-    return ("".join(ended) + draw(st.sampled_from(BODIES))).encode("latin-1")
+    line_end, *ends = [draw(st.sampled_from(ENDS)) for _ in (*fields, "", "")]
+    headers = "".join(map("".join, zip((*fields, ""), ends, strict=True)))
+    found = []
+    for _ in range(draw(st.integers(1, 3))):
+        line = space.join(draw(st.sampled_from(each)) for each in (METHODS, TARGETS, VERSIONS))
+        found.append(f"{line}{line_end}{headers}{draw(st.sampled_from(BODIES))}".encode("latin-1"))
+    return found
 
+
+CONVERSATIONS = st.lists(messages(), min_size=1, max_size=3).map(lambda parts: list(itertools.chain(*parts)))
 
 PLAIN = b"GET /last HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
-@given(st.lists(messages(), min_size=1, max_size=3).map(lambda parts: b"".join(parts) + PLAIN))
+@given(CONVERSATIONS.map(lambda parts: b"".join(parts) + PLAIN))
 def test_requests_are_those_that_twisted_web_finds(data: bytes) -> None:
     """What differs is in the table, with its reason; nothing that both take is understood differently."""
     mine, other = ours(data), theirs(data)
     assert not unexplained(data, mine, other), f"{data!r}\nours: {mine}\ntheirs: {other}"
 
 
-@given(st.lists(messages(), min_size=1, max_size=3), st.lists(st.integers(0, 300), max_size=6))
+@given(CONVERSATIONS, st.lists(st.integers(0, 300), max_size=6))
 def test_it_does_not_matter_how_bytes_are_divided(parts: list[bytes], cuts: list[int]) -> None:
     """Requests and refusals are the same, wherever one piece ends and the next one begins."""
     data = b"".join(parts) + PLAIN
@@ -394,6 +400,23 @@ def test_chunks_have_extensions_and_trailers_that_mean_nothing() -> None:
 def test_chunks_of_one_byte_are_a_body() -> None:
     requests, refused, _ = ours(CHUNKS.encode() + b"1\r\nx\r\n" * 50_000 + b"0\r\n\r\n")
     assert (len(requests[0].body), refused) == (50_000, False)
+
+
+@pytest.mark.parametrize("framing", [*MAIN[:2], "Content-Length: 0", "Upgrade: h2c\r\nContent-Length: 5"])
+def test_a_repeated_head_is_read_as_the_first_one(framing: str) -> None:
+    """Headers that repeat those of the request before belong to the body that follows them this time."""
+    head = f"HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode()
+    bodies = [b"12345", b"GET /", b"67890"] if framing != "Content-Length: 0" else [b"", b"", b""]
+    framed = [b"5\r\n%b\r\n0\r\n\r\n" % body for body in bodies] if "chunked" in framing else bodies
+    requests = [b"POST /%d " % number + head + body for number, body in enumerate(framed)]
+    for pieces in ([b"".join(requests) + PLAIN], [*requests, PLAIN]):
+        found, refused, _ = ours(*pieces)
+        assert not refused
+        assert [(one.target, one.body) for one in found] == [
+            *((b"/%d" % number, body) for number, body in enumerate(bodies)),
+            (b"/last", b""),
+        ]
+        assert [one.headers for one in found[1:3]] == [found[0].headers] * 2
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "CONNECT"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from json.encoder import encode_basestring_ascii as quoted
 
 from dataapi.catalog.model import Function
 from dataapi.database.sql_text import ISOLATION_LEVELS
+from dataapi.http.headers import Headers, json_object
 from dataapi.http.messages import Request
 
 Settings = tuple[tuple[str, str], ...]
@@ -46,7 +46,8 @@ def settings_for(request: Request, caller: Caller) -> Settings:
     All of them are always set: a setting that an earlier transaction of the connection made reads as an
     empty text afterwards, which is not JSON.  Runs for every statement, so it is written for speed.
     """
-    path, rest = request.path, request.path.startswith(REST_PREFIX)
+    path, headers = request.path, request.headers
+    rest = path.startswith(REST_PREFIX)
     if rest:
         # Functions written for PostgREST expect paths without a gateway's prefix, such as /items or /rpc/f.
         path = path[len(REST_PREFIX) :] or "/"
@@ -54,14 +55,10 @@ def settings_for(request: Request, caller: Caller) -> Settings:
         ("request.jwt.claims", caller.claims),
         ("request.method", request.method),
         ("request.path", path),
-        ("request.headers", _object(request.headers)),
-        ("request.cookies", _cookies(request.headers.get("cookie"))),
+        ("request.headers", headers.json if isinstance(headers, Headers) else json_object(headers)),
+        ("request.cookies", _cookies(headers.get("cookie"))),
     )
     return settings + _NO_ANSWER if rest else settings
-
-
-def _object(members: Mapping[str, str]) -> str:
-    return "{" + ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in members.items()]) + "}"
 
 
 def _cookies(header: str | None) -> str:
@@ -73,7 +70,7 @@ def _cookies(header: str | None) -> str:
         name, equals, value = pair.strip().partition("=")
         if equals and name:
             cookies.setdefault(name, value.strip('"'))
-    return _object(cookies)
+    return json_object(cookies)
 
 
 def hoisted(function: Function, names: Collection[str]) -> Settings:

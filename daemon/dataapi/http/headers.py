@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii as quoted
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _FRAMING = frozenset(
@@ -18,6 +20,29 @@ CALLER = "Accept-Profile, Authorization, apikey"
 
 Caches treat ``Authorization`` this way by themselves (RFC 9111 section 3.5), but not API keys.
 """
+
+
+class Headers(dict[str, str]):
+    """Headers of a request, which several requests of a connection may share; never changed once read.
+
+    Names are in lower case; the values of repeated headers are joined.
+    """
+
+    __slots__ = ("_json",)
+
+    @property
+    def json(self) -> str:
+        """The text of a JSON object with the headers, made once."""
+        try:
+            return self._json
+        except AttributeError:
+            self._json: str = json_object(self)
+            return self._json
+
+
+def json_object(members: Mapping[str, str]) -> str:
+    """Write a JSON object of texts, in ASCII and without spaces."""
+    return "{" + ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in members.items()]) + "}"
 
 
 @dataclass(frozen=True, slots=True)

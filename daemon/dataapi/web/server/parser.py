@@ -8,6 +8,7 @@ from typing import NamedTuple
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from dataapi.http.errors import ApiError
+from dataapi.http.headers import Headers
 from dataapi.http.messages import LONGEST_TARGET
 from dataapi.web.server import head
 
@@ -19,6 +20,8 @@ _LONGEST_HEADERS = 65_536
 _MOST_HEADERS = 200
 _SURELY_WITHIN_LIMITS = 4 * _MOST_HEADERS
 """Bytes of a head in which there is no room for too many headers, nor for one that is too long."""
+_LONGEST_REMEMBERED = 4096
+"""Bytes of headers that are remembered for the next request of a connection."""
 _LONGEST_LENGTH = 30
 """Digits of a ``Content-Length``, leading zeros included."""
 _MOST_FRAMING = 16
@@ -45,7 +48,7 @@ class Head(NamedTuple):
     method: str
     target: bytes
     minor: int
-    headers: dict[str, str]
+    headers: Headers
     length: int | None
 
     @property
@@ -72,7 +75,7 @@ class _Message:
     __slots__ = ("body", "complete", "headers")
 
     def __init__(self) -> None:
-        self.headers: dict[str, str] | None = None
+        self.headers: Headers | None = None
         self.body: list[bytes] = []
         self.complete = False
 
@@ -106,6 +109,9 @@ class RequestParser:
     llhttp never gets more than one message: its head, which ends with the first empty line, and then what is
     left of the body, or what may be.  So requests that were sent together wait as bytes.
 
+    Most clients repeat the headers of their request before.  What llhttp made of these is remembered, and it
+    sees neither them again nor a body whose length they say: it would be where it was before.
+
     :ivar buffer: what was received and not read.
     :ivar unread: bytes of the request that are still to be read; None if that is unknown.
     """
@@ -117,6 +123,9 @@ class RequestParser:
         self._llhttp: HttpRequestParser = HttpRequestParser(self._message)
         self._read = self._framing = 0
         self._tail = b""
+        self._before = b""
+        self._remembered = Headers(), 0
+        self._repeated = False
 
     @property
     def complete(self) -> bool:
@@ -145,16 +154,28 @@ class RequestParser:
         line = _REQUEST_LINE.fullmatch(buffer, 0, line_end)
         if line is None:
             raise _invalid_http()
-        headers = self._read_headers(_LINE_FOR_LLHTTP + buffer[line_end : end + 4])
-        self.unread = length = _body_length(headers)
+        headers, length = self._headers(buffer[line_end : end + 4])
+        self.unread = length
         self.buffer = buffer[end + 4 :]
         self._read = self._framing = 0
         self._tail = b""
         return Head(line[1].decode("ascii"), line[2], int(line[3]), headers, length)
 
-    def _read_headers(self, received: bytes) -> dict[str, str]:
-        message = self._message
-        headers: dict[str, str] = {}
+    def _headers(self, received: bytes) -> tuple[Headers, int | None]:
+        """Return the headers that were received, and the length of the body, None for chunks."""
+        if received == self._before:
+            self._repeated = True
+            self._message.complete = not self._remembered[1]
+            return self._remembered
+        self._repeated = False
+        headers = self._read_headers(_LINE_FOR_LLHTTP + received)
+        length = _body_length(headers)
+        if length is not None and len(received) <= _LONGEST_REMEMBERED:
+            self._before, self._remembered = received, (headers, length)
+        return headers, length
+
+    def _read_headers(self, received: bytes) -> Headers:
+        message, headers = self._message, Headers()
         message.headers, message.complete = headers, False
         try:
             self._llhttp.feed_data(received)
@@ -174,6 +195,9 @@ class RequestParser:
         received, self.buffer = buffer[:cut], buffer[cut:]
         if self.unread is not None:
             self.unread -= len(received)
+        if self._repeated:
+            message.complete = not self.unread
+            return [received]
         try:
             self._llhttp.feed_data(received)
         except HttpParserError:
@@ -199,7 +223,7 @@ class RequestParser:
         """Return as much as there is of a head that cannot be read, ``-`` for its unreadable parts."""
         found = _PARTIAL_LINE.match(self.buffer)
         method, target = (found[1].decode("ascii"), found[2]) if found else ("-", b"-")
-        return Head(method, target, 1, {}, None)
+        return Head(method, target, 1, Headers(), None)
 
 
 def _check_limits(received: bytes) -> None:
@@ -216,7 +240,7 @@ def _check_limits(received: bytes) -> None:
         raise _too_large(f"The request's headers are longer than {_LONGEST_HEADERS} bytes")
 
 
-def _body_length(headers: dict[str, str]) -> int | None:
+def _body_length(headers: Headers) -> int | None:
     """Return the number of bytes that follow a head whose headers llhttp accepted, None for chunks."""
     encoding = headers.get("transfer-encoding")
     if encoding is not None:
