@@ -13,6 +13,7 @@ from support.failover import SCHEMA, Clients, delivered, project, request, write
 from support.installation import Installation
 from support.recorder import HOOK
 from support.replication import Pair, running_pair
+from support.webhooks import ACME, PAUSED, REF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,6 +117,22 @@ def test_who_begins_beside_an_old_primary_writes_nothing_to_it(
         assert set(clients.rows) <= rows(pair.standby.database(database.name))
     finally:
         installation.end()
+
+
+def test_a_command_publishes_at_the_newest_primary(pair: Pair, recorder: Recorder, tmp_path: Path) -> None:
+    """Whichever comes first in the connection string, and whatever that says of the server."""
+    database = pair.primary.create_database(SCHEMA)
+    installation = Installation(tmp_path, database, recorder)
+    installation.endpoint()
+    pair.follow(database)
+    pair.standby.promote()
+    survivor = pair.standby.database(database.name)
+    for number, attributes in enumerate(("any", "read-write"), 1):
+        installation.uri = pair.uri(database.name, attributes)
+        about = ("--organization", ACME.organization, "--project", REF)
+        installation.command("event", "publish", PAUSED, *about, "--payload", '{"reason": "inactivity"}')
+        assert survivor.execute("select count(*) from webhooks.event") == [(number,)]
+    assert database.execute("select count(*) from webhooks.event") == [(0,)]
 
 
 @pytest.mark.time_limit(180)

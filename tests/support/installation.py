@@ -48,7 +48,7 @@ class Installation:
 
     :ivar settings: of the section ``[webhooks]``, for what is started from now on.
     :ivar token: may do everything.
-    :ivar uri: what daemons reach the database by, "" for its own.
+    :ivar uri: what daemons and commands reach the database by, "" for its own.
     :ivar past_pooler: whether webhooks have connections of their own to PostgreSQL itself, where a pooler
         stands before it, as docs/guides/poolers.md advises.
     """
@@ -92,7 +92,7 @@ class Installation:
 
     @property
     def _operator(self) -> dict[str, str]:
-        project = {"DB_URI": self.database.uri, "REQUIRE_API_KEY": "no"}
+        project = {"DB_URI": self.uri or self.database.uri, "REQUIRE_API_KEY": "no"}
         return {**self.environ, **{f"DATAAPI_PROJECT_{name}": text for name, text in project.items()}}
 
     def daemon(self, *words: str, environ: Mapping[str, str] | None = None) -> Daemon:

@@ -10,11 +10,20 @@ import psycopg2
 from psycopg2.extensions import POLL_OK
 from twisted.internet.threads import deferToThread
 
-from dataapi.database.address import BALANCE, connection_parameters
+from dataapi.database.address import (
+    ATTRIBUTES,
+    BALANCE,
+    connection_parameters,
+    leads_to_standbys,
+    lists_several,
+    look_up,
+    places,
+)
 from dataapi.database.errors import refused, version_refusal
 from dataapi.database.pipeline import Pipeline
 from dataapi.database.pooler import keeps_statements
 from dataapi.database.sql_text import inlined
+from dataapi.database.succession import PRIMARY_LINEAGE, Lineage, Succession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -27,6 +36,8 @@ T = TypeVar("T")
 
 _CONNECT_TIMEOUT = 10
 """Seconds that connecting may take when the connection string says nothing else."""
+_LOOK_TIMEOUT = 2
+"""Seconds that connecting may take to learn of a server whether it was promoted last."""
 
 
 class ScriptError(Exception):
@@ -76,6 +87,8 @@ def _connection(uri: str) -> Iterator[Any]:
         }
         # Libpq before 16 refuses what it does not know.
         parameters.pop(BALANCE, None)
+        if lists_several(parameters) and not leads_to_standbys(uri):
+            parameters = _past_old_primaries(parameters)
         with closing(psycopg2.connect(**parameters)) as connection:
             if refusal := version_refusal(connection.server_version):
                 raise ServerTooOld(refusal)
@@ -83,6 +96,34 @@ def _connection(uri: str) -> Iterator[Any]:
             yield connection
     except psycopg2.Error as error:
         raise ScriptError(str(error).strip()) from error
+
+
+def _past_old_primaries(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the newest primary where an earlier one is listed, too, and accepts writes."""
+    succession = Succession()
+    found = [
+        (place.parameters, _lineage(place.parameters))
+        for place in places(parameters, look_up)
+        if not place.problem
+    ]
+    for _, lineage in found:
+        if lineage is not None:
+            succession.see(lineage)
+    if not any(succession.overtaken(lineage) for _, lineage in found):
+        return parameters
+    return next(place for place, lineage in found if succession.follows(lineage))
+
+
+def _lineage(place: dict[str, Any]) -> Lineage | None:
+    """Return the lineage of a server, None where it is no primary, has no timelines or cannot be asked."""
+    asked = {**place, ATTRIBUTES: "any", "connect_timeout": _LOOK_TIMEOUT}
+    try:
+        with closing(psycopg2.connect(**asked)) as connection, connection.cursor() as cursor:
+            cursor.execute(PRIMARY_LINEAGE)
+            row = cursor.fetchone()
+            return None if row is None else Lineage(*row)
+    except psycopg2.Error:
+        return None
 
 
 class _Blocking:
