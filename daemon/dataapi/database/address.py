@@ -334,6 +334,13 @@ def refused_by_server(reason: str) -> bool:
     return bool(_SERVERS_WORDS.search(reason)) and _NOT_NOW not in reason
 
 
+def failed_at(host: str | None, port: int | str) -> str:
+    """Return what libpq puts before the reason why there is no connection to a place."""
+    if host and host.startswith(("/", "@")):
+        return f'connection to server on socket "{host}/.s.PGSQL.{port}" failed: '
+    return f'connection to server at "{host or ""}", port {port} failed: '
+
+
 def look_up(name: str) -> list[str]:
     """Return a host name's addresses; blocks, so run it in a thread.  Raises ``OSError``."""
     found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)

@@ -138,7 +138,7 @@ class Connection:
         attempt = None
         try:
             attempt = self._attempt = ConnectionAttempt(self.reactor, parameters)
-            where = _where(attempt.info.host, attempt.info.port)
+            where = address.failed_at(attempt.info.host, attempt.info.port)
             self._connection = await attempt.made().addTimeout(timeout, self.reactor)
         except psycopg2.Error as error:
             if attempt is not None:
@@ -171,7 +171,7 @@ class Connection:
         """Leave a server that another one has succeeded, and return why; "" where there is none."""
         if self._succession is None:
             return ""
-        where = _where(self.place.get("host"), self.place.get("port", ""))
+        where = address.failed_at(self.place.get("host"), self.place.get("port", ""))
         try:
             rows = await self.send(PRIMARY_LINEAGE, ()).addTimeout(timeout, self.reactor)
         except psycopg2.Error:
@@ -397,10 +397,3 @@ class Connection:
         self._finish(died)
         if on_lost is not None:
             on_lost()
-
-
-def _where(host: str | None, port: int | str) -> str:
-    """Return what libpq puts before a reason."""
-    if host and host.startswith(("/", "@")):
-        return f'connection to server on socket "{host}/.s.PGSQL.{port}" failed: '
-    return f'connection to server at "{host or ""}", port {port} failed: '

@@ -29,7 +29,6 @@ from dataapi.database.health import Ageing, Liveness
 from dataapi.database.open_transaction import FIRST_FETCH, next_fetch
 from dataapi.database.session import Session, SessionOptions
 from dataapi.http.errors import ApiError
-from dataapi.http.messages import Interval
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -61,14 +60,6 @@ class PoolFigures:
     timeouts: int
     connects: int
     cancels: int
-
-
-def _queued(facts: RequestFacts, began: float) -> None:
-    """Add the time since then to a request's time in the queue."""
-    now = perf_counter()
-    facts.queued += now - began
-    if facts.intervals is not None:
-        facts.intervals.append(Interval("queue", began, now))
 
 
 _token = partial(token_hex, 8)
@@ -239,7 +230,7 @@ class Pool:
         try:
             return await session.run(message, anonymous=message.role == self._anonymous_role)
         except ApiError as error:
-            raise await _explained(error, message, session) from error.__cause__
+            raise await session.explained(error, message) from error.__cause__
         finally:
             self._release(session)
 
@@ -292,7 +283,7 @@ class Pool:
         try:
             await self._slots.take(message.caller)
         finally:
-            _queued(facts, began)
+            facts.add_queued(began, perf_counter())
         try:
             session = self._idle.pop() if self._idle else await self._wait(facts)
             transaction = session.transaction(facts, anonymous=message.role == self._anonymous_role)
@@ -300,7 +291,7 @@ class Pool:
                 yield transaction
             except ApiError as error:
                 await transaction.roll_back()
-                raise await _explained(error, message, session) from error.__cause__
+                raise await session.explained(error, message) from error.__cause__
             finally:
                 self._release(session)
         finally:
@@ -317,7 +308,7 @@ class Pool:
             return await place
         finally:
             if facts is not None:
-                _queued(facts, began)
+                facts.add_queued(began, perf_counter())
 
     def _release(self, session: Session) -> None:
         if session.connection.lost:
@@ -406,10 +397,3 @@ class Pool:
 
     def _unavailable(self) -> ApiError:
         return errors.stopped() if self._stopped else errors.unreachable(self._connector.remaining)
-
-
-async def _explained(error: ApiError, message: Message, session: Session) -> ApiError:
-    """Return the error, or the cause of it where a message that may write met a standby."""
-    if error.code == errors.READ_ONLY and not message.read_only and await session.on_standby():
-        return errors.standby()
-    return error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg2
 from twisted.internet import defer
 
-from dataapi.database import sql_text
+from dataapi.database import errors, sql_text
 from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
 from dataapi.database.message import FACTS, NO_DEFAULTS, defaults_of
 from dataapi.database.named import NamedStatements
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dataapi.database.named import Steps
     from dataapi.database.query_log import QueryLog
     from dataapi.database.succession import Succession
+    from dataapi.http.errors import ApiError
     from dataapi.http.messages import RequestFacts
 
 # Deferred constraints are checked as a commit would check them.
@@ -219,7 +220,13 @@ class Session:
             self._as_login_role + template.text, template.arrange(tuple(values))
         )
 
-    async def on_standby(self) -> bool:
+    async def explained(self, error: ApiError, message: Message) -> ApiError:
+        """Return the error, or the cause of it where a message that may write met a standby."""
+        if error.code == errors.READ_ONLY and not message.read_only and await self._on_standby():
+            return errors.standby()
+        return error
+
+    async def _on_standby(self) -> bool:
         """Tell whether the server is known to be a standby."""
         if not self.connection.clean:
             return False

@@ -96,6 +96,12 @@ class RequestFacts:
         self.sqlstate = ""
         self.position = ""
 
+    def add_queued(self, began: float, ended: float) -> None:
+        """Add a wait for a database connection, by ``time.perf_counter``."""
+        self.queued += ended - began
+        if self.intervals is not None:
+            self.intervals.append(Interval("queue", began, ended))
+
     @property
     def trace_id(self) -> str:
         """The id of the caller's trace, "" without one."""
