@@ -122,8 +122,12 @@ def end_of_lease(installation: Installation) -> float:
 def test_two_daemons_share_a_queue_and_one_survives_the_other(installation: Installation) -> None:
     """Each event is one daemon's; what the killed one had sent and not recorded comes again, no more."""
     installation.endpoint()
+    installation.recorder.behave(Behaviour.HOLD)
     killed, other = installation.pair()
     installation.publish_many(1000)
+    for daemon in (killed, other):
+        wait_for(lambda: daemon.metric("dataapi_webhooks_in_flight") > 0, "work for both")  # noqa: B023
+    installation.recorder.behave(Behaviour.TAKE)
     wait_for(lambda: len(installation.records()) > 300, "the first deliveries")
     kill(killed)
     installation.wait_only_leased()

@@ -76,9 +76,11 @@ class Campaign:
 
     def settle(self, seconds: float) -> None:
         """Break nothing any more, and wait until all is delivered or given up."""
-        for target in self.targets:
-            if self._behaviour(target) in (Behaviour.HANG, Behaviour.RESET):
-                self.installation.recorder.behave(Behaviour.TAKE, target.paths[-1])
+        recorder = self.installation.recorder
+        # All paths: an endpoint is still at an earlier one if no daemon was able to move it.
+        for path in [path for target in self.targets for path in target.paths]:
+            if recorder.behaviours.get(path) in (Behaviour.HANG, Behaviour.RESET):
+                recorder.behave(Behaviour.TAKE, path)
         for daemon in self._running:
             daemon.wait_ready()
         for event in self.published:

@@ -36,6 +36,7 @@ _SHARED = (
     "server_idle_timeout = 5",
     "default_pool_size = 12",
     "max_client_conn = 1000",
+    "server_login_retry = 1",
 )
 RESETTING = ("server_reset_query = RESET ALL", "server_reset_query_always = 1")
 """Lets no setting that a function makes for its session reach the next client."""
