@@ -3,8 +3,9 @@
 Run as ``PYTHONPATH=daemon:tests python tests/bench/versions.py FOLDER [FOLDER ...]`` with ``wrk`` on the
 machine.  Each folder is a checkout in which ``make develop`` was run.  All daemons serve one database; short
 rounds go in turn, and the order changes from round to round, so that what else the machine does meets all of
-them alike.  The table has the medians, and the median of the ratios to the first version, round by round, and
-those between which the middle half lies.
+them alike.  Two processes of one version differ by several per cent, so each case has several of each.  The
+table has the medians, and the median of the ratios to the first version, round by round, and those between
+which the middle half lies.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cases import CASES, SETUP, Case
@@ -27,15 +28,15 @@ from support.postgres import Database, Server
 
 @dataclass
 class Version:
-    """A version that runs.
+    """A version that runs."""
 
-    :ivar loads: its rounds of the current case.
-    """
-
-    name: str
+    checkout: Path
     daemon: Daemon
     folder: Path
-    loads: list[Load] = field(default_factory=list)
+
+
+Loads = dict[Path, list[Load]]
+"""The rounds of each checkout."""
 
 
 def main(words: list[str]) -> int:
@@ -44,7 +45,8 @@ def main(words: list[str]) -> int:
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a checkout")
     parser.add_argument("--case", action="append", help="only cases with this in their name (repeatable)")
     parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--starts", type=int, default=4, help="processes of each version (default: 4)")
+    parser.add_argument("--rounds", type=int, default=3, help="of each process (default: 3)")
     parser.add_argument("--connections", type=int, default=16)
     options = parser.parse_args(words)
     server = Server()
@@ -52,14 +54,28 @@ def main(words: list[str]) -> int:
         server.create()
         database = server.create_chinook()
         database.execute(SETUP)
-        with ExitStack() as stack:
-            versions = [_started(stack, folder.resolve(), database) for folder in options.folders]
-            for case in CASES:
-                if not options.case or any(text in case.name for text in options.case):
-                    _compare(case, versions, server.pid, options)
+        for case in CASES:
+            if not options.case or any(text in case.name for text in options.case):
+                _report(case, _compare(case, database, server.pid, options))
     finally:
         server.remove()
     return 0
+
+
+def _compare(case: Case, database: Database, postgres: int, options: argparse.Namespace) -> Loads:
+    checkouts = [folder.resolve() for folder in options.folders]
+    loads: Loads = {checkout: [] for checkout in checkouts}
+    number = 0
+    for start in range(options.starts):
+        with ExitStack() as stack:
+            versions = [_started(stack, checkout, database) for checkout in checkouts]
+            for turn in range(-1, options.rounds):
+                shift = (start + turn) % len(versions)
+                for version in versions[shift:] + versions[:shift]:
+                    load, number = _put(case, version, postgres, number, options)
+                    if turn >= 0:  # else it warms up
+                        loads[version.checkout].append(load)
+    return loads
 
 
 def _started(stack: ExitStack, checkout: Path, database: Database) -> Version:
@@ -67,36 +83,36 @@ def _started(stack: ExitStack, checkout: Path, database: Database) -> Version:
     daemons.TWISTD = str(checkout / ".venv" / "bin" / "twistd")
     daemon = stack.enter_context(Daemon(folder, database.uri))
     daemon.wait_ready()
-    return Version(checkout.name, daemon, folder)
+    return Version(checkout, daemon, folder)
 
 
-def _compare(case: Case, versions: list[Version], postgres: int, options: argparse.Namespace) -> None:
-    number = 0
+def _put(
+    case: Case, version: Version, postgres: int, number: int, options: argparse.Namespace
+) -> tuple[Load, int]:
     headers = {**HEADERS, "Authorization": token()} if case.signed_in else HEADERS
-    for version in versions:
-        version.loads.clear()
-    for turn in range(options.rounds):
-        shift = turn % len(versions)
-        for version in versions[shift:] + versions[:shift]:
-            target = Target(version.daemon.port, version.daemon.process.pid, headers)
-            load, number = put_load(
-                case, target, version.folder, database=postgres, first=number, seconds=options.seconds,
-                connections=options.connections,
-            )  # fmt: skip
-            if load.failed:
-                raise RuntimeError(f"{case.name}: {load.failed} requests to {version.name} failed")
-            version.loads.append(load)
+    target = Target(version.daemon.port, version.daemon.process.pid, headers)
+    load, number = put_load(
+        case, target, version.folder, database=postgres, first=number, seconds=options.seconds,
+        connections=options.connections,
+    )  # fmt: skip
+    if load.failed:
+        raise RuntimeError(f"{case.name}: {load.failed} requests to {version.checkout.name} failed")
+    return load, number
+
+
+def _report(case: Case, loads: Loads) -> None:
     sys.stdout.write(f"{case.name}\n")
-    for version in versions:
-        cells = [f"  {version.name:20}"]
+    first = next(iter(loads.values()))
+    for checkout, rounds in loads.items():
+        cells = [f"  {checkout.name:20}"]
         for name in ("server", "database"):
-            mine = [getattr(load, name) for load in version.loads]
-            theirs = [getattr(load, name) for load in versions[0].loads]
+            mine = [getattr(load, name) for load in rounds]
+            theirs = [getattr(load, name) for load in first]
             low, middle, high = statistics.quantiles([a / b for a, b in zip(mine, theirs, strict=True)])
             cells.append(
                 f"{name} {statistics.median(mine):6.0f} us, x {middle:.3f} ({low:.3f} to {high:.3f})"
             )
-        cells.append(f"{statistics.median(load.per_second for load in version.loads):6.0f} /s")
+        cells.append(f"{statistics.median(load.per_second for load in rounds):6.0f} /s")
         sys.stdout.write("   ".join(cells) + "\n")
     sys.stdout.flush()
 
