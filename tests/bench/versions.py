@@ -26,9 +26,9 @@ from support.daemon import Daemon
 from support.postgres import Database, Server
 
 
-@dataclass
+@dataclass(frozen=True)
 class Version:
-    """A version that runs."""
+    """A running daemon of one checkout."""
 
     checkout: Path
     daemon: Daemon

@@ -334,8 +334,8 @@ def refused_by_server(reason: str) -> bool:
     return bool(_SERVERS_WORDS.search(reason)) and _NOT_NOW not in reason
 
 
-def failed_at(host: str | None, port: int | str) -> str:
-    """Return what libpq puts before the reason why there is no connection to a place."""
+def failure_prefix(host: str | None, port: int | str) -> str:
+    """Return what libpq writes before the reason why it could not connect to a place."""
     if host and host.startswith(("/", "@")):
         return f'connection to server on socket "{host}/.s.PGSQL.{port}" failed: '
     return f'connection to server at "{host or ""}", port {port} failed: '

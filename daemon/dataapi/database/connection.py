@@ -138,7 +138,7 @@ class Connection:
         attempt = None
         try:
             attempt = self._attempt = ConnectionAttempt(self.reactor, parameters)
-            where = address.failed_at(attempt.info.host, attempt.info.port)
+            where = address.failure_prefix(attempt.info.host, attempt.info.port)
             self._connection = await attempt.made().addTimeout(timeout, self.reactor)
         except psycopg2.Error as error:
             if attempt is not None:
@@ -171,7 +171,7 @@ class Connection:
         """Leave a server that another one has succeeded, and return why; "" where there is none."""
         if self._succession is None:
             return ""
-        where = address.failed_at(self.place.get("host"), self.place.get("port", ""))
+        where = address.failure_prefix(self.place.get("host"), self.place.get("port", ""))
         try:
             rows = await self.send(PRIMARY_LINEAGE, ()).addTimeout(timeout, self.reactor)
         except psycopg2.Error:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 _CONNECT_TIMEOUT = 10
 """Seconds that connecting may take when the connection string says nothing else."""
 _LOOK_TIMEOUT = 2
-"""Seconds that connecting may take to learn of a server whether it was promoted last."""
+"""Seconds that connecting to each server may take while the newest primary is looked for."""
 
 
 class ScriptError(Exception):
@@ -99,7 +99,10 @@ def _connection(uri: str) -> Iterator[Any]:
 
 
 def _past_old_primaries(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the newest primary where an earlier one is listed, too, and accepts writes."""
+    """Return the parameters of the newest primary if an older one still accepts writes, else the same ones.
+
+    :param parameters: libpq's, which list several hosts.
+    """
     succession = Succession()
     found = [
         (place.parameters, _lineage(place.parameters))
@@ -115,7 +118,7 @@ def _past_old_primaries(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lineage(place: dict[str, Any]) -> Lineage | None:
-    """Return the lineage of a server, None where it is no primary, has no timelines or cannot be asked."""
+    """Return a server's lineage, None if it is a standby, has no timelines or does not answer."""
     asked = {**place, ATTRIBUTES: "any", "connect_timeout": _LOOK_TIMEOUT}
     try:
         with closing(psycopg2.connect(**asked)) as connection, connection.cursor() as cursor:

@@ -221,7 +221,7 @@ class Session:
         )
 
     async def explained(self, error: ApiError, message: Message) -> ApiError:
-        """Return the error, or the cause of it where a message that may write met a standby."""
+        """Return the error, or its cause if a message that may write reached a standby."""
         if error.code == errors.READ_ONLY and not message.read_only and await self._on_standby():
             return errors.standby()
         return error

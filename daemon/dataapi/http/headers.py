@@ -23,16 +23,16 @@ Caches treat ``Authorization`` this way by themselves (RFC 9111 section 3.5), bu
 
 
 class Headers(dict[str, str]):
-    """Headers of a request, which several requests of a connection may share; never changed once read.
+    """The headers of a request: names in lower case, the values of repeated headers joined.
 
-    Names are in lower case; the values of repeated headers are joined.
+    Requests of one connection may share them, so nothing changes them once they are parsed.
     """
 
     __slots__ = ("_json",)
 
     @property
     def json(self) -> str:
-        """The text of a JSON object with the headers, made once."""
+        """The headers as a JSON object, which is written once."""
         try:
             return self._json
         except AttributeError:
@@ -41,7 +41,7 @@ class Headers(dict[str, str]):
 
 
 def json_object(members: Mapping[str, str]) -> str:
-    """Write a JSON object of texts, in ASCII and without spaces."""
+    """Return a JSON object with string values, in ASCII and without spaces."""
     return "{" + ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in members.items()]) + "}"
 
 

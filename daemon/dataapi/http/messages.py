@@ -97,7 +97,7 @@ class RequestFacts:
         self.position = ""
 
     def add_queued(self, began: float, ended: float) -> None:
-        """Add a wait for a database connection, by ``time.perf_counter``."""
+        """Add a wait for a database connection, from and until these times of ``time.perf_counter``."""
         self.queued += ended - began
         if self.intervals is not None:
             self.intervals.append(Interval("queue", began, ended))

@@ -20,8 +20,8 @@ _LONGEST_HEADERS = 65_536
 _MOST_HEADERS = 200
 _SURELY_WITHIN_LIMITS = 4 * _MOST_HEADERS
 """Bytes of a head in which there is no room for too many headers, nor for one that is too long."""
-_LONGEST_REMEMBERED = 4096
-"""Bytes of headers that are remembered for the next request of a connection."""
+_LONGEST_COMPARED = 4096
+"""Bytes of headers that are compared with those of the next request on the connection."""
 _LONGEST_LENGTH = 30
 """Digits of a ``Content-Length``, leading zeros included."""
 _MOST_FRAMING = 16
@@ -109,8 +109,8 @@ class RequestParser:
     llhttp never gets more than one message: its head, which ends with the first empty line, and then what is
     left of the body, or what may be.  So requests that were sent together wait as bytes.
 
-    Most clients repeat the headers of their request before.  What llhttp made of these is remembered, and it
-    sees neither them again nor a body whose length they say: it would be where it was before.
+    Most clients send the same headers with every request of a connection.  Those are parsed once: llhttp does
+    not get a repeated head or its body, after which it would be in the state that it is in anyway.
 
     :ivar buffer: what was received and not read.
     :ivar unread: bytes of the request that are still to be read; None if that is unknown.
@@ -123,8 +123,8 @@ class RequestParser:
         self._llhttp: HttpRequestParser = HttpRequestParser(self._message)
         self._read = self._framing = 0
         self._tail = b""
-        self._before = b""
-        self._remembered = Headers(), 0
+        self._last_received = b""
+        self._last_headers = Headers(), 0
         self._repeated = False
 
     @property
@@ -163,15 +163,15 @@ class RequestParser:
 
     def _headers(self, received: bytes) -> tuple[Headers, int | None]:
         """Return the headers that were received, and the length of the body, None for chunks."""
-        if received == self._before:
+        if received == self._last_received:
             self._repeated = True
-            self._message.complete = not self._remembered[1]
-            return self._remembered
+            self._message.complete = self._last_headers[1] == 0
+            return self._last_headers
         self._repeated = False
         headers = self._read_headers(_LINE_FOR_LLHTTP + received)
         length = _body_length(headers)
-        if length is not None and len(received) <= _LONGEST_REMEMBERED:
-            self._before, self._remembered = received, (headers, length)
+        if length is not None and len(received) <= _LONGEST_COMPARED:
+            self._last_received, self._last_headers = received, (headers, length)
         return headers, length
 
     def _read_headers(self, received: bytes) -> Headers:
