@@ -37,7 +37,7 @@ const REFUSALS: Record<number, string> = {
 /** What came of one attempt, and what to do about it, in plain sentences. */
 export function explain(delivery: Delivery, now = Date.now()): string {
   const { status, response_code, error } = delivery;
-  if (status === "skipped") return "The endpoint was disabled when this was due, so nothing was sent.";
+  if (status === "skipped") return "Nothing was sent: the endpoint had been disabled, or a manual retry had delivered the event.";
   if (status === "pending") return pending(delivery, now);
   const took = delivery.duration_ms === null ? "" : ` after ${duration(delivery.duration_ms)}`;
   if (status === "success") return `The receiver answered ${response_code}${took}.`;

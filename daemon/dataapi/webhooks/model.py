@@ -315,7 +315,7 @@ class DueWork:
 class ClaimResult:
     """The result of a claim.
 
-    :ivar settled: how many rows were skipped or dropped because their endpoints are disabled or deleted.
+    :ivar settled: how many rows were skipped or dropped instead of being claimed.
     :ivar unreadable: endpoints whose secrets no configured key opens; their work is postponed.
     """
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 JOINED = "v1.organization.member.added"
 BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy"
+GOOD = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 def url(world: World, receiver: Receiver) -> str:
@@ -175,6 +176,29 @@ async def test_manual_retries_and_tests_are_made_once(deliveries: Deliveries, wo
     assert event_of(tested)["payload"]["is_test"] is True
 
 
+async def test_a_successful_manual_retry_ends_the_automatic_ones(
+    deliveries: Deliveries, world: World
+) -> None:
+    """Any attempt, 2xx: no further attempt; the one that waited is recorded as skipped at once."""
+    store = await deliveries.store()
+    receiver = Receiver()
+    receiver.sends(BAD)
+    await add_endpoint(store, url=url(world, receiver))
+    await deliveries.dispatcher(store, Webhooks(retry_waits=(3600.0,), timeout=60.0))
+    await publish(store)
+    while not (failed := await records(store, status=Status.FAILED)):
+        await pause()
+    receiver.sends(GOOD)
+    assert isinstance(await store.manual_deliveries.retry(ACME, failed[0].id), Accepted)
+    made = await settled(store)
+    assert [(record.trigger, record.attempt_number, record.status) for record in made] == [
+        (Trigger.AUTOMATIC, 1, Status.FAILED),
+        (Trigger.AUTOMATIC, 2, Status.SKIPPED),
+        (Trigger.MANUAL, 1, Status.SUCCESS),
+    ]
+    assert len(receiver.received) == 2
+
+
 async def test_a_recovery_delivers_what_had_failed(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
@@ -187,7 +211,7 @@ async def test_a_recovery_delivers_what_had_failed(
     for _ in range(3):
         await publish(store)
     failed = await settled(store)
-    receiver.sends(b"HTTP/1.1 204 No Content\r\n\r\n")
+    receiver.sends(GOOD)
     recovery = await store.manual_deliveries.recover(ACME, endpoint.id, failed[0].created_at)
     assert isinstance(recovery, Recovery)
     await until(reactor, lambda: len(receiver.received) == 6)
@@ -261,7 +285,7 @@ async def test_stopping_gives_back_what_is_not_sent(
     await until(reactor, lambda: len(receiver.received) == 2)
     await dispatcher.drain(0.1)
     assert (await store.queue.statistics()).ready == 5
-    receiver.sends(b"HTTP/1.1 204 No Content\r\n\r\n")
+    receiver.sends(GOOD)
     await deliveries.dispatcher(store)
     made = await settled(store)
     assert [record.status for record in made] == [Status.SUCCESS] * 5
@@ -285,7 +309,7 @@ async def test_deliveries_go_on_when_postgresql_comes_back(
         await pause()
     finally:
         await threads.deferToThread(server.start)
-    receiver.sends(b"HTTP/1.1 204 No Content\r\n\r\n")
+    receiver.sends(GOOD)
     while True:
         try:
             await publish(store)

@@ -296,6 +296,20 @@ async def test_a_retry_is_a_new_delivery_of_the_same_event(api: Management, scop
     assert (record["trigger"], record["attempt_number"]) == ("manual", 1)
 
 
+async def test_a_retry_that_succeeds_leaves_no_pending_attempt(api: Management) -> None:
+    """The automatic one is skipped, and the history says so; one that fails changes nothing."""
+    await api.create()
+    await publish(api.store)
+    await finish(api, ok=False, retry_in=60.0)
+    pending, failed = await listed(api, f"{ORGANIZATION}/deliveries")
+    for ok, status in ((False, "pending"), (True, "skipped")):
+        assert (await api.send("POST", f"{ORGANIZATION}/deliveries/{failed}/retry")).status == 201
+        await finish(api, ok=ok)
+        record = (await api.send("GET", f"{ORGANIZATION}/deliveries/{pending}")).data["attributes"]
+        assert (record["status"], record["attempt_number"]) == (status, 2)
+    assert await api.store.queue.next_due() is None
+
+
 async def test_a_disabled_endpoint_is_not_retried(api: Management) -> None:
     """Retry and recovery of a disabled endpoint are 400 (errors)."""
     delivery = await api.delivery()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import pytest
+from dataapi.webhooks.delivery.dispatcher import CHANGED
 from dataapi.webhooks.model import Cursor, DeliveryFilter, QueueStatistics, Scope, Status, Trigger
 from dataapi.webhooks.secrets import Cipher, new_key
 from dataapi.webhooks.store import make_store
@@ -31,6 +32,8 @@ from twisted.internet.defer import Deferred, gatherResults
 
 if TYPE_CHECKING:
     from dataapi.database.pool import Pool
+    from dataapi.webhooks.model import DueWork
+    from dataapi.webhooks.store import Store
     from support.postgres import Database
 
 ALL = DeliveryFilter()
@@ -129,6 +132,55 @@ async def test_both_outcomes_of_who_took_over_from_itself_come_at_once(
         (Status.PENDING, 2),
         (Status.SUCCESS, 1),
     ]
+
+
+async def test_an_automatic_attempt_under_way_is_the_last_once_a_manual_one_has_succeeded(
+    database: Database, pool: Pool
+) -> None:
+    """If it fails there is no next one, and its record says so."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    [automatic] = await claim(store)
+    await retried(store, automatic)
+    await store.queue.finish([failure(automatic, 10.0)])
+    assert await store.queue.next_due() is None
+    [failed] = (await store.history.page(ACME, None, DeliveryFilter(Status.FAILED), Cursor())).deliveries
+    assert failed.next_attempt_at is None
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+async def test_a_claimed_attempt_is_skipped_once_a_manual_one_has_succeeded(
+    database: Database, pool: Pool, attempt: int
+) -> None:
+    """Its holder hears that it should release what it has not begun, and the next claim skips it."""
+    store = await migrated(database, pool)
+    await add_endpoint(store)
+    await publish(store)
+    [automatic] = await claim(store)
+    if attempt == 2:
+        await store.queue.finish([failure(automatic, 0.0)])
+        [automatic] = await claim(store)
+    with closing(psycopg2.connect(database.uri)) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(f"listen {CHANGED}")
+            await retried(store, automatic)
+            cursor.execute("select")
+        assert [one.channel for one in connection.notifies] == [CHANGED] * (attempt - 1)
+    await store.queue.release([automatic.claim])
+    claimed = await store.queue.claim(10, 30.0)
+    assert (claimed.work, claimed.settled) == ((), 1)
+    [skipped] = (await store.history.page(ACME, None, DeliveryFilter(Status.SKIPPED), Cursor())).deliveries
+    assert (skipped.id, skipped.attempt_number) == (automatic.claim.delivery_id, attempt)
+
+
+async def retried(store: Store, automatic: DueWork) -> None:
+    """Retry a delivery manually, with success."""
+    await store.manual_deliveries.retry(ACME, automatic.claim.delivery_id)
+    [manual] = await claim(store)
+    assert (manual.event_id, manual.trigger) == (automatic.event_id, Trigger.MANUAL)
+    assert await store.queue.finish([success(manual)])
 
 
 async def test_failure_is_recorded_together_with_the_next_attempt(database: Database, pool: Pool) -> None:

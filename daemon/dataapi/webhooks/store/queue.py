@@ -69,8 +69,9 @@ class Queue:
     ) -> ClaimResult:
         """Claim due attempts, by turns of endpoints.
 
-        Work of endpoints that were disabled is recorded as skipped, that of deleted ones dropped.  Both count
-        as settled: claim again while any were.
+        Work of endpoints that were disabled is recorded as skipped, and so are retries of what a manual one
+        has delivered; work of deleted endpoints is dropped.  All of these count as settled: claim again
+        while any were.
 
         :param most: the maximum number of attempts.
         :param lease: seconds after which others may claim them.
@@ -102,6 +103,8 @@ class Queue:
 
     async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
         """Record outcomes and plan the next attempts, in one transaction.
+
+        After a manual retry that succeeded there is no next attempt.
 
         :return: the recorded deliveries; the leases of the others were lost, or their endpoints deleted.
         """
@@ -203,7 +206,7 @@ def _outcome(finished: FinishedAttempt) -> dict[str, Any]:
     return {
         "delivery_id": str(finished.claim.delivery_id),
         "fence": finished.claim.fence,
-        "retry_in": finished.retry_in,
+        "wait": finished.retry_in,
         "status": Status.SUCCESS if outcome.success else Status.FAILED,
         # A hostile receiver may send any number.
         "response_code": outcome.response_code if 0 <= outcome.response_code <= 999 else 0,

@@ -18,7 +18,7 @@ with recursive walk (endpoint_id, stop, found) as (
 ), due_rows as materialized (
     select one.*
     from walk cross join lateral (
-        select d.delivery_id, d.event_id, d.endpoint_id, d.epoch
+        select d.delivery_id, d.event_id, d.endpoint_id, d.epoch, d.trigger
         from webhooks.due d
         where d.endpoint_id = walk.endpoint_id and d.claimable_at <= now()
         order by d.claimable_at
@@ -31,7 +31,8 @@ with recursive walk (endpoint_id, stop, found) as (
     where walk.found
     limit $1
 ), joined as materialized (
-    select p.delivery_id, e.id as endpoint, v.id as event, e.enabled and e.epoch = p.epoch as live,
+    select p.delivery_id, e.id as endpoint, v.id as event,
+           e.enabled and e.epoch = p.epoch and not (v.delivered and p.trigger = 'automatic') as live,
            e.organization_slug, e.url, e.signing_secret, e.custom_headers, v.type, v.body, v.rendered_from, v.payload,
            v.traceparent
     from due_rows p
@@ -62,19 +63,45 @@ left join (claimed c join joined j on j.delivery_id = c.delivery_id) on true
 order by c.due_at;
 
 -- name: finish
--- Only rows whose fence still matches are accepted: their holder alone reports how the attempt ended.  A daemon that
--- took over from itself, after a pause longer than its lease, may report it twice at once.
+-- Only rows whose fence still matches are accepted: only their holder reports how the attempt ended.  A daemon that
+-- took over from itself, after a pause longer than its lease, may report it twice at once.  A manual retry that succeeds
+-- ends the automatic ones: the one that waits is skipped, one that a daemon has claimed and not begun is released, and
+-- one that is under way is the last.
 set local enable_seqscan = off;
 with outcome as materialized (
-    select * from json_to_recordset($1::json) as o (
-        delivery_id uuid, fence bigint, retry_in float8, status text, response_code smallint,
+    select o.*, case when o.wait is not null and not exists (
+        select from webhooks.due d join webhooks.event v on v.id = d.event_id
+        where d.delivery_id = o.delivery_id and v.delivered
+    ) then o.wait end as retry_in
+    from json_to_recordset($1::json) as o (
+        delivery_id uuid, fence bigint, wait float8, status text, response_code smallint,
         response_headers jsonb, response_body text, error text, duration_ms integer, signed_at timestamptz
     )
 ), ended as (
     delete from webhooks.due d using outcome o
     where d.delivery_id = o.delivery_id and d.fence = o.fence and d.leased and o.retry_in is null
     returning o.delivery_id, o.fence, d.event_id, d.endpoint_id, d.attempt_number, d.trigger,
-              null::timestamptz as next_attempt_at
+              null::timestamptz as next_attempt_at, o.status = 'success' as delivered
+), delivered as (
+    update webhooks.event v set delivered = true
+    where v.id = any (array(select event_id from ended where trigger = 'manual' and delivered))
+    returning v.id, case when exists (
+        select from webhooks.due d
+        where d.event_id = v.id and d.attempt_number > 1 and d.leased and d.claimable_at > now()
+    ) then pg_notify('webhooks_changed', '') end
+), superseded as (
+    delete from webhooks.due d
+    where d.delivery_id = any (array(
+        select w.delivery_id from webhooks.due w
+        where w.event_id = any (array(select id from delivered)) and w.attempt_number > 1
+            and not (w.leased and w.claimable_at > now())
+        for update skip locked
+    ))
+    returning d.*
+), skipped as (
+    insert into webhooks.delivery (id, event_id, endpoint_id, event_type, status, attempt_number, trigger)
+    select s.delivery_id, s.event_id, s.endpoint_id, v.type, 'skipped', s.attempt_number, s.trigger
+    from superseded s join webhooks.event v on v.id = s.event_id
 ), again as (
     update webhooks.due d
     set delivery_id = webhooks.uuid_v7(), attempt_number = d.attempt_number + 1,
@@ -86,7 +113,9 @@ with outcome as materialized (
     returning o.delivery_id, o.fence, d.event_id, d.endpoint_id, (d.attempt_number - 1)::smallint, d.trigger,
               d.due_at
 ), accepted as (
-    select * from ended union all select * from again
+    select delivery_id, fence, event_id, endpoint_id, attempt_number, trigger, next_attempt_at from ended
+    union all
+    select * from again
 ), recorded as (
     insert into webhooks.delivery (
         id, event_id, endpoint_id, event_type, status, attempt_number, trigger, response_code, response_headers,
