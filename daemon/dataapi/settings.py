@@ -149,9 +149,17 @@ class Settings:
     workers: int = 1
     shutdown_delay: int = 0
     max_connections: int = 1000
+    max_connections_per_address: int | None = None
+    trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1")
+    header_timeout: float = 10.0
     max_bodies: int = 268_435_456
     log_format: str = "json"
     log_level: str = "error"
     log_subject: bool = False
     webhooks: Webhooks = field(default_factory=Webhooks)
     file: Path | None = None
+
+    @property
+    def connections_per_address(self) -> int:
+        """Connections of each process that clients at one address may have."""
+        return self.max_connections_per_address or -(-self.max_connections // 2)

@@ -10,9 +10,10 @@ import socket
 import subprocess
 import sys
 import threading
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
+import psycopg2
 import pytest
 from support import documents
 from support.clocks import FOR_EVER
@@ -187,7 +188,13 @@ def test_what_it_holds_for_clients_is_bounded(served: Database, tmp_path: Path) 
             "a body that is too much",
         )
         assert daemon.graphql(QUICK).status == 200
-        begin(head.encode())
+        opened.close()
+        lock = opened.enter_context(contextlib.closing(psycopg2.connect(served.admin_uri)))
+        lock.cursor().execute("lock table note")
+        read = f"GET /rest/v1/note HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\n\r\n"
+        begin(read.encode())
+        begin(read.encode())
+        wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 2, "two requests")
         wait_for(lambda: daemon.graphql(QUICK).status == 503, "a connection that is too many")
         assert daemon.graphql(QUICK).json["errors"][0]["extensions"]["code"] == "TOO_MANY_CONNECTIONS"
         assert daemon.admin("GET", "/live").status == 200
@@ -417,16 +424,27 @@ def test_a_second_signal_does_not_wait(served: Database, tmp_path: Path) -> None
         assert answers == []
 
 
-def test_idle_connections_do_not_hold_up_the_end(served: Database, tmp_path: Path) -> None:
-    """A connection that is kept alive without a request is closed at once when the daemon stops."""
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "",
+        "GET /nothing HTTP/1.1\r\nHost",
+        f"POST /rest/v1/note HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\nContent-Length: 9\r\n\r\n[",
+        "BAD\r\n\r\n",
+    ],
+    ids=["idle", "half a head", "half a body", "a refusal"],
+)
+def test_clients_without_a_complete_request_do_not_hold_up_the_end(
+    served: Database, tmp_path: Path, sent: str
+) -> None:
+    """Their connections are closed when the daemon stops, though they stay open at the client's end."""
     patient = patched(tmp_path, f"import dataapi.service.process as it; it.GRACE = {FOR_EVER}")
     with Daemon(tmp_path, served.uri, environ=patient) as daemon:
         daemon.wait_ready()
-        kept = HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE)
-        kept.request("GET", "/nothing")
-        kept.getresponse().read()
-        assert daemon.stop() == 0
-        kept.close()
+        with socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE) as client:
+            client.sendall(f"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n{sent}".encode())
+            assert client.recv(1000).startswith(b"HTTP/1.1 404 ")
+            assert daemon.stop() == 0
 
 
 def test_quiet_levels_and_text_lines(served: Database, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.caller import Caller
 from dataapi.graphql.transport import GraphQLRequest, GraphQLResponse, Stage
 from dataapi.http.messages import Reply, Request
-from dataapi.settings import Project
+from dataapi.settings import Project, Settings
 from dataapi.telemetry.requests import AnsweredRequest
 from dataapi.web.app import make_site
 from dataapi.web.routing import Backend
@@ -127,9 +126,10 @@ class Web:
         rest: Rest = empty_list,
         *projects: Project,
         seconds: float = NOW,
-        max_connections: int = sys.maxsize,
+        clock: Clock | None = None,
+        **limits: Any,
     ) -> None:
-        self.clock = Clock()
+        self.clock = clock or Clock()
         self.served: list[AnsweredRequest] = []
         self.engine = Fake(engine)
         self.rest = Fake(rest)
@@ -143,7 +143,7 @@ class Web:
             self.served.append,
             now=lambda: seconds,
             ids=lambda: "generated",
-            max_connections=max_connections,
+            settings=Settings((), **limits),
         )
 
     def request(

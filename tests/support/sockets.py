@@ -6,6 +6,7 @@ import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from dataapi.settings import Settings
 from dataapi.web.app import make_site
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import ClientCreator, Protocol, connectionDone
@@ -65,7 +66,7 @@ class Served:
 
     def __init__(self, reactor: Any, web: Web, **limits: Any) -> None:
         self._reactor = reactor
-        self.site: Any = make_site(web.backends, reactor, web.served.append, **limits)
+        self.site: Any = make_site(web.backends, reactor, web.served.append, settings=Settings((), **limits))
         self.port = reactor.listenTCP(0, self.site, interface="127.0.0.1")
 
     async def connect(self, data: bytes = b"") -> Client:

@@ -395,13 +395,11 @@ def test_an_idle_connection_is_closed_after_a_minute() -> None:
     assert connection.lost
 
 
-@pytest.mark.parametrize("begun", [b"", raw("POST", "/rest/v1/blog", headers=[("Content-Length", "9000")])])
-def test_a_request_that_arrives_too_slowly_is_dropped(begun: bytes) -> None:
+def test_a_body_that_arrives_too_slowly_is_dropped() -> None:
     """Else a byte a minute would be enough to keep a connection for ever."""
     web = Web()
     connection = Connection(web)
-    connection.send(raw("GET", "/rest/v1/blog"))
-    connection.send(begun)
+    connection.send(raw("POST", "/rest/v1/blog", headers=[("Content-Length", "9000")]))
     for _ in range(7):
         assert not connection.lost
         connection.send(b"G")
@@ -410,13 +408,36 @@ def test_a_request_that_arrives_too_slowly_is_dropped(begun: bytes) -> None:
     assert connection.lost
 
 
+@pytest.mark.parametrize("before", [b"", raw("GET", "/rest/v1/blog")])
+@pytest.mark.parametrize("begun", [b"", b"\r\n", b"G", b"GET / HTTP/1.1\r\nHost: api.example.org\r\n"])
+def test_a_head_that_is_not_complete_within_the_header_timeout_is_dropped(
+    before: bytes, begun: bytes
+) -> None:
+    """Counted from the connection, or from its first byte behind another request; more bytes do not help."""
+    web = Web(header_timeout=7.0)
+    connection = Connection(web)
+    connection.send(before)
+    if before and not begun:
+        return  # is idle, which is another matter
+    web.clock.advance(3 if before else 0)
+    connection.send(begun)
+    for _ in range(6):
+        web.clock.advance(1)
+        connection.send(b"G" if begun.startswith(b"G") else b"")
+        connection.notice()
+    assert not connection.lost
+    web.clock.advance(1)
+    connection.notice()
+    assert connection.lost
+
+
 def test_a_request_that_comes_slowly_is_answered() -> None:
     web = Web()
     connection = Connection(web)
     head = raw("POST", "/rest/v1/blog").replace(b"\r\n\r\n", b"\r\nContent-Length: 9000\r\n\r\n")
-    for piece in (head, b"x" * 4500, b"x" * 4500):
-        web.clock.advance(50)
+    for piece, seconds in ((head[:20], 9), (head[20:], 50), (b"x" * 4500, 50), (b"x" * 4500, 0)):
         connection.send(piece)
+        web.clock.advance(seconds)
     assert connection.take().status == 200
 
 

@@ -268,44 +268,6 @@ async def test_a_connection_too_many_is_answered_503(
     assert len(warnings) == 1
 
 
-async def test_an_idle_connection_makes_room_for_a_new_one(reactor: Any) -> None:
-    """The one that has been there longest; those that are busy stay."""
-    full = Full()
-    async with served(reactor, full.web, max_connections=3) as running:
-        idle = []
-        for _ in range(2):
-            idle.append(await running.connect(raw("GET", "/rest/v1/blog")))
-            await idle[-1].wait_for(b"done")
-        busy = await running.connect(raw("GET", "/rest/v1/blog?wait"))
-        await until(reactor, lambda: running.site.in_flight == 1)
-        new = await running.connect(raw("GET", "/rest/v1/blog"))
-        await new.wait_for(b"done")
-        await idle[0].ended
-        assert not idle[1].ended.called
-        assert not busy.ended.called
-        full.ready.callback(None)
-        await busy.wait_for(b"done")
-        for client in (idle[1], busy, new):
-            client.transport.loseConnection()
-
-
-async def test_a_new_connection_is_not_taken_for_an_idle_one(reactor: Any) -> None:
-    """Its request is on the way; after a second without one it makes room, too."""
-    full = Full()
-    async with served(reactor, full.web, max_connections=2) as running:
-        busy = await running.connect(raw("GET", "/rest/v1/blog?wait"))
-        new = await running.connect()
-        await until(reactor, lambda: running.site.in_flight == 1 and len(running.site.connections) == 2)
-        refused = await running.connect(raw("GET", "/rest/v1/blog"))
-        assert statuses(await refused.ended) == [503]
-        new.send(raw("GET", "/rest/v1/blog"))
-        await new.wait_for(b"done")
-        full.ready.callback(None)
-        await busy.wait_for(b"done")
-        for client in (busy, new):
-            client.transport.loseConnection()
-
-
 async def test_beyond_many_that_are_refused_connections_are_closed_at_once(reactor: Any) -> None:
     """Nobody can have more of them open by asking for nothing."""
     full = Full()

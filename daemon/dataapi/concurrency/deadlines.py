@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from dataapi.concurrency.tasks import next_item
+
 T = TypeVar("T")
 
 
@@ -54,12 +56,8 @@ class Deadlines:
         :param late: makes what is raised when one takes too long.
         """
         nothing = object()
-
-        async def following() -> T | object:
-            return await anext(items, nothing)
-
         while True:
-            step = Deferred.fromCoroutine(following())
+            step = Deferred.fromCoroutine(next_item(items, nothing))
             self.begin(step)
             try:
                 item = await step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -12,7 +12,20 @@ from twisted.python.failure import Failure
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
+Default = TypeVar("Default")
+
 Work = Callable[[], Coroutine[Any, Any, V]]
+
+
+async def next_item(items: AsyncIterator[V], default: Default) -> V | Default:
+    """Return the next item, or the default at the end.
+
+    CPython's ``anext(items, default)`` spreads a tuple for which the items wait over several arguments.
+    """
+    try:
+        return await anext(items)
+    except StopAsyncIteration:
+        return default
 
 
 class Background:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet import defer, task
 from twisted.logger import Logger
 
-from dataapi.concurrency.tasks import Background
+from dataapi.concurrency.tasks import Background, next_item
 from dataapi.database import address
 from dataapi.database.message import Bound, Statement
 from dataapi.database.positions import BEGINNING, PrimaryProgress
@@ -280,7 +280,7 @@ class Replicas:
             for replica in self._available(message):
                 async with aclosing(replica.pool.stream(guarded)) as batches:
                     try:
-                        first = await anext(batches, None)
+                        first = await next_item(batches, None)
                     except ApiError as error:
                         _check_repeatable(replica, message, error)
                         continue

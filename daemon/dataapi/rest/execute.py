@@ -17,6 +17,7 @@ from dataapi.auth.transaction import (
     retried,
 )
 from dataapi.catalog.model import Catalog
+from dataapi.concurrency.tasks import next_item
 from dataapi.database.message import Bound, Statement
 from dataapi.database.open_transaction import FIRST_FETCH
 from dataapi.http.errors import ApiError, DatabaseError
@@ -199,7 +200,7 @@ async def stream(
         catalog, http, caller, plan.statement, plan.settings, by_replica=plan.by_replica
     )
     try:
-        first: Rows = await anext(batches, [])
+        first: Rows = await next_item(batches, [])
     except DatabaseError as error:
         raise respond.client_error(error) from None
     http.mark("transaction")

@@ -171,8 +171,7 @@ class ProcessAssembly:
                 slow=self._vitals.slow,
                 trace=self._tracing.request if self._tracing else None,
             ),
-            max_bodies=settings.max_bodies,
-            max_connections=settings.max_connections,
+            settings,
             traced=self._tracing is not None,
         )
 

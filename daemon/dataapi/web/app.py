@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from dataapi.graphql.engine import Engine
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.rest.handler import RestHandler
-from dataapi.settings import Project
+from dataapi.settings import Project, Settings
 from dataapi.web.console import routes as console
 from dataapi.web.console.access import may_open
 from dataapi.web.console.data import ProjectData
@@ -124,7 +123,7 @@ class ProjectApis:
         return engine.hits + figures.hits, engine.misses + figures.misses
 
 
-def make_site(  # noqa: PLR0913 - the one place where all parts of the HTTP interface meet
+def make_site(
     backends: Sequence[Backend],
     reactor: Any,
     observe: Observe = lambda _served: None,
@@ -133,8 +132,7 @@ def make_site(  # noqa: PLR0913 - the one place where all parts of the HTTP inte
     receivers: bool = True,
     now: Callable[[], float] = time.time,
     ids: Callable[[], str] | None = None,
-    max_bodies: int = sys.maxsize,
-    max_connections: int = sys.maxsize,
+    settings: Settings = Settings(()),  # noqa: B008 - immutable
 ) -> ApiSite:
     """Return the factory of the public sockets.
 
@@ -143,12 +141,11 @@ def make_site(  # noqa: PLR0913 - the one place where all parts of the HTTP inte
     :param receivers: whether the console may have receivers of deliveries, which are in this process alone.
     :param now: Unix seconds, for the ``Date`` header.
     :param ids: makes the id of a request without one; by default unique to this process.
-    :param max_bodies: bytes that the bodies of all requests may hold together.
-    :param max_connections: connections on which requests are answered.
+    :param settings: hold the limits of connections and bodies.
     """
     routes = Routes(make_app(webhooks, receivers=receivers))
     pipeline = Pipeline(routes, Backends(backends), observe, time.perf_counter, ids or _counted_ids())
-    return ApiSite(pipeline, reactor, now, max_bodies=max_bodies, max_connections=max_connections)
+    return ApiSite(pipeline, reactor, settings, now)
 
 
 def _counted_ids() -> Callable[[], str]:

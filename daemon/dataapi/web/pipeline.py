@@ -11,6 +11,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger, LogLevel
 
 from dataapi.concurrency.deadlines import Deadlines
+from dataapi.concurrency.tasks import next_item
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import continued_trace
@@ -22,7 +23,7 @@ from dataapi.web import cors
 from dataapi.web.families import family_of, internal_error
 from dataapi.web.routing import Backend, Backends, Route, Routes, no_route
 from dataapi.web.server import head
-from dataapi.web.server.request import ServerRequest, body_too_large
+from dataapi.web.server.request import ServerRequest, body_too_large, too_many_connections
 
 _log = Logger(namespace="dataapi.web")
 
@@ -219,7 +220,7 @@ class Pipeline:
         connection = received.connection
         if connection.crowded:
             connection.persistent = False
-            error = _crowded()
+            error = too_many_connections()
         sent = headers.get("traceparent")
         facts = RequestFacts(
             route.form, "" if sent is None else continued_trace(sent), [] if self._traced else None
@@ -293,7 +294,7 @@ async def _reply(routed: RoutedRequest) -> Reply | None:
         reply = await route.handler(backend, request, **route.arguments)
         if reply.stream is not None and request.method != "HEAD":
             # Made while an error can still be answered.
-            return reply._replace(body=reply.body + await anext(reply.stream, b""))
+            return reply._replace(body=reply.body + await next_item(reply.stream, b""))
         return reply
     except ApiError as error:
         if error.status == _WRONG_METHOD and not any(name == "Allow" for name, _ in error.headers):
@@ -345,12 +346,6 @@ def _timed_out(limit: float) -> ApiError:
 
 def _cancelled() -> ApiError:
     return ApiError(503, "57P01", "The request was cancelled", headers=(("Retry-After", "1"),))
-
-
-def _crowded() -> ApiError:
-    hint = "Send the request again later, over a connection that stays open for further ones."
-    headers = (("Retry-After", "1"),)
-    return ApiError(503, "TOO_MANY_CONNECTIONS", "There are too many connections", hint=hint, headers=headers)
 
 
 def _traced(request: Request, name: str) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,8 @@
-"""One connection of a client: its requests one after another, its time-outs, and how it ends."""
+"""One connection of a client: its requests one after another, its time limits, and how it ends."""
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from socket import SO_ERROR, SOL_SOCKET
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from zope.interface import implementer
 
 from dataapi.http.errors import ApiError
 from dataapi.web.server.parser import RequestParser
-from dataapi.web.server.request import ServerRequest
+from dataapi.web.server.request import ServerRequest, too_many_connections
 from dataapi.web.server.sending import Sender
 
 if TYPE_CHECKING:
@@ -22,19 +23,25 @@ _READ_AHEAD = 16_384
 """Bytes that are read behind a request while it is answered, so that the end of the connection is noticed."""
 
 _LEAST_SENT = 4096
-"""Bytes of a request that a client must send within the time-out, unless it is complete."""
+"""Bytes of a body that a client must send within the time-out, unless the request is complete."""
 
 _DISCARDED = 16 * 1024 * 1024
 """Bytes of a refused request that are read and discarded, so that the client gets to read the refusal."""
 
-_LINGERING = 30
-"""Seconds to wait after a refusal for the client to close or to send more of its request."""
+_LINGERING = 30.0
+"""Seconds that a client has to read a refusal and to close."""
 
-_FIRST_WITHIN = 1.0
-"""Seconds for which a new connection does not count as idle although nothing was read yet."""
+_QUIET_AFTER = 0.25
+"""Seconds that a client has for its next request, or for more of it, before its connection makes room."""
 
-_REFUSED_WITHIN = 5
+_REFUSED_WITHIN = 5.0
 """Seconds in which a crowded connection must send its request."""
+
+_CLOSED_WITHIN = 5.0
+"""Seconds in which a client has to agree to the end of a connection, as TLS asks it to."""
+
+_DRAINED_AFTER = 1.0
+"""Seconds that a client has to complete its request when the server stops."""
 
 _CHECK_EVERY = 0.25
 """Seconds between two checks for a client that is gone; faster answers have no interim response."""
@@ -42,9 +49,31 @@ _CHECK_EVERY = 0.25
 _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
+class _State(Enum):
+    """What a connection does; it never returns from a later state to an earlier one, but for the first two.
+
+    :cvar RECEIVING: waits for a request, or for the rest of one.
+    :cvar ANSWERING: a complete request is being answered.
+    :cvar DISCARDING: a request was refused before its end; what still comes of it is discarded.
+    :cvar CLOSING: ends as soon as everything was sent.
+    """
+
+    RECEIVING = auto()
+    ANSWERING = auto()
+    DISCARDING = auto()
+    CLOSING = auto()
+
+
+_RECEIVING, _ANSWERING = _State.RECEIVING, _State.ANSWERING
+_DISCARDING, _CLOSING = _State.DISCARDING, _State.CLOSING
+
+
 @implementer(IHalfCloseableProtocol)
 class ClientConnection(Protocol):
     """One connection.
+
+    One timer ends it when its client takes too long.  It is not reset with each request, which would cost
+    more than to look again when it fires.
 
     :ivar request: the one that is being received or answered.
     :ivar crowded: there are too many connections, so its request is refused.
@@ -57,18 +86,20 @@ class ClientConnection(Protocol):
     crowded = False
     peer = ""
     persistent = True
-    _discards: int | None = None
+    _state = _RECEIVING
     _timer: Any = None
     _presence: Any = None
-    _unused: Any = None
+    _draining: Any = None
     _received = 0
-    _advancing = _closing = _input_ended = _interim_sent = _reading_paused = _served = False
+    _to_discard = 0
+    _advancing = _input_ended = _interim_sent = _reading_paused = False
 
     def __init__(self, site: ApiSite) -> None:
         self.site = site
         self.request: ServerRequest | None = None
         self._parser = RequestParser()
-        self._since = self._progress = site.reactor.seconds()
+        self._progress = 0.0
+        self._deadline = 0.0  # of a head that is awaited and of a refusal; 0 for none
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
         """Register the connection with the site."""
@@ -76,31 +107,24 @@ class ClientConnection(Protocol):
             self.transport.setTcpNoDelay(True)
         self.sender = Sender(self.transport, self._progressed, self._sent)
         self.peer = str(getattr(self.transport.getPeer(), "host", ""))
-        self.crowded = not self.site.has_room()
+        self._progressed()
+        self.crowded = not self.site.has_room(self.peer)
+        self._end_within(_REFUSED_WITHIN if self.crowded else self.site.header_timeout)
         self.site.opened(self)
-        self._start_timer(_REFUSED_WITHIN if self.crowded else self.site.timeout)
 
     @property
-    def busy(self) -> bool:
-        """Whether a request was begun and is not answered."""
-        return self.request is not None or bool(self._parser.buffer)
+    def answers(self) -> bool:
+        """Whether a complete request is being answered, or its answer still waits to be taken.
+
+        Until then no other request begins: those of a client that never reads would all be answered
+        into memory.
+        """
+        return self._state is _ANSWERING or self.sender.waits
 
     @property
-    def idle(self) -> bool:
-        """Whether there was time for a request, none was begun, and no answer waits to be taken."""
-        if self.busy or self.sender.waits:
-            return False
-        return self._served or self.site.reactor.seconds() - self._since >= _FIRST_WITHIN
-
-    def drain(self) -> None:
-        """Close, unless a request was begun, or there was no time yet for the first one."""
-        left = self._since + _FIRST_WITHIN - self.site.reactor.seconds()
-        if self.busy:
-            return
-        if self._served or left <= 0:
-            self.close()
-        elif self._unused is None:
-            self._unused = self.site.reactor.callLater(left, self.drain)
+    def quiet(self) -> bool:
+        """Whether the client has had time for a request, and sent none that is complete."""
+        return not self.answers and self.site.reactor.seconds() - self._progress >= _QUIET_AFTER
 
     # Requests
 
@@ -110,35 +134,27 @@ class ClientConnection(Protocol):
         progressed = before == 0 or before // _LEAST_SENT < self._received // _LEAST_SENT
         if progressed and not self.sender.waits:
             self._progressed()
-        if self._discards is not None:
+        if self._state is _DISCARDING:
             self._discard(len(data))
-        elif not self._closing:
+        elif self._state is not _CLOSING:
             self._parser.receive(data)
             self._advance()
-            if self._waits and len(self._parser.buffer) > _READ_AHEAD:
+            if self.answers and len(self._parser.buffer) > _READ_AHEAD:
                 self._reading_paused = True
                 self.transport.pauseProducing()
-
-    @property
-    def _waits(self) -> bool:
-        """Whether an answer is to be made or taken before the next request may begin.
-
-        Else requests of a client that never reads would all be answered into memory.
-        """
-        return (self.request is not None and self._parser.complete) or self.sender.waits
 
     def _advance(self) -> None:
         """Receive requests until one waits for its answer, or for more data."""
         if self._advancing:
             return
         self._advancing = True
-        while self._parser.buffer and not (self._waits or self._closing or self._discards is not None):
+        while self._parser.buffer and self._state is _RECEIVING and not self.sender.waits:
             if self.request is not None:
                 self._receive_body(self.request)
             elif not self._receive_head():
                 break
         self._advancing = False
-        if self._input_ended and not self._waits:
+        if self._input_ended and not self.answers:
             self.close()
 
     def _receive_head(self) -> bool:
@@ -153,10 +169,14 @@ class ClientConnection(Protocol):
             self._refuse_unreadable(self.request, error)
             return False
         if head is None:
+            if not self._deadline:
+                self._end_within(self.site.header_timeout)
             return False
+        self._deadline = 0.0
         self.persistent = head.persistent
         self.request = request = ServerRequest(self, head)
         if self._parser.complete:
+            self._state = _ANSWERING
             self.site.handle(request, b"")
         elif head.length is None or head.length > len(self._parser.buffer):
             self.site.expect(request, head.length)
@@ -176,6 +196,7 @@ class ClientConnection(Protocol):
             self.site.refuse(request, error)
         else:
             if self._parser.complete:
+                self._state = _ANSWERING
                 self.site.handle(request, request.take_body())
 
     def _refuse_unreadable(self, request: ServerRequest, error: ApiError) -> None:
@@ -193,18 +214,19 @@ class ClientConnection(Protocol):
     def finished(self) -> None:
         """Go on with the next request, now that one was answered."""
         self.request = None
-        self._served = True
-        self._received = len(self._parser.buffer)
         self._progressed()
-        if self.persistent:
-            self._sent()
-        else:
-            self.close()
+        if self._state is _ANSWERING:
+            self._received = len(self._parser.buffer)
+            if self.persistent:
+                self._state = _RECEIVING
+                self._sent()
+            else:
+                self.close()
 
     def _sent(self) -> None:
         """Go on, now that an answer was made or taken."""
         self._advance()
-        if self._reading_paused and not (self._waits or self._input_ended):
+        if self._reading_paused and not (self.answers or self._input_ended):
             self._reading_paused = False
             self.transport.resumeProducing()
 
@@ -213,60 +235,80 @@ class ClientConnection(Protocol):
     def _progressed(self) -> None:
         self._progress = self.site.reactor.seconds()
 
-    def _start_timer(self, seconds: float) -> None:
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        self._timeout = seconds
-        self._progressed()
+    def _end_within(self, seconds: float) -> None:
+        """End in so many seconds, unless the client does what is awaited."""
+        self._deadline = self.site.reactor.seconds() + seconds
+        _cancel(self._timer)
         self._timer = self.site.reactor.callLater(seconds, self._check_time)
 
     def _check_time(self) -> None:
-        """Disconnect a client that made no progress with its request, or with taking its answer.
-
-        The timer is not reset whenever there is progress, which would cost more than to look again now.
-        """
-        if self._waits and not self.sender.waits:  # it is our turn
+        """Disconnect a client that made no progress with its request, or with taking its answer."""
+        if self._state is _ANSWERING and not self.sender.waits:  # it is our turn
             self._progressed()
-        left = self._progress + self._timeout - self.site.reactor.seconds()
+        left = (self._deadline or self._progress + self.site.timeout) - self.site.reactor.seconds()
         if left > 0:
             self._timer = self.site.reactor.callLater(left, self._check_time)
-        elif self.sender.waits or self._closing:
-            self.abort()
+        elif self._state is _RECEIVING and not self.sender.waits:
+            self._close_within(_CLOSED_WITHIN)
         else:
-            self.close()
-            self._start_timer(self._timeout)
+            self.abort()
 
     # The end
 
     def close(self) -> None:
         """Close the connection once everything was sent."""
-        self._closing = True
+        self._state = _CLOSING
         self.sender.close()
+
+    def _close_within(self, seconds: float) -> None:
+        """Close the connection, or abort it if the client does not agree in time."""
+        self._end_within(seconds)  # first: closing may end the connection at once
+        self.close()
 
     def abort(self) -> None:
         """Close the connection without waiting for what is still to be written."""
-        self._closing = True
+        self._state = _CLOSING
         self.transport.abortConnection()
+
+    def drain(self) -> None:
+        """Close soon, unless a request was received completely, whose answer is awaited."""
+        if self.quiet:
+            self.close()
+        _cancel(self._draining)
+        self._draining = self.site.reactor.callLater(_DRAINED_AFTER, self._drained)
+
+    def _drained(self) -> None:
+        if self.answers:
+            self._draining = self.site.reactor.callLater(_DRAINED_AFTER, self._drained)
+        else:
+            self.abort()
+
+    def make_room(self) -> None:
+        """Close for a new connection's sake; a request of which the head was received learns why."""
+        if self._state is _RECEIVING and self.request is not None and not self.request.answered:
+            self.site.refuse(self.request, too_many_connections())
+        self._close_within(_CLOSED_WITHIN)
 
     def linger(self) -> None:
         """Close after a refusal, but read on until then: closing with unread data can destroy the answer."""
+        self.request = None
         unread = self._parser.unread
-        self._discards = _DISCARDED if unread is None else min(unread, _DISCARDED)
-        self._discard(len(self._parser.buffer))
-        self._parser.buffer = b""
-        if not self._closing:
+        self._to_discard = _DISCARDED if unread is None else min(unread, _DISCARDED)
+        self._state = _DISCARDING
+        received, self._parser.buffer = len(self._parser.buffer), b""
+        self._discard(received)
+        if self._state is _DISCARDING:
             self.sender.half_close()
-            self._start_timer(_LINGERING)
+            self._end_within(_LINGERING)
 
     def _discard(self, count: int) -> None:
-        assert self._discards is not None
-        self._discards -= count
-        if self._discards <= 0:
+        self._to_discard -= count
+        if self._to_discard <= 0:
             self.close()
 
     def readConnectionLost(self) -> None:  # noqa: N802 - twisted's name
         """Answer the requests of a client that ended its input, then close."""
-        if self._input_ended or not self._waits:
+        if self._input_ended or not self.answers:
             self.close()
             return
         self._input_ended, self._interim_sent = True, False
@@ -293,13 +335,17 @@ class ClientConnection(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's name
         """Forget the connection, and what was received of requests."""
-        self._closing = True
-        for timer in (self._timer, self._presence, self._unused):
-            if timer is not None and timer.active():
-                timer.cancel()
+        self._state = _CLOSING
+        for timer in (self._timer, self._presence, self._draining):
+            _cancel(timer)
         request, self.request = self.request, None
         self._parser.buffer = b""
         if request is not None:
             request.lost()
         self.sender.drop()
         self.site.closed(self)
+
+
+def _cancel(timer: Any) -> None:
+    if timer is not None and timer.active():
+        timer.cancel()

@@ -142,6 +142,7 @@ class RequestParser:
         :raises ApiError: 400, 414 or 431, it is not valid or exceeds a limit; then nothing more can be read.
         """
         self.unread = None
+        self._message.complete = False
         buffer = self.buffer
         if buffer.startswith(b"\r\n"):  # skipped before a request, as RFC 9112 section 2.2 advises
             buffer = self.buffer = _EMPTY_LINES.sub(b"", buffer, 1)

@@ -151,6 +151,13 @@ def _too_many_bodies() -> ApiError:
     )
 
 
+def too_many_connections() -> ApiError:
+    """Return the error for a request on a connection that is one too many."""
+    hint = "Send the request again later, over a connection that stays open for further ones."
+    headers = (("Retry-After", "1"),)
+    return ApiError(503, "TOO_MANY_CONNECTIONS", "There are too many connections", hint=hint, headers=headers)
+
+
 def chunk(piece: bytes) -> bytes:
     """Frame a piece of a body as RFC 9112 section 7.1 says."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)

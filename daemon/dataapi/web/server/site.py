@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from email.utils import formatdate
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -14,6 +15,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from dataapi.settings import Settings
 from dataapi.web.server.connection import ClientConnection
 
 if TYPE_CHECKING:
@@ -65,8 +67,8 @@ class ApiSite(Factory):
     """The factory of connections.
 
     :param now: Unix seconds, for the ``Date`` header.
-    :param max_bodies: bytes that the bodies of all requests may hold together.
-    :param max_connections: connections on which requests are answered.
+    :param settings: hold the limits of connections and bodies.
+    :ivar header_timeout: seconds within which the head of a request must be complete.
     :ivar timeout: seconds for which a connection may be idle, or a client make no progress with a request.
     :ivar connections: in order of their age, the oldest first.
     :ivar in_flight: requests that are being answered.
@@ -80,10 +82,8 @@ class ApiSite(Factory):
         self,
         pipeline: Pipeline,
         reactor: Any,
+        settings: Settings,
         now: Callable[[], float] = time.time,
-        *,
-        max_bodies: int = sys.maxsize,
-        max_connections: int = sys.maxsize,
     ) -> None:
         self.reactor = reactor
         self.timeout = 60.0
@@ -92,9 +92,11 @@ class ApiSite(Factory):
         self.handle = pipeline.handle
         self.refuse = pipeline.refuse
         self._pause = pipeline.pause
-        self.bodies = Budget(max_bodies)
+        self.bodies = Budget(0)
+        self._limit(settings)
         self.connections: dict[ClientConnection, None] = {}
-        self._max_connections = max_connections
+        self._crowded = 0
+        self._by_address: Counter[str] = Counter()
         self._reported_full = -_REPORT_EVERY
         self.in_flight = 0
         self.draining = False
@@ -108,15 +110,20 @@ class ApiSite(Factory):
         self,
         backends: Sequence[Backend],
         observe: Observe,
+        settings: Settings,
         *,
-        max_bodies: int,
-        max_connections: int,
         traced: bool = False,
     ) -> None:
         """Serve other projects by other limits from the next request on."""
         self._pipeline.configure(backends, observe, traced=traced)
-        self.bodies.resize(max_bodies)
-        self._max_connections = max_connections
+        self._limit(settings)
+
+    def _limit(self, settings: Settings) -> None:
+        self.bodies.resize(settings.max_bodies)
+        self.header_timeout = settings.header_timeout
+        self._max_connections = settings.max_connections
+        self._max_connections_per_address = settings.connections_per_address
+        self._trusted_proxies = tuple(map(ip_network, settings.trusted_proxies))
 
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802 - twisted's name
         """Speak HTTP/1.1 alone."""
@@ -131,51 +138,73 @@ class ApiSite(Factory):
 
     def buildProtocol(self, addr: Any) -> Protocol:  # noqa: ARG002, N802 - twisted's name
         """Serve a connection, or close it where already many are being refused."""
-        if len(self.connections) >= self._max_connections + _REFUSED:
+        if self._crowded >= _REFUSED and not self._make_room(lambda each: each.crowded):
             return _Closing()
         return ClientConnection(self)
 
     def opened(self, connection: ClientConnection) -> None:
         """Register a new connection."""
         self.connections[connection] = None
+        if connection.crowded:
+            self._crowded += 1
+        else:
+            self._by_address[connection.peer] += 1
         self.report(len(self.connections))
 
     def closed(self, connection: ClientConnection) -> None:
         """Forget a connection that was lost."""
-        self.connections.pop(connection, None)
+        if connection in self.connections:
+            self._forget(connection)
         self.report(len(self.connections))
         self.settle()
 
-    def has_room(self) -> bool:
-        """Whether one more connection can be served; the oldest idle one is closed for it.
+    def _forget(self, connection: ClientConnection) -> None:
+        del self.connections[connection]
+        if connection.crowded:
+            self._crowded -= 1
+            return
+        self._by_address[connection.peer] -= 1
+        if not self._by_address[connection.peer]:
+            del self._by_address[connection.peer]
+
+    def has_room(self, address: str) -> bool:
+        """Whether one more connection from an address can be served; an unused one may be closed for it.
 
         Refused connections are beyond the limit, and leave no room when they end.
         """
-        if len(self.connections) < self._max_connections:
+        if self._by_address[address] >= self._max_connections_per_address and not self._trusts(address):
+            return self._make_room(lambda each: each.peer == address and not each.crowded)
+        if len(self.connections) - self._crowded < self._max_connections:
             return True
-        served = [connection for connection in self.connections if not connection.crowded]
-        if len(served) < self._max_connections:
-            return True
-        idle = next((connection for connection in served if connection.idle), None)
-        if idle is None:
+        if not self._make_room(lambda each: not each.crowded):
             self._report_full()
             return False
-        del self.connections[idle]
-        idle.close()
         return True
+
+    def _make_room(self, among: Callable[[ClientConnection], bool]) -> bool:
+        """Close the oldest connection on which no complete request has arrived, if there is one."""
+        quiet = next((each for each in self.connections if each.quiet and among(each)), None)
+        if quiet is None:
+            return False
+        self._forget(quiet)
+        quiet.make_room()
+        return True
+
+    def _trusts(self, address: str) -> bool:
+        """Whether an address is a proxy's, which connects for many clients; a Unix socket has none."""
+        return not address or any(ip_address(address) in each for each in self._trusted_proxies)
 
     def _report_full(self) -> None:
         now = self.reactor.seconds()
         if now - self._reported_full >= _REPORT_EVERY:
             self._reported_full = now
-            _log.warn(
-                "requests are refused: all {count} of max-connections are busy", count=self._max_connections
-            )
+            count = self._max_connections
+            _log.warn("requests are refused: all {count} of max-connections are busy", count=count)
 
     def drain(self, seconds: float) -> Deferred[None]:
-        """Close idle connections and every other after its answer.
+        """Close every connection after the answer to the request that was received on it.
 
-        Who has just connected may still send a request.
+        A client that has just connected, or sent a part of its request, has a second for the rest.
 
         :return: fires when no connection and no request is left, or after ``seconds``, when
             those that still are get aborted.

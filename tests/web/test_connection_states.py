@@ -1,0 +1,479 @@
+"""A connection as a state machine: whatever comes in whatever order, it ends, and gives back what it held."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from dataapi.http.errors import ApiError
+from dataapi.http.messages import Reply, Request
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.memory_http import PROJECT, Web, raw, typename
+from support.pumped_reactor import PumpedReactor
+from twisted.internet.defer import Deferred
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    from dataapi.auth.caller import Caller
+
+MAX_CONNECTIONS = 4
+MAX_BODIES = 100_000
+REFUSED = 64
+"""Connections beyond the limit that are answered 503."""
+HEADER_TIMEOUT = 10.0
+REQUEST_TIMEOUT = 20.0
+TIMEOUT = 60.0
+"""Seconds for which a connection may be idle, or a client not read its answer."""
+
+GET = raw("GET", "/rest/v1/note")
+WAITING = raw("GET", "/rest/v1/note?wait")
+LARGE = raw("GET", "/rest/v1/note?large")
+TARGET = "/rest/v1/note"
+POST = raw("POST", TARGET, headers=[("Content-Length", "30000"), ("Content-Type", "application/json")])
+CHUNKED = raw("POST", TARGET, headers=[("Transfer-Encoding", "chunked")])
+
+UNREADABLE = {
+    "no HTTP": b"BAD\r\n\r\n",
+    "201 headers": raw("GET", TARGET, headers=[(f"X-{n}", "x") for n in range(201)]),
+    "a long header": raw("GET", TARGET, headers=[("X-Long", "x" * 40_000)]),
+    "a long target": raw("GET", f"{TARGET}?x={'x' * 140_000}"),
+    "a chunk without a length": CHUNKED + b"x\r\n",
+}
+
+PIECES = {
+    "a request": GET,
+    "two requests": GET + GET,
+    "a request of an old client": GET.replace(b"HTTP/1.1", b"HTTP/1.0"),
+    "the last request": raw("GET", TARGET, headers=[("Connection", "close")]),
+    "a request without a key": raw("GET", TARGET, key=None),
+    "a request that waits": WAITING,
+    "three requests that wait": WAITING * 3,
+    "a large answer": LARGE,
+    "three large answers": LARGE * 3,
+    "a stream": raw("GET", "/rest/v1/note?stream"),
+    "a whole body": POST + b"x" * 30_000,
+    "the head of a body": POST,
+    "the head of a body that waits to be asked for": POST.replace(b"Host", b"Expect: 100-continue\r\nHost"),
+    "a body that is too large": raw("POST", TARGET, headers=[("Content-Length", "90000")]),
+    "a body without a key": raw("POST", TARGET, headers=[("Content-Length", "9000")], key=None),
+    "a part of a body": b"x" * 5000,
+    "much of a body": b"x" * 20_000,
+    "chunks": CHUNKED + b"5\r\nhello\r\n0\r\n\r\n",
+    "the head of chunks": CHUNKED,
+    "a chunk": b"5\r\nhello\r\n",
+    "the last chunk": b"0\r\n\r\n",
+    "half a head": GET[:30],
+    "a byte": b"G",
+    "a line end": b"\r\n",
+    "an upgrade": raw("GET", TARGET, headers=[("Connection", "Upgrade"), ("Upgrade", "websocket")]),
+    **UNREADABLE,
+}
+
+
+class Notes:
+    """Answers requests when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Deferred[Reply]] = []
+
+    async def answer(self, request: Request, _caller: Caller) -> Reply:
+        """Answer as the query asks."""
+        if request.query == "wait":
+            return await self.wait()
+        if request.query == "stream":
+            return Reply(200, (), b"", stream=self._pieces())
+        return Reply(200, (), b"x" * (300_000 if request.query == "large" else 5))
+
+    async def wait(self) -> Reply:
+        """Wait for the test, unless the request is cancelled."""
+        waiting: Deferred[Reply] = Deferred()
+        self.waiting.append(waiting)
+        try:
+            return await waiting
+        finally:
+            self.waiting.remove(waiting)
+
+    async def _pieces(self) -> AsyncGenerator[bytes, None]:
+        yield b"first"
+        yield (await self.wait()).body
+        yield b"x" * 100_000
+
+
+class Server:
+    """A site on real sockets, whose time is the test's."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.reactor = PumpedReactor()
+        self.notes = Notes()
+        project = replace(PROJECT, max_body=50_000, request_timeout=REQUEST_TIMEOUT)
+        self.web = Web(
+            typename,
+            self.notes.answer,
+            project,
+            clock=self.reactor,
+            **{
+                "max_connections": MAX_CONNECTIONS,
+                "max_bodies": MAX_BODIES,
+                "header_timeout": HEADER_TIMEOUT,
+                **limits,
+            },
+        )
+        self.site: Any = self.web.site
+        self._clients: list[socket.socket] = []
+
+    def connect(self, data: bytes = b"", host: str = "127.0.0.1") -> socket.socket:
+        """Connect a client, which sends something."""
+        client = self.reactor.connect(self.site, host)
+        self._clients.append(client)
+        self.send(client, data)
+        return client
+
+    def send(self, client: socket.socket, data: bytes) -> None:
+        """Send as much as the server takes."""
+        with contextlib.suppress(OSError):
+            while data:
+                data = data[client.send(data) :]
+                self.reactor.run()
+        self.reactor.run()
+
+    def read(self, client: socket.socket) -> bytes:
+        """Read what there is."""
+        received = b""
+        with contextlib.suppress(OSError):
+            while piece := client.recv(65_536):
+                received += piece
+                self.reactor.run()
+        return received
+
+    def half_close(self, client: socket.socket) -> None:
+        """End the client's output, not its input."""
+        with contextlib.suppress(OSError):
+            client.shutdown(socket.SHUT_WR)
+        self.reactor.run()
+
+    def leave(self, client: socket.socket, *, reset: bool = False) -> None:
+        """Close the client's end, in an orderly way or not."""
+        if reset:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        self.reactor.run()
+
+    def pass_time_until_empty(self, limit: float) -> None:
+        """Let time pass until nobody is connected and nothing is done, for so many seconds."""
+        end = self.reactor.seconds() + limit
+        while (self.site.connections or self.site.in_flight) and self.reactor.seconds() < end:
+            self.reactor.pass_time(0.5)
+
+    def assert_nothing_is_held(self) -> None:
+        """All that connections and requests took was given back, and as many clients as ever are served."""
+        assert not self.site.connections
+        assert self.site.in_flight == 0
+        assert self.site.bodies.free == MAX_BODIES
+        assert self.reactor.watched == 0
+        assert self.reactor.getDelayedCalls() == []
+        if not self.site.draining:
+            clients = [self.connect(GET) for _ in range(MAX_CONNECTIONS)]
+            assert all(self.read(client).startswith(b"HTTP/1.1 200 ") for client in clients)
+            assert len(self.site.connections) == MAX_CONNECTIONS
+
+    def close(self) -> None:
+        """Close what is open."""
+        for client in self._clients:
+            client.close()
+        self.reactor.run()
+        for waiting in list(self.notes.waiting):
+            waiting.cancel()
+        self.pass_time_until_empty(TIMEOUT)
+
+
+def open_descriptors() -> int:
+    """Count the descriptors of this process."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+class ConnectionMachine(RuleBasedStateMachine):
+    """Clients that do anything, in any order, at a server that answers when it likes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.descriptors = open_descriptors()
+        self.server = Server()
+        self.clients: list[socket.socket] = []
+
+    def _client(self, number: int) -> socket.socket:
+        return self.clients[number % len(self.clients)]
+
+    @rule()
+    def connect(self) -> None:
+        """Connect, and send nothing."""
+        self.clients.append(self.server.connect())
+
+    @rule(piece=st.sampled_from(sorted(PIECES)))
+    def connect_and_send(self, piece: str) -> None:
+        """Connect, and send something."""
+        self.clients.append(self.server.connect(PIECES[piece]))
+
+    @precondition(lambda self: self.clients)
+    @rule(number=st.integers(0, 9), piece=st.sampled_from(sorted(PIECES)))
+    def send(self, number: int, piece: str) -> None:
+        """Send something."""
+        self.server.send(self._client(number), PIECES[piece])
+
+    @precondition(lambda self: self.clients)
+    @rule(number=st.integers(0, 9), data=st.binary(max_size=40))
+    def send_anything(self, number: int, data: bytes) -> None:
+        """Send arbitrary bytes."""
+        self.server.send(self._client(number), data)
+
+    @precondition(lambda self: self.clients)
+    @rule(number=st.integers(0, 9))
+    def read(self, number: int) -> None:
+        """Read what there is, which other clients never do."""
+        self.server.read(self._client(number))
+
+    @precondition(lambda self: self.clients)
+    @rule(number=st.integers(0, 9))
+    def half_close(self, number: int) -> None:
+        """End a client's output."""
+        self.server.half_close(self._client(number))
+
+    @precondition(lambda self: self.clients)
+    @rule(number=st.integers(0, 9), reset=st.booleans())
+    def leave(self, number: int, reset: bool) -> None:
+        """Close a connection from the client's end."""
+        self.server.leave(self.clients.pop(number % len(self.clients)), reset=reset)
+
+    @precondition(lambda self: self.server.notes.waiting)
+    @rule(number=st.integers(0, 9), outcome=st.sampled_from(["small", "large", "refused", "failed"]))
+    def answer(self, number: int, outcome: str) -> None:
+        """Answer a request that waits."""
+        waiting = self.server.notes.waiting[number % len(self.server.notes.waiting)]
+        if outcome == "refused":
+            waiting.errback(ApiError(409, "23505", "There is one"))
+        elif outcome == "failed":
+            waiting.errback(ZeroDivisionError())
+        else:
+            waiting.callback(Reply(200, (), b"x" * (200_000 if outcome == "large" else 3)))
+        self.server.reactor.run()
+
+    @rule(seconds=st.sampled_from([0.3, 1.5, 11.0, 25.0]))
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.server.reactor.pass_time(seconds)
+
+    @invariant()
+    def holds_no_more_than_it_may(self) -> None:
+        """Hold connections and bodies within their limits, and count the requests that wait."""
+        site = self.server.site
+        assert len(site.connections) <= MAX_CONNECTIONS + REFUSED
+        assert 0 <= site.bodies.free <= MAX_BODIES
+        assert site.in_flight >= len(self.server.notes.waiting)
+
+    def teardown(self) -> None:
+        """End in one of two ways: all clients go away, or the server drains and they read what they get."""
+        if len(self.clients) % 2:
+            self._drain()
+        for client in self.clients:
+            self.server.leave(client)
+        self.server.pass_time_until_empty(REQUEST_TIMEOUT + TIMEOUT)
+        self.server.assert_nothing_is_held()
+        self.server.close()
+        assert open_descriptors() == self.descriptors
+
+    def _drain(self) -> None:
+        """Clients that sent a complete request get the answer; all others are gone after a second."""
+        server = self.server
+        drained = server.site.drain(1000.0)
+        server.reactor.pass_time(1.0)
+        for _ in range(20):  # answers to requests that were sent together follow one another
+            while server.notes.waiting:
+                server.notes.waiting[0].callback(Reply(200, (), b"answer"))
+                server.reactor.run()
+            for client in self.clients:
+                server.read(client)
+        server.reactor.pass_time(1.0)
+        assert drained.called
+
+
+TestConnectionMachine = pytest.mark.filterwarnings("ignore::ResourceWarning")(ConnectionMachine.TestCase)
+TestConnectionMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Serve for one test."""
+    server = Server()
+    yield server
+    server.close()
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Whether the server has closed a connection; what is left to read is read."""
+    try:
+        while client.recv(65_536):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        pass
+    return True
+
+
+@pytest.mark.parametrize("unreadable", UNREADABLE)
+@pytest.mark.parametrize("earlier", [b"", GET, GET + GET])
+def test_a_connection_that_ends_with_a_refusal_leaves_its_room(
+    server: Server, earlier: bytes, unreadable: str
+) -> None:
+    """Whichever of its requests is refused: nobody keeps others out by sending nonsense and going away."""
+    for _ in range(2 * MAX_CONNECTIONS):
+        client = server.connect(earlier)
+        server.read(client)
+        server.send(client, UNREADABLE[unreadable])
+        assert server.read(client).startswith(b"HTTP/1.1 4")
+        server.leave(client)
+        assert not server.site.connections
+    server.assert_nothing_is_held()
+
+
+def test_a_client_that_does_not_close_after_a_refusal_is_disconnected(server: Server) -> None:
+    """It has half a minute to read why."""
+    client = server.connect(GET + b"BAD\r\n\r\n")
+    assert b"HTTP/1.1 400 " in server.read(client)
+    server.reactor.pass_time(29)
+    assert len(server.site.connections) == 1
+    server.reactor.pass_time(2)
+    assert not server.site.connections
+
+
+UNFINISHED = {
+    "nothing": b"",
+    "half a head": GET[:30],
+    "half a body": POST + b"x",
+    "nothing behind a request": GET,
+    "half a head behind a request": GET + GET[:30],
+    "a refused request": b"BAD\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", UNFINISHED)
+def test_clients_without_a_complete_request_make_room_for_others(server: Server, sent: str) -> None:
+    """However many there are, and whatever they sent of a request."""
+    silent = [server.connect(UNFINISHED[sent]) for _ in range(MAX_CONNECTIONS)]
+    for client in silent:
+        server.read(client)
+    for _ in range(2 * MAX_CONNECTIONS):
+        server.reactor.pass_time(0.3)
+        assert server.read(server.connect(GET)).startswith(b"HTTP/1.1 200 ")
+        assert len(server.site.connections) == MAX_CONNECTIONS
+
+
+def test_the_oldest_client_without_a_request_makes_room_first(server: Server) -> None:
+    """But not one that has just connected: its request may be on the way."""
+    server.connect(WAITING)
+    server.connect(WAITING)
+    first = server.connect(GET[:30])
+    server.reactor.pass_time(0.2)
+    second = server.connect()
+    assert b" 503 " in server.read(server.connect(GET))
+    server.reactor.pass_time(0.1)
+    assert b" 200 " in server.read(server.connect(GET))
+    assert (is_closed(first), is_closed(second)) == (True, False)
+
+
+def test_a_client_that_was_sending_its_request_learns_why_it_has_to_go(server: Server) -> None:
+    """Its body was on the way: with an answer it knows that the request was not carried out."""
+    unfinished = [server.connect(POST + b"x") for _ in range(MAX_CONNECTIONS)]
+    server.reactor.pass_time(0.3)
+    server.connect(GET)
+    assert b"TOO_MANY_CONNECTIONS" in server.read(unfinished[0])
+    assert is_closed(unfinished[0])
+
+
+def test_clients_whose_requests_are_answered_make_no_room(server: Server) -> None:
+    """A new client is answered 503 while all others have complete requests, or read their answers."""
+    busy = [server.connect(WAITING if number else LARGE) for number in range(MAX_CONNECTIONS)]
+    assert b" 503 " in server.read(server.connect(GET))
+    server.reactor.pass_time(1.5)
+    assert b" 503 " in server.read(server.connect(GET))
+    while server.notes.waiting:
+        server.notes.waiting[0].callback(Reply(200, (), b"answer"))
+        server.reactor.run()
+    assert all(server.read(client).startswith(b"HTTP/1.1 200 ") for client in busy)
+
+
+def test_more_clients_than_are_refused_at_a_time_make_room_among_themselves(server: Server) -> None:
+    """Those that send nothing do not keep others from being told why."""
+    for _ in range(MAX_CONNECTIONS):
+        server.connect(WAITING)
+    silent = [server.connect() for _ in range(REFUSED)]
+    server.reactor.pass_time(0.3)
+    silent += [server.connect() for _ in range(10)]
+    assert b" 503 " in server.read(server.connect(GET))
+    assert sum(map(is_closed, silent)) == 11
+    assert len(server.site.connections) <= MAX_CONNECTIONS + REFUSED
+
+
+def test_one_address_has_half_of_the_connections() -> None:
+    """Others are served however many requests it has under way; a proxy connects for many clients."""
+    server = Server(trusted_proxies=("10.0.0.0/8",))
+    for _ in range(2):
+        server.connect(WAITING, "192.0.2.1")
+    assert b" 503 " in server.read(server.connect(GET, "192.0.2.1"))
+    assert b" 200 " in server.read(server.connect(GET, "192.0.2.2"))
+    server.close()
+    server = Server(trusted_proxies=("10.0.0.0/8",))
+    for _ in range(3):
+        server.connect(WAITING, "10.1.2.3")
+    assert b" 200 " in server.read(server.connect(GET, "10.1.2.3"))
+    server.close()
+
+
+def test_an_address_makes_room_among_its_own_connections() -> None:
+    """A browser that comes back gets an answer, whatever it left open."""
+    server = Server(max_connections_per_address=3, trusted_proxies=())
+    others = server.connect(GET, "192.0.2.2")
+    own = [server.connect(GET, "192.0.2.1") for _ in range(3)]
+    server.reactor.pass_time(1.5)
+    for client in (others, *own):
+        server.read(client)
+    assert b" 200 " in server.read(server.connect(GET, "192.0.2.1"))
+    assert [is_closed(client) for client in (others, *own)] == [False, True, False, False]
+    server.close()
+
+
+@pytest.mark.parametrize("sent", UNFINISHED)
+def test_a_drain_waits_a_second_for_what_is_not_complete(server: Server, sent: str) -> None:
+    """Complete requests are answered, however long that takes; refusals need not be read."""
+    waiting = server.connect(WAITING)
+    unfinished = server.connect(UNFINISHED[sent])
+    server.read(unfinished)
+    drained = server.site.drain(1000.0)
+    server.reactor.pass_time(1.0)
+    assert is_closed(unfinished)
+    server.reactor.pass_time(15)
+    assert not drained.called
+    server.notes.waiting[0].callback(Reply(200, (), b"answer"))
+    server.reactor.run()
+    assert server.read(waiting).endswith(b"answer")
+    server.reactor.pass_time(1.0)
+    assert drained.called
+
+
+def test_a_request_that_is_completed_within_a_second_of_a_drain_is_answered(server: Server) -> None:
+    """It was sent before its client could know."""
+    client = server.connect(GET[:30])
+    drained = server.site.drain(1000.0)
+    server.reactor.pass_time(0.8)
+    server.send(client, GET[30:])
+    assert b"HTTP/1.1 200 " in (answer := server.read(client))
+    assert b"\r\nConnection: close\r\n" in answer
+    server.reactor.pass_time(1.0)
+    assert drained.called
