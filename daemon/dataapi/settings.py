@@ -148,6 +148,7 @@ class Settings:
     server_reuseport: bool = False
     workers: int = 1
     shutdown_delay: int = 0
+    ready_requires: str = "any"
     max_connections: int = 1000
     max_connections_per_address: int | None = None
     trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1")

@@ -176,7 +176,11 @@ def test_a_wrong_setting_concerns_its_project_alone(own_server: Server, tmp_path
         assert status_of(daemon, "wrong.example.org") == 503
         wait_for(lambda: status_of(daemon, "right.example.org") == 200, "the other project")
         wait_for(lambda: daemon.admin("GET", "/ready").json["starting"] is False, "every worker")
-        generation = daemon.admin("GET", "/ready").json["projects"][1]["generation"]
+        ready = daemon.admin("GET", "/ready")
+        assert (ready.status, ready.json["unready_projects"]) == (200, ["a" * 20])
+        assert daemon.admin("GET", f"/ready?project={'a' * 20}").status == 503
+        assert daemon.admin("GET", f"/ready?project={OTHER}").status == 200
+        generation = ready.json["projects"][1]["generation"]
         connects = daemon.metric(CONNECTS)
         wrong.execute(f"{setting} = '1'")
         wait_for(lambda: status_of(daemon, "wrong.example.org") == 200, "the first project")

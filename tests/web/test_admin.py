@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,9 +66,9 @@ class Answer:
 class Connection:
     """A connection to the admin listener, in memory."""
 
-    def __init__(self, operated: Operated) -> None:
+    def __init__(self, operated: Operated, **settings: Any) -> None:
         self.transport = StringTransport()
-        site = make_admin_site(operated, Clock())
+        site = make_admin_site(operated, Clock(), operated.reload, lambda: Settings((), **settings))
         site.doStart()
         self.protocol = site.buildProtocol(None)
         assert self.protocol is not None
@@ -81,9 +82,9 @@ class Connection:
         )
 
 
-def ask(operated: Operated, method: str, path: str) -> Answer:
+def ask(operated: Operated, method: str, path: str, **settings: Any) -> Answer:
     """Return the answer to one request."""
-    connection = Connection(operated)
+    connection = Connection(operated, **settings)
     connection.send(method, path)
     return Answer(connection.transport.value())
 
@@ -102,6 +103,22 @@ def test_ready_reports_the_reason() -> None:
     assert answer.status == 503
     assert answer.headers["Retry-After"] == "1"
     assert answer.json["projects"][0]["reason"] == "connection refused"
+
+
+def test_one_project_without_its_database_takes_no_others_away() -> None:
+    """The daemon is ready while any project serves, unless ``ready-requires`` says all."""
+    both = Operated(State((*READY.projects, replace(AWAY.projects[0], ref="q"))))
+    answer = ask(both, "GET", "/ready")
+    assert (answer.status, answer.json["ready"], answer.json["writes"]) == (200, True, True)
+    assert answer.json["unready_projects"] == ["q"]
+    answer = ask(both, "GET", "/ready", ready_requires="all")
+    assert (answer.status, answer.json["ready"]) == (503, False)
+    assert ask(both, "GET", "/ready?project=p", ready_requires="all").status == 200
+    asked = ask(both, "GET", "/ready?project=q")
+    assert (asked.status, [project["ref"] for project in asked.json["projects"]]) == (503, ["q"])
+    assert ask(both, "GET", "/ready?project=p&project=q").status == 503
+    unknown = ask(both, "GET", "/ready?project=r")
+    assert (unknown.status, unknown.json["projects"]) == (404, ["p", "q"])
 
 
 def test_metrics_are_in_the_text_format_with_the_process_beside() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 from urllib.error import HTTPError
+from urllib.parse import quote
 
 from dataapi.auth.keys import CannotSign, new_publishable_key, new_secret, new_secret_key, sign
 from dataapi.catalog.field_names import CatalogNames
@@ -82,6 +83,7 @@ def command_line_parser() -> argparse.ArgumentParser:
     added["check-config"].add_argument(
         "--offline", action="store_true", help="leave the database out, where it cannot be reached"
     )
+    added["ready"].add_argument("--project", metavar="REF", help="ask for this project, not for any")
     init.add(subcommands).set_defaults(subcommand=Command.init)
     webhooks.add(subcommands, common, Command.webhooks)
     migrate = subcommands.add_parser(
@@ -155,8 +157,9 @@ class Command:
 
     def ready(self) -> int:
         """Ask the running daemon's admin listener for /ready: exit with 0 when it can answer requests."""
+        ref = self._options.project
         try:
-            status, body = self._ask_daemon("/ready")
+            status, body = self._ask_daemon(f"/ready?project={quote(ref)}" if ref else "/ready")
         except OSError as error:
             print(f"the daemon does not answer: {error}", file=self._errors)
             return 1

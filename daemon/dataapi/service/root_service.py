@@ -137,7 +137,7 @@ class RootService(Service):
         self._server = server = self._build(
             settings, [bound.handed for bound in self._sockets], self._reconfigure
         )
-        site = make_admin_site(server, self._reactor, self._reloading.run)
+        site = make_admin_site(server, self._reactor, self._reloading.run, lambda: self._settings)
         self._admin = [accept(self._reactor, bound.handed, site) for bound in self._admin_sockets]
         await server.start()
         self._serving = True

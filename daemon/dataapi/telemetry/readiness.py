@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Protocol, TypeVar
 
 from dataapi.settings import Settings
@@ -90,6 +90,7 @@ class State:
     :ivar workers: how many processes accept requests.
     :ivar webhooks: whether webhooks work, None where there are none.
     :ivar stuck: the numbers of the worker processes that do not answer.
+    :ivar requires_all: whether every project has to be ready, rather than any.
     """
 
     projects: tuple[ProjectState, ...]
@@ -98,17 +99,31 @@ class State:
     workers: int = 1
     webhooks: WebhooksState | None = None
     stuck: tuple[int, ...] = ()
+    requires_all: bool = False
 
     @property
     def ready(self) -> bool:
-        """Whether traffic may be sent here."""
+        """Whether traffic may be sent here.
+
+        By default one project is enough: a proxy that took every daemon out because one project has lost
+        its database would take all the others away, too.
+        """
         accepting = self.workers > 0 and not self.starting and not self.draining
-        return accepting and all(project.ready for project in self.projects)
+        enough = all if self.requires_all or not self.projects else any
+        return accepting and enough(project.ready for project in self.projects)
 
     @property
     def writes(self) -> bool:
-        """Whether changes are answered as well as reads."""
-        return self.ready and all(project.writes for project in self.projects)
+        """Whether the projects that serve answer changes as well as reads."""
+        return self.ready and all(project.writes for project in self.projects if project.ready)
+
+    def of(self, refs: Collection[str]) -> State:
+        """Return whether these projects can answer, all of them.
+
+        :raises KeyError: there is no project of this reference.
+        """
+        projects = {project.ref: project for project in self.projects}
+        return replace(self, projects=tuple(projects[ref] for ref in refs), requires_all=True)
 
     def as_json(self) -> dict[str, Any]:
         """Return the body of ``/ready``."""
@@ -119,6 +134,7 @@ class State:
             "draining": self.draining,
             "workers": self.workers,
             "stuck_workers": list(self.stuck),
+            "unready_projects": [project.ref for project in self.projects if not project.ready],
             "projects": [
                 {
                     **asdict(project),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -14,6 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
 from dataapi.http.messages import Reply
+from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot, exposition, merge
 from dataapi.telemetry.postgrest_metrics import postgrest_metrics
 from dataapi.telemetry.readiness import Operated, Reloaded
@@ -34,12 +36,18 @@ class AdminApi(Resource):
 
     isLeaf = True  # noqa: N815 - IResource
 
-    def __init__(self, operated: Operated, reload: Callable[[], Awaitable[Reloaded]]) -> None:
+    def __init__(
+        self,
+        operated: Operated,
+        reload: Callable[[], Awaitable[Reloaded]],
+        settings: Callable[[], Settings],
+    ) -> None:
         super().__init__()
         self._operated = operated
+        self._settings = settings
         self._reload_all = reload
         self._version = installed_version()
-        self._routes: dict[str, tuple[str, Callable[[], Awaitable[Reply]]]] = {
+        self._routes: dict[str, tuple[str, Callable[[Request], Awaitable[Reply]]]] = {
             "/live": ("GET", self._live),
             "/ready": ("GET", self._ready),
             "/metrics": ("GET", self._metrics),
@@ -51,12 +59,12 @@ class AdminApi(Resource):
     def render(self, request: Request) -> int:
         """Answer a request; an unknown path is 404 and a wrong method 405 with ``Allow``."""
         method, path = (part.decode("ascii", "replace") for part in (request.method, request.path))
-        answering = Deferred.fromCoroutine(self._reply(method, path))
+        answering = Deferred.fromCoroutine(self._reply(request, method, path))
         request.notifyFinish().addErrback(lambda _: answering.cancel())
         answering.addCallback(lambda reply: _send(request, reply)).addErrback(self._failed, request)
         return NOT_DONE_YET
 
-    async def _reply(self, method: str, path: str) -> Reply:
+    async def _reply(self, request: Request, method: str, path: str) -> Reply:
         route = self._routes.get(path)
         if route is None:
             return _json(404, {"message": f"there is no {path} here", "paths": sorted(self._routes)})
@@ -64,30 +72,37 @@ class AdminApi(Resource):
         allowed = ("GET", "HEAD") if expected == "GET" else (expected,)
         if method not in allowed:
             return _json(405, {"message": f"{path} takes {expected}"}, ("Allow", ", ".join(allowed)))
-        return await handler()
+        return await handler(request)
 
-    async def _live(self) -> Reply:
+    async def _live(self, _request: Request) -> Reply:
         return Reply(200, (("Content-Type", _PLAIN),), b"live\n")
 
-    async def _ready(self) -> Reply:
+    async def _ready(self, request: Request) -> Reply:
         state = await self._operated.state()
+        refs = [ref.decode("ascii", "replace") for ref in request.args.get(b"project", ())]
+        try:
+            requires_all = self._settings().ready_requires == "all"
+            state = state.of(refs) if refs else replace(state, requires_all=requires_all)
+        except KeyError as unknown:
+            known = [project.ref for project in state.projects]
+            return _json(404, {"message": f"there is no project {unknown}", "projects": known})
         if state.ready:
             return _json(200, state.as_json())
         return _json(503, state.as_json(), ("Retry-After", "1"))
 
-    async def _metrics(self) -> Reply:
+    async def _metrics(self, _request: Request) -> Reply:
         build: Snapshot = {"dataapi_build_info": {(self._version,): 1.0}}
         operated = await self._operated.snapshot()
         body = exposition(merge([build, operated, postgrest_metrics(operated)]))
         return Reply(200, (("Content-Type", _EXPOSITION),), body)
 
-    async def _schema_cache(self) -> Reply:
+    async def _schema_cache(self, _request: Request) -> Reply:
         return _json(200, await self._operated.catalogs())
 
-    async def _versions(self) -> Reply:
+    async def _versions(self, _request: Request) -> Reply:
         return _json(200, version_row(self._version))
 
-    async def _reload(self) -> Reply:
+    async def _reload(self, _request: Request) -> Reply:
         reloaded = await self._reload_all()
         return _json(503 if reloaded.failures else 200, reloaded.as_json())
 
@@ -118,9 +133,14 @@ class _AdminSite(Site):
 
 
 def make_admin_site(
-    operated: Operated, reactor: Any, reload: Callable[[], Awaitable[Reloaded]] | None = None
+    operated: Operated,
+    reactor: Any,
+    reload: Callable[[], Awaitable[Reloaded]],
+    settings: Callable[[], Settings],
 ) -> Site:
-    """Make the factory that the admin endpoints serve; ``reload`` also reads the configuration again."""
-    return _AdminSite(
-        AdminApi(operated, reload or operated.reload), parsePOSTFormSubmission=False, reactor=reactor
-    )
+    """Make the factory that the admin endpoints serve.
+
+    :param reload: reads the configuration again, too.
+    :param settings: returns those that serve.
+    """
+    return _AdminSite(AdminApi(operated, reload, settings), parsePOSTFormSubmission=False, reactor=reactor)

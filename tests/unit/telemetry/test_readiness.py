@@ -20,6 +20,7 @@ LACKING = WebhooksState(database_available=True, migrated=False, reason="no sche
 CURRENT = ReplicaState("one:5432", available=True, lag=0.0)
 LAGGING = ReplicaState("two:5432", available=False, lag=99.0, reason="it is behind")
 READY = ProjectState("p", database_available=True, generation=3, problems=("table x: bad",))
+AWAY = ProjectState("q", database_available=False, generation=None)
 
 
 @pytest.mark.parametrize(
@@ -29,14 +30,18 @@ READY = ProjectState("p", database_available=True, generation=3, problems=("tabl
         (State((ProjectState("p", database_available=False, generation=3),)), False),
         (State((ProjectState("p", database_available=True, generation=None),)), False),
         (State((ProjectState("p", database_available=True, generation=3, fault="no"),)), False),
-        (State((READY, ProjectState("q", database_available=False, generation=None))), False),
+        (State((READY, AWAY)), True),
+        (State((READY, AWAY), requires_all=True), False),
+        (State((READY, AWAY)).of("p"), True),
+        (State((READY, AWAY)).of("q"), False),
+        (State((READY, AWAY)).of(("p", "q")), False),
         (State((READY,), draining=True), False),
         (State((READY,), starting=True), False),
         (State((), workers=0), False),
     ],
 )
-def test_ready_means_that_every_project_can_answer(state: State, ready: bool) -> None:
-    """Ready is a daemon that accepts requests, with a database and a catalog for each project."""
+def test_ready_means_that_a_project_can_answer(state: State, ready: bool) -> None:
+    """Ready is a daemon that accepts requests, with a database and a catalog for a project, or for all."""
     assert state.ready is ready
     assert state.as_json()["ready"] is ready
 

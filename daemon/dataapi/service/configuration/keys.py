@@ -47,6 +47,7 @@ SERVICE = {
     "server-reuseport": _SWITCH,
     "workers": ConfigurationKey(parsers.workers),
     "shutdown-delay": ConfigurationKey(parsers.whole(0)),
+    "ready-requires": ConfigurationKey(parsers.one_of("any", "all")),
     "max-connections": _POSITIVE,
     "max-connections-per-address": _POSITIVE,
     "trusted-proxies": _list(parsers.networks),
