@@ -116,6 +116,32 @@ async def test_who_has_connected_is_accepted_before_a_socket_closes(reactor: Any
     await bound.close()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_a_connection_from_before_a_socket_closes_gets_all_that_is_sent(
+    reactor: Any, host: str
+) -> None:
+    """One that is completed while the socket drops packets inherits that, until it is accepted."""
+    [bound] = bind(reactor, [f"tcp:{free_port()}:interface={host.replace(':', chr(92) + ':')}"])
+    options = [(socket.IPPROTO_IP, 21)]
+    if host == "::1":
+        options.append((socket.IPPROTO_IPV6, 73))
+    for level, option in options:
+        bound.port.socket.setsockopt(level, option, 1)
+    opened: Deferred[Any] = Deferred()
+
+    class Accepted(Protocol):
+        def connectionMade(self) -> None:  # noqa: N802 - Protocol
+            opened.callback(self.transport)
+
+    accepting = accept(reactor, bound.handed, Factory.forProtocol(Accepted))
+    with socket.create_connection((host, bound.port.socket.getsockname()[1])):
+        transport = await opened
+        assert all(transport.socket.getsockopt(level, option) == 0 for level, option in options)
+        transport.loseConnection()
+    accepting.stop()
+    await bound.close()
+
+
 async def test_the_mode_of_a_unix_socket_is_the_endpoints(reactor: Any, tmp_path: Path) -> None:
     """Which is how PostgREST's ``server-unix-socket-mode`` is written."""
     path = tmp_path / "http.sock"

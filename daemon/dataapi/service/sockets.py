@@ -11,11 +11,10 @@ import errno
 import os
 import select
 import socket
-import struct
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from ctypes import addressof, create_string_buffer
+from contextlib import suppress
 from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Any
@@ -53,14 +52,13 @@ _EMPTY_WITHIN = 5.0
 """Seconds within which those that wait are accepted, unless nobody can."""
 _LOOK_AGAIN = 0.01
 
-_SO_ATTACH_FILTER = 26
-_NO_SYN = (
-    (0x30, 0, 0, 13),  # load the byte of TCP's flags
-    (0x45, 0, 1, 0x02),  # is SYN among them?
-    (0x06, 0, 0, 0),  # drop the segment
-    (0x06, 0, 0, 0xFFFFFFFF),  # take it
-)
-"""A filter of segments (``socket(7)``, ``SO_ATTACH_FILTER``) that lets nobody open a connection."""
+_MINIMUM_TTL = {
+    socket.AF_INET: ((socket.IPPROTO_IP, 21),),  # IP_MINTTL
+    socket.AF_INET6: ((socket.IPPROTO_IP, 21), (socket.IPPROTO_IPV6, 73)),  # IPV6_MINHOPCOUNT
+}
+"""The options that drop packets with a smaller time to live (``ip(7)``, ``ipv6(7)``)."""
+_NOBODYS_TTL = 255
+"""A time to live that no client's packets have: hosts begin with 64 or 128."""
 
 
 class StartFailed(Exception):
@@ -144,8 +142,9 @@ class BoundSocket:
         """
         if self.description.startswith("systemd:"):
             return
-        if _family(int(self.port.fileno())) != socket.AF_UNIX:
-            _refuse_connections(self.port.socket)
+        # Segments that begin a connection are dropped, so that the client repeats them; those that complete
+        # one belong to it already, and are not.
+        _require_ttl(self.port.socket, _NOBODYS_TTL)
         limit = reactor.seconds() + _EMPTY_WITHIN
         await deferLater(reactor, _HANDSHAKE)
         while select.select([self.port], [], [], 0)[0] and reactor.seconds() < limit:
@@ -159,11 +158,11 @@ class BoundSocket:
             await maybeDeferred(self.port.stopListening)
 
 
-def _refuse_connections(listening: socket.socket) -> None:
-    """Ignore who begins to connect: once the socket is closed, the next attempt finds another one or none."""
-    instructions = create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in _NO_SYN))
-    program = struct.pack("HP", len(_NO_SYN), addressof(instructions))
-    listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+def _require_ttl(connection: socket.socket, ttl: int) -> None:
+    """Drop packets with a smaller time to live, or with 0 none, where the system can do that."""
+    for level, option in _MINIMUM_TTL.get(connection.family, ()):
+        with suppress(OSError):
+            connection.setsockopt(level, option, ttl)
 
 
 def _reason(outcome: Sequence[Failure]) -> str:
@@ -313,6 +312,7 @@ class Acceptor:
             self._report(error)
             return False
         with connection:
+            _require_ttl(connection, 0)  # it has what the listening socket had when it was opened
             try:
                 self._reactor.adoptStreamConnection(connection.fileno(), connection.family, self._factory)
             except OSError as error:
