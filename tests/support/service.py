@@ -148,7 +148,8 @@ class Service:
         self._folder = folder = DocumentFolder(self.project.graphql_documents)
         current, refresh = self._current, self._watcher.refresh
         self.engine = Engine(self.project, self._recorder, current, lambda: folder.documents, refresh)
-        self.handler = rest = RestHandler(self.project, self._recorder, current, refresh)
+        regrant = self._watcher.regrant
+        self.handler = rest = RestHandler(self.project, self._recorder, current, refresh, regrant)
         self.vitals = Vitals()
         data = ProjectData(
             self.project,

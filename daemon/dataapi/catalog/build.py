@@ -75,12 +75,37 @@ def build_catalog(document: Document, generation: int, search_path: Sequence[str
     return replace(catalog, problems=catalog.problems + problems)
 
 
+def with_grants(
+    catalog: Catalog, role: str, item: Table | Function, memberships: Iterable[Any], lists: Mapping[str, Any]
+) -> Catalog:
+    """Return the catalog with what has been granted on one table or function by now.
+
+    :param memberships, lists: as ``grants.sql`` returns them.
+    """
+    schema, known = catalog.schemas[item.schema], catalog.roles[role]
+    catalog = replace(
+        catalog,
+        schemas={**catalog.schemas, schema.name: replace(schema, acl=_acl(lists["-1"]))},
+        roles={**catalog.roles, role: replace(known, grantees=_grantees(known.oid, memberships))},
+    )
+    acl = _acl(lists["0"])
+    if isinstance(item, Function):
+        return replace(
+            catalog,
+            functions=tuple(
+                replace(each, acl=acl) if each.oid == item.oid else each for each in catalog.functions
+            ),
+        )
+    columns = tuple(replace(each, acl=_acl(lists.get(str(each.number), ()))) for each in item.columns)
+    return replace(catalog, tables={**catalog.tables, item.oid: replace(item, acl=acl, columns=columns)})
+
+
 class _Builder:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._acls: dict[str | None, Acl] = {None: ()}
         for text, grants in document.get("acls", ()):
-            self._acls[text] = tuple((int(grantee), frozenset(words)) for grantee, words in grants)
+            self._acls[text] = _acl(grants)
         self._distribution = {
             int(oid): (column or "", group) for oid, column, group in document.get("distribution", ())
         }
@@ -288,6 +313,14 @@ def _column_names(table: Table, numbers: Sequence[int]) -> tuple[str, ...]:
     return tuple(names[number] for number in numbers)
 
 
+def _acl(grants: Iterable[Any]) -> Acl:
+    return tuple((int(grantee), frozenset(words)) for grantee, words in grants)
+
+
+def _grantees(oid: int, memberships: Iterable[Any]) -> frozenset[int]:
+    return frozenset({0, oid, *map(int, memberships)})
+
+
 def _role(row: Any) -> Role:
     oid, name, superuser, memberships, settings, login = row
     # The same setting for this database alone comes later and wins.
@@ -295,7 +328,7 @@ def _role(row: Any) -> Role:
         oid=int(oid),
         name=name,
         superuser=superuser,
-        grantees=frozenset({0, int(oid), *map(int, memberships)}),
+        grantees=_grantees(int(oid), memberships),
         settings=tuple({name: value for name, value in _pairs(settings) if may_travel(name)}.items()),
         login=login,
     )

@@ -12,8 +12,8 @@ from typing import Any
 
 from twisted.internet.threads import deferToThread
 
-from dataapi.catalog.build import build_catalog
-from dataapi.catalog.model import Catalog
+from dataapi.catalog.build import build_catalog, with_grants
+from dataapi.catalog.model import Catalog, Function, Table
 from dataapi.concurrency.long_work import Naps
 from dataapi.concurrency.pauses import pause, pausing
 
@@ -32,12 +32,22 @@ async def as_it_is(catalog: Catalog) -> Catalog:
     return catalog
 
 
+Regrant = Callable[[Catalog, str, Table | Function], Awaitable[Catalog]]
+"""Returns the catalog that serves, having looked what a role has been granted on a table or function."""
+
+
+async def as_granted(catalog: Catalog, role: str, item: Table | Function) -> Catalog:  # noqa: ARG001
+    """Return the catalog: the ``Regrant`` of one that nothing changes."""
+    return catalog
+
+
 Fetch = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
 """Runs SQL with ``$n`` slots as the login role and returns its rows."""
 
 InThread = Callable[..., Awaitable[Any]]
 
 REFLECTION = files("dataapi.catalog").joinpath("reflection.sql").read_text(encoding="utf-8")
+GRANTS = files("dataapi.catalog").joinpath("grants.sql").read_text(encoding="utf-8")
 DISTRIBUTION = files("dataapi.catalog").joinpath("distribution.sql").read_text(encoding="utf-8")
 
 
@@ -64,6 +74,23 @@ async def reflect(
         return replace(earlier, generation=generation)
     catalog: Catalog = await in_thread(_build, rows, tuple(search_path), generation, earlier is not None)
     return replace(catalog, content=content, timezones=timezones or catalog.timezones)
+
+
+async def regrant(fetch: Fetch, catalog: Catalog, role: str, item: Table | Function) -> Catalog:
+    """Look what has been granted on one table or function, and to the role by membership.
+
+    :return: the same catalog if nothing has changed, else the next generation.
+    :raises ApiError: whatever ``fetch`` raises when the database can't be asked.
+    """
+    rows = await fetch(GRANTS, (role, item.oid, isinstance(item, Function)))
+    if not rows:
+        return catalog
+    [(granted,)] = rows
+    newer = with_grants(catalog, role, item, *json.loads(granted))
+    if newer == catalog:
+        return catalog
+    content = hashlib.blake2b(catalog.content + granted.encode(), digest_size=16).digest()
+    return replace(newer, generation=catalog.generation + 1, content=content)
 
 
 def _has_citus(rows: Iterable[tuple[Any, ...]]) -> bool:

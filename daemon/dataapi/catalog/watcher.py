@@ -11,9 +11,9 @@ from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from dataapi.catalog.model import Catalog, Problem
-from dataapi.catalog.reflect import FINGERPRINT, Fetch, InThread, reflect
-from dataapi.concurrency.tasks import SingleFlight
+from dataapi.catalog.model import Catalog, Function, Problem, Table
+from dataapi.catalog.reflect import FINGERPRINT, Fetch, InThread, reflect, regrant
+from dataapi.concurrency.tasks import SingleFlight, SingleFlights
 from dataapi.concurrency.timers import Alarm, Backoff, Retry
 from dataapi.http.errors import ApiError, DatabaseUnavailable
 
@@ -130,6 +130,8 @@ class CatalogWatcher:
         self._compared = float("-inf")
         self._comparing = SingleFlight(self._compare)
         self._loading = SingleFlight(self._load, fresh=True)
+        self._regranting: SingleFlights[tuple[str, int], None] = SingleFlights()
+        self._regranted: dict[tuple[str, int], float] = {}
         self._soon = Alarm(reactor, self._reload_now)
         self._retry = Retry(reactor, backoff, self._reload_now)
         self._stopped = False
@@ -182,6 +184,26 @@ class CatalogWatcher:
         if self.current is known and self._reactor.seconds() - self._compared >= FRESH and not self._stopped:
             await self._comparing.run()
         return self.current or known
+
+    async def regrant(self, known: Catalog, role: str, item: Table | Function) -> Catalog:
+        """Return the catalog that serves, for a request that ``known`` denies a role's use of something.
+
+        PostgreSQL is asked at most once in ``FRESH`` seconds for each role and table or function.
+
+        :raises ApiError: the database could not be asked.
+        """
+        key = role, item.oid
+        if self.current is known and self._reactor.seconds() - self._regranted.get(key, -FRESH) >= FRESH:
+            await self._regranting.run(key, partial(self._regrant, known, role, item))
+        return self.current or known
+
+    async def _regrant(self, known: Catalog, role: str, item: Table | Function) -> None:
+        newer = await regrant(self._fetch, known, role, item)
+        now = self._reactor.seconds()
+        self._regranted = {key: at for key, at in self._regranted.items() if now - at < FRESH}
+        self._regranted[role, item.oid] = now
+        if self.current is known:
+            self.current = newer
 
     @property
     def polling(self) -> bool:

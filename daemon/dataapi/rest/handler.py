@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
 from dataapi.catalog.model import Catalog
-from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, as_it_is
+from dataapi.catalog.reflect import UNKNOWN_NAMES, Refresh, Regrant, as_granted, as_it_is
 from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.long_work import Naps, SharedWork
 from dataapi.http.errors import ApiError
@@ -22,7 +22,7 @@ from dataapi.rest.parse.preferences import not_followed
 from dataapi.rest.parse.request import ApiRequest, parse_request
 from dataapi.rest.plan import call, read, write
 from dataapi.rest.plan.plan import PlanCacheFigures, RestRole, StatementPlan, StreamPlan
-from dataapi.rest.plan.tables import CatalogTables
+from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
 from dataapi.settings import Project
 from dataapi.telemetry.tracing import interval
 
@@ -49,6 +49,7 @@ class RestHandler:
 
     :param catalog: returns the current snapshot, None before the first one.
     :param refresh: makes sure that a catalog is not outdated.
+    :param regrant: makes sure that a privilege that a catalog denies was not granted since.
     :ivar figures: hits and misses of the cache of statements.
     """
 
@@ -58,9 +59,11 @@ class RestHandler:
         runner: MultiMessageRunner,
         catalog: Callable[[], Catalog | None],
         refresh: Refresh = as_it_is,
+        regrant: Regrant = as_granted,
     ) -> None:
         self._project = project
         self._refresh = refresh
+        self._regrant = regrant
         self._catalog = catalog
         self._transactions = MultiMessageTransactions(project, runner)
         self._tables: CatalogTables | None = None
@@ -72,8 +75,8 @@ class RestHandler:
     async def answer(self, http: Request, caller: Caller) -> Reply:
         """Answer a request; raises ``ApiError`` for failures that the client may read.
 
-        An unknown name may be newer than the catalog: nothing has been done yet, so the request is
-        answered again by a newer catalog if there is one.
+        An unknown name and a grant may be newer than the catalog: nothing has been done yet, so the
+        request is answered again by a newer catalog as long as there is one.
         """
         catalog = self._catalog()
         try:
@@ -89,15 +92,20 @@ class RestHandler:
             request = await self._in_thread(parse) if len(http.body) > LONG else parse()
             http.mark("parse")
             answer = partial(self._answer_one, http, caller, request)
-        try:
-            return await answer(catalog)
-        except ApiError as error:
-            if error.code not in _UNKNOWN:
-                raise
-            newer = await self._refresh(catalog)
-            if newer.is_like(catalog):
-                raise
-        return await answer(catalog_for(newer, caller))
+        while True:
+            try:
+                return await answer(catalog)
+            except ApiError as error:
+                newer = await self._newer(catalog, caller, error)
+                if newer.is_like(catalog):
+                    raise
+            catalog = catalog_for(newer, caller)
+
+    async def _newer(self, catalog: Catalog, caller: Caller, error: ApiError) -> Catalog:
+        """Return the catalog that serves, where an error may be one of an outdated catalog."""
+        if isinstance(error, PrivilegeDenied):
+            return await self._regrant(catalog, caller.role, error.item)
+        return await self._refresh(catalog) if error.code in _UNKNOWN else catalog
 
     async def _with_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Return a catalog that has the caller's role; PostgreSQL itself reports what is wrong with one."""

@@ -113,7 +113,7 @@ class ProjectApis:
         self._engine = Engine(
             project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh
         )
-        self._rest = RestHandler(project, runner, lambda: watcher.current, watcher.refresh)
+        self._rest = RestHandler(project, runner, lambda: watcher.current, watcher.refresh, watcher.regrant)
         self.backend = Backend(project, authenticator, self._engine, self._rest, data)
 
     @property

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.catalog import watcher
 from dataapi.catalog.reflect import FINGERPRINT
+from dataapi.catalog.reflect import GRANTS as GRANTS_QUERY
 from dataapi.rest import handler
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from support.postgres import Server
     from support.service import Service
 
@@ -35,6 +38,19 @@ def restored(service: Service) -> Service:
         f"drop schema public cascade; create schema public; grant usage on schema public to public; {SCHEMA}"
     )
     return service
+
+
+def count_fetches(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list of what the database is asked about itself from now on."""
+    asked: list[str] = []
+    fetch = service._watcher._fetch
+
+    async def counted(text: str, values: Any) -> Any:
+        asked.append(text)
+        return await fetch(text, values)
+
+    monkeypatch.setattr(service._watcher, "_fetch", counted)
+    return asked
 
 
 CHANGES: list[tuple[str, str, str, Any, int]] = [
@@ -106,6 +122,77 @@ async def test_a_role_that_is_new_is_served(restored: Service, graphql: bool) ->
         restored.database.execute(f"drop owned by {role}; drop role {role}")
 
 
+SECRETS = """
+create table secret (id int primary key);
+create table part (id int primary key, secret int references secret);
+create function tell() returns int language sql as 'select 1';
+revoke execute on function tell from public;
+create role reader;
+grant select on secret to reader;
+create role guest;
+grant guest to authenticator;
+grant usage on schema public to guest;
+"""
+FORGET_SECRETS = "drop table part, secret; drop owned by reader, guest; drop role reader, guest"
+GRANTS = [
+    ("grant select on secret to anon", "GET", "secret", 200),
+    ("grant select (id) on secret to anon", "GET", "secret?select=id", 200),
+    ("grant insert on secret to anon", "POST", "secret", 201),
+    ("grant select on secret, part to anon", "GET", "secret?select=id,part(id)", 200),
+    ("grant execute on function tell to anon", "GET", "rpc/tell", 200),
+    ("grant usage on schema public to anon", "GET", "note", 200),
+]
+
+
+@pytest.fixture
+def secretive(restored: Service) -> Iterator[Service]:
+    """Give the service with what anonymous callers may not use."""
+    restored.database.execute(f"revoke usage on schema public from public; {SECRETS}")
+    yield restored
+    restored.database.execute(FORGET_SECRETS)
+
+
+@pytest.mark.parametrize(("grant", "method", "target", "status"), GRANTS)
+async def test_a_grant_counts_at_once(
+    secretive: Service, grant: str, method: str, target: str, status: int
+) -> None:
+    """Whether on a table, a column, a function or a schema."""
+    if "schema" not in grant:
+        secretive.database.execute("grant usage on schema public to anon")
+    await secretive.reload()
+    body = {"id": 1} if method == "POST" else None
+    assert (await secretive.rest(method, target, body)).status == 401
+    loads = secretive._watcher.loads
+    secretive.database.execute(grant)
+    answer = await secretive.rest(method, target, body)
+    assert answer.status == status, answer.body
+    assert secretive._watcher.loads == loads, "nothing else was read"
+
+
+async def test_a_membership_counts_at_once(secretive: Service) -> None:
+    """A role has what the roles have that it inherits from."""
+    await secretive.reload()
+    assert (await secretive.rest("GET", "secret", role="guest")).status == 403
+    secretive.database.execute("grant reader to guest")
+    assert (await secretive.rest("GET", "secret", role="guest")).status == 200
+
+
+async def test_refusals_cost_one_look_for_each_role_and_table(
+    secretive: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood of them asks PostgreSQL once in two seconds, and changes nothing."""
+    monkeypatch.setattr(watcher, "FRESH", 2.0)
+    secretive.database.execute("grant usage on schema public to anon")
+    await secretive.reload()
+    asked = count_fetches(secretive, monkeypatch)
+    generation = secretive.catalog.generation
+    for _ in range(5):
+        for target in ("secret", "part"):
+            assert (await secretive.rest("GET", target)).status == 401
+    assert asked == [GRANTS_QUERY, GRANTS_QUERY]
+    assert secretive.catalog.generation == generation
+
+
 async def test_a_column_that_was_dropped_is_an_ordinary_error(restored: Service) -> None:
     """PostgreSQL's error about an outdated statement does not reach the client where the names are right."""
     await restored.reload()
@@ -123,14 +210,7 @@ async def test_misspelt_names_cost_one_comparison_and_are_refused_as_before(
     monkeypatch.setattr(watcher, "FRESH", 2.0)
     await service.reload()
     monkeypatch.setattr(service._watcher, "_compared", float("-inf"))
-    asked: list[str] = []
-    fetch = service._watcher._fetch
-
-    async def counted(text: str, values: Any) -> Any:
-        asked.append(text)
-        return await fetch(text, values)
-
-    monkeypatch.setattr(service._watcher, "_fetch", counted)
+    asked = count_fetches(service, monkeypatch)
     generation = service.catalog.generation
     for _ in range(5):
         answer = await service.rest("GET", "nowhere")

@@ -160,14 +160,26 @@ class RoleTables:
         return next((each for each in functions if each.name == name and not each.returns_set), None)
 
 
-def denied(privileges: Privileges, kind: str, item: Table | Function, *, anonymous: bool) -> ApiError:
-    """Return PostgreSQL's error for a thing on which a role has no privilege, or none on its schema.
+class PrivilegeDenied(ApiError):
+    """PostgreSQL's error for a table or function that a role may not use, by the catalog.
+
+    :ivar item: the table or function, on which the role may have been granted something since.
+    """
+
+    def __init__(self, error: ApiError, item: Table | Function) -> None:
+        super().__init__(error.status, error.code, error.message, headers=error.headers)
+        self.item = item
+
+
+def denied(privileges: Privileges, kind: str, item: Table | Function, *, anonymous: bool) -> PrivilegeDenied:
+    """Return the error for a thing on which a role has no privilege, or none on its schema.
 
     :param anonymous: whether it is the role of anonymous callers.
     """
     usable = privileges.can_use_schema(item.schema)
     what = f"{kind} {item.name}" if usable else f"schema {item.schema}"
-    return to_error(Diagnostics("42501", f"permission denied for {what}"), anonymous=anonymous)
+    error = to_error(Diagnostics("42501", f"permission denied for {what}"), anonymous=anonymous)
+    return PrivilegeDenied(error, item)
 
 
 # ---------------------------------------------------------------- types
