@@ -88,6 +88,8 @@ class Project:
     secret_keys: tuple[str, ...] = field(default=(), repr=False)
     openapi_mode: str = "follow-privileges"
     openapi_server_proxy_uri: str | None = None
+    rest_max_select_items: int = 500
+    rest_max_embeds: int = 100
     graphql_max_depth: int = 50
     graphql_max_aliases: int = 1_000
     graphql_max_tokens: int = 20_000

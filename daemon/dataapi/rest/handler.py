@@ -28,6 +28,8 @@ from dataapi.telemetry.tracing import interval
 
 LONG = 20_000
 """Bytes of a body beyond which it is parsed in a thread; a CSV of the largest size can take a second."""
+LONG_QUERY = 4_000
+"""Characters of a query string beyond which it is parsed and planned in a thread."""
 LONG_BATCH = 2_000
 """Bytes of a batch beyond which its requests are parsed and planned in a thread."""
 
@@ -89,7 +91,7 @@ class RestHandler:
             answer = partial(self._answer_batch, http, caller, requests)
         else:
             parse = partial(self._parse, http, catalog)
-            request = await self._in_thread(parse) if len(http.body) > LONG else parse()
+            request = await self._in_thread(parse) if _is_long(http) else parse()
             http.mark("parse")
             answer = partial(self._answer_one, http, caller, request)
         while True:
@@ -149,7 +151,7 @@ class RestHandler:
                 return reply
             work = partial(plan, role, request)
             with interval(http.facts, "plan"):
-                planned = await self._in_thread(work) if len(http.body) > LONG else work()
+                planned = await self._in_thread(work) if _is_long(http) else work()
             http.mark("plan")
             if isinstance(planned, StatementPlan):
                 return await run_plan(self._transactions, catalog, http, caller, planned)
@@ -177,6 +179,11 @@ class RestHandler:
         http.mark("plan")
         most_bytes = self._project.max_answer
         return batch.answer(await run_batch(self._transactions, http, caller, catalog, parts, most_bytes))
+
+
+def _is_long(http: Request) -> bool:
+    """Return whether a request may take long to parse and plan, in which others must be answered."""
+    return len(http.body) > LONG or len(http.query) > LONG_QUERY
 
 
 def _each(items: Iterable[S], make: Callable[[S], T]) -> list[T]:

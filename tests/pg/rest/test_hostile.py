@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,7 @@ from dataapi.rest.parse.filters import MOST_CONDITIONS
 from dataapi.rest.parse.select import MOST_ITEMS, MOST_NAMES, MOST_RESOURCES, MOST_STEPS, MOST_TERMS
 from dataapi.rest.plan import plan as plans
 from dataapi.rest.plan.embed_tree import MOST_MEMBERS_IN_ALL
-from dataapi.settings import Project
+from dataapi.settings import Project, TransactionEnd
 from support.catalog import load_catalog
 from support.clocks import FOR_EVER
 from support.effort import Effort, in_units
@@ -25,9 +26,10 @@ from support.service import Service, serving
 from twisted.internet import defer, task, threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from support.postgres import Server
+    from support.service import Answer
 
 NO_RUNNER: Any = None
 """Stands where the pool would be: what is only read asks nothing of the database."""
@@ -78,6 +80,11 @@ def repeated(item: str, times: int, separator: str = ",") -> str:
     return separator.join([item] * times)
 
 
+def casts(count: int) -> str:
+    """Return so many items that are more than the name of a column."""
+    return ",".join(f"a{n}:id::text" for n in range(count))
+
+
 def beyond(most: int, what: str) -> str:
     """Return how the message about a bound ends."""
     return f"expecting at most {most} {what}"
@@ -122,12 +129,13 @@ async def test_what_exceeds_a_limit_is_reported_with_its_place(api: Service, cas
         "&".join([f"or=({repeated('id.eq.1', 600)})"] * 2),
         f"select={repeated('*', MOST_MEMBERS_IN_ALL // 6)}",
         "select=" + ",".join(f"b{n}:boss({repeated('*', 20)})" for n in range(60)),
+        f"select={casts(501)}",
         # Each filter on whether there is a boss repeats all that is asked of the boss.
         f"select=boss()&{repeated('boss=not.is.null', 300, '&')}&{repeated('boss.id=eq.1', 300, '&')}",
         f"select={repeated('staff_of(', 12, '')}{repeated(')', 12, '')}&"
         + "&".join(f"{repeated('staff_of', n, '.')}=not.is.null&" * 2 for n in range(1, 13)),
     ],
-    ids=["filters", "trees", "members", "members in all", "repeated filters", "repeated resources"],
+    ids=["filters", "trees", "members", "members in all", "casts", "repeated filters", "repeated resources"],
 )
 async def test_what_is_too_much_in_all_is_refused(api: Service, query: str) -> None:
     """Though no part of it is beyond a bound of its own."""
@@ -144,6 +152,7 @@ async def test_what_is_too_much_in_all_is_refused(api: Service, query: str) -> N
     [
         f"select={repeated('id', MOST_ITEMS)}",
         f"select={repeated('*', 100)}",
+        f"select={casts(500)}",
         f"id=in.({repeated('1', 10_000)})",
         repeated("id=eq.1", MOST_CONDITIONS, "&"),
         f"or=({repeated('id.eq.1', MOST_CONDITIONS - 2)})",
@@ -163,6 +172,32 @@ async def test_what_is_within_the_bounds_is_answered_soon(api: Service, query: s
     answer = await api.rest("GET", f"person?{query}", role="authenticated")
     assert answer.status == 200, answer.text
     assert effort.units < 1000  # unbounded, such requests took from 8 seconds to minutes
+
+
+@pytest.mark.parametrize(
+    ("limit", "within", "beyond"),
+    [
+        ({"rest_max_select_items": 2}, "id,name,boss,a:id,boss_of(b:id)", "a:id,boss_of(b:id,c:id)"),
+        ({"rest_max_embeds": 2}, "id,boss_of(staff_of(id))", "boss_of(staff_of(id)),boss(id)"),
+        ({"rest_max_embeds": 0}, "id", "boss(id)"),
+    ],
+)
+async def test_an_operator_limits_what_a_select_computes(
+    api: Service, reactor: Any, limit: dict[str, int], within: str, beyond: str
+) -> None:
+    """Embedded resources count with those they are in; the mere names of columns do not."""
+    service = Service(reactor, api.database, db_tx_end=TransactionEnd.ROLLBACK, **limit)
+    await service.start()
+    try:
+        for method, body in (("GET", None), ("PATCH", {"name": "p1"})):
+            target, headers = "person?id=eq.1&select=", {"prefer": "return=representation"}
+            asked = partial(service.rest, method, body=body, role="authenticated", headers=headers)
+            assert (await asked(target + within)).status == 200
+            answer = await asked(target + beyond)
+            assert (answer.status, answer.body["code"]) == (400, "PGRST100")
+            assert answer.body["details"].startswith("At most ")
+    finally:
+        await service.stop()
 
 
 def chain(depth: int, times: int) -> str:
@@ -240,11 +275,27 @@ BODIES = {
 async def test_long_bodies_leave_the_reactor_to_others(api: Service, reactor: Any, case: str) -> None:
     """They are read beside it, piece by piece: what takes a second is no stall of a second."""
     media_type, body = BODIES[case]
+    target = "" if case == "a batch" else "person"
+    asking = api.rest("POST", target, body, headers={"content-type": media_type})
+    answer, longest = await longest_turn(reactor, asking)
+    assert 400 <= answer.status < 500, answer.text[:300]
+    assert in_units(longest) < 40
+
+
+async def test_long_query_strings_leave_the_reactor_to_others(api: Service, reactor: Any) -> None:
+    """They are parsed and planned beside it, too."""
+    query = f"select={casts(500)}&or=({repeated('id.eq.1', 900)})&order={repeated('id', MOST_TERMS)}"
+    asking = api.rest("GET", f"person?{query}", role="authenticated")
+    answer, longest = await longest_turn(reactor, asking)
+    assert answer.status == 200, answer.text[:300]
+    assert in_units(longest) < 5
+
+
+async def longest_turn(reactor: Any, asking: Coroutine[Any, Any, Answer]) -> tuple[Answer, float]:
+    """Return an answer, and the seconds of work in the longest turn of the reactor until it came."""
     gc.collect()
     gc.disable()  # to look through all that the tests have made is no work of the daemon's
     try:
-        target = "" if case == "a batch" else "person"
-        asking = api.rest("POST", target, body, headers={"content-type": media_type})
         answering = defer.ensureDeferred(asking)
         longest, effort = 0.0, Effort()
         while not answering.called:
@@ -253,9 +304,7 @@ async def test_long_bodies_leave_the_reactor_to_others(api: Service, reactor: An
             longest = max(longest, effort.seconds - before)
     finally:
         gc.enable()
-    answer = await answering
-    assert 400 <= answer.status < 500, answer.text[:300]
-    assert in_units(longest) < 40
+    return await answering, longest
 
 
 async def test_who_goes_away_makes_no_room_for_another_long_body(

@@ -442,6 +442,8 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
         ("graphql-features = upsert, upset", "expected some of upsert, "),
         ("graphql-documents = /no/such/folder", "expected a folder that exists"),
         ("graphql-documents-only = yes", "no document could run: expected graphql-documents, or no"),
+        ("rest-max-select-items = 1601", "expected a whole number from 0 to 1600"),
+        ("rest-max-embeds = many", "expected a whole number from 0 to 100"),
         ("max-body = 1MB", "expected a whole number"),
         ("max-body = 300000000", "expected at least 300000000, the max-body of a project"),
         ("[dataapi]\nmax-bodies = 1000", "expected at least 10485760, the max-body of a project"),

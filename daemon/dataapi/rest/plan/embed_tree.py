@@ -7,7 +7,7 @@ and a hint distinguishes several relationships.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -25,6 +25,7 @@ from dataapi.rest.parse.query import Selection, too_much
 from dataapi.rest.parse.select import Embed, EmbedPath, Field, Item, Star, Term
 from dataapi.rest.plan.similar_names import DISTANTLY_ALIKE, NameIndex, similar
 from dataapi.rest.plan.tables import Relation, RoleTables
+from dataapi.settings import Project
 
 MOST_MEMBERS = 1600
 """Members of one object: PostgreSQL makes rows of little more."""
@@ -82,14 +83,15 @@ class Resource:
 
 
 def build_embed_tree(
-    tables: RoleTables, relation: Relation, selection: Selection, *, aggregates: bool
+    tables: RoleTables, relation: Relation, selection: Selection, project: Project
 ) -> Resource:
     """Return the tree of a selection's resources, each with its parameters.
 
-    :param aggregates: whether aggregate functions may be used (``db-aggregates-enabled``).
-    :raises ApiError: names that do not exist, ambiguous relationships, too many members, aggregates that
-        are not allowed.
+    :param project: the limits, and whether aggregate functions may be used (``db-aggregates-enabled``).
+    :raises ApiError: names that do not exist, ambiguous relationships, too many items or members, aggregates
+        that are not allowed.
     """
+    _check_size(selection.items or (), project)
     root = Resource(relation, selection.items or (Star(),))
     _embed_all(tables, root)
     _assign_parameters(root, selection)
@@ -98,10 +100,30 @@ def build_embed_tree(
         raise too_much(
             f"At most {MOST_MEMBERS} members are allowed in one object, and {MOST_MEMBERS_IN_ALL} in all"
         )
-    if not aggregates and _has_aggregates(root):
+    if not project.db_aggregates_enabled and _has_aggregates(root):
         raise ApiError(400, "PGRST123", "Use of aggregate functions is not allowed")
     _check_spreads(root)
     return root
+
+
+def _check_size(items: tuple[Item, ...], project: Project) -> None:
+    """Refuse a ``select`` that makes PostgreSQL compute more than the configuration allows."""
+    listed = list(_all_items(items))
+    computed = sum(1 for item in listed if isinstance(item, Field) and item != Field(item.name))
+    if computed > project.rest_max_select_items:
+        raise too_much(
+            f"At most {project.rest_max_select_items} items of select may be more than the name of a column"
+        )
+    embeds = sum(1 for item in listed if isinstance(item, Embed))
+    if embeds > project.rest_max_embeds:
+        raise too_much(f"At most {project.rest_max_embeds} resources may be embedded")
+
+
+def _all_items(items: tuple[Item, ...]) -> Iterator[Item]:
+    for item in items:
+        yield item
+        if isinstance(item, Embed):
+            yield from _all_items(item.items)
 
 
 def _embed_all(tables: RoleTables, resource: Resource, depth: int = 1) -> None:

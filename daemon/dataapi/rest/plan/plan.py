@@ -101,8 +101,7 @@ class RestRole:
 
     def planner(self, relation: Relation, selection: Selection) -> RowPlanner:
         """Return what turns a selection of rows that are read into the algebra."""
-        most, aggregates = self.project.db_max_rows, self.project.db_aggregates_enabled
-        return RowPlanner(self.tables, relation, selection, most, aggregates=aggregates)
+        return RowPlanner(self.tables, relation, selection, self.project)
 
     def media(
         self,

@@ -28,6 +28,7 @@ from dataapi.rest.plan.expressions import (
     has_field,
 )
 from dataapi.rest.plan.tables import JSON, Relation, RoleTables
+from dataapi.settings import Project
 from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
@@ -58,8 +59,8 @@ class RowPlanner:
     PGRST120, PGRST123, 42703 and 42704.
 
     :param relation: what the rows are of.
-    :param most: the most rows of any resource (``db-max-rows``); a table's directive takes precedence.
-    :param aggregates: whether aggregate functions may be used (``db-aggregates-enabled``).
+    :param project: the limits and what is allowed; a table's directive takes precedence over ``db-max-rows``.
+    :param written: whether the rows are those that a change writes, which ``db-max-rows`` does not limit.
     """
 
     def __init__(
@@ -67,14 +68,14 @@ class RowPlanner:
         tables: RoleTables,
         relation: Relation,
         selection: Selection,
-        most: int | None,
+        project: Project,
         *,
-        aggregates: bool = False,
+        written: bool = False,
     ) -> None:
         self._tables = tables
-        self._most = most
+        self._most = None if written else project.db_max_rows
         self._places = 0
-        self._root = build_embed_tree(tables, relation, selection, aggregates=aggregates)
+        self._root = build_embed_tree(tables, relation, selection, project)
 
     def record(self) -> Record:
         """Return the record of a row."""

@@ -222,9 +222,8 @@ def _compile(mutation: _Mutation) -> tuple[Compiled, ...]:
     :raises ApiError: columns or relationships are unknown, not available or ambiguous.
     """
     role, table, media = mutation.role, mutation.table, mutation.media
-    # What is written is not a page: ``db-max-rows`` does not bound it.
-    selection, aggregates = mutation.request.query.selection, role.project.db_aggregates_enabled
-    planner = RowPlanner(role.tables, Relation.of(table), selection, None, aggregates=aggregates)
+    selection = mutation.request.query.selection
+    planner = RowPlanner(role.tables, Relation.of(table), selection, role.project, written=True)
     representation, bound = None, None
     if mutation.represents:
         bound = role.project.max_answer if media.explain is None else None

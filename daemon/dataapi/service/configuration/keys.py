@@ -96,6 +96,8 @@ PROJECT = {
     "secret-keys": _list(parsers.api_keys, secret=True),
     "openapi-mode": ConfigurationKey(parsers.one_of("follow-privileges", "ignore-privileges", "disabled")),
     "openapi-server-proxy-uri": ConfigurationKey(parsers.web_address),
+    "rest-max-select-items": ConfigurationKey(parsers.whole(0, most=1600)),
+    "rest-max-embeds": ConfigurationKey(parsers.whole(0, most=100)),
     "graphql-max-depth": _POSITIVE,
     "graphql-max-aliases": _POSITIVE,
     "graphql-max-tokens": _POSITIVE,
