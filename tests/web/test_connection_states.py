@@ -15,6 +15,7 @@ from dataapi.http.messages import Reply, Request
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.clocks import FOR_EVER
 from support.memory_http import PROJECT, Web, raw, typename
 from support.pumped_reactor import PumpedReactor
 from twisted.internet.defer import Deferred
@@ -477,3 +478,15 @@ def test_a_request_that_is_completed_within_a_second_of_a_drain_is_answered(serv
     assert b"\r\nConnection: close\r\n" in answer
     server.reactor.pass_time(1.0)
     assert drained.called
+
+
+def test_a_drain_leaves_clients_what_they_have_not_read_yet(server: Server) -> None:
+    """Their connection ends behind the answer, however long it takes to arrive."""
+    client = server.connect(WAITING)
+    server.notes.waiting[0].callback(Reply(200, (), b"x" * 14_000 + b"the end"))
+    server.reactor.run()
+    drained = server.site.drain(1000.0)
+    server.reactor.pass_time(3.0)
+    assert drained.called
+    client.settimeout(FOR_EVER)
+    assert b"".join(iter(lambda: client.recv(65_536), b"")).endswith(b"the end")

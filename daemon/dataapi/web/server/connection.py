@@ -281,7 +281,7 @@ class ClientConnection(Protocol):
         if self.answers:
             self._draining = self.site.reactor.callLater(_DRAINED_AFTER, self._drained)
         else:
-            self.abort()
+            self.sender.close_now()
 
     def make_room(self) -> None:
         """Close for a new connection's sake; a request of which the head was received learns why."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPullProducer, IPushProducer
+from twisted.internet.protocol import connectionDone
 from twisted.internet.tcp import Connection
 from zope.interface import implementer
 
@@ -100,6 +101,19 @@ class Sender:
         if self.socket is None:
             self._transport.unregisterProducer()
         self._transport.loseConnection()
+
+    def close_now(self) -> None:
+        """Close the connection, and leave it to the kernel to send what it has been given.
+
+        ``loseConnection`` waits until the socket is writable, which may take as long as the client likes, and
+        ``abortConnection`` destroys an answer that is on its way.
+        """
+        if self.socket is None:
+            self._transport.abortConnection()
+        else:
+            self.socket.stopReading()
+            self.socket.stopWriting()
+            self.socket.connectionLost(connectionDone)
 
     def half_close(self) -> None:
         """End the output once everything was sent, unless it cannot end before the input."""
