@@ -188,9 +188,8 @@ class CatalogWatcher:
     async def regrant(self, known: Catalog, role: str, item: Table | Function) -> Catalog:
         """Return the catalog that serves, for a request that ``known`` denies a role's use of something.
 
-        PostgreSQL is asked at most once in ``FRESH`` seconds for each role and table or function.
-
-        :raises ApiError: the database could not be asked.
+        PostgreSQL is asked at most once in ``FRESH`` seconds for each role and table or function.  A database
+        that cannot be asked leaves the catalog as it is.
         """
         key = role, item.oid
         if self.current is known and self._reactor.seconds() - self._regranted.get(key, -FRESH) >= FRESH:
@@ -198,7 +197,11 @@ class CatalogWatcher:
         return self.current or known
 
     async def _regrant(self, known: Catalog, role: str, item: Table | Function) -> None:
-        newer = await regrant(self._fetch, known, role, item)
+        newer = known
+        try:
+            newer = await regrant(self._fetch, known, role, item)
+        except ApiError as error:
+            _log.info("Privileges could not be compared: {error}", error=str(error))
         now = self._reactor.seconds()
         self._regranted = {key: at for key, at in self._regranted.items() if now - at < FRESH}
         self._regranted[role, item.oid] = now
