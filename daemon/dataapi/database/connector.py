@@ -97,11 +97,14 @@ class Connector:
         for _ in range(number - present - len(self._opening)):
             self._background.spawn(self._open())
 
-    def give_up(self, chosen: Callable[[Session], bool]) -> None:
-        """End some of the attempts that are under way; new ones begin at once."""
-        for session in filter(chosen, tuple(self._opening)):
+    def restart(self) -> None:
+        """End the attempts that are under way; those that ``open`` asks for next begin at once.
+
+        Attempts that began, or failed, before a server took the place of another one say nothing of it.
+        """
+        ended, self._opening = self._opening, set()
+        for session in ended:
             session.connection.close()
-        # Attempts that failed before tell nothing about the others.
         self._retry.cancel()
         self._retry.succeeded()
 
@@ -112,7 +115,8 @@ class Connector:
             await session.open(self._parameters, self._timeout)
         except (ConnectionDied, psycopg2.Error) as error:
             session.connection.close()
-            self._plan(error)
+            if session in self._opening:
+                self._plan(error)
         except defer.CancelledError:
             session.connection.close()
         else:

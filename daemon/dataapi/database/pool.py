@@ -180,7 +180,7 @@ class Pool:
         self._leave(lambda session: overtaken(session.connection.lineage))
 
     def _leave(self, chosen: Callable[[Session], bool]) -> None:
-        self._connector.give_up(chosen)
+        self._connector.restart()
         for session in filter(chosen, tuple(self._sessions)):
             self._discard(session)
         self._grow()
