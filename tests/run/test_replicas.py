@@ -14,7 +14,7 @@ from dataapi.service.inspection import inspect
 from dataapi.settings import Project
 from support.daemon import KEY, SECRET_KEY, Daemon, wait_for
 from support.failover import request
-from support.outages import crashed
+from support.outages import crashed, frozen
 from support.ports import free_port
 from support.replication import Pair, running_pair
 
@@ -348,6 +348,30 @@ def test_killed_replicas_cost_no_answer(trio: Pair, daemon: Daemon) -> None:
         come_back()
     assert {answer.status for answer in answers} == {200}
     wait_available(daemon, trio.standbys)
+
+
+def test_reads_on_frozen_replicas_are_repeated_elsewhere(
+    trio: Pair, database: Database, tmp_path: Path
+) -> None:
+    """Those under way and those that wait for them, long before the connections count as dead.
+
+    Stopping then is no failure either.
+    """
+    project = {"db-read-uri": trio.read_uri(database.name), "db-pool": "1", "request-timeout": "15"}
+    with Daemon(tmp_path, database.uri, project=project) as daemon, ThreadPoolExecutor(4) as threads:
+        daemon.wait_ready()
+        wait_available(daemon, trio.standbys)
+        running = [threads.submit(request, daemon, "GET", "rpc/slow") for _ in range(4)]
+        wait_for(lambda: all(one.admin.execute(NAPS) for one in trio.standbys), "the reads to run")
+        come_back = [frozen(standby) for standby in trio.standbys]
+        try:
+            answers = [one.result() for one in running]
+            assert [(answer.status, answer.json) for answer in answers] == [(200, trio.primary.port)] * 4
+            assert daemon.stop() == 0
+        finally:
+            for resumes in come_back:
+                resumes()
+        assert [line for line in daemon.lines if line["level"] == "critical"] == []
 
 
 def test_reads_go_on_while_there_is_no_primary(trio: Pair, daemon: Daemon) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -26,6 +26,24 @@ async def next_item(items: AsyncIterator[V], default: Default) -> V | Default:
         return await anext(items)
     except StopAsyncIteration:
         return default
+
+
+async def concurrently(works: Iterable[Awaitable[V]]) -> list[V]:
+    """Do several works at the same time, and return their results in order.
+
+    :raises CancelledError: all of them were cancelled with the caller.
+    :raises Exception: whatever the first of them raises that fails; the others go on.
+    """
+    running = [Deferred.fromCoroutine(_awaited(work)) for work in works]
+    try:
+        return await gatherResults(running, consumeErrors=True)
+    except FirstError as first:
+        first.subFailure.raiseException()
+        raise
+
+
+async def _awaited(work: Awaitable[V]) -> V:
+    return await work
 
 
 class Background:

@@ -11,6 +11,7 @@ import psycopg2
 from twisted.internet import defer, task
 from twisted.logger import Logger
 
+from dataapi.concurrency.tasks import concurrently
 from dataapi.database import address
 from dataapi.database.connection import Connection, ConnectionDied
 
@@ -56,10 +57,7 @@ class FailoverWatch:
     async def begin(self) -> None:
         """Learn which server was promoted last, before any is used: an old primary may be listed first."""
         if address.lists_several(self._parameters):
-            seeing = [
-                defer.Deferred.fromCoroutine(self._see(uri)) for uri in address.servers(self._uri).values()
-            ]
-            await defer.gatherResults(seeing)
+            await concurrently(self._see(uri) for uri in address.servers(self._uri).values())
 
     async def _see(self, uri: str) -> None:
         connection = await self._connected(address.parameters(uri), PROBE_TIMEOUT)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet import defer, task
+from twisted.internet import task
 from twisted.logger import Logger
 
+from dataapi.concurrency.tasks import concurrently
 from dataapi.database.address import server_key
 from dataapi.database.connection import Connection, ConnectionDied, ServerSilent
 
@@ -139,7 +140,7 @@ class Liveness:
         ]
         if stuck := [one for one in quiet if one.connection.busy]:
             asking.append(self._look_beside(stuck))
-        await defer.gatherResults([defer.Deferred.fromCoroutine(each) for each in asking])
+        await concurrently(asking)
 
     async def check(self) -> None:
         """Find out at once whether the database answers, for ``silent`` to tell."""

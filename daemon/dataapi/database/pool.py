@@ -165,6 +165,13 @@ class Pool:
         self._succession = succession
         succession.observe(self._leave_overtaken)
 
+    def abandon(self) -> None:
+        """Close every connection, and refuse what waits for one: the server does not answer."""
+        for session in tuple(self._sessions):
+            self._discard(session)
+        self._queue.fail_all(self._unavailable)
+        self._slot_queue.fail_all(self._unavailable)
+
     def give_up(self, place: dict[str, str]) -> None:
         """Close every connection to a server at once."""
         key = address.server_key(place)

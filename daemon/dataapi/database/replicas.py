@@ -10,10 +10,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet import defer, task
+from twisted.internet import task
 from twisted.logger import Logger
 
-from dataapi.concurrency.tasks import Background, next_item
+from dataapi.concurrency.tasks import Background, concurrently, next_item
 from dataapi.database import address
 from dataapi.database.message import Bound, Statement
 from dataapi.database.positions import BEGINNING, PrimaryProgress
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dataapi.database.pool import Pool, PoolFigures
     from dataapi.database.succession import Lineage, Succession
 
-LOOK_INTERVAL = 1.0
+LOOK_INTERVAL = 0.5
 """Seconds between two looks at where the servers are; a short limit of the lag takes more of them."""
 _LOOKS = 4
 
@@ -197,9 +197,7 @@ class Replicas:
         self._background.cancel()
         for watch in self._watches():
             watch.close()
-        await defer.gatherResults(
-            [defer.Deferred.fromCoroutine(replica.pool.stop()) for replica in self._replicas]
-        )
+        await concurrently(replica.pool.stop() for replica in self._replicas)
 
     def _watches(self) -> list[ServerWatch]:
         return [self._primary_watch, *[replica.watch for replica in self._replicas]]
@@ -221,13 +219,16 @@ class Replicas:
 
     async def look(self) -> None:
         """Find out where all servers are, and judge the replicas by it."""
-        await defer.gatherResults([defer.Deferred.fromCoroutine(each.look()) for each in self._watches()])
+        await concurrently(watch.look() for watch in self._watches())
         primary = self._primary_watch.state
         if primary is not None:
             self._succession.see(primary.lineage)
         for replica in self._replicas:
             if replica.watch.state is not None:
                 self._succession.hear(replica.watch.state.lineage)
+            elif replica.watch.silent:
+                # What it was reading is read elsewhere.
+                replica.pool.abandon()
         lineage = None if primary is None else primary.lineage
         if self._succession.overtaken(self._lineage) or lineage not in (None, self._lineage):
             # Positions before say nothing of how far one is behind the new primary.

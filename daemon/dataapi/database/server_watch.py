@@ -16,7 +16,7 @@ from dataapi.database.succession import Lineage
 if TYPE_CHECKING:
     from dataapi.database.succession import Succession
 
-ANSWER_TIMEOUT = 2.0
+ANSWER_TIMEOUT = 1.25
 """Seconds after which a server that does not answer counts as away."""
 
 _SILENT = "it does not answer"
@@ -77,6 +77,11 @@ class ServerWatch:
         self._opening: defer.Deferred[None] | None = None
         self.state: ServerState | None = None
         self.trouble = "it has not been asked yet"
+
+    @property
+    def silent(self) -> bool:
+        """Whether the server did not answer when it was asked last."""
+        return self.state is None and self.trouble == _SILENT
 
     async def look(self) -> None:
         """Find out where the server is."""

@@ -8,11 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
-from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
-from dataapi.concurrency.tasks import SingleFlights
+from dataapi.concurrency.tasks import SingleFlights, concurrently
 from dataapi.database.script import ScriptError, connected
 from dataapi.database.sql_text import quote_identifier
 from dataapi.service.configuration import ConfigurationError
@@ -156,8 +155,8 @@ class DatabaseSettings:
     async def _with_databases(self, settings: Settings) -> Settings:
         self._configured = settings
         self._failures.clear()
-        asking = [Deferred.fromCoroutine(self._ask(project)) for project in settings.projects]
-        self._complete = replace(settings, projects=tuple(await gatherResults(asking)))
+        asked = await concurrently(self._ask(project) for project in settings.projects)
+        self._complete = replace(settings, projects=tuple(asked))
         return self._complete
 
     async def _ask(self, project: Project) -> Project:

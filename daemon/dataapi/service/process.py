@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from twisted.internet.defer import CancelledError, Deferred, DeferredLock, gatherResults
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from dataapi.concurrency.tasks import Background
+from dataapi.concurrency.tasks import Background, concurrently
 from dataapi.http.errors import ApiError, DatabaseUnavailable
 from dataapi.service.garbage_collection import ShortCollections
 from dataapi.service.sockets import Acceptor, Descriptor, accept
@@ -140,7 +140,7 @@ class Process:
         await self._changing.acquire()
         gc.disable()  # nearly all that a start loads stays
         try:
-            await gatherResults([Deferred.fromCoroutine(project.start()) for project in self._projects])
+            await concurrently(project.start() for project in self._projects)
             self._site = site = self._assembly.site(self._projects, self._requests)
             self._accepting = [accept(self._reactor, bound, site) for bound in self._sockets]
             if self._webhooks:
@@ -164,10 +164,10 @@ class Process:
         self._draining = True
         for accepting in self._accepting:
             accepting.stop()
-        ending = [self._site.drain(GRACE)] if self._site else []
+        ending: list[Awaitable[None]] = [self._site.drain(GRACE)] if self._site else []
         if self._webhooks:
-            ending.append(Deferred.fromCoroutine(self._webhooks.drain(GRACE)))
-        await gatherResults(ending)
+            ending.append(self._webhooks.drain(GRACE))
+        await concurrently(ending)
         self._background.cancel()
         if self._webhooks:
             await self._webhooks.stop()
@@ -184,7 +184,7 @@ class Process:
         checking = [project.check() for project in self._projects]
         if self._webhooks:
             checking.append(self._webhooks.check())
-        await gatherResults([Deferred.fromCoroutine(each) for each in checking])
+        await concurrently(checking)
         return self.known()
 
     def known(self) -> State:
@@ -243,9 +243,7 @@ class Process:
         """
         unchanged = {project.settings: project for project in self._projects}
         parts = [unchanged.get(project) or self._assembly.project(project) for project in settings.projects]
-        await gatherResults(
-            [Deferred.fromCoroutine(part.start()) for part in parts if part not in self._projects]
-        )
+        await concurrently(part.start() for part in parts if part not in self._projects)
         by_ref = {project.ref: project for project in self._projects}
         for place, part in enumerate(parts):
             old = by_ref.get(part.ref)

@@ -19,12 +19,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from twisted.application.service import Service
-from twisted.internet.defer import CancelledError, Deferred, DeferredLock, gatherResults
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import ILogObserver, Logger
 from twisted.python.failure import Failure
 
-from dataapi.concurrency.tasks import SingleFlight
+from dataapi.concurrency.tasks import SingleFlight, concurrently
 from dataapi.service.configuration import ConfigurationError
 from dataapi.service.settings_source import Reconfigure, SettingsSource
 from dataapi.service.sockets import Acceptor, BoundSocket, Descriptor, StartFailed, accept, bind
@@ -189,7 +189,7 @@ class RootService(Service):
         assert self._server is not None, "it serves"
         await self._server.drain()
         await deferLater(self._reactor, self._settings.shutdown_delay)
-        await gatherResults([Deferred.fromCoroutine(bound.empty(self._reactor)) for bound in self._sockets])
+        await concurrently(bound.empty(self._reactor) for bound in self._sockets)
 
     def _on_signal(self, number: signal.Signals, action: Callable[[], None]) -> None:
         signal.signal(number, lambda _number, _frame: self._reactor.callFromThread(action))

@@ -8,11 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from twisted.internet.defer import CancelledError, Deferred, FirstError, gatherResults
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from dataapi.concurrency.tasks import concurrently
 from dataapi.concurrency.timers import Backoff
 from dataapi.service.process import GRACE
 from dataapi.service.settings_source import Reconfigure
@@ -102,12 +103,9 @@ class Workers:
         self._beating.start(BEAT, now=False)
         numbers = range(1, self._settings.workers + 1)
         self._first = {number: Deferred() for number in numbers}
-        waiting = gatherResults(list(self._first.values()), consumeErrors=True)
+        waiting = Deferred.fromCoroutine(concurrently(self._first.values()))
         self._keeping = {number: Deferred.fromCoroutine(self._keep(number)) for number in numbers}
-        try:
-            await waiting
-        except FirstError as error:
-            error.subFailure.raiseException()
+        await waiting
         self._starting = False
 
     async def drain(self) -> None:
