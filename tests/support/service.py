@@ -22,6 +22,7 @@ from dataapi.rest.handler import RestHandler
 from dataapi.service.project import session_options
 from dataapi.settings import Project
 from dataapi.telemetry.readiness import ProjectState
+from dataapi.telemetry.requests import RequestMetrics, request_observer
 from dataapi.telemetry.vitals import Vitals
 from dataapi.web.app import make_site
 from dataapi.web.console.data import ProjectData
@@ -161,7 +162,8 @@ class Service:
             self.vitals,
         )
         backend = Backend(self.project, Authenticator(self.project, time.time), self.engine, rest, data)
-        self._site = make_site([backend], reactor)
+        observe = request_observer(RequestMetrics(), "error", lambda _record: None)
+        self._site = make_site([backend], reactor, observe)
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
         self._port: Any = None
         self._schemas: dict[tuple[int, str], RoleSchema] = {}
