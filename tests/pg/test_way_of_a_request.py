@@ -35,12 +35,15 @@ REQUESTS = {
 }
 
 LONGEST = {
-    ("GraphQL", "first"): (74, 560),
+    ("GraphQL", "first"): (70, 520),
     ("GraphQL", "warm"): (39, 137),
-    ("REST", "first"): (64, 443),
-    ("REST", "warm"): (40, 118),
+    ("REST", "first"): (61, 356),
+    ("REST", "warm"): (41, 123),
 }
 """The most modules and functions that a request may run: lower them when the way gets shorter."""
+
+ATTEMPTS = 3
+"""The shortest way counts: now and then a timer runs meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -126,17 +129,21 @@ class Client(Protocol):
 async def test_a_request_runs_no_more_functions_than_it_did(
     service: Service, reactor: Any, protocol: str
 ) -> None:
-    """From its first byte to its answer: the first one of its kind, and one that was seen before."""
+    """From its first byte to its answer: the first one since the schema changed, and one seen before."""
     line, body = REQUESTS[protocol]
     endpoint = HostnameEndpoint(reactor, "127.0.0.1", int(service.url.rpartition(":")[2]))
     client: Client = await connectProtocol(endpoint, Client())
+    first, warm = [], []
     try:
-        first = await walk(lambda: client.ask(line, body))
-        await client.ask(line, body)
-        warm = await walk(lambda: client.ask(line, body))
+        for number in range(ATTEMPTS):
+            await service.execute(f"comment on table artist is 'version {number}'")
+            first.append(await walk(lambda: client.ask(line, body)))
+            await client.ask(line, body)
+            warm.append(await walk(lambda: client.ask(line, body)))
     finally:
         client.leave()
-    for kind, way in (("first", first), ("warm", warm)):
+    for kind, ways in (("first", first), ("warm", warm)):
+        way = min(ways, key=lambda each: each.functions)
         sys.stdout.write(f"{protocol}, {kind}: {way}\n")
         modules, functions = LONGEST[protocol, kind]
         assert way.modules <= modules
