@@ -105,7 +105,7 @@ def opening(names: tuple[str, ...], defaults: tuple[tuple[str, str], ...], read_
     calls += [_call(checked(name), f"${slot}") for slot, name in enumerate(names, 2)]
     if read_only:
         calls.append(_call("transaction_read_only", "'on'"))
-    return f"select {','.join(calls)}"
+    return _without_columns(calls)
 
 
 def set_locally(settings: Sequence[tuple[str, str]]) -> str:
@@ -137,7 +137,18 @@ def as_login_role(settings: tuple[tuple[str, str], ...]) -> str:
         _call("role", "'none'"),
         *[_call(checked(name), quote_literal(value)) for name, value in settings],
     ]
-    return f"select {','.join(calls)};".replace("%", "%%")
+    return f"{_without_columns(calls)};".replace("%", "%%")
+
+
+def _without_columns(calls: Sequence[str]) -> str:
+    """Return SQL that evaluates all calls, in their order, and whose one row has no columns to be sent."""
+    groups = [calls[first : first + _MOST_ARGUMENTS] for first in range(0, len(calls), _MOST_ARGUMENTS)]
+    counts = [f"pg_catalog.num_nonnulls({','.join(group)})" for group in groups]
+    return f"select where {' operator(pg_catalog.+) '.join(counts)} operator(pg_catalog.>=) 0"
+
+
+_MOST_ARGUMENTS = 100
+"""Arguments that PostgreSQL takes for one function."""
 
 
 def _call(name: str, value: str) -> str:

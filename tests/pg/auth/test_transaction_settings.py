@@ -63,6 +63,16 @@ async def test_a_message_runs_at_its_isolation_level(
         assert await pool.run(sent) == [((expected or "READ COMMITTED").lower(),)]
 
 
+@pytest.mark.parametrize("prepared", [True, False])
+async def test_a_message_makes_any_number_of_settings(make_pool: MakePool, prepared: bool) -> None:
+    """All of them, in their order, although functions of PostgreSQL take a hundred arguments."""
+    pool = make_pool(size=1, prepared_statements=prepared)
+    await pool.start()
+    settings = tuple((f"app.s{number}", f"'{number}") for number in range(250)) + (("app.s3", "last"),)
+    shown = "select current_setting('app.s249') || current_setting('app.s3')"
+    assert await pool.run(message(shown, settings=settings)) == [("'249last",)]
+
+
 async def test_what_is_no_isolation_level_is_a_mistake(pool: Pool) -> None:
     """Nothing but the four levels becomes part of a statement."""
     with pytest.raises(ValueError, match="Not an isolation level"):

@@ -25,8 +25,9 @@ def test_the_first_message_prepares_and_the_next_executes() -> None:
     """One string each: identity, then what is to be prepared, then the execution."""
     prepared = Prepared("p1f_")
     opening = (
-        "select pg_catalog.set_config('role',$1,true),pg_catalog.set_config('request.jwt.claims',$2,true),"
-        "pg_catalog.set_config('transaction_read_only','on',true)"
+        "select where pg_catalog.num_nonnulls(pg_catalog.set_config('role',$1,true),"
+        "pg_catalog.set_config('request.jwt.claims',$2,true),"
+        "pg_catalog.set_config('transaction_read_only','on',true)) operator(pg_catalog.>=) 0"
     )
     first, second = prepared.compose(lookup()), prepared.compose(lookup(claims="other", one="2"))
     assert first.text == (
@@ -53,10 +54,10 @@ def test_without_preparing_the_values_stand_in_the_slots() -> None:
     """What always holds travels too, and slots are cast."""
     composed = compose_inlined(lookup(), Defaults(settings=(("search_path", 'app, "100%"'),)))
     assert composed.text == (
-        "select pg_catalog.set_config('role',%s,true),"
+        "select where pg_catalog.num_nonnulls(pg_catalog.set_config('role',%s,true),"
         "pg_catalog.set_config('search_path','app, \"100%%\"',true),"
         "pg_catalog.set_config('request.jwt.claims',%s,true),"
-        "pg_catalog.set_config('transaction_read_only','on',true);"
+        "pg_catalog.set_config('transaction_read_only','on',true)) operator(pg_catalog.>=) 0;"
         "select %s::int %% 2, 'it''s 100%%' from \"o%%dd\" where b = %s;"
     )
     assert composed.values == ["anon", "{}", "1", "x"]
