@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_twisted
 from hypothesis import settings
-from support import line_probes, processes
+from support import line_probes, processes, skips
 from support.pooler import THROUGH_POOLER, pooled_if_asked
 from support.postgres import Database, Server
 from support.receiver import World
@@ -56,7 +56,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers, and keep standard error as it is uncaptured."""
+    """Declare the markers, keep standard error as it is uncaptured, and have skipped tests explained."""
+    config.pluginmanager.register(skips)
     config.addinivalue_line("markers", "time_limit(seconds): when this test is thought to hang.")
     config.addinivalue_line("markers", "direct(reason): means nothing through a pooler in transaction mode.")
     config.stash[_STANDARD_ERROR] = os.dup(2)

@@ -67,12 +67,14 @@ class System:
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(name, place)
         project = self._folder / PROJECT.lstrip("/")
-        project.mkdir(exist_ok=True)
-        for path in project.iterdir():
-            if path.name != ".venv":
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        archive = subprocess.run(["git", "archive", "HEAD"], cwd=SOURCE, check=True, stdout=subprocess.PIPE)
-        subprocess.run(["tar", "-x", "-C", project], input=archive.stdout, check=True)
+        clone = project.with_name("clone")
+        # By its URL, as git links the files of a path, whose owner changes below.
+        run(["git", "clone", "--quiet", "--depth=1", SOURCE.as_uri(), str(clone)])
+        if project.exists():
+            if (project / ".venv").exists():
+                (project / ".venv").rename(clone / ".venv")
+            shutil.rmtree(project)
+        clone.rename(project)
         run(["chroot", str(self._folder), "chown", "-R", f"{USER}:", PROJECT])
 
     def command(self, *words: str, environ: Mapping[str, str]) -> list[str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from support import documents
 
 TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
 
 
 def test_extensions_are_only_created_where_the_server_has_them() -> None:
@@ -35,3 +39,17 @@ def test_documents_with_commands_or_programs_are_read_by_a_test_that_runs_them()
     for name in documents.names():
         languages = {block.language for block in documents.blocks(documents.read(name))}
         assert f'"{name}"' in tests or not languages & {"sh", "js", "python"}, name
+
+
+def test_why_tests_were_skipped_is_printed_with_how_many(tmp_path: Path) -> None:
+    """A newcomer sees what a machine lacks for the tests that it did not run."""
+    (tmp_path / "test_moon.py").write_text(
+        "import pytest\n\n@pytest.fixture\ndef moon():\n    pytest.skip('needs a moon')\n\n"
+        "def test_one(moon):\n    pass\n\n\ndef test_other(moon):\n    pass\n"
+    )
+    ours = ("-c", str(ROOT / "setup.cfg"), "-p", "no:cacheprovider", "-p", "conftest")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *ours, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(TESTS)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "\n    2  needs a moon\n" in done.stdout, done.stdout + done.stderr
