@@ -146,6 +146,16 @@ class CatalogNames:
         return {lower_first(name): oid for name, oid in self.tables_by_type.items()}
 
     @cached_property
+    def keyless_by_field(self) -> Mapping[str, Table]:
+        """The tables without a key by what their entry points would begin with."""
+        catalog = self._catalog
+        return {
+            lower_first(catalog.directives.table(table.oid).name or _base_name(catalog, table)): table
+            for table in catalog.tables.values()
+            if not catalog.primary_key(table)
+        }
+
+    @cached_property
     def tables_by_name(self) -> Mapping[tuple[str, str], int]:
         """The oids of tables by their schema's and their own SQL name."""
         return {(table.schema, table.name): oid for oid, table in self._catalog.tables.items()}

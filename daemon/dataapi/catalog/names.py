@@ -19,6 +19,7 @@ from dataapi.catalog.model import (
     Function,
     Problem,
     Table,
+    TableKind,
     Type,
     TypeKind,
     Volatility,
@@ -120,6 +121,14 @@ TABLE_SUFFIXES = (
 
 ENUM_SUFFIXES = ("", "Filter", "ListFilter")
 """What is put after an enum's name to name the types that are made for it."""
+
+
+def missing_key(table: Table) -> str:
+    """Return why a table without a key has neither a type nor entry points."""
+    reason = f"{place_of(table)} has no primary key, which GraphQL needs"
+    if table.kind in (TableKind.ORDINARY, TableKind.PARTITIONED):
+        return reason
+    return f"{reason}; the directive primary_key_columns can declare one"
 
 
 def assign_base_names(catalog: Catalog) -> tuple[dict[int, str], tuple[Problem, ...]]:

@@ -19,6 +19,7 @@ from graphql import (
     DirectiveNode,
     DocumentNode,
     FieldNode,
+    FieldsOnCorrectTypeRule,
     FragmentDefinitionNode,
     FragmentSpreadNode,
     GraphQLArgument,
@@ -113,6 +114,22 @@ class _RequiredArguments(ProvidedRequiredArgumentsRule):
                 return super().leave_field(field_node, *args)
 
 
+class _KnownFields(FieldsOnCorrectTypeRule):
+    """The rule that also says where a field is missing because its table has no key."""
+
+    def __init__(self, context: ValidationContext, schema: RoleSchema) -> None:
+        super().__init__(context)
+        self._schema = schema
+
+    def report_error(self, error: GraphQLError) -> None:
+        node = error.nodes[0] if error.nodes else None
+        assert isinstance(node, FieldNode), "the rule is about fields"
+        reason = self._schema.missing_key(node.name.value)
+        if reason is not None:
+            error = GraphQLError(f"{error.message} {reason[0].upper()}{reason[1:]}.", error.nodes)
+        super().report_error(error)
+
+
 class _OverlappingFields(OverlappingFieldsCanBeMergedRule):
     """The rule with our own limit of comparisons."""
 
@@ -138,6 +155,7 @@ def validate_document(document: DocumentNode, schema: RoleSchema) -> list[GraphQ
     types = PausingTypeInfo(schema.schema)
     context = _Context(schema.schema, document, types, on_error, not schema.suggests_names)
     own: dict[type[ASTValidationRule], Callable[[ValidationContext], ASTValidationRule]] = {
+        FieldsOnCorrectTypeRule: partial(_KnownFields, schema=schema),
         ProvidedRequiredArgumentsRule: partial(_RequiredArguments, fields=schema.query_fields),
         OverlappingFieldsCanBeMergedRule: _OverlappingFields,
     }

@@ -39,6 +39,9 @@ insert into api.shelf values (1, 'top', 1);
 insert into owned values (1, 'anon', 'a'), (2, 'v_reader', 'b'), (3, 'nobody', 'a user of v_reader');
 create function author_secret(author) returns text language sql stable as 'select $1.secret';
 
+create table public.visit (word text, author_id int references author);
+create view api.loud as select upper(word) as word from public.visit;
+
 create role v_reader nologin;
 create role v_columns nologin;
 create role v_nothing nologin;
@@ -52,6 +55,7 @@ grant v_reader, v_columns, v_nothing, v_writer, v_member to authenticator;
 grant v_odd, v_pairs, v_keyless, v_bypass to authenticator;
 grant usage on schema api to v_reader;
 grant select on public.author, public.book, public.owned, api.shelf to v_reader;
+grant select on public.visit, api.loud to v_reader;
 grant select (id, title) on book to v_columns;
 grant select (id, name) on author to v_columns;
 grant insert, update, delete on book to v_writer;
@@ -187,6 +191,35 @@ async def test_a_role_without_tables_can_still_ask(api: Service) -> None:
     assert (await api.data("{ __typename heartbeat }", role="v_nothing"))["__typename"] == "Query"
     answer = await api.ask("{ bookCollection { edges { cursor } } }", role="v_writer")
     assert answer.error == "Cannot query field 'bookCollection' on type 'Query'."
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (
+            "{ visitCollection { edges { cursor } } }",
+            "Table public.visit has no primary key, which GraphQL needs.",
+        ),
+        ("{ visitByPk(id: 1) { id } }", "Table public.visit has no primary key, which GraphQL needs."),
+        (
+            "{ authorCollection { edges { node { visitCollection { edges { cursor } } } } } }",
+            "Table public.visit has no primary key, which GraphQL needs.",
+        ),
+        (
+            "{ loudCollection { edges { cursor } } }",
+            "Table api.loud has no primary key, which GraphQL needs; the directive primary_key_columns can"
+            " declare one.",
+        ),
+    ],
+)
+async def test_an_unknown_field_of_a_table_without_a_key_says_why(
+    api: Service, query: str, reason: str
+) -> None:
+    """To who may read the table; others learn nothing of it."""
+    answer = await api.ask(query, role="v_reader")
+    assert answer.error.startswith("Cannot query field '")
+    assert answer.error.endswith(f"'. {reason}")
+    assert "has no primary key" not in (await api.ask(query, role="v_columns")).error
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,10 @@ class CatalogView:
         # An object type needs a field.
         return view if view.readable and (view.has_node_id or view.columns) else None
 
+    def reads(self, table: Table) -> bool:
+        """Whether the role may read some of a table, which need have no key."""
+        return table.schema in self.usable_schemas and self.privileges.can(table, "SELECT")
+
     def table_named(self, schema: str, name: str) -> TableView | None:
         """Return the view of a table by its SQL name."""
         oid = self.names.tables_by_name.get((schema, name))

@@ -257,6 +257,15 @@ class RoleSchema:
         """Return the object type of that name."""
         return self.types.by_name[name]
 
+    def missing_key(self, field: str) -> str | None:
+        """Return that a table lacks a key, if the role reads it and would else have a field of that name."""
+        for prefix, suffix in (kind.value for kind in TableFieldKind):
+            base = names.lower_first(field.removeprefix(prefix).removesuffix(suffix))
+            table = self.view.names.keyless_by_field.get(base)
+            if table is not None and self.view.reads(table):
+                return names.missing_key(table)
+        return None
+
     @cached_property
     def suggests_names(self) -> bool:
         """Whether errors may suggest similar names: introspection is allowed for all that the role sees."""
