@@ -176,7 +176,7 @@ def commands() -> Iterator[str]:
         "all is well, 1 if there is a problem, and 2 if the command line is invalid."
     )
     yield (
-        "Every command takes `--config FILE`. Without it the configuration is `./etc/dataapi.ini`, else "
+        "Every command takes `--config FILE`. Without it the configuration is `./dataapi.ini`, else "
         "`/etc/dataapi/dataapi.ini`."
     )
     for words, parser in _leaves("dataapi", command_line_parser()):

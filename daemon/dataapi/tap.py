@@ -49,7 +49,7 @@ class Options(usage.Options):
         ["demo", None, "Run with a PostgreSQL of our own, a sample schema and fresh keys, all printed."],
     )
     optParameters = (  # noqa: N815 - usage.Options
-        ["config", "c", None, "The configuration (else ./etc/dataapi.ini, then /etc/dataapi/dataapi.ini)."],
+        ["config", "c", None, "The configuration (else ./dataapi.ini, then /etc/dataapi/dataapi.ini)."],
         ["workers", "w", None, "Processes that share the listening sockets, or auto for one per core."],
         [
             "embedded",

@@ -28,9 +28,10 @@ def story(cluster: Server, tmp_path: Path) -> Iterator[Story]:
 
 
 def test_the_readme_leads_to_an_answer_from_ones_own_database(story: Story) -> None:
-    """Five commands and a request, as they are typed."""
+    """Five commands and two requests, as they are typed; after them no command needs the file's name."""
     story.read(documents.chapter(documents.read("README.md"), "Use your own database"))
-    assert story.said == [[{"id": 1, "body": "Hello"}]]
+    assert story.said == [{"data": {"noteCollection": {"edges": [{"node": {"id": 1, "body": "Hello"}}]}}}]
+    story.read("```sh\ndataapi check-config\n```\n")
     ready = story.daemon.admin
     wait_for(lambda: "permission denied" in ready("GET", "/ready").json["webhooks"]["reason"], "webhooks")
     assert not [line for line in story.daemon.lines if line["level"] != "info"], "nothing is wrong"

@@ -69,7 +69,7 @@ def command_line_parser() -> argparse.ArgumentParser:
         "--config",
         metavar="FILE",
         type=Path,
-        help="the configuration (else ./etc/dataapi.ini, then /etc/dataapi/dataapi.ini)",
+        help="the configuration (else ./dataapi.ini, then /etc/dataapi/dataapi.ini)",
     )
     parser = argparse.ArgumentParser(prog="dataapi", description="Operate the daemon dataapi.")
     parser.add_argument("--version", action="version", version=f"dataapi {installed_version()}")

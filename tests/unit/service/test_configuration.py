@@ -201,6 +201,32 @@ def test_port_of_a_container_platform_counts_where_nothing_else_says_where_to_li
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
+def test_a_configuration_stands_in_the_working_folder_or_else_in_etc() -> None:
+    """Where ``init`` writes it comes first; the template of a clone is never taken for one."""
+    here, there = Path("dataapi.ini"), Path("/etc/dataapi/dataapi.ini")
+    template = Path("etc/dataapi.ini")
+
+    def chosen(*present: Path) -> Path | None:
+        def read_file(path: Path) -> bytes:
+            if path not in present:
+                raise FileNotFoundError(2, "No such file or directory")
+            return MINIMAL.encode()
+
+        return load(None, {}, read_file=read_file).file
+
+    assert chosen(here, there, template) == here
+    assert chosen(there, template) == there
+    with pytest.raises(ConfigurationError) as caught:
+        chosen(template)
+    [message] = str(caught.value).splitlines()
+    assert message == (
+        "configuration: no file found, looked for dataapi.ini and /etc/dataapi/dataapi.ini; name one with"
+        " --config, or set DATAAPI_PROJECT_DB_URI; etc/dataapi.ini is a template: copy it to dataapi.ini"
+    )
+    with pytest.raises(ConfigurationError, match=r"DATAAPI_PROJECT_DB_URI$"):
+        chosen()
+
+
         ('jwt-aud = "mine"', 'expected no " around the value'),
         ("db-anon-role = 'anon'", "expected no ' around the value"),
         ("jwt-aud = mine # and nobody else's", "expected no # behind the value"),
@@ -333,7 +359,7 @@ def test_no_file_anywhere_says_where_it_looked() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(None, {}, read_file=nothing)
     message = str(caught.value)
-    for part in ("etc/dataapi.ini", "/etc/dataapi/dataapi.ini", "--config", "DATAAPI_PROJECT_DB_URI"):
+    for part in ("for dataapi.ini", "/etc/dataapi/dataapi.ini", "--config", "DATAAPI_PROJECT_DB_URI"):
         assert part in message
 
 
@@ -349,7 +375,7 @@ def test_unreadable_default_file_is_a_mistake_and_not_skipped() -> None:
     def forbidden(_path: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    with pytest.raises(ConfigurationError, match=r"^etc/dataapi\.ini: cannot be read: Permission denied"):
+    with pytest.raises(ConfigurationError, match=r"^dataapi\.ini: cannot be read: Permission denied"):
         load(None, {"DATAAPI_PROJECT_DB_URI": URI}, read_file=forbidden)
 
 

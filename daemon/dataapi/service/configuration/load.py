@@ -13,7 +13,7 @@ from dataapi.service.configuration.keys import keys_of
 from dataapi.service.configuration.mistakes import MADE, ConfigurationError, Mistake, suggestion
 from dataapi.service.configuration.parsers import InvalidValue
 from dataapi.service.configuration.parsers import ref as parse_ref
-from dataapi.service.configuration.sources import DEFAULT_FILES, Sources, variable_name
+from dataapi.service.configuration.sources import DEFAULT_FILES, TEMPLATE, Sources, variable_name
 from dataapi.settings import Project, Settings, Webhooks
 
 DEFAULT_REF = "abcdefghijklmnopqrst"
@@ -44,6 +44,8 @@ def load(
     if file is None and not any(section.startswith("project") for section in sources.sections):
         looked = " and ".join(map(str, DEFAULT_FILES))
         variable = variable_name("project", "db-uri")
+        if sources.exists(TEMPLATE):
+            expected += f"; {TEMPLATE} is a template: copy it to {DEFAULT_FILES[0]}"
         expected = f"no file found, looked for {looked}; name one with --config, or set {variable}"
         raise ConfigurationError([*sources.mistakes, Mistake("configuration", expected, lacks=MADE)])
     return _assemble(sources, file)

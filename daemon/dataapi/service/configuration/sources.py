@@ -22,7 +22,9 @@ from dataapi.service.configuration.keys import (
 from dataapi.service.configuration.mistakes import MADE, Entry, Mistake, suggestion
 from dataapi.service.configuration.parsers import InvalidValue
 
-DEFAULT_FILES = (Path("etc/dataapi.ini"), Path("/etc/dataapi/dataapi.ini"))
+DEFAULT_FILES = (Path("dataapi.ini"), Path("/etc/dataapi/dataapi.ini"))
+TEMPLATE = Path("etc/dataapi.ini")
+"""Where a clone has the template of a configuration, which is none by itself."""
 PREFIX = "DATAAPI_"
 
 _OWN_VARIABLES = re.compile(r"PROJECT_([A-Z]{20})_(.+)", re.ASCII)
@@ -66,6 +68,14 @@ class Sources:
 
     def _read_ini(self, text: str) -> None:
         """Take the entries of an ini file, whose keys keep their case and ``;`` begins a comment.
+
+    def exists(self, path: Path) -> bool:
+        """Whether a file can be read."""
+        try:
+            self._read_file(path)
+        except OSError:
+            return False
+        return True
 
         A line that cannot be read is named by its number alone, because it may hold a secret.
         """
