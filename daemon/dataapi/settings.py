@@ -142,7 +142,11 @@ class Webhooks:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A whole configuration, checked."""
+    """A whole configuration, checked.
+
+    :ivar file: where it was read from, None for the environment alone.
+    :ivar secret_files: the files that hold its secrets, that file among them if it has some itself.
+    """
 
     projects: tuple[Project, ...]
     listen: tuple[str, ...] = ("tcp:8000:interface=127.0.0.1",)
@@ -161,6 +165,7 @@ class Settings:
     log_subject: bool = False
     webhooks: Webhooks = field(default_factory=Webhooks)
     file: Path | None = None
+    secret_files: tuple[Path, ...] = field(default=(), compare=False)
 
     @property
     def connections_per_address(self) -> int:

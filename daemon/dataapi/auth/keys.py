@@ -70,6 +70,14 @@ def is_url(secret: str) -> bool:
     return secret[:8].lower().startswith(("https://", "http://"))
 
 
+def can_sign(secret: str) -> bool:
+    """Whether who reads a valid ``jwt-secret`` can sign tokens, unlike by a URL or public keys."""
+    if is_url(secret):
+        return False
+    document = _document(secret)
+    return document is None or any({"k", "d"} & key.keys() for key in document.get("keys", [document]))
+
+
 def check_key_url(url: str) -> None:
     """Raise ``ValueError`` unless keys may be read from a URL: over https, or from this machine."""
     try:

@@ -121,7 +121,7 @@ class _Builder:
         tables = {table.oid: table for table in self._each("tables", self._table)}
         views = ViewKeys(self._document.get("surfaces", ()), tables)
         names = tuple(self._schemas.values())
-        missing = "the database has no schema of that name; it is left out of the APIs"
+        missing = "db-schemas names it, and the database has no such schema; it is left out of the APIs"
         return Catalog(
             generation=generation,
             search_path=names,

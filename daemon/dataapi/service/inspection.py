@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from dataapi.auth.authenticator import SERVICE_ROLE
-from dataapi.catalog.model import Catalog
+from dataapi.catalog.model import Catalog, TableKind
+from dataapi.catalog.names import missing_key
 from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.reflect import reflect
 from dataapi.catalog.watcher import ANNOUNCED, unannounced
@@ -36,22 +40,38 @@ limit 1
 """
 """A function of that name in one of the schemas that can be called without arguments."""
 
+_EXISTING = "select rolname from pg_catalog.pg_roles where rolname = any ($1::text[])"
+_TABLES = (TableKind.ORDINARY, TableKind.PARTITIONED, TableKind.FOREIGN)
+
+
+class Severity(Enum):
+    """What a line about a finding begins with."""
+
+    MISTAKE = ""
+    WARNING = "warning: "
+    NOTE = "note: "
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something an operator should know.
 
     :ivar project: its reference, "" for what concerns all of them.
-    :ivar wrong: whether it must be corrected; otherwise it may be intended.
     """
 
     project: str
     text: str
-    wrong: bool = True
+    severity: Severity = Severity.MISTAKE
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it must be corrected; otherwise it may be intended."""
+        return self.severity is Severity.MISTAKE
 
     def __str__(self) -> str:
         """Return the finding as one line of text."""
-        return f"project {self.project}: {self.text}" if self.project else self.text
+        project = f"project {self.project}: " if self.project else ""
+        return f"{self.severity.value}{project}{self.text}"
 
 
 def inspect(project: Project) -> list[Finding]:
@@ -70,39 +90,47 @@ def inspect(project: Project) -> list[Finding]:
 
 def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
     catalog = _catalog(project, fetch)
-    pooler = list(_pooler_findings(project, fetch))
-    faults = chain(
-        _function_faults(project, fetch),
-        (
-            f"db-schemas names {schema}, and there is no such schema"
-            for schema in project.db_schemas
-            if schema not in catalog.schemas
-        ),
-        role_faults(project, catalog),
-    )
-    findings = pooler + [Finding(project.ref, text) for text in faults]
-    findings += [Finding(project.ref, text, wrong=False) for text in _privileges_missing(project, catalog)]
+    findings = list(_pooler_findings(project, fetch))
+
+    def add(texts: Iterable[str], severity: Severity = Severity.MISTAKE) -> None:
+        findings.extend(Finding(project.ref, text, severity) for text in texts)
+
+    existing = {name for (name,) in fetch(_EXISTING, (_roles(project),))}
+    add(chain(_function_faults(project, fetch), role_faults(project, catalog, existing)))
+    add(chain(_superuser(catalog), _privileges_missing(project, catalog)), Severity.WARNING)
     if project.db_channel_enabled is not False and not fetch(ANNOUNCED, (project.db_channel,))[0][0]:
-        findings.append(Finding(project.ref, unannounced(project.db_channel), wrong=False))
-    findings += [
-        Finding(project.ref, text, wrong) for text, wrong in replica_findings(project, _roles(project), fetch)
-    ]
-    # Clashing names are resolved by a rule, whose outcome may be intended.
-    return findings + [
-        Finding(project.ref, f"{problem.place}: {problem.message}", wrong=not problem.clash)
-        for problem in catalog.problems
-    ]
+        add([unannounced(project.db_channel)], Severity.NOTE)
+    for text, wrong in replica_findings(project, _roles(project), fetch):
+        add([text], Severity.MISTAKE if wrong else Severity.WARNING)
+    add(_keyless_tables(catalog), Severity.NOTE)
+    for problem in catalog.problems:
+        # Clashing names are resolved by a rule, whose outcome may be intended.
+        severity = Severity.NOTE if problem.clash else Severity.MISTAKE
+        add([f"{problem.place}: {problem.message}"], severity)
+    return findings
 
 
 def inspect_service(settings: Settings) -> list[Finding]:
     """Return the findings about what is not a project's."""
-    return [
-        Finding(
-            "", f"admin-listen: {endpoint} is open to other machines, which nothing protects", wrong=False
-        )
+    texts = [
+        f"admin-listen: {endpoint} is open to other machines, which nothing protects"
         for endpoint in settings.admin_listen
         if is_public(endpoint)
     ]
+    texts += [
+        f"{file} holds secrets, and its mode lets every user of this machine read it: chmod o= {file}"
+        for file in settings.secret_files
+        if _everybody_reads(file)
+    ]
+    return [Finding("", text, Severity.WARNING) for text in texts]
+
+
+def _everybody_reads(file: Path) -> bool:
+    """Whether a file's mode lets every user read it."""
+    try:
+        return bool(file.stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False
 
 
 def inspect_documents(project: Project) -> list[Finding]:
@@ -149,7 +177,7 @@ def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
         if advice := pooler_advice(prepared=prepared, listening=project.db_channel_enabled):
             yield Finding(project.ref, advice)
         if _passes_settings_on(fetch, other):
-            yield Finding(project.ref, SETTINGS_PASSED_ON, wrong=False)
+            yield Finding(project.ref, SETTINGS_PASSED_ON, Severity.WARNING)
 
 
 def _in_statement_mode(uri: str) -> bool:
@@ -171,6 +199,29 @@ def _passes_settings_on(one: Fetch, other: Fetch) -> bool:
         return any(fetch(seen, ())[0][0] == "seen" for _ in range(3) for fetch in (other, one))
     finally:
         one("select pg_catalog.set_config('dataapi.probe', '', false)", ())
+
+
+def _superuser(catalog: Catalog) -> Iterator[str]:
+    """Yield that the login role is a superuser, if it is."""
+    for role in catalog.roles.values():
+        if role.login and role.superuser:
+            yield (
+                f"db-uri logs in as {role.name}, a superuser, whom the database denies nothing;"
+                f" dataapi init makes a role for the daemon"
+            )
+
+
+def _keyless_tables(catalog: Catalog) -> Iterator[str]:
+    """Yield each table that somebody may read and GraphQL leaves out; a view often is to be left out."""
+    privileges = [Privileges(catalog, role.name) for role in catalog.roles.values() if role.excess is None]
+    tables = [
+        table
+        for table in catalog.tables.values()
+        if table.kind in _TABLES and not table.partition_of and not catalog.primary_key(table)
+    ]
+    for table in sorted(tables, key=lambda each: (each.schema, each.name)):
+        if any(role.can_use_schema(table.schema) and role.can(table, "SELECT") for role in privileges):
+            yield missing_key(table)
 
 
 def _privileges_missing(project: Project, catalog: Catalog) -> Iterator[str]:
@@ -211,12 +262,17 @@ def _roles(project: Project) -> list[str]:
     return list(filter(None, names))
 
 
-def role_faults(project: Project, catalog: Catalog) -> list[str]:
-    """Return what is wrong with the roles that API keys and callers without one get."""
+def role_faults(project: Project, catalog: Catalog, existing: Collection[str] | None = None) -> list[str]:
+    """Return what is wrong with the roles that API keys and callers without one get.
+
+    :param existing: those of them that the database has, None where that is not known.
+    """
     faults = []
     for name in _roles(project):
         role = catalog.roles.get(name)
-        if role is None:
+        if role is None and existing is not None and name not in existing:
+            faults.append(f"requests run as {name}, and there is no such role")
+        elif role is None:
             faults.append(f"requests run as {name}, and the login role of db-uri may not become that role")
         elif role.excess is not None:
             faults.append(f"requests run as {name}, which is {role.excess}: they are refused")

@@ -75,7 +75,7 @@ def test_check_config_says_that_changes_are_not_announced(database: Database) ->
     """Which may be intended, and ends with an event trigger, or where no notification is wanted."""
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_CHANNEL_ENABLED": "auto"}
     code, _, errors = dataapi("check-config", environ=environ)
-    assert (code, errors) == (0, f"project abcdefghijklmnopqrst: {unannounced('pgrst')}\n")
+    assert (code, errors) == (0, f"note: project abcdefghijklmnopqrst: {unannounced('pgrst')}\n")
     database.execute(files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8"))
     assert dataapi("check-config", environ=environ)[2] == ""
 
@@ -86,7 +86,7 @@ def test_check_config_says_that_secret_keys_open_nothing(database: Database) -> 
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
     code, _, errors = dataapi("check-config", environ=environ)
     assert code == 0
-    assert "service_role may read no table of schema public" in errors
+    assert "warning: project abcdefghijklmnopqrst: service_role may read no table of schema public" in errors
     database.execute("grant select on t to service_role; grant usage on schema public to service_role")
     assert dataapi("check-config", environ=environ)[2] == ""
 
@@ -101,7 +101,7 @@ def test_check_config_names_clashes_without_calling_them_mistakes(database: Data
     )
     code, output, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri})
     assert (code, output) == (0, "the environment: the configuration is good; 1 project\n")
-    place = "project abcdefghijklmnopqrst: foreign key blog_author_fkey of table public.blog"
+    place = "note: project abcdefghijklmnopqrst: foreign key blog_author_fkey of table public.blog"
     assert errors.splitlines() == [
         f"{place}: the GraphQL field blogCollection of account is foreign key blog_editor_fkey of table"
         " public.blog; this one is blogCollectionByauthor",
@@ -111,17 +111,61 @@ def test_check_config_names_clashes_without_calling_them_mistakes(database: Data
 
 
 def test_check_config_finds_schemas_and_roles_that_are_missing(database: Database) -> None:
-    """What would make every request fail is found before the daemon is started."""
+    """What would make every request fail is found before the daemon is started, and each is said once."""
     environ = {
         **KEYED,
         "DATAAPI_PROJECT_DB_URI": database.uri,
         "DATAAPI_PROJECT_DB_SCHEMAS": "public, api",
         "DATAAPI_PROJECT_DB_ANON_ROLE": "web_anon",
     }
+    place = "project abcdefghijklmnopqrst"
+    missing = "db-schemas names it, and the database has no such schema; it is left out of the APIs"
+    schema = f"{place}: schema api: {missing}"
     code, _, errors = dataapi("check-config", environ=environ)
     assert code == 1
-    assert "db-schemas names api, and there is no such schema" in errors
-    assert "requests run as web_anon, and the login role of db-uri may not become that role" in errors
+    assert errors.splitlines() == [f"{place}: requests run as web_anon, and there is no such role", schema]
+    database.execute("create role web_anon")
+    try:
+        assert dataapi("check-config", environ=environ)[2].splitlines() == [
+            f"{place}: requests run as web_anon, and the login role of db-uri may not become that role",
+            schema,
+        ]
+    finally:
+        database.execute("drop role web_anon")
+
+
+def test_check_config_names_tables_that_graphql_leaves_out(database: Database) -> None:
+    """Those without a key that somebody may read; views, and parts of other tables, are not named."""
+    database.execute(
+        """
+        create table keyed (id int primary key);
+        create table note (body text);
+        create table hidden (body text);
+        create table part (day date) partition by range (day);
+        create table part_1 partition of part for values from ('2026-01-01') to ('2027-01-01');
+        create table declared (id int);
+        comment on table declared is '@graphql({"primary_key_columns": ["id"]})';
+        create view shown as select * from note;
+        grant select on all tables in schema public to anon, service_role;
+        revoke all on hidden from anon, authenticated, service_role;
+        """
+    )
+    code, output, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri})
+    assert (code, output) == (0, "the environment: the configuration is good; 1 project\n")
+    assert errors.splitlines() == [
+        f"note: project abcdefghijklmnopqrst: table public.{name} has no primary key, which GraphQL needs"
+        for name in ("note", "part")
+    ]
+
+
+def test_check_config_warns_of_a_login_role_that_is_a_superuser(database: Database) -> None:
+    """Who finds a way around one check finds no other."""
+    code, _, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.admin_uri})
+    assert (code, errors) == (
+        0,
+        "warning: project abcdefghijklmnopqrst: db-uri logs in as postgres, a superuser, whom the database"
+        " denies nothing; dataapi init makes a role for the daemon\n",
+    )
 
 
 def test_check_config_finds_functions_that_are_missing(database: Database) -> None:

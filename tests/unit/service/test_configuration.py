@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 SECRET = "not-so-secret-but-long-enough-32"
+PUBLIC_KEY = '{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}'
 URI = "postgresql://authenticator:hunter2@127.0.0.1/app"
 MINIMAL = f"[project]\ndb-uri = {URI}\njwt-secret = {SECRET}\n"
 SEVERAL = "".join(
@@ -110,6 +112,7 @@ def test_keys_and_fields_are_alike(keys: dict[str, object], kind: type) -> None:
         "projects",
         "webhooks",
         "file",
+        "secret-files",
         "settings-error",
     }
 
@@ -198,9 +201,6 @@ def test_port_of_a_container_platform_counts_where_nothing_else_says_where_to_li
     assert mistake.startswith("environment PORT: [dataapi] listen = 'tcp:http': ")
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
 def test_a_configuration_stands_in_the_working_folder_or_else_in_etc() -> None:
     """Where ``init`` writes it comes first; the template of a clone is never taken for one."""
     here, there = Path("dataapi.ini"), Path("/etc/dataapi/dataapi.ini")
@@ -227,6 +227,9 @@ def test_a_configuration_stands_in_the_working_folder_or_else_in_etc() -> None:
         chosen()
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
         ('jwt-aud = "mine"', 'expected no " around the value'),
         ("db-anon-role = 'anon'", "expected no ' around the value"),
         ("jwt-aud = mine # and nobody else's", "expected no # behind the value"),
@@ -279,7 +282,39 @@ def test_an_admin_listener_that_others_can_reach_is_noticed(endpoint: str, publi
     """It may be intended, where only the right machines are near."""
     found = inspect_service(read(f"[dataapi]\nadmin-listen = {endpoint}\n{MINIMAL}"))
     assert [finding.wrong for finding in found] == [False] * public
-    assert all(str(finding).startswith(f"admin-listen: {endpoint} is open") for finding in found)
+    assert all(str(finding).startswith(f"warning: admin-listen: {endpoint} is open") for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("secret", "confidential"),
+    [
+        (f"db-uri = {URI}", True),
+        ("db-uri = postgresql://authenticator@127.0.0.1/app", False),
+        (f"jwt-secret = {SECRET}", True),
+        ("jwt-secret = https://issuer.example.org/keys", False),
+        (f'jwt-secret = {{"kty": "oct", "k": "{"c2VjcmV0" * 6}"}}', True),
+        (f'jwt-secret = {{"keys": [{PUBLIC_KEY}]}}', False),
+        ("publishable-keys = sb_publishable_one", False),
+        ("secret-keys = sb_secret_one", True),
+    ],
+)
+def test_secrets_that_everybody_may_read_are_noticed(tmp_path: Path, secret: str, confidential: bool) -> None:
+    """Wherever they stand; what lets nobody in may be read."""
+    key, _, value = secret.partition(" = ")
+    rest = {"db-uri": "postgresql://authenticator@127.0.0.1/app", "publishable-keys": "k"}
+    rest.pop(key, None)
+    lines = "".join(f"{name} = {one}\n" for name, one in rest.items())
+    file, kept = tmp_path / "x.ini", tmp_path / "kept"
+    for path, written in ((file, value), (kept, f"@{kept}")):
+        file.write_text(f"[project]\n{lines}{key} = {written}\n")
+        kept.write_text(value)
+        for each in (file, kept):
+            each.chmod(0o644)
+        what = "holds secrets, and its mode lets every user of this machine read it"
+        found = [str(finding) for finding in inspect_service(load(file, {}))]
+        assert found == [f"warning: {path} {what}: chmod o= {path}"] * confidential
+        path.chmod(0o640)
+        assert inspect_service(load(file, {})) == []
 
 
 def test_environment_alone_is_a_configuration() -> None:
@@ -377,6 +412,30 @@ def test_unreadable_default_file_is_a_mistake_and_not_skipped() -> None:
 
     with pytest.raises(ConfigurationError, match=r"^dataapi\.ini: cannot be read: Permission denied"):
         load(None, {"DATAAPI_PROJECT_DB_URI": URI}, read_file=forbidden)
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "expected"),
+    [
+        ("dataapi", "jwt-secret = hush", "it belongs in [project]"),
+        ("project", "workers = 2", "it belongs in [dataapi]"),
+        ("project", "retention-days = 2", "it belongs in [webhooks]"),
+        ("dataapi", "db-uri = postgresql:///app", "it belongs in [project] or [webhooks]"),
+        ("webhooks", "app.settings.mode = x", "it belongs in [project]"),
+    ],
+)
+def test_a_key_in_the_wrong_section_names_the_right_one(section: str, line: str, expected: str) -> None:
+    """Rather than a key of that section that is spelt alike; in the environment the variable."""
+    key, _, value = line.partition(" = ")
+    text = MINIMAL if section == "project" else f"{MINIMAL}[{section}]\n"
+    assert mistakes(f"{text}{line}\n") == [f"test.ini: [{section}] {key}: no such key; {expected}"]
+    if not key.startswith("app."):
+        right = re.findall(r"\[(\w+)\]", expected)
+        variables = " or ".join(variable_name(each, key) for each in right)
+        wrong = variable_name(section, key)
+        assert mistakes(environ={wrong: value}) == [
+            f"environment {wrong}: no such key; did you mean {variables}?"
+        ]
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
@@ -477,8 +536,9 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
         ("[dataapi]\nlog-level = debgu", "expected one of crit, error, warn, info, debug"),
         ("[dataapi]\nlog-format = xml", "expected one of json, text"),
         ("[dataapi]\nlisten =", "expected at least one Twisted endpoint"),
-        ("[dataapi]\nlisten = 8000", "expected a Twisted endpoint: tcp:"),
-        ("[dataapi]\nlisten = http:8000", "expected a Twisted endpoint: tcp:"),
+        ("[dataapi]\nlisten = 8000", "expected a Twisted endpoint, such as tcp:8000:interface=127.0.0.1;"),
+        ("[dataapi]\nlisten = 3000", "expected a Twisted endpoint, such as tcp:3000:interface=127.0.0.1;"),
+        ("[dataapi]\nlisten = http:1", "expected a Twisted endpoint, such as tcp:8000:interface=127.0.0.1;"),
         ("[dataapi]\nlisten = tcp:", "expected a value for port"),
         ("[dataapi]\nlisten = tcp", "expected a port"),
         ("[dataapi]\nlisten = tcp:65536", "expected a port from 0 to 65535"),

@@ -35,7 +35,11 @@ def check_endpoint(text: str) -> str:
     """Return ``text`` if the daemon can listen on such an endpoint; raises ``InvalidValue``."""
     (named, name), *rest = _tokens(text)
     if named is not None or name not in KINDS:
-        raise InvalidValue(f"expected a Twisted endpoint: {', '.join(f'{kind}:…' for kind in KINDS)}")
+        port = text if _in_range(text, 65535) else "8000"
+        others = ", ".join(f"{kind}:…" for kind in KINDS if kind != "tcp")
+        raise InvalidValue(
+            f"expected a Twisted endpoint, such as tcp:{port}:interface=127.0.0.1; others are {others}"
+        )
     known, example = KINDS[name]
     arguments = _arguments(name, rest)
     if known[0] not in arguments:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dataapi.auth.keys import can_sign
+from dataapi.database.address import connection_parameters
 from dataapi.service.configuration import endpoints, parsers
 
 
@@ -135,11 +137,32 @@ WEBHOOKS = {
 }
 
 
+SECTIONS = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
+"""The keys of each section by its name."""
+
+
+def is_confidential(name: str, value: Any) -> bool:
+    """Whether who reads the value of a key gets in by it."""
+    match name:
+        case "db-uri" | "db-read-uri":
+            return "password" in connection_parameters(value, {})
+        case "jwt-secret":
+            return can_sign(value)
+        case "secret-keys" | "encryption-key":
+            return bool(value)
+    return False
+
+
+def sections_of(name: str) -> list[str]:
+    """Return the sections that have a key of that name."""
+    return [section for section in SECTIONS if key_of(section, name) is not None]
+
+
 def keys_of(section: str) -> dict[str, ConfigurationKey] | None:
     """Return the keys of a section by its name, None when there is no such section."""
     if section == "project" or section.startswith("project:"):
         return PROJECT
-    return {"dataapi": SERVICE, "webhooks": WEBHOOKS}.get(section)
+    return SECTIONS.get(section)
 
 
 def key_of(section: str, name: str) -> ConfigurationKey | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dataapi.auth.keys import is_url, parse_keys
 from dataapi.service.configuration.endpoints import http_address
-from dataapi.service.configuration.keys import keys_of
+from dataapi.service.configuration.keys import SECTIONS, keys_of
 from dataapi.service.configuration.mistakes import MADE, ConfigurationError, Mistake, suggestion
 from dataapi.service.configuration.parsers import InvalidValue
 from dataapi.service.configuration.parsers import ref as parse_ref
@@ -18,7 +18,6 @@ from dataapi.settings import Project, Settings, Webhooks
 
 DEFAULT_REF = "abcdefghijklmnopqrst"
 DEFAULT_ORGANIZATION = "default"
-SECTIONS = ("dataapi", "project", "webhooks")
 
 
 def load(
@@ -44,9 +43,9 @@ def load(
     if file is None and not any(section.startswith("project") for section in sources.sections):
         looked = " and ".join(map(str, DEFAULT_FILES))
         variable = variable_name("project", "db-uri")
+        expected = f"no file found, looked for {looked}; name one with --config, or set {variable}"
         if sources.exists(TEMPLATE):
             expected += f"; {TEMPLATE} is a template: copy it to {DEFAULT_FILES[0]}"
-        expected = f"no file found, looked for {looked}; name one with --config, or set {variable}"
         raise ConfigurationError([*sources.mistakes, Mistake("configuration", expected, lacks=MADE)])
     return _assemble(sources, file)
 
@@ -84,7 +83,13 @@ def _assemble(sources: Sources, file: Path | None) -> Settings:
     if sources.mistakes:
         raise ConfigurationError(sources.mistakes)
     built = tuple(Project(**values) for values in projects.values())
-    settings = Settings(projects=built, webhooks=Webhooks(**webhooks), file=file, **service)
+    settings = Settings(
+        projects=built,
+        webhooks=Webhooks(**webhooks),
+        file=file,
+        secret_files=tuple(dict.fromkeys(sources.secret_files)),
+        **service,
+    )
     _check_ports(sources, settings)
     largest = max(project.max_body for project in built)
     if largest > settings.max_bodies:

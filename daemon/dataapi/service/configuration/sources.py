@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from dataapi.service.configuration import parsers, postgrest
 from dataapi.service.configuration.keys import (
     APP_SETTINGS,
     PROJECT,
-    SERVICE,
-    WEBHOOKS,
+    SECTIONS,
+    is_confidential,
     key_of,
     key_of_variable,
     keys_of,
+    sections_of,
 )
 from dataapi.service.configuration.mistakes import MADE, Entry, Mistake, suggestion
 from dataapi.service.configuration.parsers import InvalidValue
@@ -40,6 +41,7 @@ class Sources:
     :ivar place: the file that was read.
     :ivar usable: whether more can be said of it than that it cannot be read.
     :ivar sections: by section and key.
+    :ivar secret_files: the files of the secrets among the values.
     """
 
     def __init__(self, read_file: Callable[[Path], bytes]) -> None:
@@ -48,6 +50,7 @@ class Sources:
         self.usable = True
         self.mistakes: list[Mistake] = []
         self.sections: dict[str, dict[str, Entry]] = {}
+        self.secret_files: list[Path] = []
 
     def file(self, path: Path | None) -> Path | None:
         """Read the named file, else the first default one, and return which it was."""
@@ -66,9 +69,6 @@ class Sources:
             return candidate
         return None
 
-    def _read_ini(self, text: str) -> None:
-        """Take the entries of an ini file, whose keys keep their case and ``;`` begins a comment.
-
     def exists(self, path: Path) -> bool:
         """Whether a file can be read."""
         try:
@@ -76,6 +76,9 @@ class Sources:
         except OSError:
             return False
         return True
+
+    def _read_ini(self, text: str) -> None:
+        """Take the entries of an ini file, whose keys keep their case and ``;`` begins a comment.
 
         A line that cannot be read is named by its number alone, because it may hold a secret.
         """
@@ -134,8 +137,10 @@ class Sources:
             else:
                 # Compared without the prefix, which all names share.
                 known = [each.removeprefix(PREFIX) for each in _variables(section)]
+                right = [variable_name(each, key) for each in sections_of(key)]
                 close = suggestion(name, known, shown_as=f"{PREFIX}{{}}")
-                self.mistakes.append(Mistake(place, f"no such key{close}"))
+                meant = f"; did you mean {' or '.join(right)}?" if right else close
+                self.mistakes.append(Mistake(place, f"no such key{meant}"))
         for override in overrides:
             self._take(Entry("command line", *override))
 
@@ -151,7 +156,7 @@ class Sources:
             key = key_of(section, name)
             if key is None:
                 # The value is not shown: the key may be a misspelt secret.
-                expected = f"no such key{suggestion(name, keys)}"
+                expected = f"no such key{_right_sections(name) or suggestion(name, keys)}"
                 self.mistakes.append(entry.mistake(expected, secret=True))
                 continue
             try:
@@ -162,22 +167,37 @@ class Sources:
                     setting = parsers.setting_name(name), key.parse(value)
                     values["app_settings"] = (*values.get("app_settings", ()), setting)
                 elif value or key.empty_means_empty:
-                    values[name.replace("-", "_")] = key.parse(value)
+                    values[name.replace("-", "_")] = parsed = key.parse(value)
+                    if is_confidential(name, parsed):
+                        self.secret_files += self._files(entry)
             except InvalidValue as error:
                 self.mistakes.append(_invalid(entry, error, secret=key.secret))
                 values[name.replace("-", "_")] = None
         return values
 
+    def _files(self, entry: Entry) -> Iterator[Path]:
+        """Yield the file that holds an entry's value, if one does."""
+        if entry.value.startswith("@/"):
+            yield Path(entry.value[1:].strip())
+        elif entry.place == self.place:
+            yield Path(self.place)
+
     def _resolve(self, entry: Entry) -> str:
         """Return the entry's value, read from the file that ``@/path`` names."""
         if not entry.value.startswith("@/"):
             return entry.value.strip()
-        path = Path(entry.value[1:].strip())
+        [path] = self._files(entry)
         try:
             text = read_text(path, self._read_file)
         except ValueError as error:
             raise InvalidValue(f"the file {path} {error}") from error
         return text.removesuffix("\n").removesuffix("\r")
+
+
+def _right_sections(name: str) -> str:
+    """Return ``; it belongs in …`` for a key that other sections have, else nothing."""
+    sections = " or ".join(f"[{section}]" for section in sections_of(name))
+    return f"; it belongs in {sections}" if sections else ""
 
 
 def _check_written(value: str) -> None:
@@ -227,7 +247,7 @@ def _key(words: str) -> str:
 
 def _variables(section: str) -> list[str]:
     """Return every variable's name, with those of the own section of one of several projects."""
-    sections = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
+    sections = dict(SECTIONS)
     if section.startswith("project:"):
         sections[section] = PROJECT
     return [variable_name(name, key) for name, keys in sections.items() for key in keys]
