@@ -50,7 +50,10 @@ def test_ready_reloading_stopping(
         assert daemon.admin("GET", "/ready").status == 200
         daemon.process.send_signal(signal.SIGHUP)
         assert "MONOTONIC_USEC=" in heard(manager, "RELOADING=1")
-        heard(manager, "READY=1")
+        assert heard(manager, "READY=1").endswith("STATUS=serving")
+        daemon.config.write_text(f"{daemon.config.read_text()}[nonsense]\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        assert heard(manager, "READY=1").endswith("STATUS=serving; the last reload failed")
         assert daemon.stop() == 0
         heard(manager, "STOPPING=1")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.daemon import KEY, QUICK, Daemon, wait_for
+from support.daemon import DATAAPI, KEY, QUICK, Daemon, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ def rewrite(daemon: Daemon, old: str, new: str) -> None:
 
 
 def reloads(daemon: Daemon) -> int:
-    """Count the reloads by signals and notifications so far."""
+    """Count the reloads so far."""
     return sum("reloaded on" in line["message"] for line in daemon.lines)
 
 
@@ -126,6 +127,37 @@ def test_a_mistake_keeps_the_settings_and_is_named(daemon: Daemon) -> None:
     assert reloaded.status == 503
     assert "the new settings are not used" in str(reloaded.json["failures"])
     assert daemon.graphql(QUICK).status == 200
+
+
+def test_a_mistake_fails_the_command_and_is_no_reload_in_the_log(daemon: Daemon) -> None:
+    """``dataapi reload``, which systemd runs, exits with 0 only if all that it read is used."""
+
+    def reload() -> tuple[int, str]:
+        command = [*DATAAPI, "reload", "--config", str(daemon.config)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stdout == ""
+        return done.returncode, done.stderr
+
+    def logged(text: str) -> bool:
+        return any(line["message"] == text for line in daemon.lines)
+
+    assert reload() == (0, "")
+    wait_for(lambda: logged("reloaded on POST /reload"), "the line of the reload")
+    rewrite(daemon, "[project]", "[project]\ndb-pool = many")
+    code, reason = reload()
+    assert (code, "db-pool = 'many'" in reason) == (1, True)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: logged("the reload on SIGHUP failed for configuration"), "the line of the mistake")
+    rewrite(daemon, "db-pool = many", "db-pool = 3")
+    rewrite(daemon, "db-uri = ", "db-uri = postgresql://authenticator@127.0.0.1:1/none ; ")
+    code, reason = reload()
+    assert code == 1
+    assert reason.startswith("abcdefghijklmnopqrst: the new settings are not used: ")
+    rewrite(daemon, f"tcp:{daemon.admin_port}:", f"tcp:{daemon.port}:")
+    rewrite(daemon, "[dataapi]\nlisten", "[dataapi]\nlisten = tcp:1 ;")
+    code, reason = reload()
+    assert (code, "the daemon answers 404" in reason) == (1, True)
+    assert reloads(daemon) == 1
 
 
 def test_what_only_a_restart_changes_is_named(daemon: Daemon) -> None:

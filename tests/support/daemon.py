@@ -25,6 +25,7 @@ KEY = "sb_publishable_for_the_tests"
 SECRET_KEY = "sb_secret_for_the_tests"
 JWT_SECRET = "a secret of the tests, 32 characters and more"
 TWISTD = str(Path(sys.executable).with_name("twistd"))
+DATAAPI = (sys.executable, "-m", "dataapi.cli.main")
 SCHEMA = """
 create table note (id int primary key);
 insert into note values (1);

@@ -35,6 +35,8 @@ from dataapi.webhooks.secrets import new_key
 
 _ANSWER_WITHIN = 5.0
 """Seconds that the admin listener may take to answer."""
+_RELOADED_WITHIN = 75.0
+"""Seconds that a reload may take, less than systemd waits for one."""
 
 _ABOUT_NEW_KEYS = """\
 ; New keys.  Copy these lines into [project] and [webhooks].  A secret is better kept in a
@@ -75,7 +77,14 @@ def command_line_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dataapi {installed_version()}")
     subcommands = parser.add_subparsers(required=True, metavar="COMMAND")
     added = {}
-    for subcommand in (Command.check_config, Command.keys, Command.ready, Command.schema, Command.version):
+    for subcommand in (
+        Command.check_config,
+        Command.keys,
+        Command.ready,
+        Command.reload,
+        Command.schema,
+        Command.version,
+    ):
         name = subcommand.__name__.replace("_", "-")
         summary = (subcommand.__doc__ or "").partition("\n")[0]
         added[name] = subcommands.add_parser(name, parents=[common], help=summary, description=summary)
@@ -166,6 +175,23 @@ class Command:
         self._output.write(body)
         return 0 if status == 200 else 1
 
+    def reload(self) -> int:
+        """Have the running daemon read configuration, secrets and schemas again; exit with 1 if it cannot."""
+        try:
+            status, body = self._ask_daemon("/reload", _RELOADED_WITHIN, b"")
+        except OSError as error:
+            print(f"the daemon does not answer: {error}", file=self._errors)
+            return 1
+        if status == 200:
+            return 0
+        try:
+            reasons = [f"{place}: {reason}" for place, reason in json.loads(body)["failures"].items()]
+        except (ValueError, LookupError):
+            reasons = [f"the daemon answers {status}: {body.strip()}"]
+        for reason in reasons:
+            print(reason, file=self._errors)
+        return 1
+
     def version(self) -> int:
         """Print the version that is installed, and the one that the running daemon has, as JSON."""
         try:
@@ -175,13 +201,18 @@ class Command:
         self._output.write(body)
         return 0
 
-    def _ask_daemon(self, path: str) -> tuple[int, str]:
-        """Return status and body of the admin listener's answer; raises ``OSError`` without one."""
+    def _ask_daemon(
+        self, path: str, within: float = _ANSWER_WITHIN, posted: bytes | None = None
+    ) -> tuple[int, str]:
+        """Return status and body of the admin listener's answer; raises ``OSError`` without one.
+
+        :param posted: the body of a POST, None to GET.
+        """
         address = next(filter(None, map(http_address, self._load().admin_listen)), None)
         if address is None:
             raise OSError("admin-listen has no TCP endpoint that could be asked")
         try:
-            with urllib.request.urlopen(f"{address}{path}", timeout=_ANSWER_WITHIN) as response:
+            with urllib.request.urlopen(f"{address}{path}", posted, within) as response:
                 return response.status, response.read().decode()
         except HTTPError as error:
             with error:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import TracebackType
 from typing import Any, Protocol
 
 from twisted.application.service import Service
@@ -112,8 +113,8 @@ class RootService(Service):
             self._admin_sockets = bind(self._reactor, settings.admin_listen)
         except StartFailed as error:
             _log.critical("{error}", error=str(error))
-            # twistd prints exceptions that it cannot handle; the message is all that an operator needs.
-            sys.tracebacklimit = 0
+            # It goes through twistd to the interpreter, which would say the same again.
+            sys.excepthook = _said_already
             raise
 
     def startService(self) -> None:  # noqa: N802 - IService
@@ -137,7 +138,9 @@ class RootService(Service):
         self._server = server = self._build(
             settings, [bound.handed for bound in self._sockets], self._reconfigure
         )
-        site = make_admin_site(server, self._reactor, self._reloading.run, lambda: self._settings)
+        site = make_admin_site(
+            server, self._reactor, partial(self._reload_on, "POST /reload"), lambda: self._settings
+        )
         self._admin = [accept(self._reactor, bound.handed, site) for bound in self._admin_sockets]
         await server.start()
         self._serving = True
@@ -235,14 +238,24 @@ class RootService(Service):
             cause, self._reload_asked = self._reload_asked, None
             self._notifier.reloading()
             try:
-                outcome = await self._reloading.run()
+                outcome: Reloaded | None = await self._reload_on(cause)
             except CancelledError:
                 return
             except Exception:
                 _log.failure("the reload failed")
-            else:
-                _log.info("reloaded on {signal}", signal=cause, **outcome.as_json())
-            self._notifier.ready("serving")
+                outcome = None
+            good = outcome is not None and not outcome.failures
+            self._notifier.ready("serving" if good else "serving; the last reload failed")
+
+    async def _reload_on(self, cause: str) -> Reloaded:
+        """Reload, and log the outcome."""
+        outcome = await self._reloading.run()
+        if outcome.failures:
+            text = "the reload on {signal} failed for {places}"
+            _log.error(text, signal=cause, places=", ".join(outcome.failures), **outcome.as_json())
+        else:
+            _log.info("reloaded on {signal}", signal=cause, **outcome.as_json())
+        return outcome
 
     async def _reload(self) -> Reloaded:
         """Read the configuration and the catalogs again; a mistake keeps the settings that serve."""
@@ -284,6 +297,12 @@ class RootService(Service):
             _log.warn("a restart is needed for the new values of {keys}", keys=keys)
         before, self._settings = self._settings, replace(settings, **fixed)
         return None if before == self._settings else self._settings
+
+
+def _said_already(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    """Print an error that ends the interpreter, unless it is the one that the log has."""
+    if not issubclass(kind, StartFailed):
+        sys.__excepthook__(kind, error, traceback)
 
 
 async def _logged(what: str, stop: Callable[[], Awaitable[None]]) -> None:

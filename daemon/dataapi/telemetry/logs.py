@@ -95,17 +95,20 @@ def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str
     message = formatEvent(event)
     if failure is not None and not message:
         message = failure.getErrorMessage()
+    fields = {
+        name: value
+        for name, value in event.items()
+        if not name.startswith(("log_", "_")) and name != "request_id" and name not in _LEGACY
+        # What is the whole message is said by it.
+        if event.get("log_format") != f"{{{name}}}"
+    }
     return LogRecord(
         time=event["log_time"],
         level=event["log_level"].name,
         logger=event.get("log_namespace", "dataapi"),
         message=redact(message),
         request_id=str(event.get("request_id", current_request)),
-        fields={
-            name: _plain(value, redact)
-            for name, value in event.items()
-            if not name.startswith(("log_", "_")) and name != "request_id" and name not in _LEGACY
-        },
+        fields={name: _plain(value, redact) for name, value in fields.items()},
         traceback=None if failure is None else redact(failure.getTraceback()),
     )
 
