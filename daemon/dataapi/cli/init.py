@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,6 +14,7 @@ from urllib.parse import quote, urlencode
 from dataapi.auth.keys import new_publishable_key, new_secret, new_secret_key
 from dataapi.database.address import connection_parameters, is_connection_string
 from dataapi.database.script import ScriptError, connected
+from dataapi.service.private_files import create_private
 from dataapi.service.provisioning import (
     LOGIN_ROLE,
     Provision,
@@ -122,7 +124,7 @@ class Init:
             webhooks=options.webhooks,
             event_trigger=not options.no_event_trigger,
         )
-        found = None
+        found, written = None, {}
         if config.exists():
             self._note(f"{config} is there already and stays as it is, and so does {LOGIN_ROLE}'s password")
         else:
@@ -137,11 +139,20 @@ class Init:
                 },
                 {"encryption-key": new_key()},
             )
+            written = configuration_files(provision, found, config)
+            if present := list(filter(os.path.lexists, written)):
+                return self._fail(
+                    f"{present[0]} is there already, and secrets are written into new files alone: remove it,"
+                    f" or name another configuration by --config; nothing was changed"
+                )
         code = self._apply(setup_sql(provision))
         if code or found is None:
             return code
-        for path, text in configuration_files(provision, found, config).items():
-            _write(path, text)
+        try:
+            for path, text in written.items():
+                create_private(path, text)
+        except OSError as error:
+            return self._fail(f"the database is set up, but {error.filename}: {error.strerror}")
         self._note(f"wrote {config} and {config.with_suffix('.secrets')}/")
         if options.print:
             self._note(f"start the daemon after the SQL was run: {_start(config)}")
@@ -179,7 +190,7 @@ class Init:
             reason = " ".join(str(error).split())
             return self._fail(
                 f"the database is set up, but {LOGIN_ROLE} cannot log in: {reason}; see pg_hba.conf, or pass"
-                f" --db-uri, after removing {config}"
+                f" --db-uri, after removing {config} and {config.with_suffix('.secrets')}/"
             )
         if not triggers:
             self._note("new tables appear after: notify pgrst, 'reload schema'")
@@ -239,10 +250,3 @@ def _place(uri: str) -> str:
     found: Mapping[str, str] = connection_parameters(uri)
     database = found.get("dbname") or found.get("user") or "the default database"
     return f"{database} at {found.get('host') or 'the local socket'}"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that nobody else may read, in a folder of the same kind if it is new."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(text, "utf-8")

@@ -29,6 +29,7 @@ from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.configuration.sources import read_text
 from dataapi.service.database_settings import with_database_settings
 from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
+from dataapi.service.private_files import create_private
 from dataapi.settings import Project, Settings
 from dataapi.telemetry.version import installed_version, version_row
 from dataapi.webhooks.secrets import new_key
@@ -263,8 +264,7 @@ class Command:
             self._output.write(migration.text)
         else:
             try:
-                with open(target, "x", encoding="utf-8", opener=_private) as file:
-                    file.write(migration.text)
+                create_private(target, migration.text)
             except OSError as error:
                 print(f"{target}: {error.strerror}", file=self._errors)
                 return 1
@@ -300,11 +300,6 @@ class Command:
 
     def _say(self, text: str) -> None:
         print(text, file=self._output)
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that its owner alone may read."""
-    return os.open(path, flags, 0o600)
 
 
 def _new_keys(lacking: Collection[str]) -> str:

@@ -17,6 +17,7 @@ from dataapi.catalog.directives import FEATURES
 from dataapi.database.embedded import LOGIN_ROLE, EmbeddedServer, EmbeddedServerError
 from dataapi.database.script import ScriptError, run_script
 from dataapi.service.configuration.endpoints import http_address
+from dataapi.service.private_files import create_private
 from dataapi.service.sockets import StartFailed
 from dataapi.settings import Project, Settings, Webhooks
 
@@ -250,8 +251,8 @@ def _keys(directory: Path | None, new_key: Callable[[], str], new_token: Callabl
             new_token(),
         )
     if file is not None:
-        file.touch(mode=0o600)
-        file.write_text(json.dumps(asdict(keys), indent=2), "utf-8")
+        file.unlink(missing_ok=True)
+        create_private(file, json.dumps(asdict(keys), indent=2))
     return keys
 
 

@@ -107,6 +107,24 @@ def test_the_files_are_private(bare: Database, tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "dataapi.secrets").stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("words", [("--yes",), ("--print",)])
+def test_secrets_are_never_written_into_files_that_are_there(
+    bare: Database, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Others may read such a file, or have it open; nothing is changed, and a name leads out of it."""
+    (tmp_path / "dataapi.secrets").mkdir()
+    open_to_all = tmp_path / "dataapi.secrets" / "jwt-secret"
+    open_to_all.touch(mode=0o644)
+    code, output, errors = dataapi("init", bare.admin_uri, *words)
+    assert (code, output) == (1, "")
+    assert f"{open_to_all} is there already" in errors
+    assert "--config" in errors
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [open_to_all]
+    assert open_to_all.read_text() == ""
+    assert bare.execute(ROLES) == []
+    assert dataapi("init", bare.admin_uri, "--yes", "--config", "other.ini")[0] == 0
+
+
 def test_twice_is_as_once(bare: Database) -> None:
     """A second run changes neither the password nor the configuration, and adds what it is told to."""
     assert dataapi("init", bare.admin_uri, "--yes")[0] == 0
