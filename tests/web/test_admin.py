@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from socket import gethostname
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import ProjectState, Reloaded, State
 from dataapi.web.admin import make_admin_site
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
@@ -66,20 +68,19 @@ class Answer:
 class Connection:
     """A connection to the admin listener, in memory."""
 
-    def __init__(self, operated: Operated, **settings: Any) -> None:
-        self.transport = StringTransport()
+    def __init__(self, operated: Operated, peer: str = "10.0.0.7", **settings: Any) -> None:
+        self.transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 40000))
         site = make_admin_site(operated, Clock(), operated.reload, lambda: Settings((), **settings))
         site.doStart()
         self.protocol = site.buildProtocol(None)
         assert self.protocol is not None
         self.protocol.makeConnection(self.transport)
 
-    def send(self, method: str, path: str) -> None:
+    def send(self, method: str, path: str, *headers: str, host: str = "x") -> None:
         """Send a request."""
         assert self.protocol is not None
-        self.protocol.dataReceived(
-            f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode()
-        )
+        lines = (f"{method} {path} HTTP/1.1", f"Host: {host}", "Content-Length: 0", *headers, "", "")
+        self.protocol.dataReceived("\r\n".join(lines).encode())
 
 
 def ask(operated: Operated, method: str, path: str, **settings: Any) -> Answer:
@@ -176,3 +177,54 @@ def test_a_failure_inside_shows_nothing_of_itself() -> None:
     answer = ask(Operated(AWAY), "GET", "/metrics")
     assert answer.status == 500
     assert b"inside" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("peer", "host", "status"),
+    [
+        ("127.0.0.1", "127.0.0.1:8001", 200),
+        ("127.0.0.1", "localhost:8001", 200),
+        ("127.0.0.1", "[::1]:8001", 200),
+        ("127.0.0.1", "10.0.0.5:8001", 200),
+        ("127.0.0.1", f"{gethostname()}:8001", 200),
+        ("127.0.0.1", "rebound.example.org:8001", 403),
+        ("127.0.0.1", "localhost.example.org", 403),
+        ("10.0.0.7", "metrics.example.org:8001", 200),
+    ],
+)
+@pytest.mark.parametrize(("method", "path"), [("GET", "/ready"), ("POST", "/reload")])
+def test_a_name_that_a_foreign_site_may_have_is_refused(
+    peer: str, host: str, status: int, method: str, path: str
+) -> None:
+    """Its owner can have it lead a browser here; other machines call this one by names of their own."""
+    connection = Connection(Operated(), peer)
+    connection.send(method, path, host=host)
+    answer = Answer(connection.transport.value())
+    assert answer.status == status
+    if status == 403:
+        assert host in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ((), 200),
+        (("Origin: http://127.0.0.1:8001", "Sec-Fetch-Site: same-origin"), 200),
+        (("Sec-Fetch-Site: none",), 200),
+        (("Origin: https://evil.example.org",), 403),
+        (("Origin: null",), 403),
+        (("Origin: http://127.0.0.1:8000",), 403),
+        (("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"), 403),
+        (("Sec-Fetch-Site: same-site",), 403),
+    ],
+)
+def test_a_page_of_another_site_reloads_nothing(headers: tuple[str, ...], status: int) -> None:
+    """A form needs no permission to be sent here; opening an address that only shows something is no harm."""
+    for peer in ("127.0.0.1", "10.0.0.7"):
+        operated = Operated()
+        connection = Connection(operated, peer)
+        connection.send("POST", "/reload", *headers, host="127.0.0.1:8001")
+        assert Answer(connection.transport.value()).status == status
+        connection = Connection(operated, peer)
+        connection.send("GET", "/ready", *headers, host="127.0.0.1:8001")
+        assert Answer(connection.transport.value()).status == 200

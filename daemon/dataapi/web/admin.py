@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from socket import gethostname
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -20,8 +21,10 @@ from dataapi.telemetry.metrics import Snapshot, exposition, merge
 from dataapi.telemetry.postgrest_metrics import postgrest_metrics
 from dataapi.telemetry.readiness import Operated, Reloaded
 from dataapi.telemetry.version import installed_version, version_row
+from dataapi.web.origins import is_loopback, is_of_another_origin, is_of_another_site, may_be_rebound
 
 _log = Logger(namespace="dataapi.admin")
+_CHECKED = ("host", "origin", "sec-fetch-site")
 _PLAIN = "text/plain; charset=utf-8"
 _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -65,6 +68,9 @@ class AdminApi(Resource):
         return NOT_DONE_YET
 
     async def _reply(self, request: Request, method: str, path: str) -> Reply:
+        refusal = _refusal(request, method)
+        if refusal is not None:
+            return _json(403, {"message": refusal})
         route = self._routes.get(path)
         if route is None:
             return _json(404, {"message": f"there is no {path} here", "paths": sorted(self._routes)})
@@ -111,6 +117,27 @@ class AdminApi(Resource):
         if failure.check(CancelledError) is None:
             _log.failure("an admin request failed", failure)
             _send(request, _json(500, {"message": "internal error; the log says more"}))
+
+
+def _refusal(request: Request, method: str) -> str | None:
+    """Return why a request is refused that a page of a foreign site may have had a browser send.
+
+    Such a page can also have its own name lead to this machine, where the listener is by default. Other
+    machines may call this one by any name.
+    """
+    headers = {
+        name: request.getHeader(name) or "" for name in _CHECKED if request.requestHeaders.hasHeader(name)
+    }
+    host = headers.get("host", "")
+    if (
+        host
+        and is_loopback(getattr(request.getClientAddress(), "host", ""))
+        and may_be_rebound(host, gethostname())
+    ):
+        return f"the Host {host} is not known here: ask by an address, by localhost or by this machine's name"
+    if method == "POST" and (is_of_another_site(headers) or is_of_another_origin(headers)):
+        return "pages of other sites may not do this"
+    return None
 
 
 def _send(request: Request, reply: Reply) -> None:

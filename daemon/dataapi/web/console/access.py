@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
-
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Request
 from dataapi.settings import Project
+from dataapi.web.origins import is_loopback, is_loopback_name, is_of_another_origin, is_of_another_site
 
 _FORWARDING = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 """Headers that proxies add: who sends one is not known by the connection's address."""
 
 _DELIVERED = "webhook-id"
 """A header of every delivery, which no endpoint can leave out: the daemon's own requests are no person's."""
-
-_OWN = ("same-origin", "none")
-"""Values of ``Sec-Fetch-Site`` where no other site is involved."""
 
 
 def is_local(request: Request) -> bool:
@@ -33,8 +28,8 @@ def comes_from_here(request: Request) -> bool:
     The name is checked because a foreign site can have its own name lead to this machine.
     """
     return (
-        _is_loopback(request.peer)
-        and _is_loopback_name(request.headers.get("host", ""))
+        is_loopback(request.peer)
+        and is_loopback_name(request.headers.get("host", ""))
         and not any(name in request.headers for name in _FORWARDING)
     )
 
@@ -55,24 +50,6 @@ def check_own(request: Request) -> None:
     :raises ApiError: 403.
     """
     headers = request.headers
-    origin = headers.get("origin")
     opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    foreign = headers.get("sec-fetch-site", "none") not in _OWN and not opened
-    if foreign or (origin is not None and origin.partition("://")[2] != headers.get("host")):
+    if (is_of_another_site(headers) and not opened) or is_of_another_origin(headers):
         raise ApiError(403, "CROSS_ORIGIN_REQUEST", "The console answers pages of its own origin alone")
-
-
-@lru_cache(maxsize=256)
-def _is_loopback(address: str) -> bool:
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return False
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return (mapped or found).is_loopback
-
-
-def _is_loopback_name(host: str) -> bool:
-    """Whether a ``Host`` header names this machine itself."""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    return name.lower().removesuffix(".") == "localhost" or _is_loopback(name)
