@@ -9,6 +9,7 @@ import argparse
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TextIO
 from uuid import UUID, uuid4
 
@@ -43,7 +44,7 @@ class _Failed(Exception):
 def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, errors: TextIO) -> int:
     """Run the subcommand of a command line; return the exit code."""
     uri = primary_uri(settings.webhooks.db_uri or settings.projects[0].db_uri)
-    options.settings, options.uri = settings, uri
+    options.settings, options.uri, options.note = settings, uri, partial(print, file=errors)
 
     async def run(database: Any) -> Lines:
         options.applied = await migrate(database)
@@ -151,6 +152,9 @@ async def _create_token(store: Store, options: argparse.Namespace) -> Lines:
     expires = None if options.expires is None else datetime.now(UTC) + timedelta(days=options.expires)
     secret = new_token()
     permissions = options.permission or _MANAGING
+    if not options.permission:
+        others = ", ".join(permission for permission in Permission if permission not in _MANAGING)
+        options.note(f"note: the token is for {' and '.join(_MANAGING)}; --permission gives others: {others}")
     await store.directory.create_token(secret, options.organization, permissions, expires)
     return [secret]
 

@@ -101,12 +101,14 @@ async def test_expired_and_revoked_tokens_are_unknown(api: Management) -> None:
 async def test_every_operation_needs_its_permission(
     api: Management, operation: ManagementOperation, scope: str
 ) -> None:
-    """A token without the operation's permission is 403, and nothing is done (errors, row 2)."""
+    """A token without the operation's permission is 403, which names it; nothing is done (errors, row 2)."""
     others = [one for one in ALL if one is not operation.permission]
     token = await api.new_token(permissions=others)
     made = await api.create(scope)
     target = path(operation, scope, endpoint_id=made["id"])
-    assert (await api.send(operation.method, target, body(operation), token=token)).refusal == DENIED
+    answer = await api.send(operation.method, target, body(operation), token=token)
+    assert answer.refusal == DENIED
+    assert answer.body["error"]["message"] == f"The token lacks the permission {operation.permission}"
     assert (await api.send("GET", f"{scope}/endpoints/{made['id']}")).data == made
     await api.send("DELETE", f"{scope}/endpoints/{made['id']}")
 

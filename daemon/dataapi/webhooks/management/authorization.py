@@ -94,12 +94,12 @@ class RequestedScope:
         organization = access.token.organization
         foreign_project = self.ref is not None and self.ref not in access.projects
         if self.slug not in (None, organization) or foreign_project:
-            raise self._error(ErrorCode.PERMISSION_DENIED)
+            raise self._error(ErrorCode.PERMISSION_DENIED, "The token is for another organization")
         return Scope(organization, self.ref)
 
-    def _error(self, code: ErrorCode) -> ManagementError:
+    def _error(self, code: ErrorCode, message: str | None = None) -> ManagementError:
         issue = () if self.pointer is None else (Issue(IssueCode.INVALID, code.meaning, self.pointer),)
-        return ManagementError(code, issues=issue)
+        return ManagementError(code, message, issues=issue)
 
 
 def bearer(request: Request) -> str | None:
@@ -129,7 +129,7 @@ async def authorize(
         raise ManagementError(ErrorCode.UNAUTHORIZED, unknown if token else missing, headers=challenge)
     requested.check_syntax()
     if permission not in access.token.permissions:
-        raise ManagementError(ErrorCode.PERMISSION_DENIED)
+        raise ManagementError(ErrorCode.PERMISSION_DENIED, f"The token lacks the permission {permission}")
     scope = requested.resolve(access)
     if not access.early_access:
         raise ManagementError(ErrorCode.ACCESS_DISABLED)
