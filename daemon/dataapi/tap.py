@@ -26,6 +26,7 @@ from dataapi.service.settings_source import (
     Embedded,
     Reconfigure,
     SettingsSource,
+    open_schemas,
 )
 from dataapi.service.sockets import Descriptor
 from dataapi.service.workers import Workers
@@ -141,7 +142,12 @@ def _configured(options: Options) -> SettingsSource:
     read = partial(load, path, os.environ, overrides=options.overrides)
     if options["embedded"] is None:
         return Configured(read(), read)
-    return Embedded(read(), read, EmbeddedServer(options.directory or default_directory(os.environ)))
+    settings = read()
+    schemas = [
+        name for project in settings.projects if project.db_uri == EMBEDDED_URI for name in project.db_schemas
+    ]
+    directory = options.directory or default_directory(os.environ)
+    return Embedded(settings, read, EmbeddedServer(directory, furnish=partial(open_schemas, schemas)))
 
 
 def _demo(options: Options) -> SettingsSource:

@@ -13,6 +13,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg2
 import pytest
 from support import documents
 from support.daemon import PATIENCE, TWISTD, environment, wait_for
@@ -57,6 +58,12 @@ def embedded(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
             process.wait()
 
 
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a daemon, and with it its PostgreSQL."""
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 0
+
+
 def status(port: int) -> int | None:
     """Return the status of ``/ready``, None when nobody answers."""
     with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
@@ -88,7 +95,29 @@ def test_the_embedded_server_runs_with_the_daemon_and_keeps_its_data(folder: Pat
             assert catalog_is_read(folder / "kept")
             made = (folder / "kept" / "data" / "PG_VERSION").stat()
             assert (folder / "kept" / "data" / "postmaster.pid").exists()
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE) == 0
+            stop(process)
             assert not (folder / "kept" / "data" / "postmaster.pid").exists()
     assert (folder / "kept" / "data" / "PG_VERSION").stat() == made
+
+
+def test_new_tables_are_usable_by_secret_keys_at_once(folder: Path) -> None:
+    """As they are after ``dataapi init``; other roles are granted nothing, and what is revoked stays so."""
+
+    def asked(query: str) -> list[tuple[object, ...]]:
+        kept = folder / "kept" / "run"
+        with closing(psycopg2.connect(host=str(kept), user="postgres", dbname="app")) as connection:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(query)
+                return cursor.fetchall() if cursor.description else []
+
+    may = "select rolname from pg_roles where has_table_privilege(oid, 'note', 'insert') and rolname !~ '^p'"
+    with embedded(folder) as (process, _admin):
+        asked("create table note (id int generated always as identity primary key)")
+        assert asked(may) == [("service_role",)]
+        assert asked("select has_sequence_privilege('service_role', 'note_id_seq', 'usage')") == [(True,)]
+        asked("revoke all on note from service_role")
+        stop(process)
+    with embedded(folder) as (process, _admin):
+        assert asked(may) == []
+        stop(process)

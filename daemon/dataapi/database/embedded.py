@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 from twisted.internet.threads import deferToThread
@@ -105,6 +106,10 @@ _EVENT_TRIGGER = Path(__file__).parents[1] / "catalog" / "event_trigger.sql"
 _NAME = re.compile("[a-z_][a-z0-9_]{0,62}")
 
 
+Furnish: TypeAlias = Callable[[str], Awaitable[None]]
+"""Makes things in a database; raises ``ScriptError``."""
+
+
 class EmbeddedServerError(Exception):
     """The server does not start; the text says why."""
 
@@ -124,12 +129,14 @@ class EmbeddedServer:
 
     :param directory: where data is kept; None uses a temporary directory that is removed at the end.
     :param database: the database's name: lower-case letters, digits and ``_``.
+    :param furnish: makes what else is missing in the database, by the superuser's URI.
     """
 
-    def __init__(self, directory: Path | None, database: str = "app") -> None:
+    def __init__(self, directory: Path | None, database: str = "app", furnish: Furnish | None = None) -> None:
         assert _NAME.fullmatch(database), database
         self._directory = directory
         self._database = database
+        self._further = furnish
         self._supervisor: subprocess.Popen[str] | None = None
         self._sockets = ""
 
@@ -166,6 +173,8 @@ class EmbeddedServer:
             await run_script(administrator, f"create database {name}")
             await run_script(administrator, f"grant create on database {name} to {LOGIN_ROLE}")
         await run_script(self.uri(), _EVENT_TRIGGER.read_text("utf-8"))
+        if self._further is not None:
+            await self._further(self.uri())
 
     def _start(self) -> str:
         temporary = self._directory is None

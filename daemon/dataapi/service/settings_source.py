@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -16,8 +16,10 @@ from dataapi.auth.keys import new_publishable_key, new_secret, new_secret_key, s
 from dataapi.catalog.directives import FEATURES
 from dataapi.database.embedded import LOGIN_ROLE, EmbeddedServer, EmbeddedServerError
 from dataapi.database.script import ScriptError, run_script
+from dataapi.database.sql_text import quote_literal
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.private_files import create_private
+from dataapi.service.provisioning import Provision, setup_sql
 from dataapi.service.sockets import StartFailed
 from dataapi.settings import Project, Settings, Webhooks
 
@@ -40,6 +42,13 @@ _SCRIPT = Path(__file__).with_name("demo.sql")
 EMBEDDED_URI = "postgresql:///embedded"
 """Placeholder of ``db-uri`` until the embedded server runs."""
 
+
+_UNPREPARED = """
+select nspname from pg_catalog.pg_namespace n
+where nspname = any (array[{names}]::text[]) and not exists (
+    select from pg_catalog.pg_default_acl where defaclnamespace = n.oid
+)
+"""
 
 Reconfigure: TypeAlias = Callable[[str | None], None]
 """Asks for the configuration to be read again, or, by a project's reference, for what is in its database."""
@@ -124,6 +133,18 @@ class Embedded(Configured):
     async def cleanup(self) -> None:
         """Stop the server."""
         await self.server.stop()
+
+
+async def open_schemas(schemas: Iterable[str], administrator: str) -> None:
+    """Grant what ``init`` grants in those of the schemas that are there and that it was never done for.
+
+    :raises ScriptError: the database refuses.
+    """
+    names = ", ".join(map(quote_literal, schemas))
+    found = await run_script(administrator, _UNPREPARED.format(names=names))
+    if found:
+        provision = Provision(tuple(name for (name,) in found), {}, event_trigger=False)
+        await run_script(administrator, setup_sql(provision))
 
 
 def _in_server(settings: Settings, uri: str) -> Settings:
