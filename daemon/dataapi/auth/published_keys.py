@@ -110,20 +110,28 @@ class PublishedKeys:
         if self._reading.under_way or self._clock.seconds() - self._tried >= PAUSE:
             await self._reading.run()
 
-    async def _read_once(self) -> None:
+    async def reread(self) -> str | None:
+        """Read the keys now, whenever they were read last; return why that failed, None if it did not."""
+        if self._reading.under_way:
+            await self._reading.run()
+        return None if self._stopped else await self._reading.run()
+
+    async def _read_once(self) -> str | None:
+        """Read the keys; return why that failed, None if it did not."""
         self._cancel_timers()
         self._tried = self._clock.seconds()
         try:
             fresh_for = self._take(await self._fetch(self._url, self._etag))
         except CancelledError:
-            return
+            return None
         except Exception as error:
             if not self._stopped:
                 self._failed(error)
-        else:
-            self._retry.succeeded()
-            if not self._stopped:
-                self._outdated.within(fresh_for)
+            return str(error)
+        self._retry.succeeded()
+        if not self._stopped:
+            self._outdated.within(fresh_for)
+        return None
 
     def _failed(self, error: Exception) -> None:
         """Say why nothing was read, and try again later."""

@@ -17,7 +17,7 @@ from dataapi.service.sockets import Acceptor, Descriptor, accept
 from dataapi.settings import Project, Settings
 from dataapi.telemetry.metrics import Snapshot, merge
 from dataapi.telemetry.process import ProcessMetrics
-from dataapi.telemetry.readiness import ProjectState, Reloaded, State, WebhooksState
+from dataapi.telemetry.readiness import NotReloaded, ProjectState, Reloaded, State, WebhooksState
 from dataapi.telemetry.requests import RequestMetrics
 from dataapi.telemetry.tracing import Tracing
 
@@ -49,7 +49,7 @@ class ServedProject(Served, Protocol):
     settings: Project
 
     async def reload(self) -> int:
-        """Read the catalog again and return its generation."""
+        """Read the catalog again and return its generation; raises ``ApiError`` or ``NotReloaded``."""
 
     def state(self) -> ProjectState:
         """Return whether requests can be answered."""
@@ -219,8 +219,8 @@ class Process:
             except DatabaseUnavailable as error:
                 # Unlike clients, operators learn where it is and why.
                 failures[project.ref] = project.state().reason or error.message
-            except ApiError as error:
-                failures[project.ref] = error.message
+            except (ApiError, NotReloaded) as error:
+                failures[project.ref] = str(error)
             except Exception:
                 _log.failure("the catalog of {project} was not reloaded", project=project.ref)
                 failures[project.ref] = "internal error; the log says more"

@@ -34,7 +34,7 @@ from dataapi.service.inspection import role_faults
 from dataapi.service.settings_source import Reconfigure
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
-from dataapi.telemetry.readiness import Changes, ProjectState, ReplicaState
+from dataapi.telemetry.readiness import Changes, NotReloaded, ProjectState, ReplicaState
 from dataapi.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -232,11 +232,20 @@ class ProjectPart:
         await self._pool.stop()
 
     async def reload(self) -> int:
-        """Read the persisted documents and the catalog again, over new connections; return its generation."""
+        """Read the persisted documents, published keys and, over new connections, the catalog again.
+
+        :return: the catalog's generation.
+        :raises ApiError: the catalog could not be read; the former one stays.
+        :raises NotReloaded: the keys could not be read; the former ones stay.
+        """
         if self.apis is not None:
             await self.apis.documents.load()
+        problem = None if self._keys is None else await self._keys.reread()
         self._renew_sessions()
-        return (await self._watcher.reload()).generation
+        generation = (await self._watcher.reload()).generation
+        if problem is not None:
+            raise NotReloaded(f"the keys at the URL of jwt-secret were not read: {problem}")
+        return generation
 
     async def check(self) -> None:
         """Ask the database at once whether it answers; ``state`` has the result."""

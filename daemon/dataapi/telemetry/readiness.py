@@ -203,6 +203,10 @@ class Reloaded:
         return {"generations": dict(self.generations), "failures": dict(self.failures)}
 
 
+class NotReloaded(Exception):
+    """Something besides the catalog was not read again; the text says what, and why."""
+
+
 class Operated(Protocol):
     """What the admin listener and signals act on: this process, or its workers."""
 

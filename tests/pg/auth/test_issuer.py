@@ -13,6 +13,7 @@ from dataapi.http.errors import TokenError
 from dataapi.http.messages import Request
 from dataapi.service.project import ProjectPart
 from dataapi.settings import Project
+from dataapi.telemetry.readiness import NotReloaded
 from jwt.algorithms import ECAlgorithm
 from support.service import run
 from twisted.web.resource import Resource
@@ -32,16 +33,26 @@ JWKS = {"keys": [{**ECAlgorithm.to_jwk(KEY.public_key(), as_dict=True), "kid": "
 class Published(Resource):
     """Gives the keys."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.document: Any = JWKS
+
     def render_GET(self, request: Any) -> bytes:  # noqa: ARG002, N802 - twisted's interface
         """Answer."""
-        return json.dumps(JWKS).encode()
+        return json.dumps(self.document).encode()
 
 
 @pytest.fixture
-def start(database: Database, reactor: Any) -> Iterator[Start]:
+def published() -> Published:
+    """Give what the issuer publishes."""
+    return Published()
+
+
+@pytest.fixture
+def start(database: Database, reactor: Any, published: Published) -> Iterator[Start]:
     """Give a function that starts a project whose keys are at a path of an issuer on this machine."""
     root = Resource()
-    root.putChild(b"jwks.json", Published())
+    root.putChild(b"jwks.json", published)
     port = reactor.listenTCP(0, Site(root), interface="127.0.0.1")
     parts: list[ProjectPart] = []
 
@@ -84,3 +95,22 @@ async def test_a_project_starts_without_its_keys(start: Start) -> None:
         await asked(part)
     assert (refused.value.status, refused.value.code) == (503, "PGRST300")
     assert part.state().database_available
+
+
+async def test_a_reload_reads_the_keys_again(start: Start, published: Published) -> None:
+    """A key that the issuer withdrew is refused from then on; a set that cannot be read is reported."""
+    part = await start("jwks.json")
+    assert await asked(part) == "authenticated"
+    published.document = {"keys": [{**JWKS["keys"][0], "kid": "2"}]}
+    before = await part.reload()
+    with pytest.raises(TokenError):
+        await asked(part)
+    published.document = JWKS
+    assert await part.reload() > before
+    assert await asked(part) == "authenticated"
+    published.document = "nonsense"
+    with pytest.raises(
+        NotReloaded, match="the keys at the URL of jwt-secret were not read: the answer is not a JWKS"
+    ):
+        await part.reload()
+    assert await asked(part) == "authenticated"

@@ -12,6 +12,7 @@ from dataapi.auth.published_keys import Fetched, FetchError, PublishedKeys, fres
 from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm
+from support.deferreds import outcome
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
@@ -61,6 +62,10 @@ class Issuer:
     def refresh(self) -> Deferred[None]:
         """Meet a token with an unknown key."""
         return Deferred.fromCoroutine(self.keys.refresh())
+
+    def reread(self) -> Deferred[str | None]:
+        """Reload."""
+        return Deferred.fromCoroutine(self.keys.reread())
 
 
 @pytest.fixture
@@ -248,3 +253,21 @@ def test_keys_are_read_over_https_or_from_this_machine(url: str, good: bool) -> 
     else:
         with pytest.raises(ValueError, match="is no"):
             keys.check_key_url(url)
+
+
+def test_a_reload_reads_them_however_lately_they_were_read() -> None:
+    """Not even a reading that began before is enough, as its answer may be older than the change."""
+    slow: Deferred[bytes] = Deferred()
+    issuer = Issuer(jwks("a"), slow, jwks("b"), FetchError("no route"))
+    issuer.start()
+    issuer.clock.advance(3600)
+    reread = issuer.reread()
+    assert len(issuer.asked) == 2
+    slow.callback(jwks("a"))
+    assert outcome(reread) is None
+    assert issuer.used == [["a"], ["b"]]
+    assert outcome(issuer.reread()) == "no route"
+    assert issuer.used == [["a"], ["b"]]
+    issuer.keys.stop()
+    assert outcome(issuer.reread()) is None
+    assert len(issuer.asked) == 4
