@@ -82,7 +82,8 @@ JSON = "application/json; charset=utf-8"
 _OFFERS = (JSON, GRAPHQL_RESPONSE)
 _VARY = ("Vary", f"Accept, {CALLER}")
 _BAD_REQUEST = "BAD_REQUEST"
-_TYPES = {"query": str, "documentId": str, "operationName": str, "variables": dict, "extensions": dict}
+MEMBERS = {"query": str, "documentId": str, "operationName": str, "variables": dict, "extensions": dict}
+"""The members of a request, each with the type that its JSON value has."""
 # Each of these can say which document is meant.
 _DOCUMENT_MEMBERS = ("query", "documentId", "extensions")
 
@@ -217,9 +218,9 @@ def _from_query(query: str) -> dict[str, Any]:
 
 def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
     for name, value in members.items():
-        if value is None or isinstance(value, _TYPES.get(name, object)):
+        if value is None or isinstance(value, MEMBERS.get(name, object)):
             continue
-        if _TYPES[name] is str:
+        if MEMBERS[name] is str:
             _refuse(f"{name} must be a string, not {_kind(value)}")
         _refuse(f"{name} must be an object", f"{name} is {_kind(value)}.")
     query, document_id = members.get("query"), members.get("documentId")

@@ -18,6 +18,7 @@ from dataapi.catalog.directives import (
     TableDirectives,
 )
 from dataapi.cli.main import run
+from dataapi.graphql import transport
 from dataapi.service.configuration import load_service
 from dataapi.service.configuration.keys import PROJECT, WEBHOOKS, ConfigurationKey
 from dataapi.service.settings_source import DemoKeys, demo_project
@@ -174,6 +175,16 @@ def test_every_directive_is_documented() -> None:
         for key in re.findall(r"`(\w+)`", table)
     }
     assert told - {"true"} == known
+
+
+async def test_the_members_of_a_request_are_those_that_are_read(demo: Service) -> None:
+    """Each has its row, and the example runs the operation that it names."""
+    chapter = documents.chapter(BEYOND, "Requests")
+    assert re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE) == list(transport.MEMBERS)
+    blocks = {block.language: block.text for block in documents.blocks(chapter)}
+    [sent] = documents.requests(blocks["sh"], {"id": "$id"})  # within quotation marks of the shell
+    answer = await demo.send((sent.body or "").encode())
+    assert answer.body == json.loads(blocks["json"])
 
 
 async def test_the_example_of_variables(demo: Service) -> None:
