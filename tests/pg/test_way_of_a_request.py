@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.service import KEY, token
+from support.memory_http import KEY
+from support.service import token
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, connectProtocol
 from twisted.internet.protocol import Protocol

@@ -68,7 +68,7 @@ async def test_a_message_makes_any_number_of_settings(make_pool: MakePool, prepa
     """All of them, in their order, although functions of PostgreSQL take a hundred arguments."""
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
-    settings = tuple((f"app.s{number}", f"'{number}") for number in range(250)) + (("app.s3", "last"),)
+    settings = (*[(f"app.s{number}", f"'{number}") for number in range(250)], ("app.s3", "last"))
     shown = "select current_setting('app.s249') || current_setting('app.s3')"
     assert await pool.run(message(shown, settings=settings)) == [("'249last",)]
 
