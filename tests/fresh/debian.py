@@ -41,6 +41,18 @@ def newest_key_is_allowed(container: Container) -> bool:
     return subprocess.run(container.command("root", asked), check=False).returncode == 0
 
 
+def see_that_a_mistake_fails_the_reload(container: Container) -> None:
+    """Add a section that there is not, reload, and take it away again."""
+    file = "/etc/dataapi/dataapi.ini"
+    said = container.output(
+        "root",
+        f"echo '[nonsense]' >> {file}; if systemctl reload dataapi; then exit 1; fi; sed -i '$d' {file};"
+        f" systemctl reload dataapi; journalctl --unit dataapi --no-pager --output cat",
+    )
+    assert "[nonsense]: no such section" in said, said
+    assert said.count("reloaded on POST /reload") == 2, said
+
+
 def main() -> int:
     """Return the exit status."""
     guide = read("docs/guides/debian.md")
@@ -48,6 +60,7 @@ def main() -> int:
     with booted("Type the guide to a service on Debian 12.", PORTS) as container:
         follow(container, before)
         wait_for(lambda: newest_key_is_allowed(container), "the reload")
+        see_that_a_mistake_fails_the_reload(container)
         follow(container, heading + after)
     say("it is as the guide says")
     return 0

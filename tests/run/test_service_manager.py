@@ -82,6 +82,8 @@ def test_the_guide_installs_what_the_unit_starts() -> None:
     program, *_, configuration = command.split()
     assert f"python3 -m venv {Path(program).parents[1]}\n" in guide
     assert f" --config {configuration} " in guide
+    [reload] = re.findall(r"^ExecReload=(.*)$", unit, re.MULTILINE)
+    assert reload == f"{Path(program).with_name('dataapi')} reload --config {configuration}"
     [user] = re.findall(r"^User=(.*)$", unit, re.MULTILINE)
     assert re.search(rf"^adduser --system .* {user}$", guide, re.MULTILINE)
 
