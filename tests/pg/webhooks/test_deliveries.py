@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from support.postgres import Server
 
 JOINED = "v1.organization.member.added"
+LEFT = "v1.organization.member.removed"
 BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy"
 GOOD = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -344,3 +345,45 @@ async def test_receivers_that_hang_do_not_delay_another_organization(
 
 def _has(receiver: Receiver, count: int) -> bool:
     return len(receiver.received) == count
+
+
+async def test_endpoints_that_hang_do_not_delay_those_that_answer_at_their_host(
+    deliveries: Deliveries, world: World, reactor: Any
+) -> None:
+    """Of another organization, and of the same one; no attempt of those that hang ends during the test."""
+    store = await deliveries.store()
+    answered: Counter[str] = Counter()
+    hanging: Counter[str] = Counter()
+
+    def answer(request: Received) -> None:
+        path = request.line.split()[1]
+        if "dead" in path:
+            hanging[path] += 1
+        else:
+            answered[path] += 1
+            request.connection.write(GOOD)
+
+    port = world.listen(Receiver(answer))
+    organizations = [ACME, Scope("second"), Scope("third"), Scope("alive")]
+    for scope in organizations:
+        if scope != ACME:
+            await store.directory.create_organization(scope.organization, early_access=True)
+        base = f"http://127.0.0.1:{port}/{scope.organization}"
+        await add_endpoint(store, scope, url=base, event_types=(JOINED,))
+        if scope.organization != "alive":
+            for number in range(5):
+                await add_endpoint(store, scope, url=f"{base}/dead/{number}", event_types=(LEFT,))
+    dispatcher = await deliveries.dispatcher(store, Webhooks(timeout=600.0))
+    for scope in organizations:
+        await publish(store, scope, JOINED)
+    await until(reactor, lambda: answered.total() == 4 and dispatcher.in_flight == 0)
+    for _ in range(20):
+        for scope in organizations[:3]:
+            await publish(store, scope, LEFT)
+    await until(reactor, lambda: hanging.total() == 9)
+    for expected in range(2, 12):
+        for scope in organizations:
+            await publish(store, scope, JOINED)
+        await until(reactor, lambda expected=expected: set(answered.values()) == {expected})
+    assert hanging.total() == 9, "about half of what the host may have"
+    assert max(hanging.values()) == 1

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
-from uuid import uuid4
+from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 from dataapi.settings import Webhooks
-from dataapi.webhooks.delivery.destinations import host_of
 from dataapi.webhooks.delivery.dispatcher import Dispatcher
 from dataapi.webhooks.model import AttemptError, AttemptOutcome, Trigger
-from support.fake_queue import OK, START, FakeQueue
+from support.fake_queue import OK, REFUSED, START, FakeQueue
 from twisted.internet.task import Clock, deferLater
 
 if TYPE_CHECKING:
@@ -24,17 +24,20 @@ RULES = Webhooks()
 
 
 class Simulation:
-    """Receivers that take their time, by their hosts' names.
+    """Receivers that take their time, by name: a host, and a path where several have one host.
 
-    :ivar seconds: what a host takes for an attempt.
-    :ivar began: when attempts began, by host.
-    :ivar most: how many were under way at once, by host.
+    :ivar seconds: what a receiver takes for an attempt.
+    :ivar answer: what it answers then.
+    :ivar began: when attempts began, by receiver.
+    :ivar running: how many are under way, by receiver.
+    :ivar most: how many were under way at once, by receiver.
     """
 
     def __init__(self, seconds: Callable[[str], float], rules: Webhooks = RULES) -> None:
         self.clock = Clock()
         self.queue = FakeQueue(self.clock)
         self.seconds = seconds
+        self.answer: Callable[[Attempt], AttemptOutcome] = lambda _: OK
         self.began: dict[str, list[float]] = {}
         self.running: dict[str, int] = {}
         self.most: dict[str, int] = {}
@@ -42,21 +45,23 @@ class Simulation:
         self.dispatcher = Dispatcher(self.clock, self.queue, self, lambda *_: {}, rules, random=lambda: 0.5)
 
     async def send(self, attempt: Attempt) -> AttemptOutcome:
-        """Take as long as the host does, or all the time there is."""
-        host = host_of(attempt.url)
-        self.began.setdefault(host, []).append(self.clock.seconds())
-        self.running[host] = self.running.get(host, 0) + 1
-        self.most[host] = max(self.most.get(host, 0), self.running[host])
-        seconds = self.seconds(host)
+        """Take as long as the receiver does, or all the time there is."""
+        receiver = attempt.url.removeprefix("https://")
+        self.began.setdefault(receiver, []).append(self.clock.seconds())
+        self.running[receiver] = self.running.get(receiver, 0) + 1
+        self.most[receiver] = max(self.most.get(receiver, 0), self.running[receiver])
+        seconds = self.seconds(receiver)
         await deferLater(self.clock, min(seconds, self._timeout))
-        self.running[host] -= 1
-        return OK if seconds < self._timeout else TIMED_OUT
+        self.running[receiver] -= 1
+        return self.answer(attempt) if seconds < self._timeout else TIMED_OUT
 
-    def plan(self, organization: str, host: str, count: int = 1) -> None:
-        """Raise events for one endpoint."""
-        endpoint = uuid4()
+    def plan(
+        self, organization: str, receiver: str, count: int = 1, trigger: Trigger = Trigger.MANUAL
+    ) -> None:
+        """Raise events for an organization's endpoint at a receiver."""
+        endpoint = uuid5(NAMESPACE_URL, f"{organization} {receiver}")
         for _ in range(count):
-            self.queue.add(f"https://{host}/", endpoint, organization=organization, trigger=Trigger.MANUAL)
+            self.queue.add(f"https://{receiver}", endpoint, organization=organization, trigger=trigger)
 
     def pass_time(self, seconds: float, step: float = 0.01) -> None:
         """Let time pass in small steps."""
@@ -74,10 +79,22 @@ class Simulation:
             found.append(self.began.get(host, [HANGS])[0] - planned)
         return found
 
+    def waits(self, organization: str, receiver: str, seconds: float, every: float = 0.5) -> list[float]:
+        """Raise an event every so often to one endpoint; say how long each of them waited."""
+        before, planned = len(self.began.get(receiver, [])), []
+        for _ in range(round(seconds / every)):
+            planned.append(self.clock.seconds())
+            self.plan(organization, receiver)
+            self.dispatcher.wake()
+            self.pass_time(every, 0.025)
+        self.pass_time(1.0, 0.025)
+        began = self.began.get(receiver, [])[before:]
+        return [start - at for at, start in zip_longest(planned, began, fillvalue=HANGS)]
 
-def hang(host: str) -> float:
+
+def hang(receiver: str) -> float:
     """Let whatever is of dead organizations hang."""
-    return HANGS if "dead" in host else 0.05
+    return HANGS if "dead" in receiver else 0.05
 
 
 @pytest.mark.parametrize(("organizations", "receivers"), [(1, 20), (1, 300), (4, 40)])
@@ -144,9 +161,9 @@ def test_a_host_alone_has_all_that_it_may_have_soon() -> None:
     simulation.pass_time(0.04)
     assert simulation.most["one.alone"] == 2
     simulation.pass_time(0.31)
-    assert simulation.most["one.alone"] == RULES.concurrency_per_host
+    assert simulation.most["one.alone"] == 14, "an eighth is for others that come"
     simulation.pass_time(1.0)
-    assert len(simulation.began["one.alone"]) >= 16 * 1.0 / 0.05
+    assert len(simulation.began["one.alone"]) >= 14 * 1.0 / 0.05
 
 
 def test_a_host_with_many_endpoints_serves_all_its_organizations() -> None:
@@ -162,3 +179,124 @@ def test_a_host_with_many_endpoints_serves_all_its_organizations() -> None:
     simulation.pass_time(5)
     assert not [row for row in simulation.queue.rows.values() if row.work.organization != "busy"]
     assert len(simulation.began["shared.example"]) - before >= 36
+
+
+SHARED = "hooks.example"
+HEALTHY = f"{SHARED}/alive"
+
+
+def test_an_endpoint_that_hangs_does_not_delay_another_organizations_at_its_host() -> None:
+    """Nothing is known of either, and the one that hangs has many events."""
+    simulation = Simulation(hang)
+    simulation.plan("dead", f"{SHARED}/dead", 40)
+    simulation.dispatcher.start()
+    assert max(simulation.waits("alive", HEALTHY, 90, 1.5)) <= 0.2
+    assert simulation.most[f"{SHARED}/dead"] == 2
+    assert len(simulation.began[f"{SHARED}/dead"]) >= 5, "it is tried all the time"
+
+
+@pytest.mark.parametrize("organization", ["alive", "dead0"])
+@pytest.mark.parametrize(("organizations", "endpoints"), [(1, 40), (10, 4), (100, 5)])
+def test_endpoints_that_hang_do_not_delay_a_neighbour_that_answers(
+    organizations: int, endpoints: int, organization: str
+) -> None:
+    """However many they are: of other organizations, and of its own."""
+    simulation = Simulation(hang)
+    simulation.plan(organization, HEALTHY)
+    simulation.dispatcher.start()
+    simulation.pass_time(1)
+    for dead in range(organizations):
+        for number in range(endpoints):
+            simulation.plan(f"dead{dead}", f"{SHARED}/dead/{dead}/{number}", 8)
+    assert max(simulation.waits(organization, HEALTHY, 90)) <= 0.2
+    assert len(simulation.began) >= 15, "the others are tried"
+
+
+@pytest.mark.parametrize(("organizations", "endpoints"), [(1, 15), (10, 4)])
+def test_a_new_endpoint_does_not_wait_for_neighbours_that_are_known_to_hang(
+    organizations: int, endpoints: int
+) -> None:
+    """Some of the host's limit is kept for those of which nothing is known."""
+    simulation = Simulation(hang)
+    for dead in range(organizations):
+        for number in range(endpoints):
+            simulation.plan(f"dead{dead}", f"{SHARED}/dead/{dead}/{number}", 40)
+    simulation.dispatcher.start()
+    simulation.pass_time(260, 0.05)
+    assert len(simulation.began) == organizations * endpoints
+    for number in range(10):
+        assert max(simulation.waits(f"alive{number}", f"{SHARED}/{number}", 1)) <= 0.2
+        assert max(simulation.waits("dead0", f"{SHARED}/0/{number}", 1)) <= 0.2
+
+
+@pytest.mark.parametrize(("busy", "events"), [(1, 400), (6, 1)])
+def test_endpoints_that_begin_to_hang_do_not_delay_their_neighbours(busy: int, events: int) -> None:
+    """One that had many under way at once, and several to which an event a second goes."""
+    died = [False]
+    simulation = Simulation(lambda receiver: HANGS if died[0] and "dead" in receiver else 0.2)
+    simulation.dispatcher.start()
+    simulation.waits("alive", HEALTHY, 1)
+    for second in range(40):
+        for number in range(busy):
+            simulation.plan(f"dead{number}", f"{SHARED}/dead/{number}", events)
+        simulation.dispatcher.wake()
+        died[0] = second >= 3
+        assert max(simulation.waits("alive", HEALTHY, 0.5)) <= 0.3
+    assert sum(count for name, count in simulation.most.items() if "dead" in name) <= 14
+
+
+def test_an_endpoint_alone_at_its_host_leaves_room_for_one_that_comes() -> None:
+    """It may be about to hang."""
+    died = [False]
+    simulation = Simulation(lambda receiver: HANGS if died[0] and "dead" in receiver else 0.2)
+    simulation.plan("dead", f"{SHARED}/dead", 400)
+    simulation.dispatcher.start()
+    simulation.pass_time(4)
+    died[0] = True
+    assert max(simulation.waits("alive", HEALTHY, 20)) <= 0.3
+
+
+def test_endpoints_that_answer_after_seconds_do_not_delay_their_neighbours() -> None:
+    """They have work all the time, and together half of their host's limit."""
+    simulation = Simulation(lambda receiver: 4.9 if "slow" in receiver else 0.05)
+    simulation.dispatcher.start()
+    simulation.waits("alive", HEALTHY, 1)
+    for number in range(10):
+        simulation.plan(f"slow{number}", f"{SHARED}/slow/{number}", 100)
+    assert max(simulation.waits("alive", HEALTHY, 60)) <= 0.2
+    assert len(simulation.began) == 11
+    begun = sum(len(began) for name, began in simulation.began.items() if "slow" in name)
+    assert begun >= 7 * 60 // 4.9, "nor do they have much less than half"
+
+
+def test_retries_beside_an_endpoint_that_hangs_are_made_in_time() -> None:
+    """Automatic ones of a neighbour, which begin when they are due."""
+    simulation = Simulation(hang)
+    simulation.answer = lambda _: REFUSED
+    for number in range(5):
+        simulation.plan("dead", f"{SHARED}/dead/{number}", 40)
+    simulation.dispatcher.start()
+    simulation.pass_time(5)
+    simulation.plan("alive", HEALTHY, trigger=Trigger.AUTOMATIC)
+    simulation.dispatcher.wake()
+    simulation.pass_time(150, 0.05)
+    began = simulation.began[HEALTHY]
+    waits = [after - before for before, after in pairwise(began)]
+    assert waits == pytest.approx([10.0, 30.0, 90.0], abs=0.5)
+
+
+def test_organizations_and_endpoints_that_answer_share_their_host_evenly() -> None:
+    """Each organization has as much as another that has more endpoints, and so has each of the endpoints."""
+    simulation = Simulation(lambda _: 0.2)
+    simulation.plan("one", f"{SHARED}/one", 2000)
+    for number in range(4):
+        simulation.plan("many", f"{SHARED}/many/{number}", 1000)
+    simulation.dispatcher.start()
+    simulation.pass_time(5)
+    before = {name: len(began) for name, began in simulation.began.items()}
+    simulation.pass_time(10)
+    made = {name: len(began) - before[name] for name, began in simulation.began.items()}
+    everything = sum(made.values())
+    assert everything >= 14 * 10 / 0.2 * 0.9
+    assert made.pop(f"{SHARED}/one") == pytest.approx(everything / 2, rel=0.1)
+    assert all(count == pytest.approx(everything / 8, rel=0.2) for count in made.values()), made

@@ -1,8 +1,8 @@
-"""Concurrency limits: how many attempts may be in flight in all, to each host and for each organization.
+"""Concurrency limits: how many attempts may be in flight in all, to each host, endpoint and organization.
 
 The rules are those of docs/reference/webhooks.md, Fairness.  Claimed work beyond the limits waits in a queue
-for each organization and host, so that the next attempt begins without asking the database.  The faster a
-host responds, the more may wait for it.
+for each endpoint, so that the next attempt begins without asking the database.  The faster an endpoint
+responds, the more may wait for it.
 """
 
 from __future__ import annotations
@@ -11,31 +11,41 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import TypeAlias
 from uuid import UUID
 
 from dataapi.webhooks.delivery.destinations import host_of
 from dataapi.webhooks.model import Claim, DueWork
 
 AHEAD = 0.1
-"""Seconds of a host's work that may wait: longer than a claim takes."""
+"""Seconds of an endpoint's work that may wait: longer than a claim takes."""
 
 MAX_AHEAD = 256
-"""Attempts that may wait for one host, and for all hosts together."""
+"""Attempts that may wait for one endpoint, and for all endpoints together."""
 
 UNKNOWN = 2
-"""The limit of a new host."""
+"""The limit of a new endpoint that is alone at its host; that of another one is 1."""
 
-REMEMBERED = 60.0
-"""Seconds for which a host without work is remembered."""
+PROMPT = 1.0
+"""Seconds within which an endpoint responds that is not restricted for its neighbours' sake."""
+
+REMEMBERED = 3600.0
+"""Seconds for which an endpoint without work is remembered."""
 
 MAX_REMEMBERED = 10_000
-"""Hosts without work that are remembered."""
+"""Endpoints without work that are remembered."""
 
 _QUICK_SHARE = 20
 """How many times the free attempts an organization may have in flight."""
 
+_RESERVE = 8
+"""The part of a host's limit that is reserved for endpoints that have nothing in flight."""
+
 _IDLE = 1.0
-"""Attempts per second below which an idle host is without work."""
+"""Attempts per second below which an idle endpoint is without work."""
+
+_Key: TypeAlias = tuple[UUID, str]
+"""An endpoint and its host, which a new URL may change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,71 +58,88 @@ class ClaimedAttempt:
 
 @dataclass(slots=True, eq=False)
 class _Host:
-    """A host, its limit and how it responds.
+    """A host and what is known of its endpoints.
 
-    :ivar limit: how many attempts it may have in flight.
-    :ivar running: how many are.
-    :ivar quick: whether its last attempt was quick; False before the first one ended.
-    :ivar slow: whether its last attempt was slow.
-    :ivar rate: attempts that end per second.
-    :ivar ended: how many ended since ``rate`` was updated.
-    :ivar queues: by organization.
-    :ivar blocked: those of them that wait for ``running`` to fall below ``limit``.
+    :ivar endpoints: those that are remembered.
+    :ivar active: those of them with attempts in flight.
+    :ivar blocked: those of them whose waiting attempts wait for another one to end.
     """
 
     name: str
-    limit: int
     running: int = 0
-    quick: bool = False
-    slow: bool = False
-    rate: float = 0.0
-    ended: int = 0
-    queues: dict[str, _Queue] = field(default_factory=dict)
-    blocked: dict[str, _Queue] = field(default_factory=dict)
+    waiting: int = 0
+    endpoints: dict[UUID, _Endpoint] = field(default_factory=dict)
+    active: dict[UUID, _Endpoint] = field(default_factory=dict)
+    blocked: dict[UUID, _Endpoint] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Share:
-    """An organization's attempts to quick hosts, or to all others.
+    """An organization's attempts to quick endpoints, or to all others.
 
-    :ivar ready: by host, the queues that their hosts' limits allow to begin; the first one's turn is next.
+    :ivar ready: the endpoints whose waiting attempts may begin; the first one's turn is next.
     """
 
     running: int = 0
     waiting: int = 0
-    ready: OrderedDict[str, _Queue] = field(default_factory=OrderedDict)
+    ready: OrderedDict[_Endpoint, None] = field(default_factory=OrderedDict)
 
 
 @dataclass(slots=True, eq=False)
 class _Organization:
-    """An organization's attempts, and whether the last claim left out ``more`` of them, to new hosts."""
+    """An organization's attempts.
+
+    :ivar endpoints: those that are remembered.
+    """
 
     name: str
     quick: _Share = field(default_factory=_Share)
     other: _Share = field(default_factory=_Share)
-    more: bool = False
+    endpoints: dict[_Key, _Endpoint] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
-class _Queue:
-    """An organization's attempts to one host.
+class _Endpoint:
+    """An endpoint at its host: its limit, how it responds, and its attempts.
 
+    :ivar limit: how many attempts it may have in flight.
+    :ivar last: seconds that its last attempt took; before the first one ended, as if it were not prompt.
+    :ivar quick: whether its last attempt was quick; False before the first one ended.
+    :ivar slow: whether its last attempt was slow.
+    :ivar rate: attempts that end per second.
+    :ivar ended: how many ended since ``rate`` was updated.
+    :ivar begun: when those in flight began, oldest first.
     :ivar more: whether the database may have more due work for it.
     :ivar refused: whether the current claim returned more than may wait.
     """
 
+    identifier: UUID
     organization: _Organization
     host: _Host
-    endpoints: set[UUID] = field(default_factory=set)
+    limit: int
+    last: float
+    quick: bool = False
+    slow: bool = False
+    rate: float = 0.0
+    ended: int = 0
+    begun: dict[Claim, float] = field(default_factory=dict)
     waiting: deque[ClaimedAttempt] = field(default_factory=deque)
-    running: int = 0
     more: bool = False
     refused: bool = False
 
     @property
     def share(self) -> _Share:
-        """The share of the organization that the host's attempts belong to."""
-        return self.organization.quick if self.host.quick else self.organization.other
+        """The share of the organization that the endpoint's attempts belong to."""
+        return self.organization.quick if self.quick else self.organization.other
+
+    @property
+    def running(self) -> int:
+        """How many attempts are in flight."""
+        return len(self.begun)
+
+    def seconds(self, now: float) -> float:
+        """Return what its last attempt took, or its oldest one in flight has taken if that is more."""
+        return max(self.last, now - next(iter(self.begun.values()), now))
 
 
 class ConcurrencyLimits:
@@ -130,17 +157,22 @@ class ConcurrencyLimits:
         self._most = most
         self._per_host = min(per_host, most)
         self._slow = slow
+        self._prompt = min(PROMPT, slow / 2)
         self.usual_limit = min(self._per_host, 2 * UNKNOWN)
         self._hosts: dict[str, _Host] = {}
-        # When the hosts without queues became idle, in that order.
-        self._idle: OrderedDict[str, float] = OrderedDict()
         self._organizations: dict[str, _Organization] = {}
-        self._queues: dict[tuple[str, str], _Queue] = {}
-        # Organizations with a ready queue; the first one's turn is next.
+        self._endpoints: dict[_Key, _Endpoint] = {}
+        # Those of them with work.
+        self._busy: dict[_Key, _Endpoint] = {}
+        self._slow_and_busy = 0
+        # When the others became idle, in that order.
+        self._idle: OrderedDict[_Key, float] = OrderedDict()
+        # Organizations with a ready endpoint; the first one's turn is next.
         self._turns: OrderedDict[str, _Organization] = OrderedDict()
-        self._slow_hosts = 0
+        # Organizations whose new endpoints the last claim left out.
+        self._left_out: frozenset[str] = frozenset()
         self._rates_at = 0.0
-        # Whether the database may have more for hosts without queues.
+        # Whether the database may have more for idle and new endpoints.
         self._more = False
         self.running = 0
         self.waiting = 0
@@ -163,15 +195,18 @@ class ConcurrencyLimits:
         return (self._vacant + 1) // 2
 
     def limits(self) -> dict[UUID, int]:
-        """Return how many attempts to claim of each endpoint whose host is busy."""
-        limits: dict[UUID, int] = {}
-        for queue in self._queues.values():
-            limits |= dict.fromkeys(queue.endpoints, self._room(queue))
+        """Return how many attempts to claim of busy endpoints, and quick ones that ``full`` would exclude."""
+        limits = {endpoint.identifier: self._room(endpoint) for endpoint in self._busy.values()}
+        for name in self.full():
+            for endpoint in self._organizations[name].endpoints.values():
+                if endpoint.quick:
+                    limits.setdefault(endpoint.identifier, self.usual_limit)
         return limits
 
     def full(self) -> frozenset[str]:
         """Return the organizations whose other endpoints are excluded from a claim."""
-        return frozenset(one.name for one in self._organizations.values() if self._waits_long(one.other, 2))
+        organizations = {endpoint.organization for endpoint in self._busy.values()}
+        return frozenset(one.name for one in organizations if self._waits_long(one.other, 2))
 
     def saturated(self) -> tuple[UUID, ...]:
         """Return the endpoints that are excluded from a claim."""
@@ -181,73 +216,92 @@ class ConcurrencyLimits:
         """Whether so many times the waiting attempts exceed the vacancy."""
         return share.waiting * times > self._vacant
 
-    def _room(self, queue: _Queue) -> int:
-        """Return how many attempts to claim for a queue."""
-        host = queue.host
-        if self._waits_long(queue.share, 1 if host.quick else 2):
+    def _room(self, endpoint: _Endpoint) -> int:
+        """Return how many attempts to claim for an endpoint."""
+        if self._waits_long(endpoint.share, 1 if endpoint.quick else 2):
             return 0
-        return self._space(queue, min(self._per_host, 2 * host.limit))
+        return self._space(endpoint, min(self._per_host, 2 * endpoint.limit))
 
-    def _space(self, queue: _Queue, at_once: int) -> int:
-        """Return how many more attempts a queue may take; an empty one may always take one.
+    def _space(self, endpoint: _Endpoint, at_once: int) -> int:
+        """Return how many more attempts an endpoint may take.
 
-        :param at_once: how many the host may have in flight or about to begin, unless it is slow.
+        :param at_once: how many it may have in flight or about to begin, unless it is slow.
         """
-        host = queue.host
-        if host.slow:
-            most = min(host.limit, max(1, self._most // 2 // self._slow_hosts))
+        host, held = endpoint.host, endpoint.running + len(endpoint.waiting)
+        if endpoint.quick:
+            space = at_once + min(MAX_AHEAD, int(endpoint.rate * AHEAD)) - held
+            return max(0 if held else 1, space)
+        # What waits for those that may hang waits long: those that are slow leave half of that to new ones.
+        if not held and host.waiting >= self._per_host * (1 if endpoint.slow else 2):
+            return 0
+        if endpoint.slow:
+            space = min(endpoint.limit, max(1, self._most // 2 // self._slow_and_busy)) - held
         else:
-            most = at_once + min(MAX_AHEAD, int(host.rate * AHEAD))
-        least = 0 if queue.waiting or queue.running else 1
-        return max(least, most - host.running - len(queue.waiting))
+            space = at_once - host.running - host.waiting
+        return max(0 if held else 1, space)
 
     def update_rates(self, now: float) -> None:
-        """Update how fast hosts respond, and forget what is without work; call it before each claim."""
+        """Update how fast endpoints respond, and forget idle ones; call it before each claim."""
         seconds = now - self._rates_at
         if seconds <= 0:
             return
         self._rates_at = now
         weight = seconds / (seconds + AHEAD)
-        for host in {queue.host.name: queue.host for queue in self._queues.values()}.values():
-            host.rate += weight * (host.ended / seconds - host.rate)
-            host.ended = 0
-        for queue in list(self._queues.values()):
-            if not (queue.running or queue.waiting or queue.more or queue.host.rate >= _IDLE):
-                self._drop(queue, now)
-        self._organizations = {one.organization.name: one.organization for one in self._queues.values()}
+        for key, endpoint in list(self._busy.items()):
+            endpoint.rate += weight * (endpoint.ended / seconds - endpoint.rate)
+            endpoint.ended = 0
+            if not (endpoint.begun or endpoint.waiting or endpoint.more or endpoint.rate >= _IDLE):
+                del self._busy[key]
+                self._slow_and_busy -= endpoint.slow
+                self._idle[key] = now
         while self._idle:
-            name, since = next(iter(self._idle.items()))
+            key, since = next(iter(self._idle.items()))
             if len(self._idle) <= MAX_REMEMBERED and now - since <= REMEMBERED:
                 break
-            del self._idle[name], self._hosts[name]
+            self._forget(key)
 
-    def _drop(self, queue: _Queue, now: float) -> None:
-        host, organization = queue.host, queue.organization
-        del self._queues[organization.name, host.name], host.queues[organization.name]
-        if not host.queues:
-            self._slow_hosts -= host.slow
-            self._idle[host.name] = now
+    def _forget(self, key: _Key) -> None:
+        """Forget an idle endpoint, and its host and organization with the last of theirs."""
+        del self._idle[key]
+        endpoint = self._endpoints.pop(key)
+        del endpoint.host.endpoints[endpoint.identifier], endpoint.organization.endpoints[key]
+        if not endpoint.host.endpoints:
+            del self._hosts[endpoint.host.name]
+        if not endpoint.organization.endpoints:
+            del self._organizations[endpoint.organization.name]
 
     def add(self, claimed: ClaimedAttempt) -> bool:
         """Add claimed work; False when the limits do not allow it and it must be released."""
-        organization, host = claimed.work.organization, host_of(claimed.work.url)
-        queue = self._queues.get((organization, host)) or self._new_queue(organization, host)
-        queue.endpoints.add(claimed.work.endpoint_id)
-        if self._space(queue, self._per_host) == 0:
-            queue.refused = True
+        endpoint = self._busy_endpoint(claimed.work)
+        if self._space(endpoint, self._per_host) == 0:
+            endpoint.refused = True
             return False
-        queue.waiting.append(claimed)
-        self._count(queue, waiting=1)
-        self._offer(queue)
+        endpoint.waiting.append(claimed)
+        self._count(endpoint, waiting=1)
+        if len(endpoint.waiting) == 1:
+            self._offer(endpoint)
         return True
 
-    def _new_queue(self, slug: str, name: str) -> _Queue:
-        host = self._hosts.setdefault(name, _Host(name, min(UNKNOWN, self._per_host)))
-        if self._idle.pop(name, None) is not None:
-            self._slow_hosts += host.slow
+    def _busy_endpoint(self, work: DueWork) -> _Endpoint:
+        """Return the endpoint of claimed work, which is busy from now on."""
+        key = work.endpoint_id, host_of(work.url)
+        endpoint = self._busy.get(key)
+        if endpoint is not None:
+            return endpoint
+        endpoint = self._endpoints.get(key) or self._new_endpoint(work.organization, key)
+        if self._idle.pop(key, None) is not None:
+            self._slow_and_busy += endpoint.slow
+        self._busy[key] = endpoint
+        return endpoint
+
+    def _new_endpoint(self, slug: str, key: _Key) -> _Endpoint:
+        identifier, name = key
+        host = self._hosts.setdefault(name, _Host(name))
         organization = self._organizations.setdefault(slug, _Organization(slug))
-        queue = self._queues[slug, name] = host.queues[slug] = _Queue(organization, host)
-        return queue
+        limit = 1 if host.endpoints else min(UNKNOWN, self._per_host)
+        endpoint = _Endpoint(identifier, organization, host, limit, last=self._prompt)
+        self._endpoints[key] = host.endpoints[identifier] = organization.endpoints[key] = endpoint
+        return endpoint
 
     def claimed(
         self,
@@ -257,7 +311,7 @@ class ConcurrencyLimits:
         *,
         all_of_them: bool,
     ) -> None:
-        """Record for which hosts the database may have more, after a claim's work was added.
+        """Record of which endpoints the database may have more, after a claim's work was added.
 
         :param counts: how many attempts were claimed, by endpoint.
         :param limits: what ``limits`` returned for the claim.
@@ -265,129 +319,169 @@ class ConcurrencyLimits:
         :param all_of_them: whether the claim returned all due work, not only as much as was requested.
         """
         self._more = not all_of_them
-        for organization in self._organizations.values():
-            organization.more = organization.name in full
-        for queue in self._queues.values():
-            queue.more = queue.refused or any(
-                counts.get(endpoint, 0) >= limits.get(endpoint, self.usual_limit)
-                for endpoint in queue.endpoints
-            )
-            queue.refused = False
+        self._left_out = frozenset(full)
+        for endpoint in self._busy.values():
+            limit = limits.get(endpoint.identifier, self.usual_limit)
+            endpoint.more = endpoint.refused or counts.get(endpoint.identifier, 0) >= limit
+            endpoint.refused = False
 
-    def next(self) -> ClaimedAttempt | None:
-        """Return the attempt that begins now, by turns of organizations and their hosts; None without any."""
+    def next(self, now: float) -> ClaimedAttempt | None:
+        """Return the attempt that begins now, by turns of organizations and of their endpoints, if any."""
         if self.running >= self._most:
             return None
         for _ in range(len(self._turns)):
             slug, organization = self._turns.popitem(last=False)
-            queue = self._next_queue(organization)
+            endpoint = self._next_endpoint(organization, now)
             if organization.quick.ready or organization.other.ready:
                 self._turns[slug] = organization
-            if queue is not None:
-                queue.running += 1
-                queue.host.running += 1
-                self._count(queue, running=1, waiting=-1)
-                attempt = queue.waiting.popleft()
-                self._offer(queue)
+            if endpoint is not None:
+                attempt = endpoint.waiting.popleft()
+                endpoint.begun[attempt.work.claim] = now
+                endpoint.host.active[endpoint.identifier] = endpoint
+                self._count(endpoint, running=1, waiting=-1)
+                if endpoint.waiting:
+                    self._offer(endpoint)
                 return attempt
         return None
 
-    def _next_queue(self, organization: _Organization) -> _Queue | None:
-        """Return the organization's queue whose turn it is, None when its share is used up."""
+    def _next_endpoint(self, organization: _Organization, now: float) -> _Endpoint | None:
+        """Return the organization's endpoint whose turn it is, None when its share is used up."""
         free = self._most - self.running
         running = organization.quick.running + organization.other.running
         if organization.other.running <= free:
-            queue = self._first(organization.other)
-            if queue is not None:
-                return queue
-        return self._first(organization.quick) if running <= _QUICK_SHARE * free else None
+            endpoint = self._first(organization.other, now)
+            if endpoint is not None:
+                return endpoint
+        return self._first(organization.quick, now) if running <= _QUICK_SHARE * free else None
 
-    def _first(self, share: _Share) -> _Queue | None:
-        """Remove and return the first queue whose host is below its limit."""
+    def _first(self, share: _Share, now: float) -> _Endpoint | None:
+        """Remove and return the first endpoint that may have another attempt at its host."""
         while share.ready:
-            _, queue = share.ready.popitem(last=False)
-            if queue.host.running < queue.host.limit:
-                return queue
-            queue.host.blocked[queue.organization.name] = queue
+            endpoint, _ = share.ready.popitem(last=False)
+            if self._may_begin(endpoint, now):
+                return endpoint
+            endpoint.host.blocked[endpoint.identifier] = endpoint
         return None
 
-    def _count(self, queue: _Queue, running: int = 0, waiting: int = 0) -> None:
-        """Count attempts of a queue in its organization's share and in all."""
-        queue.share.running += running
-        queue.share.waiting += waiting
+    def _may_begin(self, endpoint: _Endpoint, now: float) -> bool:
+        """Whether its own limit and its part of the host's allow an endpoint another attempt."""
+        host = endpoint.host
+        free = self._per_host - host.running
+        if free <= 0 or endpoint.running >= endpoint.limit:
+            return False
+        reserve = self._per_host // _RESERVE
+        if free <= reserve and endpoint.begun:
+            return False
+        active = host.active.values()
+        if free <= reserve // 2 and any(one.organization is endpoint.organization for one in active):
+            return False
+        return len(host.endpoints) == 1 or self._is_fair(endpoint, free, now)
+
+    def _is_fair(self, endpoint: _Endpoint, free: int, now: float) -> bool:
+        """Whether an endpoint that is not prompt leaves enough of the host's limit free for its neighbours.
+
+        :param free: how many attempts the host may have more.
+        """
+        seconds, organization = endpoint.seconds(now), endpoint.organization
+        if seconds < self._prompt:
+            return True
+        all_of_them = slow = own = 0
+        for one in endpoint.host.active.values():
+            taken = one.seconds(now)
+            if taken >= self._prompt:
+                all_of_them += one.running
+                slow += one.running if taken >= self._slow else 0
+                own += one.running if one.organization is organization else 0
+        is_alone = all(one.organization is organization for one in endpoint.host.endpoints.values())
+        return (
+            all_of_them <= free
+            and (seconds < self._slow or 3 * slow <= free)
+            and (is_alone or 2 * own <= free)
+        )
+
+    def _count(self, endpoint: _Endpoint, running: int = 0, waiting: int = 0) -> None:
+        """Count attempts of an endpoint in its organization's share, at its host and in all."""
+        share, host = endpoint.share, endpoint.host
+        share.running += running
+        share.waiting += waiting
+        host.running += running
+        host.waiting += waiting
         self.running += running
         self.waiting += waiting
 
-    def _offer(self, queue: _Queue) -> None:
-        """Put a queue among the ready ones if anything waits in it, else remove it from them."""
-        organization, host = queue.organization, queue.host
-        host.blocked.pop(organization.name, None)
-        if queue.waiting:
-            queue.share.ready.setdefault(host.name, queue)
-            self._turns.setdefault(organization.name, organization)
-        else:
-            queue.share.ready.pop(host.name, None)
+    def _offer(self, endpoint: _Endpoint) -> None:
+        """Put an endpoint for which attempts wait at the end of the ready ones."""
+        endpoint.share.ready[endpoint] = None
+        self._turns.setdefault(endpoint.organization.name, endpoint.organization)
 
     def ended(self, work: DueWork, seconds: float | None = None, *, answered: bool = True) -> bool:
         """Record that an attempt ended; True when it is time to claim more.
 
-        :param seconds: how long it took; None when that says nothing about the host.
+        :param seconds: how long it took; None when that says nothing about the endpoint.
         :param answered: whether there was a response.
         """
-        queue = self._queues[work.organization, host_of(work.url)]
-        host, organization = queue.host, queue.organization
-        queue.running -= 1
-        host.running -= 1
-        self._count(queue, running=-1)
+        endpoint = self._busy[work.endpoint_id, host_of(work.url)]
+        host = endpoint.host
+        del endpoint.begun[work.claim]
+        if not endpoint.begun:
+            del host.active[endpoint.identifier]
+        self._count(endpoint, running=-1)
         if seconds is not None:
-            host.ended += 1
-            self._learn(host, seconds, answered=answered)
-        for blocked in list(host.blocked.values()):
+            endpoint.ended += 1
+            self._learn(endpoint, seconds, answered=answered)
+        # In the order in which they were blocked, so that they take turns.
+        for blocked in host.blocked.values():
             self._offer(blocked)
-        self._offer(queue)
-        return self._more or self._queue_wants_more(queue) or self._may_claim_again(organization)
+        host.blocked.clear()
+        return (
+            self._more or self._endpoint_wants_more(endpoint) or self._may_claim_again(endpoint.organization)
+        )
 
-    def _learn(self, host: _Host, seconds: float, *, answered: bool) -> None:
-        """Adjust a host's limit after an attempt."""
+    def _learn(self, endpoint: _Endpoint, seconds: float, *, answered: bool) -> None:
+        """Adjust an endpoint's limit after an attempt."""
+        endpoint.last = seconds
         slow = seconds >= self._slow
         if slow and not answered:
-            host.limit = max(1, host.limit // 2)
+            endpoint.limit = max(1, endpoint.limit // 2)
         else:
-            host.limit = min(self._per_host, host.limit + 1)
-        self._slow_hosts += slow - host.slow
-        host.slow = slow
-        if host.quick == slow:
-            # Its attempts move to the other share of their organizations.
-            for queue in host.queues.values():
-                queue.share.ready.pop(host.name, None)
-                self._count(queue, running=-queue.running, waiting=-len(queue.waiting))
-            host.quick = not slow
-            for queue in host.queues.values():
-                self._count(queue, running=queue.running, waiting=len(queue.waiting))
-                self._offer(queue)
+            endpoint.limit = min(self._per_host, endpoint.limit + 1)
+        self._slow_and_busy += slow - endpoint.slow
+        endpoint.slow = slow
+        if endpoint.quick == slow:
+            # Its attempts move to the other share of the organization.
+            running, waiting = endpoint.running, len(endpoint.waiting)
+            ready = endpoint.share.ready.pop(endpoint, self) is None
+            self._count(endpoint, running=-running, waiting=-waiting)
+            endpoint.quick = not slow
+            self._count(endpoint, running=running, waiting=waiting)
+            if ready:
+                self._offer(endpoint)
 
     def wants_more(self) -> bool:
         """Whether it is time to claim more."""
         return self._open and (
             self._more
-            or any(map(self._queue_wants_more, self._queues.values()))
-            or any(map(self._may_claim_again, self._organizations.values()))
+            or any(map(self._endpoint_wants_more, self._busy.values()))
+            or any(self._may_claim_again(one) for one in map(self._organizations.get, self._left_out) if one)
         )
 
-    def _queue_wants_more(self, queue: _Queue) -> bool:
-        return queue.more and len(queue.waiting) * 2 <= queue.host.rate * AHEAD and self._room(queue) > 0
+    def _endpoint_wants_more(self, endpoint: _Endpoint) -> bool:
+        enough = len(endpoint.waiting) * 2 > endpoint.rate * AHEAD
+        return endpoint.more and not enough and self._room(endpoint) > 0
 
     def _may_claim_again(self, organization: _Organization) -> bool:
         """Whether an organization that a claim excluded has worked off half of what it had waiting."""
-        return organization.more and not self._waits_long(organization.other, 4)
+        return organization.name in self._left_out and not self._waits_long(organization.other, 4)
 
     def drop(self, is_obsolete: Callable[[ClaimedAttempt], bool]) -> list[Claim]:
         """Remove waiting attempts that are obsolete, and return their claims."""
         dropped: list[Claim] = []
-        for queue in self._queues.values():
-            waiting = list(queue.waiting)
-            queue.waiting = deque(attempt for attempt in waiting if not is_obsolete(attempt))
+        for endpoint in self._busy.values():
+            waiting = list(endpoint.waiting)
+            endpoint.waiting = deque(attempt for attempt in waiting if not is_obsolete(attempt))
             dropped += [attempt.work.claim for attempt in waiting if is_obsolete(attempt)]
-            self._count(queue, waiting=len(queue.waiting) - len(waiting))
-            self._offer(queue)
+            self._count(endpoint, waiting=len(endpoint.waiting) - len(waiting))
+            if not endpoint.waiting:
+                endpoint.share.ready.pop(endpoint, None)
+                endpoint.host.blocked.pop(endpoint.identifier, None)
         return dropped

@@ -314,7 +314,7 @@ class Dispatcher:
             return
         self._beginning = True
         now = self._clock.seconds()
-        while (claimed := self._limits.next()) is not None:
+        while (claimed := self._limits.next(now)) is not None:
             if now - claimed.since > RELEASE_AFTER:
                 self._limits.ended(claimed.work)
                 self._outdated.append(claimed.work.claim)
