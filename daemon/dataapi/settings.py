@@ -144,6 +144,7 @@ class Webhooks:
 class Settings:
     """A whole configuration, checked.
 
+    :ivar webhooks: None without the section, which turns them on.
     :ivar file: where it was read from, None for the environment alone.
     :ivar secret_files: the files that hold its secrets, that file among them if it has some itself.
     """
@@ -163,7 +164,7 @@ class Settings:
     log_format: str = "json"
     log_level: str = "error"
     log_subject: bool = False
-    webhooks: Webhooks = field(default_factory=Webhooks)
+    webhooks: Webhooks | None = None
     file: Path | None = None
     secret_files: tuple[Path, ...] = field(default=(), compare=False)
 

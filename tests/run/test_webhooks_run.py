@@ -103,15 +103,45 @@ def test_workers_share_deliveries_and_their_figures_add_up(
 
 def test_apis_work_where_webhooks_cannot(tmp_path: Path, database: Database) -> None:
     """A role that may not make the schema: /ready is 200 all the same, and says what webhooks lack."""
-    with Daemon(tmp_path, database.uri) as daemon:
+    with Daemon(tmp_path, database.uri, settings={"workers": "2"}, environ=ENVIRON) as daemon:
         daemon.wait_ready()
-        webhooks = daemon.admin("GET", "/ready").json["webhooks"]
-        assert (webhooks["ready"], webhooks["migrated"], webhooks["database_available"]) == (
+
+        def webhooks() -> dict[str, Any]:
+            found: dict[str, Any] = daemon.admin("GET", "/ready").json["webhooks"]
+            return found
+
+        assert (webhooks()["ready"], webhooks()["migrated"], webhooks()["database_available"]) == (
             False,
             False,
             True,
         )
-        assert "create schema webhooks" in webhooks["reason"]
+        statement = "create schema webhooks authorization authenticator"
+        warned = [line["message"] for line in daemon.lines if line["level"] == "warn"]
+        assert len([text for text in warned if statement in text]) == 1, "one process tries"
+        database.execute(statement)
+        wait_for(lambda: webhooks()["ready"], "webhooks in both workers")
+        assert daemon.stop() == 0
+
+
+def test_without_their_section_nothing_of_webhooks_is_made(tmp_path: Path, database: Database) -> None:
+    """Although the role may; the management API says that they are off, until a reload turns them on."""
+    database.execute(f"grant create on database {database.name} to authenticator")
+    with Daemon(tmp_path, database.uri) as daemon:
+        daemon.wait_ready()
+        assert daemon.admin("GET", "/ready").json["webhooks"] is None
+        answer = daemon.request("GET", "/v2/access")
+        off = "Webhooks are off: the configuration has no section [webhooks]"
+        assert (answer.status, answer.json["error"]["message"]) == (404, off)
+        assert database.execute("select to_regnamespace('webhooks')") == [(None,)]
+        written = daemon.config.read_text()
+        daemon.config.write_text(f"{written}[webhooks]\nencryption-key = {KEY}\n")
+        assert daemon.admin("POST", "/reload").status == 200
+        wait_for(lambda: daemon.admin("GET", "/ready").json["webhooks"]["ready"], "webhooks")
+        assert daemon.request("GET", "/v2/access").status == 401
+        daemon.config.write_text(written)
+        assert daemon.admin("POST", "/reload").status == 200
+        assert daemon.request("GET", "/v2/access").status == 404
+        assert daemon.admin("GET", "/ready").json["webhooks"] is None
         assert daemon.stop() == 0
 
 

@@ -26,6 +26,8 @@ JSON = {"Content-Type": "application/json"}
 class Management:
     """A management API that is there and is not asked."""
 
+    on = True
+
     async def answer(self, *_: object) -> Reply:
         """Fail: nothing here calls it."""
         raise AssertionError

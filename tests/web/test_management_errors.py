@@ -22,6 +22,8 @@ TARGET = "/v2/organizations/acme/webhooks/endpoints"
 class Failing:
     """Raises whatever it is told to."""
 
+    on = True
+
     def __init__(self, error: Exception) -> None:
         self._error = error
 

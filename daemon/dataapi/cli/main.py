@@ -161,7 +161,7 @@ class Command:
             self._say(_new_keys({key for mistake in error.mistakes for key in mistake.lacks}))
             return 0
         code = max([self._project_keys(settings, project) for project in settings.projects])
-        if not settings.webhooks.encryption_key:
+        if settings.webhooks is None or not settings.webhooks.encryption_key:
             self._say(f"; a new key for [webhooks], which has none\nencryption-key = {new_key()}")
         return code
 

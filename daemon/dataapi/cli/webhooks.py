@@ -43,14 +43,17 @@ class _Failed(Exception):
 
 def carry_out(settings: Settings, options: argparse.Namespace, output: TextIO, errors: TextIO) -> int:
     """Run the subcommand of a command line; return the exit code."""
-    uri = primary_uri(settings.webhooks.db_uri or settings.projects[0].db_uri)
-    options.settings, options.uri, options.note = settings, uri, partial(print, file=errors)
+    section = settings.webhooks
+    if section is None:
+        print("webhooks are off: the configuration has no section [webhooks]", file=errors)
+        return 1
+    uri = primary_uri(section.db_uri or settings.projects[0].db_uri)
+    options.settings, options.section, options.uri = settings, section, uri
+    options.note = partial(print, file=errors)
 
     async def run(database: Any) -> Lines:
         options.applied = await migrate(database)
-        store = make_store(
-            database, Cipher(settings.webhooks.encryption_key), settings.webhooks.retention_days
-        )
+        store = make_store(database, Cipher(section.encryption_key), section.retention_days)
         lines: Lines = await options.action(store, options)
         return lines
 
@@ -255,8 +258,7 @@ def _literal(value: str | Sequence[str]) -> str:
 
 
 def _catalogue(options: argparse.Namespace) -> Catalogue:
-    settings: Settings = options.settings
-    return installed_catalogue(settings.webhooks.row_change_types)
+    return installed_catalogue(options.section.row_change_types)
 
 
 async def _organization(store: Store, options: argparse.Namespace) -> None:

@@ -30,24 +30,42 @@ if TYPE_CHECKING:
     from dataapi.web.server.site import ApiSite
 
 
+OFF = "Webhooks are off: the configuration has no section [webhooks]"
+
+
 class LazyWebhooks:
-    """Webhooks that are imported once the APIs answer.
+    """Webhooks that are imported once the APIs answer, if the configuration turns them on.
 
     Its imports and the event catalogue take a third as long as all the rest of a start.
+
+    :param retries: whether this process tries to make the schema again after a refusal; others wait for it.
     """
 
-    def __init__(self, reactor: Any, settings: Settings, tracing: Tracing | None = None) -> None:
+    def __init__(
+        self, reactor: Any, settings: Settings, tracing: Tracing | None = None, *, retries: bool = True
+    ) -> None:
         self._tracing = tracing
+        self._retries = retries
         self._reactor = reactor
         self._settings = settings
         self._background = Background()
         self._part: WebhooksPart | None = None
 
+    @property
+    def on(self) -> bool:
+        """Whether the configuration turns them on."""
+        return self._settings.webhooks is not None
+
     async def start(self) -> None:
         """Begin, or find that the database is unavailable."""
+        if not self.on:
+            return
         make = await deferToThread(_webhooks_part)
-        self._part = part = make(self._reactor, self._settings, self._tracing, self._part)
-        await part.start()
+        if self.on:  # they may have been turned off meanwhile
+            self._part = part = make(
+                self._reactor, self._settings, self._tracing, self._part, retries=self._retries
+            )
+            await part.start()
 
     async def configure(self, settings: Settings) -> None:
         """Go on with other settings; attempts under way end by the old ones."""
@@ -55,6 +73,8 @@ class LazyWebhooks:
         if _of_webhooks(before) != _of_webhooks(settings):
             if self._part is not None:
                 self._background.spawn(_end_webhooks(self._part))
+            if not self.on:
+                self._part = None
             await self.start()
 
     async def drain(self, seconds: float) -> None:
@@ -73,8 +93,10 @@ class LazyWebhooks:
         if self._part:
             await self._part.check()
 
-    def state(self) -> WebhooksState:
-        """Return whether they work."""
+    def state(self) -> WebhooksState | None:
+        """Return whether they work, None if they are off."""
+        if not self.on:
+            return None
         return self._part.state() if self._part else WebhooksState(False, False, "webhooks are starting")
 
     async def snapshot(self) -> Snapshot:
@@ -82,7 +104,9 @@ class LazyWebhooks:
         return await self._part.snapshot() if self._part else {}
 
     async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
-        """Answer a request to the management API; raises ``ApiError``, 503 before the start."""
+        """Answer a request to the management API; raises ``ApiError``, 503 before the start, 404 if off."""
+        if not self.on:
+            raise ManagementError(ErrorCode.NOT_FOUND, OFF)
         if self._part is None:
             raise ManagementError(
                 ErrorCode.UNAVAILABLE, "Webhooks are starting", headers=(("Retry-After", "1"),)
@@ -90,8 +114,10 @@ class LazyWebhooks:
         return await self._part.api.answer(request, path, places)
 
 
-def _of_webhooks(settings: Settings) -> tuple[object, ...]:
-    """Return what webhooks are made from."""
+def _of_webhooks(settings: Settings) -> tuple[object, ...] | None:
+    """Return what webhooks are made from, None if they are off."""
+    if settings.webhooks is None:
+        return None
     first = settings.projects[0]
     how = (first.db_prepared_statements, first.db_channel_enabled)
     return settings.webhooks, first.db_uri, *how, first.db_pool_max_idletime, first.db_pool_max_lifetime
@@ -183,14 +209,16 @@ def assemble(
     observer: LineObserver,
     reconfigure: Reconfigure,
     vitals: Vitals | None = None,
+    number: int = 1,
 ) -> Process:
     """Assemble what runs in this process: the projects, webhooks, and the site that answers for both.
 
     :param reconfigure: asks for settings to be read again.
     :param vitals: of a worker, which learns from its parent of the others.
+    :param number: of a worker; the first one tries again what webhooks were refused.
     """
     tracing = tracing_of(os.environ)
-    webhooks = LazyWebhooks(reactor, settings, tracing)
+    webhooks = LazyWebhooks(reactor, settings, tracing, retries=number == 1)
     vitals = vitals or Vitals()
     vitals.webhooks = webhooks.state
     assembly = ProcessAssembly(reactor, settings, observer, webhooks, reconfigure, tracing, vitals)

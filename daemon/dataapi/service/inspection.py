@@ -122,7 +122,13 @@ def inspect_service(settings: Settings) -> list[Finding]:
         for file in settings.secret_files
         if _everybody_reads(file)
     ]
-    return [Finding("", text, Severity.WARNING) for text in texts]
+    findings = [Finding("", text, Severity.WARNING) for text in texts]
+    if settings.webhooks is not None and not settings.webhooks.encryption_key:
+        missing = "[webhooks] has no encryption-key, without which no endpoint can be created"
+        findings.append(
+            Finding("", f"{missing}: dataapi keys prints one; remove the section to turn webhooks off")
+        )
+    return findings
 
 
 def _everybody_reads(file: Path) -> bool:

@@ -70,8 +70,8 @@ class ServedWebhooks(Served, Protocol):
     async def drain(self, seconds: float) -> None:
         """Deliver nothing more; returns when no attempt is under way, or after ``seconds``."""
 
-    def state(self) -> WebhooksState:
-        """Return whether they work."""
+    def state(self) -> WebhooksState | None:
+        """Return whether they work, None if they are off."""
 
     async def snapshot(self) -> Snapshot:
         """Take their metrics."""

@@ -23,7 +23,7 @@ from dataapi.database.session import SessionOptions
 from dataapi.database.succession import Succession
 from dataapi.http.errors import ApiError
 from dataapi.service.project import pool_snapshot
-from dataapi.settings import Settings, Webhooks
+from dataapi.settings import Settings
 from dataapi.telemetry.metrics import Snapshot
 from dataapi.telemetry.readiness import WebhooksState
 from dataapi.telemetry.tracing import Tracing
@@ -34,9 +34,15 @@ from dataapi.webhooks.delivery.resolver import AddressCheck, SystemResolver
 from dataapi.webhooks.management.api import EndpointUrlCheck, ManagementApi
 from dataapi.webhooks.model import QueueStatistics
 from dataapi.webhooks.plugins import SourcePublisher, Sources, installed_catalogue, installed_sources
-from dataapi.webhooks.secrets import Cipher
+from dataapi.webhooks.secrets import Cipher, NoEncryptionKey
 from dataapi.webhooks.store import make_store
-from dataapi.webhooks.store.migrations import CannotMigrate, Migration, migrate
+from dataapi.webhooks.store.migrations import (
+    INSUFFICIENT_PRIVILEGE,
+    CannotMigrate,
+    Migration,
+    check_migrated,
+    migrate,
+)
 from dataapi.webhooks.store.queue import joining
 
 CONNECTIONS = 4
@@ -47,6 +53,9 @@ ENDPOINT_LOOKUPS = 8
 
 LONGEST_WAIT = 3.0
 """The longest wait in seconds between attempts to reach the database: deliveries wait for it."""
+
+REFUSED = Backoff(first=1.0, longest=60.0, spread=0.0)
+"""The waits between looks at whether an administrator has let the role create the schema."""
 
 READY_WITHIN = 5.0
 """Seconds that the start of the daemon waits for the schema."""
@@ -76,6 +85,7 @@ class WebhooksPart:
     While the schema is missing and the role may not create it, webhooks wait; the APIs are not affected.
 
     :param before: the part in whose place this one comes, whose knowledge of the same servers it takes over.
+    :param retries: whether it tries to make the schema again after a refusal; another process does otherwise.
     :ivar settings: the ``[webhooks]`` section.
     :ivar store: usable while ``reason`` is None.
     """
@@ -86,8 +96,12 @@ class WebhooksPart:
         settings: Settings,
         tracing: Tracing | None = None,
         before: WebhooksPart | None = None,
+        *,
+        retries: bool = True,
     ) -> None:
         self._reactor = reactor
+        self._retries = retries
+        assert settings.webhooks is not None
         self.settings = section = settings.webhooks
         project = settings.projects[0]
         # Events are written on the primary, even if the project reads from standbys.
@@ -107,7 +121,8 @@ class WebhooksPart:
         # Look-ups for the management API do not delay deliveries.
         self._endpoint_resolver = SystemResolver(reactor, threads=ENDPOINT_LOOKUPS)
         self._background = Background()
-        self._retry = Retry(reactor, _BACKOFF, lambda: self._background.spawn(self._prepare()))
+        self._retry = Retry(reactor, _BACKOFF, self._prepare_again)
+        self._refused = Retry(reactor, REFUSED, self._prepare_again)
         self._first_attempt: Deferred[None] | None = None
         self._migrated = False
         self._stopping = False
@@ -176,6 +191,7 @@ class WebhooksPart:
         """Stop publishing and claiming, and wait at most ``seconds`` for attempts in flight."""
         self._stopping = True
         self._retry.cancel()
+        self._refused.cancel()
         self._background.cancel()
         self._attempted()
         await self._sources.stop()
@@ -198,6 +214,8 @@ class WebhooksPart:
         reason = self.reason
         if reason is not None and not self._pool.available and self._pool.trouble is not None:
             reason = f"the database cannot be reached: {self._pool.trouble}"
+        if reason is None and not self.settings.encryption_key:
+            reason = str(NoEncryptionKey())
         return WebhooksState(self._pool.available, self._migrated, reason)
 
     async def snapshot(self) -> Snapshot:
@@ -220,12 +238,18 @@ class WebhooksPart:
         self._background.spawn(self._pool.watch())
         self._background.spawn(self._failover.watch())
         await self._pool.start()
+        if not self.settings.encryption_key:
+            _log.warn("endpoints cannot be created: {reason}", reason=str(NoEncryptionKey()))
         await self._prepare()
+
+    def _prepare_again(self) -> None:
+        self._background.spawn(self._prepare())
 
     async def _prepare(self) -> None:
         """Migrate the schema and start; if that fails, try again later."""
         try:
-            applied = await migrate(self._pool)
+            may_migrate = self._retries or self._refused.failures == 0
+            applied = await migrate(self._pool) if may_migrate else await check_migrated(self._pool)
             await self.store.publisher.sync_event_types(self.catalogue.versions(), self.catalogue.types)
         except (ApiError, CannotMigrate) as error:
             self._not_yet(error)
@@ -238,6 +262,7 @@ class WebhooksPart:
         for migration in applied:
             _log.info("applied migration {number} ({name})", number=migration.number, name=migration.name)
         self._retry.succeeded()
+        self._refused.succeeded()
         await self._listen()
         if self._stopping:
             return
@@ -310,11 +335,13 @@ class WebhooksPart:
         """Log why the schema cannot be used, once, and schedule another attempt."""
         if self._stopping:
             return
-        wait = self._retry.failed()
+        # A database that is away is soon back; what an administrator has to do takes longer.
+        refused = isinstance(error, CannotMigrate) or error.code == INSUFFICIENT_PRIVILEGE
+        wait = (self._refused if refused else self._retry).failed()
         why = error.message if isinstance(error, ApiError) else str(error)
         if why != self._why:
-            # Without anything in [webhooks], most likely nobody wants them.
-            log = _log.debug if self.settings == Webhooks() else _log.warn
+            # One process tells what all of them find.
+            log = _log.warn if self._retries else _log.debug
             log("webhooks do not work, trying again in {wait:.1f} s: {reason}", wait=wait, reason=why)
         self._why = why
 

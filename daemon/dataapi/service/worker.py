@@ -87,6 +87,7 @@ class Worker(LineOnlyReceiver):
             observer,
             lambda ref: self._send({"event": "reconfigure", "project": ref}),
             self._vitals,
+            assignment.number,
         )
         self._reactor.addSystemEventTrigger(
             "before", "shutdown", lambda: Deferred.fromCoroutine(process.stop())

@@ -235,7 +235,8 @@ def _secrets(settings: Settings) -> Iterable[str | None]:
         yield project.jwt_secret
         yield from project.secret_keys
         yield _password(project.db_uri)
-    yield _password(settings.webhooks.db_uri or "")
+    if settings.webhooks is not None:
+        yield _password(settings.webhooks.db_uri or "")
 
 
 def _password(uri: str) -> str | None:

@@ -76,7 +76,7 @@ def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> 
                 request.timing.fail()
             raise
 
-    console.declare(app, webhooks=webhooks is not None, receivers=receivers)
+    console.declare(app, webhooks, receivers=receivers)
     if webhooks is not None:
         for path in by_path():
             _declare_operations(app, path, webhooks)

@@ -52,6 +52,10 @@ class RestApi(Protocol):
 class WebhooksApi(Protocol):
     """Answers requests to the management API of webhooks, which all projects share."""
 
+    @property
+    def on(self) -> bool:
+        """Whether webhooks are configured."""
+
     async def answer(self, request: Request, path: str, places: Mapping[str, str]) -> Reply:
         """Answer a request; raises ``ApiError`` for errors that the client may read.
 

@@ -116,7 +116,17 @@ def test_migrate_says_what_it_applied(database: Database, operator: Operator) ->
 
 def test_a_role_that_may_not_migrate_is_shown_what_to_run(operator: Operator) -> None:
     """One line with the statement for an administrator, and exit code 1."""
-    assert "create schema webhooks authorization ROLE" in operator.fails("organization", "list")
+    assert "create schema webhooks authorization authenticator" in operator.fails("organization", "list")
+
+
+def test_without_the_section_webhooks_are_off(database: Database, operator: Operator) -> None:
+    """A command that would make the schema makes nothing."""
+    database.execute(f"grant create on database {database.name} to authenticator")
+    operator.clear("DATAAPI_WEBHOOKS_DB_URI", "DATAAPI_WEBHOOKS_ENCRYPTION_KEY")
+    operator.configure("DATAAPI_PROJECT_DB_URI", database.uri)
+    expected = "webhooks are off: the configuration has no section [webhooks]\n"
+    assert operator.fails("organization", "create", "acme") == operator.fails("migrate") == expected
+    assert database.execute("select to_regnamespace('webhooks')") == [(None,)]
 
 
 def test_database_out_of_reach_is_one_line(operator: Operator) -> None:

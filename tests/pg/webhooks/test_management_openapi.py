@@ -56,6 +56,8 @@ def routes() -> set[str]:
     """Return the rules of the management API that the application routes by."""
 
     class Never:
+        on = True
+
         async def answer(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
             raise AssertionError
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.management import ORGANIZATION, SCOPES, Management, document, endpoint, managing
+from twisted.logger import capturedLogs, formatEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +46,14 @@ async def test_allowed_networks_may_be_addressed(strict: Management, host: str) 
 
 
 async def test_without_a_key_secrets_are_not_kept(keyless: Management) -> None:
-    """Endpoints cannot be created without ``encryption-key``; the client learns no more (errors, 500)."""
+    """No endpoint is created without ``encryption-key``; the log has the cause, which no client learns."""
     for scope in SCOPES:
-        answer = await keyless.send("POST", f"{scope}/endpoints", endpoint())
-        assert answer.refusal == (500, "internal_server_error")
+        with capturedLogs() as events:
+            answer = await keyless.send("POST", f"{scope}/endpoints", endpoint())
+        assert answer.refusal == (503, "service_unavailable")
         assert b"key" not in answer.content
+        [event] = [event for event in events if event["log_namespace"] == "dataapi.webhooks"]
+        assert formatEvent(event) == (
+            "createEndpoint is refused: [webhooks] encryption-key is not configured: dataapi keys prints one"
+        )
         assert (await keyless.send("GET", f"{scope}/endpoints")).data == []

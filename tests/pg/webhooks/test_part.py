@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dataapi.concurrency.timers import Backoff
 from dataapi.http.errors import DatabaseUnavailable
-from dataapi.service.webhooks import CONNECTIONS, WebhooksPart
+from dataapi.service.webhooks import CONNECTIONS, REFUSED, WebhooksPart
 from dataapi.settings import Project, Settings, Webhooks
 from dataapi.telemetry.metrics import FAMILIES, exposition
 from dataapi.telemetry.readiness import WebhooksState
@@ -16,6 +16,7 @@ from support.receiver import Receiver, World, pause
 from support.service import run
 from support.webhooks import ACME, KEY, REF, add_endpoint, allow_migrations, publish
 from twisted.internet import threads
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +67,60 @@ async def test_a_role_that_may_not_make_the_schema_leaves_webhooks_waiting(
     allow_migrations(database)
     await until(reactor, lambda: part.reason is None)
     assert part.state().ready
+
+
+async def test_a_refusal_is_tried_again_further_apart(
+    part: WebhooksPart, server: Server, reactor: Any
+) -> None:
+    """It is a warning that names what to grant, once, and PostgreSQL's log does not fill with it."""
+    log = server.folder / "log"
+    before = log.read_text().count("permission denied")
+    with capturedLogs() as events:
+        await part.start()
+        await until(reactor, lambda: part._refused.failures == 2)
+    [refused] = [event for event in events if event["log_level"] is LogLevel.warn]
+    assert formatEvent(refused) == (
+        "webhooks do not work, trying again in 1.0 s: the schema webhooks cannot be made or upgraded:"
+        " authenticator may not create it; let an administrator of the database run:"
+        " create schema webhooks authorization authenticator"
+    )
+    assert log.read_text().count("permission denied") == before
+    assert [REFUSED.after(failures) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+async def test_one_process_tries_again_and_others_wait_for_it(
+    part: WebhooksPart, database: Database, reactor: Any
+) -> None:
+    """The other one only looks whether the schema is there, and says so."""
+    settings = Settings((Project(REF, "acme", database.uri),), webhooks=SECTION)
+    other = WebhooksPart(reactor, settings, retries=False)
+    try:
+        await other.start()
+        allow_migrations(database)
+        await until(reactor, lambda: other._refused.failures == 2)
+        assert other.state().reason == "another process has not made or upgraded the schema webhooks yet"
+        assert database.execute("select to_regclass('webhooks.migration')") == [(None,)]
+        await part.start()
+        await until(reactor, lambda: other.reason is None)
+    finally:
+        await other.drain(0.5)
+        await other.stop()
+
+
+async def test_a_missing_encryption_key_is_no_secret(reactor: Any, database: Database) -> None:
+    """The state that /ready shows names it, and so does a warning; what needs no key works."""
+    allow_migrations(database)
+    part = WebhooksPart(reactor, Settings((Project(REF, "acme", database.uri),), webhooks=Webhooks()))
+    try:
+        with capturedLogs() as events:
+            await part.start()
+        missing = "[webhooks] encryption-key is not configured: dataapi keys prints one"
+        assert part.state() == WebhooksState(database_available=True, migrated=True, reason=missing)
+        assert f"endpoints cannot be created: {missing}" in map(formatEvent, events)
+        assert part.reason is None
+    finally:
+        await part.drain(0.5)
+        await part.stop()
 
 
 async def test_a_database_that_is_away_at_the_start_is_waited_for(

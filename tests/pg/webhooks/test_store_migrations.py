@@ -146,12 +146,21 @@ async def test_migration_that_was_another_is_refused(database: Database, pool: P
 
 async def test_a_role_that_may_not_is_shown_what_to_do(database: Database, pool: Pool) -> None:
     """Neither making the schema nor using one of somebody else's: the error has the statement that helps."""
-    help_text = "create schema webhooks authorization ROLE"
-    with pytest.raises(CannotMigrate, match=help_text):
-        await migrate(pool, [ONE])
-    database.execute("create schema webhooks")
-    with pytest.raises(CannotMigrate, match=help_text):
-        await migrate(pool, [ONE])
+    for statement, grant in (
+        ("create schema webhooks authorization authenticator", ""),
+        ("alter schema webhooks owner to authenticator", "create schema webhooks"),
+        ("alter schema webhooks owner to authenticator", "grant usage on schema webhooks to authenticator"),
+        (
+            "alter schema webhooks owner to authenticator",
+            "create table webhooks.migration (number int, checksum text)",
+        ),
+    ):
+        if grant:
+            database.execute(grant)
+        with pytest.raises(CannotMigrate, match=statement):
+            await migrate(pool, [ONE])
+    database.execute("alter schema webhooks owner to authenticator; drop table webhooks.migration")
+    assert await migrate(pool, [ONE]) == (ONE,)
 
 
 def test_pending_are_those_that_the_database_has_not_had() -> None:

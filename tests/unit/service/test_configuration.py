@@ -91,7 +91,9 @@ def test_shipped_file_names_every_key_and_only_known_ones_with_its_default() -> 
     settings = load(SHIPPED, {"DATAAPI_PROJECT_JWT_SECRET": SECRET})
     shipped = settings.projects[0]
     assert settings == Settings(
-        projects=(Project(shipped.ref, "default", shipped.db_uri, jwt_secret=SECRET),), file=SHIPPED
+        projects=(Project(shipped.ref, "default", shipped.db_uri, jwt_secret=SECRET),),
+        webhooks=Webhooks(),
+        file=SHIPPED,
     )
 
 
@@ -175,6 +177,7 @@ def test_every_kind_of_value_is_read() -> None:
     assert found.graphql_features == {"upsert", "groupBy"}
     assert found.graphql_validation == "strict"
     assert found.hosts == ("api.example.org", "[::1]")
+    assert settings.webhooks is not None
     assert settings.webhooks.retry_waits == (1.0, 2.5)
     assert settings.webhooks.allow_addresses == ("10.0.0.0/8", "fd00::1")
     assert settings.webhooks.require_https is True
@@ -315,6 +318,18 @@ def test_secrets_that_everybody_may_read_are_noticed(tmp_path: Path, secret: str
         assert found == [f"warning: {path} {what}: chmod o= {path}"] * confidential
         path.chmod(0o640)
         assert inspect_service(load(file, {})) == []
+
+
+def test_webhooks_without_an_encryption_key_are_noticed() -> None:
+    """Nobody could create an endpoint."""
+    [finding] = inspect_service(read(f"{MINIMAL}[webhooks]\n"))
+    assert finding.wrong
+    assert str(finding) == (
+        "[webhooks] has no encryption-key, without which no endpoint can be created: dataapi keys prints one;"
+        " remove the section to turn webhooks off"
+    )
+    key = base64.b64encode(bytes(32)).decode()
+    assert inspect_service(read(f"{MINIMAL}[webhooks]\nencryption-key = {key}\n")) == []
 
 
 def test_environment_alone_is_a_configuration() -> None:
@@ -813,11 +828,26 @@ def test_any_endpoint_that_is_accepted_is_one_that_twisted_parses(paths: list[st
         assert len(arguments) + len(named) >= 2
 
 
+@pytest.mark.parametrize(
+    ("text", "environ", "webhooks"),
+    [
+        ("", {}, None),
+        ("[webhooks]\n", {}, Webhooks()),
+        ("", {"DATAAPI_WEBHOOKS_TIMEOUT": "5"}, Webhooks(timeout=5.0)),
+    ],
+)
+def test_webhooks_are_on_if_their_section_is_there(
+    text: str, environ: dict[str, str], webhooks: Webhooks | None
+) -> None:
+    """Even an empty one, or a key of it in the environment."""
+    assert read(MINIMAL + text, environ).webhooks == webhooks
+
+
 def test_encryption_keys_are_32_bytes_in_base64() -> None:
     """Several may be given, and what is wrong with one is said without showing it."""
     keys = [base64.b64encode(bytes([number] * 32)).decode() for number in (1, 2)]
     text = f"{MINIMAL}[webhooks]\nencryption-key = {keys[0]},\n  {keys[1]}\n"
-    assert read(text).webhooks.encryption_key == tuple(keys)
+    assert read(text).webhooks == Webhooks(encryption_key=tuple(keys))
     assert keys[0] not in repr(read(text))
     for wrong, expected in (("short", "not base64"), (f"{keys[0]}, c2hvcnQ=", "key 2 is 5 bytes")):
         [mistake] = mistakes(f"{MINIMAL}[webhooks]\nencryption-key = {wrong}\n")

@@ -92,7 +92,8 @@ class Webhooks:
 
     async def configure(self, settings: Settings) -> None:
         """Note how long their events are kept."""
-        self.events.append(f"configure webhooks {settings.webhooks.retention_days}")
+        kept = settings.webhooks and settings.webhooks.retention_days
+        self.events.append(f"configure webhooks {kept}")
 
     async def drain(self, seconds: float) -> None:
         """Drain when told to."""
@@ -226,12 +227,24 @@ def test_webhooks_start_when_requests_are_accepted() -> None:
 
 def test_the_management_api_is_unavailable_until_webhooks_start() -> None:
     """Clients are asked to come back, and the state says why."""
-    webhooks = LazyWebhooks(Clock(), Settings(projects=()))
+    webhooks = LazyWebhooks(Clock(), Settings(projects=(), webhooks=WebhooksSettings()))
     request = Request("1", "GET", "/v2/event-types", "", {}, b"")
     error = outcome(webhooks.answer(request, request.path, {}))
     assert isinstance(error, ManagementError)
     assert (error.status, error.headers) == (503, (("Retry-After", "1"),))
-    assert webhooks.state().reason == "webhooks are starting"
+    assert webhooks.state() == WebhooksState(False, False, "webhooks are starting")
+
+
+def test_without_their_section_webhooks_are_off() -> None:
+    """Nothing of them starts; the management API says so, as does the state."""
+    webhooks = LazyWebhooks(Clock(), Settings(projects=()))
+    outcome(webhooks.start())
+    request = Request("1", "GET", "/v2/event-types", "", {}, b"")
+    error = outcome(webhooks.answer(request, request.path, {}))
+    assert isinstance(error, ManagementError)
+    assert (error.status, error.code) == (404, "not_found")
+    assert error.message == "Webhooks are off: the configuration has no section [webhooks]"
+    assert webhooks.state() is None
 
 
 def test_figures_of_requests_and_projects_come_together() -> None:

@@ -92,9 +92,11 @@ class Process:
             _observer: Any,
             _again: Any,
             vitals: Vitals,
+            number: int,
         ) -> Server:
             if error is not None:
                 raise error
+            assert number == 1
             self.sockets, self.vitals = sockets, vitals
             return self.server
 

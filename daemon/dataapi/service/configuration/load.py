@@ -79,13 +79,13 @@ def _assemble(sources: Sources, file: Path | None) -> Settings:
     projects = {section: _project(sources, section) for section in sections}
     if len(projects) > 1:
         _check_hosts(sources, projects)
-    webhooks = sources.values("webhooks")
+    webhooks = Webhooks(**sources.values("webhooks")) if "webhooks" in sources.sections else None
     if sources.mistakes:
         raise ConfigurationError(sources.mistakes)
     built = tuple(Project(**values) for values in projects.values())
     settings = Settings(
         projects=built,
-        webhooks=Webhooks(**webhooks),
+        webhooks=webhooks,
         file=file,
         secret_files=tuple(dict.fromkeys(sources.secret_files)),
         **service,

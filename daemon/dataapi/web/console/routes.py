@@ -20,7 +20,7 @@ from dataapi.web.console import access
 from dataapi.web.console.assets import Assets
 from dataapi.web.console.receivers import ANSWERS, Receivers, address
 from dataapi.web.families import CONSOLE, JSON
-from dataapi.web.routing import Backend, ConsoleData, Handler, Route, no_route, route
+from dataapi.web.routing import Backend, ConsoleData, Handler, Route, WebhooksApi, no_route, route
 
 PATH = "/console"
 
@@ -31,10 +31,10 @@ _PLAIN = (
 )
 
 
-def declare(app: Klein, *, webhooks: bool, receivers: bool) -> None:
+def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> None:
     """Declare the console's routes.
 
-    :param webhooks: whether the daemon has a management API of webhooks.
+    :param webhooks: the management API of webhooks, None if the daemon has none.
     :param receivers: whether it has receivers for trying them, which only one process can.
     """
     assets = Assets()
@@ -55,8 +55,9 @@ def declare(app: Klein, *, webhooks: bool, receivers: bool) -> None:
 
     async def settings(backend: Backend, request: Request) -> Reply:
         described = _settings(backend.project, local=access.is_local(request))
-        tried = webhooks and receivers and access.may_try(backend.project, request)
-        return json_reply({**described, "webhooks": webhooks, "receivers": tried})
+        managed = webhooks is not None and webhooks.on
+        tried = managed and receivers and access.may_try(backend.project, request)
+        return json_reply({**described, "webhooks": managed, "receivers": tried})
 
     async def identify(backend: Backend, request: Request) -> Caller:
         caller = await backend.authenticator.authenticate(request)
@@ -79,7 +80,7 @@ def declare(app: Klein, *, webhooks: bool, receivers: bool) -> None:
     declare_data(app, "documents", documents)
     declare_data(app, "health", health)
     declare_data(app, "schema", schema)
-    if webhooks and receivers:
+    if webhooks is not None and receivers:
         _declare_receivers(app)
 
 

@@ -47,7 +47,7 @@ from dataapi.webhooks.model import (
     RefusalReason,
     Refused,
 )
-from dataapi.webhooks.secrets import CannotOpen
+from dataapi.webhooks.secrets import CannotOpen, NoEncryptionKey
 from dataapi.webhooks.store import Store
 from dataapi.webhooks.store.endpoints import NoScope, TooManyEndpoints
 
@@ -98,6 +98,8 @@ Reason: TypeAlias = Callable[[], str | None]
 
 class ManagementApi:
     """Responds to every operation of the table."""
+
+    on = True
 
     def __init__(
         self, store: Store, catalogue: Catalogue, url_check: EndpointUrlCheck, reason: Reason
@@ -164,6 +166,10 @@ class ManagementApi:
                 access.token, scope, request.path, request.query, places, values, document
             )
             return _reply(operation, await self._run[operation.name](authorized))
+        except NoEncryptionKey as error:
+            _log.error("{operation} is refused: {reason}", operation=operation.name, reason=str(error))
+            message = "Webhooks are not set up completely; the service's log says what is missing"
+            raise ManagementError(ErrorCode.UNAVAILABLE, message) from error
         except DatabaseError as error:
             _log.failure("{operation} failed in the database", operation=operation.name)
             raise ManagementError(ErrorCode.INTERNAL, "Internal server error") from error

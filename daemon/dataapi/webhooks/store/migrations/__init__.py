@@ -18,8 +18,17 @@ from dataapi.webhooks.store.statements import SqlRunner
 LOCK = 7236148250117001
 """The advisory lock during a migration."""
 
+_STANDING = """
+select n.oid is not null, pg_catalog.has_schema_privilege(n.oid, 'usage'),
+    coalesce(
+        pg_catalog.has_schema_privilege(n.oid, 'create'),
+        pg_catalog.has_database_privilege(pg_catalog.current_database(), 'create')
+    ),
+    pg_catalog.quote_ident(current_user), pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(n.nspowner))
+from (select) as always left join pg_catalog.pg_namespace n on n.nspname = 'webhooks'
+"""
 _ALREADY = "WH900"
-_INSUFFICIENT_PRIVILEGE = "42501"
+INSUFFICIENT_PRIVILEGE = "42501"
 _NAME = re.compile(r"([0-9]{4})_([a-z_]+)\.sql")
 
 
@@ -59,21 +68,72 @@ async def migrate(
         the role may neither use nor create the schema.
     """
     migrations = shipped() if migrations is None else migrations
+    standing = await _standing(database)
     applied = []
     try:
-        for migration in pending(await recorded(database), migrations):
+        missing = await _pending(database, standing, migrations)
+        if missing and not standing.may_create:
+            raise standing.refusal(f"{standing.role} may not create it")
+        for migration in missing:
             if await _apply(database, migration):
                 applied.append(migration)
-        # Another daemon that was faster may have another version.
-        pending(await recorded(database), migrations)
+        if missing:
+            # Another daemon that was faster may have another version.
+            pending(await recorded(database), migrations)
     except DatabaseError as error:
-        if error.code != _INSUFFICIENT_PRIVILEGE:
+        if error.code != INSUFFICIENT_PRIVILEGE:
             raise
-        raise CannotMigrate(
-            f"the schema webhooks cannot be made or upgraded: {error.message}; let an administrator of the "
-            "database run, with the role of db-uri for ROLE: create schema webhooks authorization ROLE"
-        ) from error
+        raise standing.refusal(error.message) from error
     return tuple(applied)
+
+
+async def check_migrated(database: SqlRunner) -> tuple[Migration, ...]:
+    """Return no migration, as another process has applied them all.
+
+    :raises CannotMigrate: it has not, or as for ``migrate``.
+    """
+    if await _pending(database, await _standing(database), shipped()):
+        raise CannotMigrate("another process has not made or upgraded the schema webhooks yet")
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What the login role may do.
+
+    It is asked beforehand because PostgreSQL logs what it refuses, with the whole text of a migration.
+    """
+
+    exists: bool
+    may_use: bool | None
+    may_create: bool
+    role: str
+    owner: str | None
+
+    def refusal(self, reason: str) -> CannotMigrate:
+        """Return the error, which names what to grant."""
+        if self.exists:
+            statement = f"alter schema webhooks owner to {self.role}, and the same for what is in it"
+            remedy = f"{statement}; or run dataapi migrate as its owner, {self.owner}"
+        else:
+            remedy = f"create schema webhooks authorization {self.role}"
+        return CannotMigrate(
+            f"the schema webhooks cannot be made or upgraded: {reason};"
+            f" let an administrator of the database run: {remedy}"
+        )
+
+
+async def _standing(database: SqlRunner) -> _Standing:
+    [row] = await database.fetch(_STANDING)
+    return _Standing(*row)
+
+
+async def _pending(
+    database: SqlRunner, standing: _Standing, migrations: Sequence[Migration]
+) -> tuple[Migration, ...]:
+    if standing.exists and not standing.may_use:
+        raise standing.refusal(f"{standing.role} may not use it")
+    return pending(await recorded(database) if standing.exists else {}, migrations)
 
 
 async def recorded(database: SqlRunner) -> dict[int, str]:
