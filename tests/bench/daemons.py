@@ -3,8 +3,8 @@
 Run as ``PYTHONPATH=daemon:tests python tests/bench/daemons.py [SECONDS] [ROUNDS]``.  It starts a PostgreSQL,
 daemons by twistd, and a receiver in a process of its own.
 
-- waiting: the receiver answers after 50 ms, and each process makes at most 16 attempts at a time: about
-  320 a second, whatever it could do.  That shows whether processes share a queue without standing in each
+- waiting: the receiver answers after 50 ms, and each process makes at most 14 attempts at a time: about
+  280 a second, whatever it could do.  That shows whether processes share a queue without standing in each
   other's way.
 - busy: the receiver answers at once.  What limits it then is the machine, which runs everything: the columns
   of processor time say by how much.

@@ -65,7 +65,7 @@ class ErrorCode(Enum):
         "The token lacks the permission, or belongs to another organization.",
     )
     ACCESS_DISABLED = 403, "access_disabled", "The organization is not on the early access allowlist."
-    NOT_FOUND = 404, "not_found", "There is no such path."
+    NOT_FOUND = 404, "not_found", "There is no such path, or webhooks are off."
     NO_ENDPOINT = 404, "not_found.endpoint", "The scope has no such endpoint."
     NO_DELIVERY = 404, "not_found.delivery", "The scope has no such delivery, or does not have it any more."
     WRONG_METHOD = (
@@ -87,7 +87,7 @@ class ErrorCode(Enum):
     UNAVAILABLE = (
         503,
         "service_unavailable",
-        "The database is away or lacks the schema, or the service has too much to do.",
+        "The database is away or lacks the schema, or the service is too busy or has no `encryption-key`.",
     )
     TIMEOUT = (
         504,
