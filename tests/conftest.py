@@ -17,6 +17,7 @@ from support import line_probes, processes, skips
 from support.pooler import THROUGH_POOLER, pooled_if_asked
 from support.postgres import Database, Server
 from support.receiver import World
+from support.unqualified import WATCH
 from twisted.internet import defer, task
 from twisted.logger import LogEvent, globalLogPublisher
 
@@ -59,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers, keep standard error as it is uncaptured, and have skipped tests explained."""
     config.pluginmanager.register(skips)
     config.addinivalue_line("markers", "time_limit(seconds): when this test is thought to hang.")
+    config.addinivalue_line("markers", "own_sql: sends SQL of its own, which names no schemas.")
     config.addinivalue_line("markers", "direct(reason): means nothing through a pooler in transaction mode.")
     config.stash[_STANDARD_ERROR] = os.dup(2)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -172,6 +174,26 @@ def _processes_of_the_test(request: pytest.FixtureRequest, _processes_of_the_run
     assert processes.settle(mark, 0 if failed else processes.SETTLE, older) == [], (
         "the test left these processes running"
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sql_is_read() -> Iterator[None]:
+    """Read all SQL that the daemon sends in this process."""
+    with WATCH.reading():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _sql_is_qualified(request: pytest.FixtureRequest, _sql_is_read: None) -> Iterator[None]:
+    """Fail a test in which SQL was sent that leaves PostgreSQL to look in the search path for an operator.
+
+    The tests of the database's own layer send SQL of their own.
+    """
+    WATCH.taken()
+    yield
+    found = WATCH.taken()
+    if "database" not in request.path.parts and request.node.get_closest_marker("own_sql") is None:
+        assert found == [], "SQL of the daemon names these without their schema"
 
 
 def _in_use(reactor: Any) -> list[object]:

@@ -68,7 +68,7 @@ class MadeUp:
         self._schemas = {name: self._next() for name in schemas}
         self._names: dict[str, tuple[str, list[str]]] = {}
         self._document: dict[str, list[Any]] = {
-            "server": [["0", "0", False]],
+            "server": [["0", "0", False, None]],
             "roles": [["10", "anon", False, [], [], False]],
             "acls": [["everybody", [["0", ["EXECUTE"]]]], ["nobody", []]],
             "schemas": [
@@ -183,5 +183,6 @@ def _type(oid: str, name: str, kind: str, category: str, schema: str = "pg_catal
         None,
         None,
         name,
+        None,
         None,
     ]

@@ -35,7 +35,7 @@ from dataapi.catalog.model import (
 from dataapi.catalog.names import assign_base_names, name_entry_points
 from dataapi.catalog.relationships import ViewKeys
 from dataapi.concurrency.pauses import pause
-from dataapi.database.sql_text import may_travel
+from dataapi.database.sql_text import OWN_SCHEMA, may_travel
 
 Document = Mapping[str, Sequence[Any]]
 
@@ -110,6 +110,10 @@ class _Builder:
             int(oid): (column or "", group) for oid, column, group in document.get("distribution", ())
         }
         self._schemas = {int(oid): name for oid, name, *_ in document.get("schemas", ())}
+        # By oid: the schema, and the names of its own operators.
+        self._operators = {
+            int(row[0]): (row[1], frozenset(row[17] or ())) for row in document.get("types", ())
+        }
         # By oid: the base type, the type modifier, and whether NULL is forbidden.
         self._domains = {
             int(row[0]): (int(row[5]), row[6], row[7]) for row in document.get("types", ()) if row[3] == "d"
@@ -117,7 +121,7 @@ class _Builder:
 
     def catalog(self, generation: int, search_path: Sequence[str]) -> Catalog:
         """Build everything but the directives."""
-        read_all, write_all, _ = self._document["server"][0]
+        read_all, write_all, _, postgis = self._document["server"][0]
         tables = {table.oid: table for table in self._each("tables", self._table)}
         views = ViewKeys(self._document.get("surfaces", ()), tables)
         names = tuple(self._schemas.values())
@@ -144,6 +148,7 @@ class _Builder:
             timezones=frozenset(self._document.get("timezones", ())),
             read_all=int(read_all),
             write_all=int(write_all),
+            postgis=postgis,
             clustered=bool(self._distribution),
             problems=tuple(Problem(f"schema {name}", missing) for name in search_path if name not in names),
         )
@@ -155,7 +160,7 @@ class _Builder:
 
     def _type(self, row: Any) -> Type:
         oid, schema, name, kind, element, _, _, _, relation, category = row[:10]
-        labels, members, subtype, comment, acl, sql_name, default = row[10:]
+        labels, members, subtype, comment, acl, sql_name, default, _ = row[10:]
         return Type(
             oid=int(oid),
             schema=schema,
@@ -172,6 +177,7 @@ class _Builder:
             subtype=int(subtype or 0),
             sql_name=sql_name,
             default=default,
+            operators=self._operators[int(oid)][1],
         )
 
     def _base(self, oid: int) -> tuple[int, int, bool]:
@@ -223,12 +229,13 @@ class _Builder:
         name, number, type_, typmod, not_null, default, generated, identity, comment, acl, _, sql_name = row
         oid = int(type_)
         if oid in self._domains:
-            _, typmod, strict = self._base(oid)
+            oid, typmod, strict = self._base(oid)
             not_null = not_null or strict
+        schema, operators = self._operators[oid]
         return Column(
             name=name,
             number=number,
-            type=oid,
+            type=int(type_),
             typmod=typmod,
             nullable=not not_null,
             default=default,
@@ -237,6 +244,7 @@ class _Builder:
             comment=comment,
             acl=self._acls[acl],
             sql_name=sql_name,
+            comparison_schema=schema if "=" in operators else OWN_SCHEMA,
         )
 
     def _function(self, row: Any) -> Function:

@@ -13,6 +13,7 @@ from enum import Enum
 
 from dataapi.catalog.directives import Directives
 from dataapi.catalog.media_types import MediaHandler
+from dataapi.database.sql_text import OWN_SCHEMA
 
 Acl = tuple[tuple[int, frozenset[str]], ...]
 """Grants of one object: pairs of a grantee's oid (0 for PUBLIC) and privilege words such as ``SELECT``."""
@@ -80,6 +81,8 @@ class Type:
     :ivar sql_name: as ``format_type`` writes it without a modifier, such as ``character varying[]`` or
         ``api.mood``; schemas other than ``pg_catalog`` are always named.
     :ivar default: a domain's own default as SQL text, or None.
+    :ivar operators: names of the operators and aggregates of its values that came with it; those of
+        PostgreSQL's own types are not listed.
     """
 
     oid: int
@@ -97,6 +100,11 @@ class Type:
     subtype: int = 0
     sql_name: str = ""
     default: str | None = None
+    operators: frozenset[str] = frozenset()
+
+    def schema_of(self, name: str) -> str:
+        """Return the schema of the operator or aggregate that a name means for its values."""
+        return self.schema if name in self.operators else OWN_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,7 @@ class Column:
     :ivar identity: "" for none, "a" for ALWAYS, "d" for BY DEFAULT.
     :ivar sql_name: the type with its modifier, such as ``public.geometry(Point,4326)``, where that type is
         not PostgreSQL's own and has one; else None.
+    :ivar comparison_schema: that of the operators that compare its values.
     """
 
     name: str
@@ -124,6 +133,7 @@ class Column:
     comment: str | None
     acl: Acl
     sql_name: str | None = None
+    comparison_schema: str = OWN_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +347,7 @@ class Catalog:
     :ivar content: a digest of what was read, without time zones; empty for a catalog that was made up.
     :ivar read_all, write_all: oids of ``pg_read_all_data`` and ``pg_write_all_data``, 0 before PostgreSQL 14.
     :ivar clustered: whether Citus holds tables of the database, exposed or not.
+    :ivar postgis: the schema of the extension PostGIS, None without it.
     """
 
     generation: int
@@ -359,6 +370,7 @@ class Catalog:
     timezones: frozenset[str] = frozenset()
     content: bytes = b""
     clustered: bool = False
+    postgis: str | None = None
 
     def is_like(self, other: Catalog | None) -> bool:
         """Whether what was made of the other catalog is right for this one, too."""

@@ -4,10 +4,10 @@ select
     tablename::text,
     policyname::text,
     cmd,
-    permissive = 'PERMISSIVE',
-    to_json(roles)::text,
+    permissive operator(pg_catalog.=) 'PERMISSIVE',
+    pg_catalog.to_json(roles)::text,
     qual,
     with_check
 from pg_catalog.pg_policies
-where schemaname in (select json_array_elements_text($1::json))
+where schemaname operator(pg_catalog.=) any (array(select pg_catalog.json_array_elements_text($1::json)))
 order by schemaname, tablename, policyname

@@ -11,7 +11,7 @@
 
 -- Compiling this query would take longer than running it a hundred times; and names are
 -- written the same whatever the login role's own search path is.  Both end with the message.
-select set_config('jit', 'off', true), set_config('search_path', 'pg_catalog', true);
+select pg_catalog.set_config('jit','off',true), pg_catalog.set_config('search_path','pg_catalog',true);
 
 with recursive
 path as materialized (
@@ -337,6 +337,19 @@ type as materialized (
     from pg_type t
     where t.oid in (select used.oid from used)
 ),
+-- Operators and aggregates that came with types of extensions: others may have made more of the same names.
+own_operator as (
+    select t.oid, json_agg(o.name) as names
+    from pg_type t
+    join (
+        select oprleft as type, oprname as name, oprnamespace as namespace, oprowner as owner from pg_operator
+        union
+        select proargtypes[0], proname, pronamespace, proowner from pg_proc where prokind = 'a' and pronargs = 1
+    ) as o on o.type = t.oid and o.namespace = t.typnamespace and o.owner = t.typowner
+    -- Types from 16384 on are not PostgreSQL's own.
+    where t.typtype = 'b' and t.oid::bigint >= 16384
+    group by t.oid
+),
 types as (
     select json_build_array(
                t.oid, n.nspname, t.typname,
@@ -351,12 +364,13 @@ types as (
                    from pg_attribute m where m.attrelid = t.typrelid and m.attnum > 0 and not m.attisdropped
                ) end,
                g.rngsubtype, d.description, t.acl::text,
-               format_type(t.oid, null), case when t.typtype = 'd' then t.typdefault end
+               format_type(t.oid, null), case when t.typtype = 'd' then t.typdefault end, o.names
            ) as item,
            row_number() over (order by t.oid) as number
     from type t
     join pg_namespace n on n.oid = t.typnamespace
     left join pg_range g on g.rngtypid = t.oid
+    left join own_operator o on o.oid = t.oid
     left join pg_description d
         on d.classoid = 'pg_type'::regclass and d.objoid = t.oid and d.objsubid = 0
 ),
@@ -429,7 +443,9 @@ acls as (
 select 'server', json_build_array(json_build_array(
     coalesce(to_regrole('pg_read_all_data')::oid, 0),
     coalesce(to_regrole('pg_write_all_data')::oid, 0),
-    exists (select from pg_extension where extname = 'citus')))::text
+    exists (select from pg_extension where extname = 'citus'),
+    (select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'postgis')
+))::text
 union all
 (select 'schemas', json_agg(item order by number)::text from schemas group by (number - 1) / 50)
 union all

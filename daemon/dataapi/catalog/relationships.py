@@ -14,8 +14,9 @@ from itertools import islice, product
 from typing import Any, ClassVar
 
 from dataapi.catalog.directives import DeclaredForeignKey, TableDirectives
-from dataapi.catalog.model import Catalog, ForeignKey, Function, Problem, Table, place_of
+from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Problem, Table, place_of
 from dataapi.concurrency.pauses import pause
+from dataapi.database.sql_text import OWN_SCHEMA
 
 MOST_READINGS = 16
 """How many ways a view may show the columns of one key; more of them are left out."""
@@ -50,9 +51,22 @@ class KeyRelationship:
     pairs: Pairs
 
     @property
+    def schemas(self) -> tuple[str, ...]:
+        """The schemas of the operators by which the pairs are equal."""
+        return tuple(
+            _equality(self.table.column(own), self.target.column(theirs)) for own, theirs in self.pairs
+        )
+
+    @property
     def to_one(self) -> bool:
         """Whether at most one row of the target belongs to a row."""
         return self.cardinality is not Cardinality.ONE_TO_MANY
+
+
+def _equality(own: Column | None, theirs: Column | None) -> str:
+    """Return the schema of the operator by which two columns are equal."""
+    alike = own is not None and theirs is not None and own.comparison_schema == theirs.comparison_schema
+    return own.comparison_schema if alike and own is not None else OWN_SCHEMA
 
 
 @dataclass(frozen=True, slots=True, eq=False)

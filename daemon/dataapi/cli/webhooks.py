@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 from dataapi.database.address import primary_uri
 from dataapi.database.script import ScriptError, complete, opened
-from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.database.sql_text import CALLERS_OBJECTS, quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
 from dataapi.service.configuration.parsers import listed, ref, slug, whole
 from dataapi.settings import Settings
@@ -225,7 +225,8 @@ async def _unwatch(_store: Store, options: argparse.Namespace) -> Lines:
 def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
     """Run a statement as the owner of the table."""
     with opened(options.owner_uri or options.uri) as database:
-        complete(database.fetch(statement))
+        # The table is named as its owner finds it.
+        complete(database.fetch(CALLERS_OBJECTS + statement))
     return []
 
 

@@ -97,14 +97,14 @@ class ControlConnection:
         if connection.pooled:
             await self._through_pooler.cancel(connection)
         else:
-            await self._server(connection).ask("select pg_cancel_backend(%s)", connection)
+            await self._server(connection).ask("select pg_catalog.pg_cancel_backend(%s)", connection)
 
     async def terminate(self, connection: Connection) -> None:
         """Ask the server to end the connection's process."""
         if connection.pooled:
             await self._through_pooler.terminate(connection)
         else:
-            await self._server(connection).ask("select pg_terminate_backend(%s)", connection)
+            await self._server(connection).ask("select pg_catalog.pg_terminate_backend(%s)", connection)
 
     def close(self) -> None:
         """Close the control connections."""

@@ -85,11 +85,11 @@ class Message(NamedTuple):
     positioned: bool = False
 
 
-FACTS = """
+FACTS = f"""
 select pg_catalog.pg_backend_pid(), name, reset_val, source from pg_catalog.pg_settings
-where name in ('DateStyle', 'jit', 'statement_timeout')
-    or name = 'citus.propagate_set_commands'
-        and exists (select from pg_catalog.pg_extension where extname = 'citus')
+where name {sql_text.EQUAL} any (array['DateStyle', 'jit', 'statement_timeout'])
+    or name {sql_text.EQUAL} 'citus.propagate_set_commands'
+        and exists (select from pg_catalog.pg_extension where extname {sql_text.EQUAL} 'citus')
 """
 """Asks a connection for its server process, and for what its session began with."""
 
@@ -121,8 +121,13 @@ class Defaults:
 
     @property
     def own(self) -> Settings:
-        """The settings that hold for the daemon's own SQL, too, which may take its time."""
-        return tuple([(name, value) for name, value in self.settings if name != "statement_timeout"])
+        """The settings of the daemon's own SQL, which may take its time and names the schemas of its tables.
+
+        What it leaves to the search path is PostgreSQL's own, whatever others create.
+        """
+        of_callers = ("statement_timeout", "search_path")
+        kept = [(name, value) for name, value in self.settings if name not in of_callers]
+        return (*kept, ("search_path", sql_text.OWN_SCHEMA))
 
 
 NO_DEFAULTS = Defaults()

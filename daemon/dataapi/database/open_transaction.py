@@ -12,6 +12,7 @@ from dataapi.database import sql_text
 from dataapi.database.connection import ConnectionDied
 from dataapi.database.prepared import compose_inlined, compose_onward
 from dataapi.database.query_log import Recorded
+from dataapi.database.sql_text import CONCATENATE
 from dataapi.http.errors import ApiError
 
 if TYPE_CHECKING:
@@ -141,10 +142,10 @@ def next_fetch(fetched: int, size: int, batch: int) -> int:
 
 # Until the transaction has ended nothing tells where its end is, so this is a message of its own.  What is
 # inserted may not be flushed yet, as with synchronous_commit = off.
-_POSITION = """
-select case when not pg_catalog.pg_is_in_recovery() then ('x' || pg_catalog.substr(
+_POSITION = f"""
+select case when not pg_catalog.pg_is_in_recovery() then ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
-    || ':' || pg_catalog.pg_current_wal_insert_lsn() end
+    {CONCATENATE} ':' {CONCATENATE} pg_catalog.pg_current_wal_insert_lsn() end
 """
 
 

@@ -13,6 +13,7 @@ import psycopg2
 from dataapi.database import address, pipeline
 from dataapi.database.connection import Connection, ConnectionDied
 from dataapi.database.named import Step
+from dataapi.database.sql_text import EQUAL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -106,7 +107,10 @@ async def keeps_statements(connection: RunsSteps) -> bool:
     if not pipeline.AVAILABLE:
         return False
     name = f"p{token_hex(8)}"
-    asked = "select count(*) from pg_catalog.pg_prepared_statements where not from_sql and name = $1"
+    asked = (
+        "select pg_catalog.count(*) from pg_catalog.pg_prepared_statements"
+        f" where not from_sql and name {EQUAL} $1"
+    )
     # The process stays the same until the transaction ends.
     await connection.send("begin", ())
     try:

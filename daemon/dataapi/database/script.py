@@ -22,7 +22,7 @@ from dataapi.database.address import (
 from dataapi.database.errors import refused, version_refusal
 from dataapi.database.pipeline import Pipeline
 from dataapi.database.pooler import keeps_statements
-from dataapi.database.sql_text import inlined
+from dataapi.database.sql_text import OWN_OBJECTS_ONLY, inlined
 from dataapi.database.succession import PRIMARY_LINEAGE, Lineage, Succession
 
 if TYPE_CHECKING:
@@ -54,12 +54,19 @@ async def run_script(uri: str, text: str) -> Rows:
 
 
 def _run(uri: str, text: str) -> Rows:
-    with connected(uri) as fetch:
-        return fetch(text, ())
+    with _connection(uri) as connection, connection.cursor() as cursor:
+        return _fetched(cursor, text, ())
 
 
 class ServerTooOld(ScriptError):
     """The database can be reached, and is of a version that is not supported."""
+
+
+def _fetched(cursor: Any, text: str, values: Sequence[object]) -> Rows:
+    """Run SQL with ``$1`` places for values and return the last statement's rows."""
+    template = inlined(text)
+    cursor.execute(template.text, template.arrange(tuple(values)))
+    return cursor.fetchall() if cursor.description else []
 
 
 @contextmanager
@@ -71,9 +78,7 @@ def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
     with _connection(uri) as connection, connection.cursor() as cursor:
 
         def fetch(text: str, values: Sequence[object]) -> Rows:
-            template = inlined(text)
-            cursor.execute(template.text, template.arrange(tuple(values)))
-            return cursor.fetchall() if cursor.description else []
+            return _fetched(cursor, OWN_OBJECTS_ONLY + text, values)
 
         yield fetch
 

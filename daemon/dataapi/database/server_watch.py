@@ -11,6 +11,7 @@ from twisted.internet import defer
 from dataapi.concurrency.deadlines import wait_at_most
 from dataapi.database import address
 from dataapi.database.connection import Connection, ConnectionDied
+from dataapi.database.sql_text import CONCATENATE, MINUS, operator_sql
 from dataapi.database.succession import Lineage
 
 if TYPE_CHECKING:
@@ -23,20 +24,21 @@ _SILENT = "it does not answer"
 
 # What a standby receives is seen by pg_read_all_stats alone.  What others may see lags behind it, by up to
 # checkpoint_timeout, and is never ahead.
-SERVER_STATE = """
+SERVER_STATE = f"""
 select standby, (case when standby then coalesce(pg_catalog.pg_last_wal_replay_lsn(), '0/0')
-    else pg_catalog.pg_current_wal_flush_lsn() end - '0/0')::bigint, system_identifier,
+    else pg_catalog.pg_current_wal_flush_lsn() end {MINUS} '0/0')::bigint, system_identifier,
     case when standby then greatest(
         (select received_tli from pg_catalog.pg_stat_wal_receiver),
         (select min_recovery_end_timeline from pg_catalog.pg_control_recovery()),
         (select timeline_id from pg_catalog.pg_control_checkpoint())
-    ) else ('x' || pg_catalog.substr(
+    ) else ('x' {CONCATENATE} pg_catalog.substr(
         pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint end
 from pg_catalog.pg_control_system(), lateral (select pg_catalog.pg_is_in_recovery() standby offset 0) role
 """
 """Asks a server for the members of a ``ServerState``."""
-MAY_SEE_STATISTICS = """pg_catalog.pg_has_role('pg_read_all_stats',
-    case when pg_catalog.current_setting('server_version_num')::int < 160000 then 'member' else 'set' end)"""
+MAY_SEE_STATISTICS = f"""pg_catalog.pg_has_role('pg_read_all_stats',
+    case when pg_catalog.current_setting('server_version_num')::int {operator_sql("<")} 160000
+    then 'member' else 'set' end)"""
 """Whether the login role may take on the one that sees what a standby receives."""
 SERVER_STATE_SEEN = f"""
 select pg_catalog.set_config('role', 'pg_read_all_stats', true) where {MAY_SEE_STATISTICS};{SERVER_STATE}

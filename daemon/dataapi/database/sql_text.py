@@ -37,6 +37,52 @@ def quote_literal(text: str) -> str:
     return "'" + quoted + "'"
 
 
+OWN_SCHEMA = "pg_catalog"
+"""The schema of what is PostgreSQL's own."""
+
+
+def operator_sql(operator: str, schema: str = OWN_SCHEMA) -> str:
+    """Return an operator by its schema.
+
+    PostgreSQL takes the operator (and the function) whose argument types fit best from all schemas
+    of the search path, so that a role that may create one there could have other roles run it.
+    """
+    return f"operator({schema if schema == OWN_SCHEMA else quote_identifier(schema)}.{operator})"
+
+
+# PostgreSQL writes its syntax in capitals, and the names of its types behind ``::``.
+_WRITTEN = re.compile(
+    r"""
+      E'(?:[^'\\]|''|\\.)*' | '(?:[^']|'')*' | "(?:[^"]|"")*"
+    | ::\s*[a-z_][\w ]*
+    | [.]\s*[^\s"(]+
+    | (?P<function>[a-z_][a-z0-9_]*(?=[(]))
+    | \w+
+    | (?P<operator>[-+*/<>=~!@#%^&|`?]+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def with_own_schema(expression: str) -> str:
+    """Return an expression as PostgreSQL writes it, naming the schema of what is PostgreSQL's own.
+
+    :param expression: was written for a search path that leads to PostgreSQL's own objects alone, so that
+        those of all others have their schemas.
+    """
+
+    def name(match: re.Match[str]) -> str:
+        if match["function"]:
+            return f"{OWN_SCHEMA}.{match[0]}"
+        return operator_sql(match[0]) if match["operator"] else match[0]
+
+    return _WRITTEN.sub(name, expression)
+
+
+EQUAL, UNEQUAL, GREATER = operator_sql("="), operator_sql("<>"), operator_sql(">")
+PLUS, MINUS, CONCATENATE = operator_sql("+"), operator_sql("-"), operator_sql("||")
+
+
 def without_aliases(message: str) -> str:
     """Return a message of PostgreSQL's with the columns that it names not qualified by an alias."""
     return _ALIASED.sub("", message)
@@ -149,6 +195,13 @@ def _without_columns(calls: Sequence[str]) -> str:
 
 _MOST_ARGUMENTS = 100
 """Arguments that PostgreSQL takes for one function."""
+
+
+OWN_OBJECTS_ONLY = f"select pg_catalog.set_config('search_path','{OWN_SCHEMA}',true);"
+"""Lets what follows in its transaction find PostgreSQL's own objects alone, whatever others create."""
+
+CALLERS_OBJECTS = "set local search_path to default;"
+"""Lets what follows find what a login role finds by itself."""
 
 
 def _call(name: str, value: str) -> str:

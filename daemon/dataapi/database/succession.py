@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from dataapi.database.sql_text import CONCATENATE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
@@ -29,8 +31,8 @@ Overtaken: TypeAlias = "Callable[[Lineage | None], bool]"
 """Tells whether a server is known to be on an earlier timeline than the newest primary."""
 
 # The name of a WAL file begins with its timeline.  A standby is asked for nothing: it is not written to.
-PRIMARY_LINEAGE = """
-select system_identifier, ('x' || pg_catalog.substr(
+PRIMARY_LINEAGE = f"""
+select system_identifier, ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
 from pg_catalog.pg_control_system() where not pg_catalog.pg_is_in_recovery()
 """

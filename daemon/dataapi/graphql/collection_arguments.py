@@ -133,7 +133,8 @@ def _element(view: TableView, element: InputObject) -> Ordering | None:
     name, tree = member
     field = view.columns_by_name.get(name)
     if field is not None:
-        return _term(operand(field), tree, nullable=field.column.nullable), field.mapping.parameter
+        term = _term(operand(field), tree, nullable=field.column.nullable)
+        return replace(term, schema=field.mapping.schema_of("<")), field.mapping.parameter
     related = view.others_by_input[name]
     assert isinstance(related, RelatedField), "only columns and relationships can be ordered by"
     return (_by_row if related.to_one else _by_rows)(related, as_object(tree))
@@ -167,5 +168,6 @@ def _by_rows(related: RelatedField, element: InputObject) -> Ordering | None:
         return None
     field = related.target.columns_by_name[column[0]]
     aggregate = aggregate_of(name, field)
-    expression = RelatedAggregateOf(rows, aggregate.function, aggregate.expression, aggregate.builtin)
-    return _term(expression, column[1], nullable=True), field.mapping.parameter
+    expression = RelatedAggregateOf(rows, aggregate.function, aggregate.expression, aggregate.schema)
+    term = _term(expression, column[1], nullable=True)
+    return replace(term, schema=field.mapping.schema_of("<")), field.mapping.parameter

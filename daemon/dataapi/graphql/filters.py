@@ -48,7 +48,6 @@ from dataapi.sql.conditions import (
     TextSearch,
     all_of,
 )
-from dataapi.sql.expressions import is_builtin
 
 _PATTERNS = frozenset({Operator.LIKE, Operator.ILIKE, Operator.REGEX, Operator.IREGEX, Operator.STARTS_WITH})
 
@@ -123,21 +122,21 @@ def operator_conditions(left: Expression, mapping: TypeMapping, operators: Input
             conditions.append(_text_search(left, as_object(tree)))
         elif mapping.kind == "JSON" and name in _JSON_OPERATORS and leaf is not None:
             value = Parameter(leaf.source(encode_value), "text" if name == "hasKey" else "jsonb")
-            conditions.append(Compare(CastOf(left, "jsonb"), _JSON_OPERATORS[name], value, builtin=True))
+            conditions.append(Compare(CastOf(left, "jsonb"), _JSON_OPERATORS[name], value))
         elif name == "is":
             if leaf is None:
                 raise GraphQLError('The operator "is" takes NULL or NOT_NULL, not null.')
             conditions.append(IsNull(left, negated=bool(leaf.sample)))
         elif leaf is None:
-            conditions.append(_compared_with_null(left, mapping.parameter))
+            conditions.append(_compared_with_null(left, mapping.parameter, mapping.schema_of("=")))
         else:
             conditions.append(comparison(left, mapping, OPERATORS[name], leaf))
     return conditions
 
 
-def _compared_with_null(left: Expression, type_: str) -> Condition:
+def _compared_with_null(left: Expression, type_: str, schema: str) -> Condition:
     """Return the comparison with NULL, which is neither true nor false."""
-    return Compare(left, Operator.EQ, Parameter(Fixed(None), type_))
+    return Compare(left, Operator.EQ, Parameter(Fixed(None), type_), schema)
 
 
 def comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf: InputLeaf) -> Condition:
@@ -150,7 +149,8 @@ def comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf:
         type_, encode = mapping.list_parameter, encode_list
     elif operator in _PATTERNS and type_ != "unknown":
         type_ = 'pg_catalog."text"'
-    return Compare(left, operator, Parameter(leaf.source(encode), type_), mapping.builtin)
+    schema = mapping.schema_of(operator.symbol)
+    return Compare(left, operator, Parameter(leaf.source(encode), type_), schema)
 
 
 _JSON_OPERATORS = {
@@ -194,7 +194,7 @@ def _node_id_condition(view: TableView, operators: InputObject) -> Condition | N
     leaf = operators["eq"]
     if leaf is not None:
         return key_condition(view, as_leaf(leaf))
-    return all_of([_compared_with_null(column, type_) for column, type_ in _key_operands(view)])
+    return all_of([_compared_with_null(*operand) for operand in _key_operands(view)])
 
 
 def key_condition(view: TableView, leaf: InputLeaf) -> Condition:
@@ -210,17 +210,18 @@ def key_condition(view: TableView, leaf: InputLeaf) -> Condition:
     leaf = leaf.without_sample()
     return And(
         tuple(
-            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, place, type_), type_), is_builtin(type_))
-            for place, (column, type_) in enumerate(_key_operands(view))
+            Compare(column, Operator.EQ, Parameter(NodeIdPart(leaf, place, type_), type_), schema)
+            for place, (column, type_, schema) in enumerate(_key_operands(view))
         )
     )
 
 
-def _key_operands(view: TableView) -> Iterator[tuple[Expression, str]]:
-    """Yield the key's columns as they are compared, each with its slot type."""
-    for name, type_ in zip(view.key, view.key_types, strict=True):
-        field = view.fields_by_column.get(name)
-        yield ColumnOf(name) if field is None else operand(field), type_
+def _key_operands(view: TableView) -> Iterator[tuple[Expression, str, str]]:
+    """Yield the key's columns as they are compared, each with its slot type and its operators' schema."""
+    for term, type_ in zip(view.key_order, view.key_types, strict=True):
+        assert isinstance(term.expression, ColumnOf), "a key is made of columns"
+        field = view.fields_by_column.get(term.expression.name)
+        yield term.expression if field is None else operand(field), type_, term.schema
 
 
 # PostgreSQL has no min(boolean); false is less than true.
@@ -233,7 +234,8 @@ def aggregate_of(name: str, field: ColumnField) -> AggregateOf:
     function = AggregateFunction.COUNT if distinct else AggregateFunction(name)
     if field.mapping.kind == "Boolean":
         function = _BOOLEAN_FUNCTIONS.get(name, function)
-    return AggregateOf(function, ColumnOf(field.column.name), distinct, distinct or field.mapping.builtin)
+    schema = field.mapping.schema_of(function.value)
+    return AggregateOf(function, ColumnOf(field.column.name), distinct, schema)
 
 
 def having_condition(view: TableView, having: InputObject) -> Condition | None:

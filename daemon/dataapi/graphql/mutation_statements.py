@@ -19,11 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dataapi.catalog.model import Volatility
-from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.database.sql_text import EQUAL, operator_sql, quote_identifier, quote_literal
 from dataapi.graphql.outputs import ConnectionOutput
 from dataapi.sql.algebra import Rows
 from dataapi.sql.dml import delete_sql, mutation_queries
-from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql, source_sql
+from dataapi.sql.expressions import condition_sql, source_sql
 from dataapi.sql.json_text import Json, JsonQuery, array_json, json_query, json_sql
 from dataapi.sql.lone_changes import compile_lone_change, kept_rows_query
 from dataapi.sql.mutations import Delete, Mutation
@@ -193,7 +193,8 @@ def _read_before(number: int, step: MutationStep, delete: Delete) -> Pending:
         gone, known = writer.alias(), writer.alias()
         listed = array_json((f"{known}.{name}",), f' order by {known}."~place"')
         source = f'{changed} as {gone} join (select distinct on ("~identity") * from {before}) as {known}'
-        return (JsonQuery(listed, f'{source} using ("~identity")'),)
+        matching = f'{gone}."~identity" {EQUAL} {known}."~identity"'
+        return (JsonQuery(listed, f"{source} on {matching}"),)
 
     count = f"(select pg_catalog.count(*) from {changed})"
     answer = answer_json(writer, step.output, records, count)
@@ -263,11 +264,11 @@ def _read_again(step: MutationStep, keys: str, count: str) -> Pending:
     row, stored = Row(writer.alias(), step.mutation.table), writer.alias()
     matches = []
     for place, (name, type_) in enumerate(step.key):
-        value = f"({stored}.key ->> {place})"
+        value = f"({stored}.key {operator_sql('->>')} {place})"
         if type_ == "unknown":
-            matches.append(f"{row.column(name)}::text = {value}")
+            matches.append(f"{row.column(name)}::text {EQUAL} {value}")
         else:
-            matches.append(f"{row.column(name)} {operator_sql('=', is_builtin(type_))} {value}::{type_}")
+            matches.append(f"{row.column(name)} {EQUAL} {value}::{type_}")
     source = (
         f"pg_catalog.json_array_elements(pg_catalog.current_setting({quote_literal(keys)})::json) "
         f"with ordinality as {stored}(key, place) "

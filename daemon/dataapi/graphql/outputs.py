@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.database.sql_text import EQUAL, GREATER, operator_sql, quote_identifier, quote_literal
 from dataapi.sql.algebra import Expression, FunctionCall, OrderTerm, Parameter, Rows
 from dataapi.sql.conditions import After, Condition
 from dataapi.sql.expressions import (
@@ -50,7 +50,7 @@ class FunctionValue(Output):
         if not self.many and self.form not in (WireForm.ENUM, WireForm.ENUM_ARRAY):
             return form_json(call, self.form, self.labels, type_)
         alias = writer.alias()
-        value = form_json(f"{alias}.value", self.form, self.labels, type_)
+        value = form_json(f"{alias}.value", self.form, self.labels, type_, column=True)
         listed = array_json(value) if self.many else value
         return (JsonQuery(listed, f"{item_sql(self.call, call)} as {alias}(value)"),)
 
@@ -274,7 +274,7 @@ class _ConnectionWriter:
         if self._connection.backward or self._members.joins:  # joins may lose the order
             order = f" order by {self._number()}{' desc' if self._connection.backward else ''}"
         if self._lookahead:
-            within = f" filter (where {self._number()} <= {self._limit()})"
+            within = f" filter (where {self._number()} {operator_sql('<=')} {self._limit()})"
         return array_json(json, order, within)
 
     def _page_info_json(self, field: PageInfoField) -> Json:
@@ -284,11 +284,11 @@ class _ConnectionWriter:
             cursor = cursor_sql(self._writer, self._rows.order, self._page)
             last = (field is PageInfoField.START_CURSOR) == backward
             number = self._last_number() if last else self._first_number()
-            return quoted_json(f"pg_catalog.max({cursor}) filter (where {self._number()} = {number})")
+            return quoted_json(f"pg_catalog.max({cursor}) filter (where {self._number()} {EQUAL} {number})")
         if (field is PageInfoField.HAS_NEXT_PAGE) == backward:
             return value_json(self._behind_sql(), BOOL)
         self._reads_page = True
-        return value_json(f"(pg_catalog.count(*) > {self._limit()})", BOOL)
+        return value_json(f"(pg_catalog.count(*) {GREATER} {self._limit()})", BOOL)
 
     def _behind_sql(self) -> str:
         """Return whether rows exist on the side that the page came from."""
@@ -297,7 +297,7 @@ class _ConnectionWriter:
         if position is not None:
             alternatives.append(self._exists_sql(position.complement()))
         if offset is not None:
-            alternatives.append(f"({self._writer.slot(offset)} > 0 and {self._exists_sql()})")
+            alternatives.append(f"({self._writer.slot(offset)} {GREATER} 0 and {self._exists_sql()})")
         return "(" + " or ".join(alternatives) + ")" if alternatives else "false"
 
     def _exists_sql(self, *extra: Condition) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dataapi.database.message import Bound
+from dataapi.database.sql_text import EQUAL
 from dataapi.graphql.mutation_statements import (
     MutationStep,
     OperationStep,
@@ -22,7 +23,7 @@ from dataapi.graphql.mutation_statements import (
 from dataapi.graphql.sources import Variables
 from dataapi.sql.algebra import Parameter, Rows
 from dataapi.sql.dml import mutation_queries
-from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql
+from dataapi.sql.expressions import condition_sql
 from dataapi.sql.json_text import Json, array_json, json_query, json_sql
 from dataapi.sql.outputs import Output, Text
 from dataapi.sql.row_output import MemberWriter
@@ -133,8 +134,8 @@ def _read(step: MutationStep) -> Compiled:
         known = type_ != "unknown"
         column = row.column(name) if known else f"{row.column(name)}::text"
         values = writer.slot(Parameter(Earlier(place), f"{type_}[]" if known else "text[]"))
-        conditions.append(f"{column} {operator_sql('=', not known or is_builtin(type_))} any({values})")
-    conditions.append(f"{identity} {operator_sql('=', True)} any({identities})")
+        conditions.append(f"{column} {EQUAL} any({values})")
+    conditions.append(f"{identity} {EQUAL} any({identities})")
 
     def records(inner: Output) -> Json:
         made = json_sql(MemberWriter(writer, row, joining=False).json(inner))

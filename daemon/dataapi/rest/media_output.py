@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dataapi.catalog.model import Table
-from dataapi.database.sql_text import quote_literal
+from dataapi.database.sql_text import CONCATENATE, EQUAL, operator_sql, quote_identifier, quote_literal
 from dataapi.http.errors import ApiError
 from dataapi.sql.algebra import Parameter, Rows
 from dataapi.sql.flat_rows import flat_json
@@ -30,8 +30,6 @@ class Form(Enum):
     """A JSON array of objects without their null members."""
     CSV = "csv"
     """RFC 4180 with a header line; NULL is empty, and the last line has no end."""
-    GEOJSON = "geojson"
-    """A GeoJSON feature collection, made by PostGIS."""
     VALUE = "value"
     """The one row, or the one value of a function, as JSON; null when there is none."""
     VALUES = "values"
@@ -56,6 +54,25 @@ class Raw:
 
 
 @dataclass(frozen=True, slots=True)
+class GeoJson:
+    """A GeoJSON feature collection.
+
+    :ivar function: the SQL name of the function that makes a feature of a row.
+    """
+
+    function: str
+
+    @classmethod
+    def by(cls, postgis: str | None) -> GeoJson:
+        """Return the form that PostGIS makes.
+
+        :param postgis: its schema, None where it is no extension: then it is where the search path leads.
+        """
+        name = "st_asgeojson"
+        return cls(name if postgis is None else f"{quote_identifier(postgis)}.{name}")
+
+
+@dataclass(frozen=True, slots=True)
 class HandlerBody:
     """A body made by an aggregate of the database over the rows (a custom media type handler).
 
@@ -69,7 +86,7 @@ class HandlerBody:
     content: Content = Content.TEXT
 
 
-Body = Form | HandlerBody | Raw
+Body = Form | GeoJson | HandlerBody | Raw
 
 _JSON = frozenset({Form.ARRAY, Form.STRIPPED, Form.VALUE, Form.VALUES})
 
@@ -114,10 +131,11 @@ def _body_sql(writer: Writer, rows: OutputRows, body: Body) -> str:
             return f"pg_catalog.string_agg({_content_sql(rows.column(0), content)}, '')"
         case Form.CSV:
             names = [_csv_name_sql(writer, key) for key, _ in rows.columns if key is not None]
-            header = " || ',' || ".join(names) or "''::text"
-            return f"{header} || E'\\n' || coalesce(pg_catalog.string_agg({csv_line_sql(rows)}, E'\\n'), '')"
-        case Form.GEOJSON:
-            return _features_sql(writer, rows)
+            header = f" {CONCATENATE} ',' {CONCATENATE} ".join(names) or "''::text"
+            lines = f"coalesce(pg_catalog.string_agg({csv_line_sql(rows)}, E'\\n'), '')"
+            return f"{header} {CONCATENATE} E'\\n' {CONCATENATE} {lines}"
+        case GeoJson(function):
+            return _features_sql(writer, rows, function)
         case _:
             return "null::text"
 
@@ -184,16 +202,16 @@ def _csv_name_sql(writer: Writer, key: Key) -> str:
     if isinstance(key, Text):
         return f"{quote_literal(csv_field(key.text))}::text"
     name = key_sql(writer, key)
-    quoted = f"""'"' || pg_catalog.replace({name}, '"', '""') || '"'"""
-    return f"case when {name} ~ E'[\",\\\\r\\\\n]' or {name} = '' then {quoted} else {name} end"
+    quoted = f"""'"' {CONCATENATE} pg_catalog.replace({name}, '"', '""') {CONCATENATE} '"'"""
+    special = f"{name} {operator_sql('~')} E'[\",\\\\r\\\\n]' or {name} {EQUAL} ''"
+    return f"case when {special} then {quoted} else {name} end"
 
 
 # ---------------------------------------------------------------- GeoJSON
 
 
-def _features_sql(writer: Writer, rows: OutputRows) -> str:
-    # PostGIS is wherever the database's search path says.
-    feature = f"ST_AsGeoJSON({rows.alias})::json"
+def _features_sql(writer: Writer, rows: OutputRows, function: str) -> str:
+    feature = f"{function}({rows.alias})::json"
     if not rows.named:
         feature = _renamed_sql(writer, rows, feature)
     features = f"coalesce(pg_catalog.json_agg({feature}), '[]'::json)"
@@ -203,6 +221,7 @@ def _features_sql(writer: Writer, rows: OutputRows) -> str:
 def _renamed_sql(writer: Writer, rows: OutputRows, feature: str) -> str:
     """Return a feature whose properties, named by their columns, have their keys as names."""
     made, each, name = writer.alias(), writer.alias(), writer.alias()
+    arrow = operator_sql("->")
     names = ", ".join(
         f"({quote_literal(column)}::text, {key_sql(writer, key)}::text)"
         for key, column in rows.columns
@@ -210,8 +229,10 @@ def _renamed_sql(writer: Writer, rows: OutputRows, feature: str) -> str:
     )
     properties = (
         f"select pg_catalog.json_object_agg({name}.renamed, {each}.value) "
-        f"from pg_catalog.json_each({made}.feature -> 'properties') as {each} "
-        f"join (values {names}) as {name}(own, renamed) on {name}.own = {each}.key"
+        f"from pg_catalog.json_each({made}.feature {arrow} 'properties') as {each} "
+        f"join (values {names}) as {name}(own, renamed) on {name}.own {EQUAL} {each}.key"
     )
-    members = f"'type', 'Feature', 'geometry', {made}.feature -> 'geometry', 'properties', ({properties})"
+    members = (
+        f"'type', 'Feature', 'geometry', {made}.feature {arrow} 'geometry', 'properties', ({properties})"
+    )
     return f"(select pg_catalog.json_build_object({members}) from (select {feature} as feature) as {made})"

@@ -12,7 +12,7 @@ from dataapi.catalog.media_types import ANY_MEDIA_TYPE
 from dataapi.catalog.model import Table
 from dataapi.http.errors import ApiError
 from dataapi.http.headers import MediaType, parse_accept
-from dataapi.rest.media_output import Body, Content, Form, HandlerBody
+from dataapi.rest.media_output import Body, Content, Form, GeoJson, HandlerBody
 from dataapi.rest.parse.body import BINARY
 
 LONGEST_CACHED = 300
@@ -92,10 +92,11 @@ class Media:
         """Whether the answer must be exactly one object."""
         return self.kind is MediaKind.OBJECT
 
-    def body(self, table: Table | None) -> Body:
+    def body(self, table: Table | None, postgis: str | None) -> Body:
         """Return how the body is made of rows.
 
         :param table: what the rows are of.
+        :param postgis: see ``GeoJson.by``.
         """
         handler = self.row_handler
         if handler is not None:
@@ -103,7 +104,7 @@ class Media:
         if self.kind is MediaKind.CSV:
             return Form.CSV
         if self.kind is MediaKind.GEOJSON:
-            return Form.GEOJSON
+            return GeoJson.by(postgis)
         return Form.STRIPPED if self.stripped else Form.ARRAY
 
 

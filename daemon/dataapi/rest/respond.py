@@ -46,11 +46,11 @@ def make_reply(
     preferences = applied(request.preferences, action)
     if preferences:
         headers += (("Preference-Applied", preferences),)
-    if row.response_headers is not None:
+    if row.response_headers:
         chosen = _headers(row.response_headers)
         names = {name.lower() for name, _ in chosen}
         headers = (*[header for header in headers if header[0].lower() not in names], *chosen)
-    if row.response_status is not None:
+    if row.response_status:
         if _STATUS.fullmatch(row.response_status) is None:
             raise ApiError(500, "PGRST112", "response.status guc must be a valid status code")
         status = int(row.response_status)

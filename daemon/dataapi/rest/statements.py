@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from dataapi.catalog.model import Table, Volatility
-from dataapi.database.sql_text import quote_identifier
+from dataapi.database.sql_text import EQUAL, GREATER, PLUS, quote_identifier
 from dataapi.rest.media_output import Body, Form, body_parts, csv_line_sql, flat_body_parts
 from dataapi.sql.algebra import ColumnOf, OrderTerm, Parameter, Rows
 from dataapi.sql.conditions import Condition
@@ -60,7 +60,7 @@ class ResultRow:
     :ivar count: rows in the body.
     :ivar total: matching rows, None when they were not counted.
     :ivar response_headers, response_status: the settings ``response.headers`` and ``response.status``
-        that functions made, None where they did not.
+        that functions made, empty or None where they did not.
     :ivar location: for an insert, a JSON object of the one inserted row's key with its values as text.
     :ivar inserted: for an upsert, how many rows were inserted and not updated.
     """
@@ -82,10 +82,9 @@ class ResultRow:
 
 TO_COME = ResultRow(None, 0, None, None, None)
 """What is known of an answer before its rows."""
-
 SETTINGS = (
-    "nullif(pg_catalog.current_setting('response.headers', true), '')",
-    "nullif(pg_catalog.current_setting('response.status', true), '')",
+    "pg_catalog.current_setting('response.headers', true)",
+    "pg_catalog.current_setting('response.status', true)",
 )
 """SQL of what functions set for the answer, to stand where all rows were computed before."""
 
@@ -149,7 +148,7 @@ def _with_count(text: str, count: str) -> str:
 
 def _count_within(most: int, size: str = 'pg_catalog.pg_column_size("body")', count: str = '"count"') -> str:
     """Return the number of rows of an answer, raising instead where its body has more bytes."""
-    return f"case when {size} > {most} then {raise_sql(TOO_LARGE, size)} else {count} end"
+    return f"case when {size} {GREATER} {most} then {raise_sql(TOO_LARGE, size)} else {count} end"
 
 
 def _guarded(writer: Writer, guard: Guard, found: str = '"count"', count: str = '"count"') -> str:
@@ -177,11 +176,12 @@ def compile_lines(rows: Rows, output: Output, form: Form, most_bytes: int | None
     if most_bytes is None:
         return compiled(f"select {line} from {item}", writer)
     size = 'pg_catalog.pg_column_size("line")'
-    # Without the offset PostgreSQL would make each line twice.
-    text = (
-        f'select "line" from (select {line} from {item} offset 0) as "lines"("line") '
-        f"where case when {size} > {most_bytes} then {raise_sql(TOO_LARGE, size)} = 0 else true end"
+    refused = (
+        f"case when {size} {GREATER} {most_bytes} then {raise_sql(TOO_LARGE, size)} {EQUAL} 0 else true end"
     )
+    # Without the offset PostgreSQL would make each line twice.
+    lines = f'(select {line} from {item} offset 0) as "lines"("line")'
+    text = f'select "line" from {lines} where {refused}'
     return compiled(text, writer)
 
 
@@ -190,7 +190,9 @@ def _total_sql(writer: Writer, source: _Source, output: Output, total: Total, bo
         return "null::bigint"
     if total is Total.BOUNDED:
         assert bound is not None, "counting up to a bound needs one"
-        counted = f"(select 1 from {source.all_rows()} limit {writer.slot(bound)} + 1) as {writer.alias()}"
+        counted = (
+            f"(select 1 from {source.all_rows()} limit {writer.slot(bound)} {PLUS} 1) as {writer.alias()}"
+        )
         return f"(select pg_catalog.count(*) from {counted})"
     rows, grouped = source.rows, isinstance(output, Record) and is_grouped(output)
     if rows.limit is None and rows.offset is None and not grouped:
@@ -352,7 +354,7 @@ def _location_sql(writer: Writer, key: tuple[str, ...], changed: str, row: Row) 
     listed = f"pg_catalog.json_object_agg({member}.key, {member}.value)"
     members = f"pg_catalog.json_each_text(pg_catalog.row_to_json({only})) as {member}"
     found = f"(select {listed} from (select {columns} from {changed} limit 1) as {only}, {members})"
-    return f"case when pg_catalog.count(*) = 1 then {found} end"
+    return f"case when pg_catalog.count(*) {EQUAL} 1 then {found} end"
 
 
 def _body_and_page(

@@ -17,8 +17,11 @@ REQUEST_ROLES = ("anon", "authenticated", "service_role")
 
 _ROLES = files("dataapi.database").joinpath("roles.sql").read_text(encoding="utf-8")
 _EVENT_TRIGGER = files("dataapi.catalog").joinpath("event_trigger.sql").read_text(encoding="utf-8")
-_QUIET = "set local client_min_messages = warning;"
-"""Notices about what was there, or not there, before are no use to who runs a script that may be repeated."""
+_QUIET = "set local client_min_messages = warning;\nset local search_path = pg_catalog;"
+"""Notices about what was there, or not there, before are no use to who runs a script that may be repeated.
+
+An administrator's script finds nothing that others have created.
+"""
 _ITERATIONS = 4096
 """PostgreSQL's own number of rounds for a SCRAM verifier."""
 

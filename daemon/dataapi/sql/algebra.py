@@ -8,9 +8,11 @@ the statement is bound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
+
+from dataapi.database.sql_text import OWN_SCHEMA
 
 if TYPE_CHECKING:
     from dataapi.catalog.model import Function, Table, Type
@@ -92,13 +94,13 @@ class RelatedAggregateOf:
     """An aggregate over the rows that a to-many relationship leads to.
 
     :ivar expression: None for ``count(*)``.
-    :ivar builtin: as of ``AggregateOf``.
+    :ivar schema: as of ``AggregateOf``.
     """
 
     rows: Rows
     function: AggregateFunction
     expression: Expression | None
-    builtin: bool = True
+    schema: str = OWN_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +155,13 @@ class AggregateFunction(Enum):
 class AggregateOf:
     """An aggregate over the rows of the group in scope; ``count(*)`` without an expression.
 
-    :ivar builtin: PostgreSQL's own aggregate is meant, whatever the schemas of the search path hold;
-        a type that is not PostgreSQL's may bring its own.
+    :ivar schema: that of the aggregate; a type that is not PostgreSQL's may bring its own.
     """
 
     function: AggregateFunction
     expression: Expression | None = None
     distinct: bool = False
-    builtin: bool = True
+    schema: str = OWN_SCHEMA
 
 
 Expression = (
@@ -184,36 +185,42 @@ class OrderTerm:
 
     :ivar nullable: whether the expression can be NULL; if not, ``nulls_first`` is of no
         effect and left out of the SQL, so that plain indexes serve both directions.
+    :ivar schema: that of the operators that compare its values.
     """
 
     expression: Expression
     descending: bool = False
     nulls_first: bool = False
     nullable: bool = True
+    schema: str = OWN_SCHEMA
 
     def reversed(self) -> OrderTerm:
         """Return the term of the opposite order."""
-        return OrderTerm(self.expression, not self.descending, not self.nulls_first, self.nullable)
+        return replace(self, descending=not self.descending, nulls_first=not self.nulls_first)
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Equality of columns of the current row with columns of the enclosing one."""
+    """Equality of columns of the current row with columns of the enclosing one.
+
+    :ivar schemas: those of the pairs' operators; none where all are PostgreSQL's own.
+    """
 
     pairs: tuple[tuple[str, str], ...]
+    schemas: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Through:
     """The junction table of a many-to-many relationship.
 
-    :ivar near: pairs of a column of the junction table and the equal one of the enclosing row.
-    :ivar far: pairs of a column of the junction table and the equal one of the current row.
+    :ivar near: equality of columns of the junction table with columns of the enclosing row.
+    :ivar far: equality of columns of the junction table with columns of the current row.
     """
 
     table: Table
-    near: tuple[tuple[str, str], ...]
-    far: tuple[tuple[str, str], ...]
+    near: Join
+    far: Join
 
 
 @dataclass(frozen=True, slots=True)

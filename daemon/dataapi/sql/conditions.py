@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from dataapi.database.sql_text import OWN_SCHEMA
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,6 +39,11 @@ class Operator(Enum):
     NOT_LEFT = "&>"
     ADJACENT = "-|-"
 
+    @property
+    def symbol(self) -> str:
+        """The operator itself; several values are compared one by one."""
+        return "=" if self is Operator.IN else self.value
+
 
 class Quantifier(Enum):
     """How a comparison with an array of values is meant; its value is the SQL word."""
@@ -61,23 +68,27 @@ class Converted:
 class Compare:
     """``left operator right``.
 
-    :ivar builtin: PostgreSQL's own operator is meant, whatever the schemas of the search path hold.
+    :ivar schema: that of the operator.
     :ivar quantifier: compare with any, or with all, of the values of an array.
     """
 
     left: Expression
     operator: Operator
     right: Parameter | Converted
-    builtin: bool = False
+    schema: str = OWN_SCHEMA
     quantifier: Quantifier | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """``left is distinct from right``."""
+    """``left is distinct from right``, which is never NULL.
+
+    :ivar schema: that of the operator ``=``.
+    """
 
     left: Expression
     right: Parameter | Converted
+    schema: str = OWN_SCHEMA
 
 
 class Truth(Enum):

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dataapi.catalog.model import Table
-from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.database.sql_text import (
+    EQUAL,
+    MINUS,
+    OWN_SCHEMA,
+    PLUS,
+    UNEQUAL,
+    operator_sql,
+    quote_identifier,
+    quote_literal,
+)
 from dataapi.sql.algebra import Rows
-from dataapi.sql.expressions import condition_sql, is_builtin, operator_sql
+from dataapi.sql.expressions import condition_sql
+from dataapi.sql.json_text import null_if_sql
 from dataapi.sql.mutations import (
     Cell,
     Default,
@@ -58,7 +68,7 @@ def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
             text = delete_sql(writer, mutation, target)
     text = f"{text} returning {returned.selection_from(target)}"
     # A row that was inserted has no earlier version.
-    return f"{text}, {target.alias}.xmax = 0 as {INSERTED}" if returns_inserted(mutation) else text
+    return f"{text}, {target.alias}.xmax {EQUAL} 0 as {INSERTED}" if returns_inserted(mutation) else text
 
 
 INSERTED = '"~inserted"'
@@ -85,7 +95,7 @@ def inserted_sql(name: str, upsert: Mutation, counter: str) -> str:
     if returns_inserted(upsert):
         return f"(select pg_catalog.count(*) from {name} where {INSERTED})"
     updated = f"pg_catalog.current_setting({quote_literal(counter)})::bigint"
-    return f"(select pg_catalog.count(*) from {name}) - {updated}"
+    return f"(select pg_catalog.count(*) from {name}) {MINUS} {updated}"
 
 
 # ---------------------------------------------------------------- insert
@@ -133,8 +143,8 @@ def _conflict_sql(conflict: OnConflict, *, counting: bool) -> str:
     if conflict.counter is None or not counting:
         return text
     setting = quote_literal(conflict.counter)
-    more = f"(pg_catalog.current_setting({setting})::bigint + 1)::text"
-    return f"{text} where pg_catalog.set_config({setting}, {more}, true) <> ''"
+    more = f"(pg_catalog.current_setting({setting})::bigint {PLUS} 1)::text"
+    return f"{text} where pg_catalog.set_config({setting}, {more}, true) {UNEQUAL} ''"
 
 
 # ---------------------------------------------------------------- update and delete
@@ -158,11 +168,8 @@ def update_sql(writer: Writer, update: Update, target: Row) -> str:
             written = [each for each in rows.columns if each.name not in update.key]
             columns = tuple(each.name for each in written)
             cells = [_json_cell_sql(rows, each, json, target) for each in written]
-            types = {each.name: each.type for each in rows.columns}
-            conditions = [
-                f"{target.column(name)} {operator_sql('=', is_builtin(types[name]))} {json.column(name)}"
-                for name in update.key
-            ]
+            equalities = [(name, operator_sql("=", _equality(update.table, name))) for name in update.key]
+            conditions = [f"{target.column(name)} {equal} {json.column(name)}" for name, equal in equalities]
     if update.where is not None:
         conditions.append(condition_sql(writer, update.where, target))
     assignments = ", ".join(
@@ -170,6 +177,12 @@ def update_sql(writer: Writer, update: Update, target: Row) -> str:
     )
     where = f" where {' and '.join(conditions)}" if conditions else ""
     return f"update {qualified(update.table)} as {target.alias} set {assignments}{source}{where}"
+
+
+def _equality(table: Table, name: str) -> str:
+    """Return the schema of the operator by which a column's values are equal."""
+    column = table.column(name)
+    return OWN_SCHEMA if column is None else column.comparison_schema
 
 
 def sets_members(update: Update) -> bool:
@@ -252,7 +265,7 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
     if missing is None:
         return value
     # A member that is null is the JSON value null; only a missing one is NULL.
-    member = f"{_objects(row)}.value operator(pg_catalog.->) {quote_literal(column.key)}::text"
+    member = f"{_objects(row)}.value {operator_sql('->')} {quote_literal(column.key)}::text"
     return f"case when ({member}) is not null then {value} else {missing} end"
 
 
@@ -289,11 +302,11 @@ def members_are_simple(rows: JsonRows) -> bool:
 def _member_sql(writer: Writer, rows: JsonRows, column: JsonColumn, table: Table) -> str:
     """Return what a column is set to, a member of the one object, by functions of that alone."""
     key, slot = f"{quote_literal(column.key)}::text", writer.slot(rows.value)
-    member = f"{slot} operator(pg_catalog.->) {key}"
+    member = f"{slot} {operator_sql('->')} {key}"
     if column.type in _SCALARS:
-        value = f"({slot} operator(pg_catalog.->>) {key})::{column.type}"
+        value = f"({slot} {operator_sql('->>')} {key})::{column.type}"
     elif column.type in _JSON_TYPES:
-        value = f"nullif(({member})::text, 'null')::{column.type}"
+        value = f"{null_if_sql(f'({member})::text', 'null')}::{column.type}"
     else:
         alone = f"pg_catalog.json_build_object({quote_literal(column.name)}::text, {member})"
         made = f"pg_catalog.json_populate_record(null::{qualified(table)}, {alone})"
@@ -376,7 +389,11 @@ class _NestedWriter:
         PostgreSQL runs queries that nothing reads in any order; reading one another, they run,
         and generated keys grow, in the order of the request's rows.
         """
-        return f" where (select pg_catalog.count(*) from {self._last_child}) >= 0" if self._last_child else ""
+        return (
+            f" where (select pg_catalog.count(*) from {self._last_child}) {operator_sql('>=')} 0"
+            if self._last_child
+            else ""
+        )
 
 
 def _returned(column: str) -> str:

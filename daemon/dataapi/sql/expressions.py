@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.database.sql_text import (
+    EQUAL,
+    GREATER,
+    OWN_SCHEMA,
+    PLUS,
+    operator_sql,
+    quote_identifier,
+    quote_literal,
+)
 from dataapi.sql.algebra import (
     AggregateOf,
     CallArgument,
@@ -14,6 +22,7 @@ from dataapi.sql.algebra import (
     Expression,
     FunctionCall,
     FunctionOf,
+    Join,
     JsonArguments,
     JsonKind,
     JsonMemberOf,
@@ -61,28 +70,28 @@ def expression_sql(writer: Writer, expression: Expression, row: Row) -> str:
             document = value if json else f"pg_catalog.to_jsonb({value})"
             arrows = [*["->"] * (len(steps) - 1), "->>" if as_text else "->"]
             for arrow, step in zip(arrows, steps, strict=True):
-                document += f" {operator_sql(arrow, True)} {writer.slot(step)}"
+                document += f" {operator_sql(arrow)} {writer.slot(step)}"
             return f"({document})"
         case JsonMemberOf(inner, path, kind):
             value, place = expression_sql(writer, inner, row), writer.slot(path)
-            member = f"({value} #>> {place})"
+            member = f"({value} {operator_sql('#>>')} {place})"
             if kind is JsonKind.TEXT:
                 return member
             word = "number" if kind is JsonKind.NUMBER else "boolean"
-            type_ = f"pg_catalog.jsonb_typeof({value} #> {place})"
-            return f"(case when {type_} = '{word}' then {member}::{kind.value} end)"
-        case AggregateOf(function, operand, distinct, builtin):
+            type_ = f"pg_catalog.jsonb_typeof({value} {operator_sql('#>')} {place})"
+            return f"(case when {type_} {EQUAL} '{word}' then {member}::{kind.value} end)"
+        case AggregateOf(function, operand, distinct, schema):
             argument = "*" if operand is None else expression_sql(writer, operand, row)
-            name = f"pg_catalog.{function.value}" if builtin else function.value
-            return f"{name}({'distinct ' if distinct else ''}{argument})"
+            place = schema if schema == OWN_SCHEMA else quote_identifier(schema)
+            return f"{place}.{function.value}({'distinct ' if distinct else ''}{argument})"
         case RelatedOf(rows, inner):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
             return f"(select {expression_sql(writer, inner, related)} from {source}{one_sql(writer, rows)})"
-        case RelatedAggregateOf(rows, function, operand, builtin):
+        case RelatedAggregateOf(rows, function, operand, schema):
             related = Row(writer.alias())
             source = source_sql(writer, rows, related, row)
-            aggregate = AggregateOf(function, operand, builtin=builtin)
+            aggregate = AggregateOf(function, operand, schema=schema)
             return f"(select {expression_sql(writer, aggregate, related)} from {source})"
 
 
@@ -91,8 +100,10 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
     match condition:
         case Compare():
             return _compare_sql(writer, condition, row)
-        case Distinct(left, right):
-            return f"{expression_sql(writer, left, row)} is distinct from {_value_sql(writer, right)}"
+        case Distinct(left, right, schema):
+            # What SQL has for it looks for its operator in the search path.
+            equal = f"{expression_sql(writer, left, row)} {operator_sql('=', schema)}"
+            return f"({equal} {_value_sql(writer, right)}) is not true"
         case Is(left, truth):
             return f"{expression_sql(writer, left, row)} is {truth.value}"
         case TextSearch():
@@ -115,7 +126,7 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
             skipped = apart if rows.offset is None else f" offset {writer.slot(rows.offset)}"
             exists = f"exists (select 1 from {source}{skipped})"
             if isinstance(rows.limit, Parameter):  # not within, where it would keep PostgreSQL from joining
-                return f"({writer.slot(rows.limit)} > 0 and {exists})"
+                return f"({writer.slot(rows.limit)} {GREATER} 0 and {exists})"
             return exists
         case After():
             after = _after_sql(writer, condition, row)
@@ -145,7 +156,7 @@ def limit_sql(writer: Writer, rows: Rows, extra: int = 0) -> str:
     """
     sql = ""
     if rows.limit is not None:
-        sql += f" limit {count_sql(writer, rows.limit)}" + (f" + {extra}" if extra else "")
+        sql += f" limit {count_sql(writer, rows.limit)}" + (f" {PLUS} {extra}" if extra else "")
     return sql if rows.offset is None else f"{sql} offset {writer.slot(rows.offset)}"
 
 
@@ -190,7 +201,7 @@ def source_parts(
     conditions = []
     if rows.join is not None:
         assert parent is not None, "a join needs the row it joins to"
-        conditions += [f"{row.column(own)} = {parent.column(theirs)}" for own, theirs in rows.join.pairs]
+        conditions += _equalities(rows.join, row, parent)
     call = rows.call
     if call is not None and not (call.value_column or call.keeps_null or call.function.returns_set):
         # A function of a composite result that returns NULL gives one row of nulls.
@@ -204,18 +215,13 @@ def source_parts(
 # ---------------------------------------------------------------- operators, whose operands are SQL already
 
 
-def operator_sql(operator: str, builtin: bool) -> str:
-    """Return an operator; a built-in one by its schema.
-
-    PostgreSQL takes the operator (and the function) whose argument types fit best from all schemas
-    of the search path, so that a role that may create one there could have other roles run it.
-    """
-    return f"operator(pg_catalog.{operator})" if builtin else operator
-
-
-def is_builtin(type_: str) -> bool:
-    """Whether a slot's type is PostgreSQL's own."""
-    return type_.startswith("pg_catalog.")
+def _equalities(join: Join, row: Row, other: Row) -> list[str]:
+    """Return the conditions that columns of a row equal those of another one."""
+    schemas = join.schemas or (OWN_SCHEMA,) * len(join.pairs)
+    return [
+        f"{row.column(own)} {operator_sql('=', schema)} {other.column(theirs)}"
+        for (own, theirs), schema in zip(join.pairs, schemas, strict=True)
+    ]
 
 
 def _compare_sql(writer: Writer, compare: Compare, row: Row) -> str:
@@ -223,7 +229,7 @@ def _compare_sql(writer: Writer, compare: Compare, row: Row) -> str:
     operator, quantifier = compare.operator, compare.quantifier
     if operator is Operator.IN:
         operator, quantifier = Operator.EQ, Quantifier.ANY
-    left = f"{expression_sql(writer, compare.left, row)} {operator_sql(operator.value, compare.builtin)}"
+    left = f"{expression_sql(writer, compare.left, row)} {operator_sql(operator.value, compare.schema)}"
     if quantifier is None:
         return f"{left} {_value_sql(writer, compare.right)}"
     return f"{left} {quantifier.value}({_values_sql(writer, compare.right)})"
@@ -250,7 +256,7 @@ def _search_sql(writer: Writer, search: TextSearch, row: Row) -> str:
     configuration = "" if search.language is None else f"{writer.slot(search.language)}, "
     words = f"pg_catalog.{search.syntax.value}({configuration}{writer.slot(search.query)})"
     vector = left if search.vector else f"pg_catalog.to_tsvector({configuration}{left})"
-    return f"{vector} {operator_sql('@@', True)} {words}"
+    return f"{vector} {operator_sql('@@')} {words}"
 
 
 def _after_sql(writer: Writer, after: After, row: Row) -> str:
@@ -263,29 +269,29 @@ def _after_sql(writer: Writer, after: After, row: Row) -> str:
     expressions = [expression_sql(writer, term.expression, row) for term in order]
     slots = [None if value is None else writer.slot(value) for value in values]
     directions = {term.descending for term in order}
-    if len(directions) == 1 and not any(term.nullable for term in order) and None not in slots:
-        builtin = all(value is not None and is_builtin(value.type) for value in values)
-        operator = operator_sql("<" if directions.pop() else ">", builtin)
+    schemas = {term.schema for term in order}
+    alike = len(directions) == len(schemas) == 1 and None not in slots
+    if alike and not any(term.nullable for term in order):
+        operator = operator_sql("<" if directions.pop() else ">", schemas.pop())
         if len(order) == 1:
             return f"{expressions[0]} {operator} {slots[0]}"
         return f"({', '.join(expressions)}) {operator} ({', '.join(slot or '' for slot in slots)})"
     alternatives: list[str] = []
     equal: list[str] = []
-    for term, expression, slot, value in zip(order, expressions, slots, values, strict=True):
-        builtin = value is not None and is_builtin(value.type)
-        beyond = _beyond(term, expression, slot, builtin)
+    for term, expression, slot in zip(order, expressions, slots, strict=True):
+        beyond = _beyond(term, expression, slot)
         if beyond is not None:
             alternatives.append("(" + " and ".join([*equal, beyond]) + ")")
-        is_equal = f"{expression} {operator_sql('=', builtin)} {slot}"
+        is_equal = f"{expression} {operator_sql('=', term.schema)} {slot}"
         equal.append(f"{expression} is null" if slot is None else is_equal)
     return "(" + " or ".join(alternatives) + ")" if alternatives else "false"
 
 
-def _beyond(term: OrderTerm, expression: str, slot: str | None, builtin: bool) -> str | None:
+def _beyond(term: OrderTerm, expression: str, slot: str | None) -> str | None:
     """Return the condition that one term lies strictly beyond a value, None when nothing can."""
     if slot is None:
         return f"{expression} is not null" if term.nulls_first else None
-    beyond = f"{expression} {operator_sql('<' if term.descending else '>', builtin)} {slot}"
+    beyond = f"{expression} {operator_sql('<' if term.descending else '>', term.schema)} {slot}"
     if term.nullable and not term.nulls_first:
         return f"({beyond} or {expression} is null)"
     return beyond
@@ -329,10 +335,9 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
         return relation
     assert parent is not None, "a junction table needs the row on its other side"
     through, between = rows.through, Row(writer.alias())
-    matches = [f"{between.column(own)} = {row.column(theirs)}" for own, theirs in through.far]
-    matches += [f"{between.column(own)} = {parent.column(theirs)}" for own, theirs in through.near]
+    matches = _equalities(through.far, between, row) + _equalities(through.near, between, parent)
     if parent.tenant is not None:
-        tenant = joined_tenant(through.table.distributed_by, through.near, parent.tenant)
+        tenant = joined_tenant(through.table.distributed_by, through.near.pairs, parent.tenant)
         matches += [] if tenant is None else [condition_sql(writer, tenant, between)]
     return f"{relation} join {qualified(through.table)} as {between.alias} on {' and '.join(matches)}"
 

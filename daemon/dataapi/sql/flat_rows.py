@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dataapi.database.sql_text import PLUS
 from dataapi.sql.algebra import CastOf, ColumnOf, JsonPathOf, Rows
 from dataapi.sql.json_text import Json, json_sql
 from dataapi.sql.outputs import Key, Output, Text, Value, WireForm, key_json, object_json
@@ -54,8 +55,8 @@ def flat_json(writer: Writer, output: Output, rows: Rows) -> FlatJson | None:
             short += _LONGEST[column.type]
         else:
             measured.append(json)
-    lengths = " + ".join(f"pg_catalog.octet_length({json_sql(json)})" for json in measured)
-    size = f"(coalesce(pg_catalog.max({lengths}), 0) + {short})" if lengths else f"{short}"
+    lengths = f" {PLUS} ".join(f"pg_catalog.octet_length({json_sql(json)})" for json in measured)
+    size = f"(coalesce(pg_catalog.max({lengths}), 0) {PLUS} {short})" if lengths else f"{short}"
     return FlatJson(object_json(writer, members), source.sql, size)
 
 

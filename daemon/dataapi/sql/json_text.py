@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataapi.database.sql_text import quote_literal
-from dataapi.sql.expressions import operator_sql
+from dataapi.database.sql_text import CONCATENATE, EQUAL, MINUS, quote_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,7 @@ class JsonQuery:
 Json = tuple[JsonPiece | JsonBetween | JsonQuery | str, ...]
 """JSON text in its pieces; a ``str`` is SQL of type ``text`` that is never NULL."""
 
+_BESIDE = f" {CONCATENATE} "
 _NEIGHBOURS = 32
 """Pieces put together at one level: PostgreSQL's stack holds a few thousand operators within one another."""
 
@@ -121,8 +121,8 @@ def _joined(texts: list[str], *, brief: bool = False) -> str:
         parts = [f"pg_catalog.concat({', '.join(parts[place : place + _NEIGHBOURS])})" for place in places]
     while len(parts) > _NEIGHBOURS:
         places = range(0, len(parts), _NEIGHBOURS)
-        parts = [f"({' || '.join(parts[place : place + _NEIGHBOURS])})" for place in places]
-    return " || ".join(parts)
+        parts = [f"({_BESIDE.join(parts[place : place + _NEIGHBOURS])})" for place in places]
+    return _BESIDE.join(parts)
 
 
 def array_json(item: Json, order: str = "", rows: str = "", *, brief: bool = False) -> Json:
@@ -157,11 +157,13 @@ def value_json(value: str, type_: int | None = None, *, column: bool = False) ->
     :param column: whether the value is a column, which may be read several times.
     """
     if type_ == BOOL:
-        return (f"case {value} when true then 'true' when false then 'false' else 'null' end",)
+        if not column:
+            return (f"coalesce(({value})::text, 'null')",)
+        return (f"case when {value} then 'true' when {value} is null then 'null' else 'false' end",)
     if column and type_ in _NUMBERS:
-        difference = f"{value} {operator_sql('-', True)} {value}"  # no number for what is not finite
+        difference = f"{value} {MINUS} {value}"  # no number for what is not finite
         number = f"pg_catalog.{_NUMBERS[type_]}({value})::text"
-        return (f"case when {difference} = 0 then {number} else {json_sql(value_json(value))} end",)
+        return (f"case when {difference} {EQUAL} 0 then {number} else {json_sql(value_json(value))} end",)
     if type_ in _QUOTED:
         return quoted_json(f"pg_catalog.{_QUOTED[type_]}({value})::text")
     function = _JSON_AS_IT_IS.get(type_ or 0, "to_json")
@@ -170,7 +172,12 @@ def value_json(value: str, type_: int | None = None, *, column: bool = False) ->
 
 def nullable_sql(pieces: Json) -> str:
     """Return JSON as a value of type ``json``, NULL for null."""
-    return f"nullif({json_sql(pieces)}, 'null')::json"
+    return f"{null_if_sql(json_sql(pieces), 'null')}::json"
+
+
+def null_if_sql(sql: str, text: str) -> str:
+    """Return a text, NULL for a certain one; ``nullif`` looks for its operator in the search path."""
+    return f"(pg_catalog.array_remove(array[{sql}], {quote_literal(text)}))[1]"
 
 
 def quoted_json(text: str) -> Json:

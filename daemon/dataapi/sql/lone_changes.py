@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataapi.catalog.model import Table
 from dataapi.database.message import Block
-from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.database.sql_text import EQUAL, PLUS, quote_identifier, quote_literal
 from dataapi.sql.algebra import Rows
 from dataapi.sql.conditions import Condition
 from dataapi.sql.dml import (
@@ -58,13 +58,13 @@ def compile_lone_change(mutation: Mutation, row: Row) -> Compiled | None:
             text = delete_sql(writer, mutation, target)
     returned, count = [row.selection_from(target)], ""
     if returns_inserted(mutation):
-        returned.append(f"{target.alias}.xmax = 0 as {INSERTED}")
-        count = f"if {_ROW}.{INSERTED} then {_NEW} = {_NEW} + 1; end if;"
+        returned.append(f"{target.alias}.xmax {EQUAL} 0 as {INSERTED}")
+        count = f"if {_ROW}.{INSERTED} then {_NEW} := {_NEW} {PLUS} 1; end if;"
     names = [each.name for each in table.columns]
     kept = [f"{_ROW}.{quote_identifier(name)}" if name in row.columns else "null" for name in names]
     block = Block(
-        f"declare {_ROW} record;{_ROWS} {type_}[] = '{{}}';{_NEW} bigint = 0;begin for {_ROW} in execute ",
-        f" loop {_ROWS} = pg_catalog.array_append({_ROWS},row({','.join(kept)})::{type_});{count}end loop;"
+        f"declare {_ROW} record;{_ROWS} {type_}[] := '{{}}';{_NEW} bigint := 0;begin for {_ROW} in execute ",
+        f" loop {_ROWS} := pg_catalog.array_append({_ROWS},row({','.join(kept)})::{type_});{count}end loop;"
         f"perform pg_catalog.set_config({quote_literal(_KEPT)},{_ROWS}::text,true),"
         f"pg_catalog.set_config({quote_literal(_COUNT)},{_NEW}::text,true);end",
     )

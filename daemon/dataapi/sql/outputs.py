@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from dataapi.database.sql_text import quote_literal
+from dataapi.database.sql_text import EQUAL, quote_literal
 from dataapi.sql.algebra import (
     AggregateFunction,
     AggregateOf,
@@ -152,7 +152,8 @@ class Value(Output):
 
     def sql(self, writer: Writer, row: Row | None) -> str:
         """Return the expression in its form."""
-        return form_sql(expression_sql(writer, self.expression, in_scope(row)), self.form, self.labels)
+        value, column = expression_sql(writer, self.expression, in_scope(row)), self.reads_only_columns()
+        return form_sql(value, self.form, self.labels, column=column)
 
     def reads_only_columns(self) -> bool:
         """Return whether it is a column."""
@@ -170,14 +171,14 @@ def type_of(expression: Expression, row: Row) -> int | None:
             return row.type(name)
         case ComputedOf(function):
             return function.returns
-        case AggregateOf(AggregateFunction.COUNT, builtin=True):
+        case AggregateOf(AggregateFunction.COUNT):
             return INT8
         case _:
             return None
 
 
-def form_sql(value: str, form: WireForm, labels: Labels = ()) -> str:
-    """Return a value's SQL in the form in which it is written to JSON."""
+def form_sql(value: str, form: WireForm, labels: Labels = (), *, column: bool = False) -> str:
+    """Return a value's SQL in the form in which it is written to JSON; see ``value_json``."""
     match form:
         case WireForm.JSON:
             return value
@@ -186,9 +187,9 @@ def form_sql(value: str, form: WireForm, labels: Labels = ()) -> str:
         case WireForm.TEXT_ARRAY:
             return f"({value})::text[]"
         case WireForm.ENUM:
-            return _label_sql(value, labels)
+            return _label_sql(value, labels, column=column)
         case WireForm.ENUM_ARRAY:
-            renamed = _label_sql("label", labels)
+            renamed = _label_sql("label", labels, column=True)
             labels_in_order = f"pg_catalog.unnest({value}) with ordinality as u(label, place)"
             listed = f"select pg_catalog.array_agg({renamed} order by place) from {labels_in_order}"
             return f"case when ({value}) is not null then coalesce(({listed}), '{{}}') end"
@@ -200,14 +201,20 @@ def form_json(value: str, form: WireForm, labels: Labels, type_: int | None, *, 
         return value_json(value, type_, column=column)
     if form is WireForm.TEXT:
         return text_json(value, type_)
-    return value_json(form_sql(value, form, labels))
+    return value_json(form_sql(value, form, labels, column=column))
 
 
-def _label_sql(value: str, labels: Labels) -> str:
+def _label_sql(value: str, labels: Labels, *, column: bool) -> str:
     if not labels:
         return f"({value})::text"
-    cases = " ".join(f"when {quote_literal(label)} then {quote_literal(name)}" for label, name in labels)
-    return f"case ({value})::text {cases} else ({value})::text end"
+    if not column:  # which may cost much, or change something
+        once = f"pg_catalog.unnest(array[({value})::text]) as u(label)"
+        return f"(select {_label_sql('label', labels, column=True)} from {once})"
+    cases = [
+        f"when ({value})::text {EQUAL} {quote_literal(label)} then {quote_literal(name)}"
+        for label, name in labels
+    ]
+    return f"case {' '.join(cases)} else ({value})::text end"
 
 
 # ---------------------------------------------------------------- objects

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dataapi.catalog.model import Table, Volatility
-from dataapi.database.sql_text import quote_identifier
+from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier
 from dataapi.sql.algebra import ColumnOf, FunctionCall, Parameter, Rows
 from dataapi.sql.conditions import And, Compare, Condition, Operator
 from dataapi.sql.mutations import Delete, Insert, Mutation, Update, ValueRows
@@ -34,8 +34,8 @@ def tenant_of(rows: Rows, parent: Row | None) -> tuple[Compare | None, Compare |
         return own, None
     pairs = () if rows.join is None else rows.join.pairs
     if rows.through is not None:
-        junction = joined_tenant(rows.through.table.distributed_by, rows.through.near, parent.tenant)
-        pairs = () if junction is None else tuple((theirs, name) for name, theirs in rows.through.far)
+        junction = joined_tenant(rows.through.table.distributed_by, rows.through.near.pairs, parent.tenant)
+        pairs = () if junction is None else tuple((theirs, name) for name, theirs in rows.through.far.pairs)
         inherited = None if junction is None else joined_tenant(name, pairs, junction)
     else:
         inherited = joined_tenant(name, pairs, parent.tenant)
@@ -51,8 +51,9 @@ def tenant_of_change(mutation: Mutation) -> Compare | None:
         case Insert(rows=ValueRows(columns, rows)) if table.distributed_by in columns:
             values = {row[columns.index(table.distributed_by)] for row in rows}
             if len(values) == 1 and isinstance(value := values.pop(), Parameter):
-                builtin = value.type.startswith("pg_catalog.")
-                return Compare(ColumnOf(table.distributed_by), Operator.EQ, value, builtin=builtin)
+                column = table.column(table.distributed_by)
+                schema = OWN_SCHEMA if column is None else column.comparison_schema
+                return Compare(ColumnOf(table.distributed_by), Operator.EQ, value, schema)
     return None
 
 
@@ -93,8 +94,8 @@ class ShardRows:
         if rows is None or rows.table is None or rows.call is not None:
             return False
         if rows.through is not None:
-            junction = _are_beside(rows.through.table, rows.through.near, self._table)
-            far = tuple((theirs, own) for own, theirs in rows.through.far)
+            junction = _are_beside(rows.through.table, rows.through.near.pairs, self._table)
+            far = tuple((theirs, own) for own, theirs in rows.through.far.pairs)
             return junction and _are_beside(rows.table, far, rows.through.table)
         return rows.join is not None and _are_beside(rows.table, rows.join.pairs, self._table)
 

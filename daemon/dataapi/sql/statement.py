@@ -15,7 +15,15 @@ from dataapi.catalog.media_types import MediaHandler
 from dataapi.catalog.model import Function, QualifiedName, Table, Type, Volatility
 from dataapi.concurrency.pauses import pause
 from dataapi.database.message import Block, Bound, Statement
-from dataapi.database.sql_text import ALIAS, inlined, quote_identifier, quote_literal
+from dataapi.database.sql_text import (
+    ALIAS,
+    CONCATENATE,
+    GREATER,
+    UNEQUAL,
+    inlined,
+    quote_identifier,
+    quote_literal,
+)
 from dataapi.sql.algebra import Parameter, SlotSource
 from dataapi.sql.conditions import Compare
 
@@ -247,7 +255,11 @@ class Guard:
 
     def violated_sql(self, writer: Writer, count: str) -> str:
         """Return the condition under which a number of rows is out of bounds."""
-        return f"{count} <> 1" if self.at_most is None else f"{count} > {writer.slot(self.at_most)}"
+        return (
+            f"{count} {UNEQUAL} 1"
+            if self.at_most is None
+            else f"{count} {GREATER} {writer.slot(self.at_most)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +278,7 @@ class Violation:
 
 def raise_sql(reason: str, number: str, place: int = 0) -> str:
     """Return SQL of type ``int`` that raises; it depends on the number, so that planning does not raise."""
-    return f"({quote_literal(f'{_MARK}{reason}{_MARK}{place}{_MARK}')} || {number})::int"
+    return f"({quote_literal(f'{_MARK}{reason}{_MARK}{place}{_MARK}')} {CONCATENATE} {number})::int"
 
 
 def violation_in(code: str, message: str) -> Violation | None:

@@ -194,7 +194,7 @@ async def test_fetch_takes_values_and_several_statements(pool: Pool, database: D
     """The daemon's own SQL may hold values, literals that look like slots, and several statements."""
     database.execute("create table t (id int); grant all on t to authenticator")
     rows = await pool.fetch(
-        "insert into t values ($1), ($1); select count(*), '$1 %' from t where id = $1", (7,)
+        "insert into public.t values ($1), ($1); select count(*), '$1 %' from public.t where id = $1", (7,)
     )
     assert rows == [(2, "$1 %")]
 

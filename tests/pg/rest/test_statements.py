@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 from dataapi.http.errors import ApiError
-from dataapi.rest.media_output import Body, Content, Form, HandlerBody, Raw, body_parts, csv_header
+from dataapi.rest.media_output import Body, Content, Form, GeoJson, HandlerBody, Raw, body_parts, csv_header
 from dataapi.rest.statements import SCALAR, ResultRow, Total, compile_answer, compile_lines
 from dataapi.sql.algebra import (
     CallArgument,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 ID, TITLE = ColumnOf("id"), ColumnOf("title")
 BY_ID = (OrderTerm(ID),)
+GEOJSON = GeoJson.by(None)
 
 
 @pytest.fixture(scope="module")
@@ -174,13 +175,13 @@ def test_csv_reads_back_as_what_was_written(films: Films, rows: list[tuple[str, 
 def test_a_feature_collection(films: Films) -> None:
     """Made by the function that the search path leads to; properties have the members' names."""
     for output in (PLAIN, aliased(id=ID, title=TITLE)):
-        collection = json.loads(body_of(films, film(films, limit=1), output, Form.GEOJSON))
+        collection = json.loads(body_of(films, film(films, limit=1), output, GEOJSON))
         assert collection == {
             "type": "FeatureCollection",
             "features": [{"type": "Feature", "geometry": None, "properties": {"id": 1, "title": "Alpha"}}],
         }
     nobody = film(films, where=Compare(ID, Operator.LT, parameter("0")))
-    assert json.loads(body_of(films, nobody, PLAIN, Form.GEOJSON))["features"] == []
+    assert json.loads(body_of(films, nobody, PLAIN, GEOJSON))["features"] == []
 
 
 def test_aggregates_of_the_database_make_bodies(films: Films) -> None:
@@ -287,7 +288,7 @@ def test_a_function_without_a_result_is_called(films: Films) -> None:
 def test_functions_set_the_status_and_headers_of_their_own_answer(films: Films) -> None:
     """They are read after all rows were computed, whatever is asked of these."""
     rows = call(films, "changing", "3", table="film")
-    for body in (Form.ARRAY, Form.NONE, Form.CSV, Form.GEOJSON):
+    for body in (Form.ARRAY, Form.NONE, Form.CSV, GEOJSON):
         assert answered(films, rows, PLAIN, body, Total.EXACT).response_status == "203"
     found = answered(films, call(films, "scalar", "1", scalar=True), VALUE, Form.VALUE)
     assert (found.response_headers, found.response_status) == ('[{"X-Made": "yes"}]', None)

@@ -66,11 +66,11 @@ NAMED_LIKE_ALPHA = parameter("{Al%,Be%}", "text[]")
     [
         (Compare(YEAR, Operator.EQ, slot("1960")), [1, 2]),
         (Compare(YEAR, Operator.IN, slot("{1970,1980}")), [3]),
-        (Compare(YEAR, Operator.EQ, slot("{1970,1980}", "int[]"), True, Quantifier.ANY), [3]),
+        (Compare(YEAR, Operator.EQ, slot("{1970,1980}", "int[]"), quantifier=Quantifier.ANY), [3]),
         (Compare(YEAR, Operator.GTE, slot("{1960,1970}"), quantifier=Quantifier.ALL), [3]),
         (Compare(TITLE, Operator.LIKE, NAMED_LIKE_ALPHA, quantifier=Quantifier.ANY), [1, 2]),
-        (Compare(TITLE, Operator.ILIKE, slot("%A", "text"), builtin=True), [1, 2, 3]),
-        (Compare(TITLE, Operator.IREGEX, slot("^(al|ga)", "text"), builtin=True), [1, 3]),
+        (Compare(TITLE, Operator.ILIKE, slot("%A", "text")), [1, 2, 3]),
+        (Compare(TITLE, Operator.IREGEX, slot("^(al|ga)", "text")), [1, 3]),
         (Not(Compare(YEAR, Operator.IN, slot("{1960}"))), [3]),
         (Compare(YEAR, Operator.EQ, Converted("public.halved", slot("3920", "text"))), [1, 2]),
         (
@@ -94,11 +94,11 @@ NAMED_LIKE_ALPHA = parameter("{Al%,Be%}", "text[]")
         (Compare(TAGS, Operator.OVERLAPS, slot("{y,a b}")), [1, 4]),
         (Compare(ColumnOf("color"), Operator.STRICTLY_LEFT, slot("[5,6)")), [1]),
         (Compare(ColumnOf("color"), Operator.ADJACENT, slot("[5,6)")), [1]),
-        (Compare(path("extra", "a", "b", "1"), Operator.EQ, slot("two", "text"), builtin=True), [1]),
-        (Compare(path("extra", "n", as_text=False), Operator.EQ, slot("2", "jsonb"), builtin=True), [2]),
-        (Compare(path("extra", "0"), Operator.EQ, slot("1", "text"), builtin=True), [4]),
-        (Compare(path("raw", "k"), Operator.EQ, slot("1", "text"), builtin=True), [1, 4]),
-        (Compare(path("tags", "-1", known=False), Operator.EQ, slot("y", "text"), builtin=True), [1]),
+        (Compare(path("extra", "a", "b", "1"), Operator.EQ, slot("two", "text")), [1]),
+        (Compare(path("extra", "n", as_text=False), Operator.EQ, slot("2", "jsonb")), [2]),
+        (Compare(path("extra", "0"), Operator.EQ, slot("1", "text")), [4]),
+        (Compare(path("raw", "k"), Operator.EQ, slot("1", "text")), [1, 4]),
+        (Compare(path("tags", "-1", known=False), Operator.EQ, slot("y", "text")), [1]),
         (Compare(CastOf(path("extra", "n"), "int"), Operator.GT, slot("1")), [2]),
         (TextSearch(ColumnOf("words"), slot("cat", "text"), slot("english", "regconfig"), vector=True), [3]),
         (TextSearch(TITLE, slot("quoted & one", "text"), None, SearchSyntax.TSQUERY), [4]),
@@ -141,7 +141,7 @@ def test_expressions_give_values(films: Films, expression: Expression, shown: ob
 def test_no_operator_of_the_search_path_stands_in_for_a_builtin_one(films: Films) -> None:
     """A comparison of built-in types names PostgreSQL's own operator, quantified or not."""
     for operator, quantifier in ((Operator.EQ, None), (Operator.IN, None), (Operator.LIKE, Quantifier.ALL)):
-        condition = Compare(TITLE, operator, slot("x", "text"), True, quantifier)
+        condition = Compare(TITLE, operator, slot("x", "text"), quantifier=quantifier)
         rows = Rows(films.table("film"), where=condition)
         text = compile_answer(rows, Value(TITLE), Form.VALUES).statement.text
         assert "operator(pg_catalog." in text

@@ -64,14 +64,14 @@ CODE = JsonPathOf(ColumnOf("extra"), True, (parameter("code", "text"),), True)
 @pytest.mark.parametrize(
     ("condition", "index"),
     [
-        (Compare(ColumnOf("track_id"), Operator.EQ, parameter("7"), True), "track_pkey"),
-        (Compare(ColumnOf("track_id"), Operator.IN, parameter("{7,8}"), True), "track_pkey"),
+        (Compare(ColumnOf("track_id"), Operator.EQ, parameter("7")), "track_pkey"),
+        (Compare(ColumnOf("track_id"), Operator.IN, parameter("{7,8}")), "track_pkey"),
         (
-            Compare(ColumnOf("track_id"), Operator.EQ, parameter("{7,8}"), True, Quantifier.ANY),
+            Compare(ColumnOf("track_id"), Operator.EQ, parameter("{7,8}"), quantifier=Quantifier.ANY),
             "track_pkey",
         ),
-        (Compare(ColumnOf("name"), Operator.LIKE, parameter("Bal%", "text"), True), "track_name"),
-        (Compare(CODE, Operator.EQ, parameter("7", "text"), True), "track_code"),
+        (Compare(ColumnOf("name"), Operator.LIKE, parameter("Bal%", "text")), "track_name"),
+        (Compare(CODE, Operator.EQ, parameter("7", "text")), "track_code"),
         (
             TextSearch(ColumnOf("name"), parameter("walk", "text"), parameter("english", "regconfig")),
             "track_words",
@@ -112,7 +112,7 @@ def test_a_row_found_by_its_key_is_not_joined(chinook: Database, catalog: Catalo
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
     title = Record(((Text("title"), Value(ColumnOf("title"))),))
     one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
-    rows = Rows(track, where=Compare(ColumnOf("track_id"), Operator.EQ, parameter("7"), True))
+    rows = Rows(track, where=Compare(ColumnOf("track_id"), Operator.EQ, parameter("7")))
     assert "Join" not in plan(chinook, compile_answer(rows, Record(((Text("album"), one),)), Form.ARRAY))
 
 
@@ -126,8 +126,8 @@ def test_related_rows_are_found_by_indexes(chinook: Database, catalog: Catalog) 
     )
     through = Through(
         table_named(catalog, "playlist_track"),
-        (("playlist_id", "playlist_id"),),
-        (("track_id", "track_id"),),
+        Join((("playlist_id", "playlist_id"),)),
+        Join((("track_id", "track_id"),)),
     )
     of_list = Many(Rows(track, through=through, limit=10), NAME)
     lists = Rows(table_named(catalog, "playlist"), limit=10)

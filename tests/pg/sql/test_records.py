@@ -70,7 +70,7 @@ def films_of(films: Films, **named: Any) -> Rows:
 
 
 def actors(films: Films, **named: Any) -> Rows:
-    through = Through(films.table("part"), near=(("film_id", "id"),), far=(("actor_id", "id"),))
+    through = Through(films.table("part"), near=Join((("film_id", "id"),)), far=Join((("actor_id", "id"),)))
     return Rows(films.table("actor"), through=through, **{"order": BY_ID, **named})
 
 

@@ -95,7 +95,7 @@ class Bench:
     def answer(self, comment: str | None = None) -> None:
         """Let the oldest load succeed."""
         schema = json.dumps([["1", "public", comment, None]])
-        self.loads.pop(0).callback([("server", json.dumps([["0", "0", False]])), ("schemas", schema)])
+        self.loads.pop(0).callback([("server", json.dumps([["0", "0", False, None]])), ("schemas", schema)])
 
     def fail(self, error: Exception = AWAY) -> None:
         """Let the oldest load fail."""

@@ -30,7 +30,7 @@ THING = _table()
 ID = JsonColumn("id", "pg_catalog.int8", default="nextval('s')")
 NAME = JsonColumn('na"me', "pg_catalog.text")
 MERGE = OnConflict(("id",), ('na"me',), counter=COUNTER)
-WHERE = Compare(ColumnOf("id"), Operator.EQ, parameter("where"), builtin=True)
+WHERE = Compare(ColumnOf("id"), Operator.EQ, parameter("where"))
 
 
 def rows(*targets: JsonColumn, many: bool = True, missing: MissingMember = MissingMember.NULL) -> JsonRows:
@@ -102,8 +102,8 @@ def test_a_conflict_names_its_columns() -> None:
     change = Insert(THING, rows(NAME), MERGE)
     assert query(change).endswith(
         ' on conflict ("id") do update set "na""me" = excluded."na""me" where '
-        "set_config('dataapi.updated', (current_setting('dataapi.updated')::bigint + 1)::text, true) <> '' "
-        "returning 1"
+        "set_config('dataapi.updated', (current_setting('dataapi.updated')::bigint operator(+) 1)::text, "
+        "true) operator(<>) '' returning 1"
     )
     for ignored in (
         replace(change, conflict=OnConflict(("id",), ())),
@@ -123,7 +123,7 @@ def test_rows_of_a_distributed_table_say_whether_they_were_inserted() -> None:
         'insert into "public"."thing" as t3 ("id", "na""me") select t4."id", t4."na""me" '
         'from json_to_recordset($1) as t4("id" int8, "na""me" text) '
         'on conflict ("id") do update set "na""me" = excluded."na""me" '
-        'returning 1, t3.xmax = 0 as "~inserted"'
+        'returning 1, t3.xmax operator(=) 0 as "~inserted"'
     )
 
 

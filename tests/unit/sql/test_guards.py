@@ -11,13 +11,16 @@ RAISED = 'invalid input syntax for type integer: "~dataapi~too many~dataapi~2~da
 
 def test_a_guard_compares_the_number_with_its_bound_or_one() -> None:
     writer = Writer()
-    assert Guard("one").violated_sql(writer, "n") == "n <> 1"
-    assert Guard("few", parameter("most", "bigint")).violated_sql(writer, "n") == "n > $1"
+    assert Guard("one").violated_sql(writer, "n") == "n operator(pg_catalog.<>) 1"
+    assert (
+        Guard("few", parameter("most", "bigint")).violated_sql(writer, "n") == "n operator(pg_catalog.>) $1"
+    )
     assert [*map(str, writer.sources)] == ["most"]
 
 
 def test_what_is_raised_says_why_where_and_with_which_number() -> None:
-    assert raise_sql("too many", "count", 2) == "('~dataapi~too many~dataapi~2~dataapi~' || count)::int"
+    raised = raise_sql("too many", "count", 2)
+    assert raised == "('~dataapi~too many~dataapi~2~dataapi~' operator(pg_catalog.||) count)::int"
     assert violation_in("22P02", RAISED) == Violation("too many", 2, 17)
 
 

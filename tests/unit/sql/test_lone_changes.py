@@ -66,14 +66,14 @@ def test_a_json_object_is_inserted_member_by_member() -> None:
 def test_null_in_json_is_null_and_what_is_not_scalar_is_read_as_its_column_is() -> None:
     columns = (JsonColumn("id", 'pg_catalog."jsonb"'), JsonColumn("title", 'pg_catalog."_text"'))
     found = text(Insert(TASK, JsonRows(BODY, False, columns)))
-    assert "(nullif(($1 operator(->) 'id'::text)::text, 'null')::jsonb, " in found
+    assert "((array_remove(array[($1 operator(->) 'id'::text)::text], 'null'))[1]::jsonb, " in found
     made = "json_build_object('title'::text, $1 operator(->) 'title'::text)"
     assert f"(json_populate_record(null::public.task, {made})).title)" in found
 
 
 def test_an_upsert_says_of_each_row_whether_it_was_inserted() -> None:
     upsert = Insert(TASK, ONE, OnConflict(("company", "id"), ("title",), counter="c"))
-    assert text(upsert, "id").endswith("returning t~1.id, t~1.xmax = 0 as ~inserted")
+    assert text(upsert, "id").endswith("returning t~1.id, t~1.xmax operator(=) 0 as ~inserted")
 
 
 def test_the_row_of_a_key_is_updated_and_deleted_alone() -> None:
@@ -134,6 +134,8 @@ def test_a_whole_row_is_not_kept() -> None:
 def test_what_a_put_row_must_satisfy_is_asked_before() -> None:
     guards = (Guard("OTHER"), Guard("TOO_MANY", parameter("most", "bigint")))
     [check] = compile_matching_check(Insert(TASK, ONE, matching=OURS), guards)
-    assert check.statement.text.startswith("select case when pg_catalog.count(*) <> 1 then (")
+    assert check.statement.text.startswith(
+        "select case when pg_catalog.count(*) operator(pg_catalog.<>) 1 then ("
+    )
     assert check.statement.text.count("when") == 1
     assert compile_matching_check(Insert(TASK, ONE), guards) == ()

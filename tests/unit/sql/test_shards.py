@@ -41,9 +41,10 @@ def test_rows_joined_by_other_columns_may_be_of_any_tenant() -> None:
 
 
 def test_a_junction_table_hands_the_tenant_on() -> None:
-    near, far = (("company", "company"), ("task", "id")), (("company", "company"), ("person", "id"))
+    near = Join((("company", "company"), ("task", "id")))
+    far = Join((("company", "company"), ("person", "id")))
     assert tenant_of(Rows(TASK, through=Through(MEMBERSHIP, near, far)), PARENT) == (OURS, OURS)
-    apart = Through(MEMBERSHIP, near, (("person", "id"),))
+    apart = Through(MEMBERSHIP, near, Join((("person", "id"),)))
     assert tenant_of(Rows(TASK, through=apart), PARENT) == (None, None)
 
 
@@ -71,11 +72,12 @@ def test_shards_have_reference_tables_however_they_are_joined() -> None:
 
 def test_shards_have_what_a_junction_table_leads_to_by_the_distribution_column() -> None:
     junction = replace(MEMBERSHIP, colocated=1)
-    near, far = (("company", "company"), ("task", "id")), (("company", "company"), ("person", "id"))
+    near = Join((("company", "company"), ("task", "id")))
+    far = Join((("company", "company"), ("person", "id")))
     rows = ShardRows(Row('"r"'), GROUPED)
     assert rows.have(Rows(GROUPED, through=Through(junction, near, far)))
-    assert not rows.have(Rows(GROUPED, through=Through(junction, near, (("person", "id"),))))
-    assert not rows.have(Rows(GROUPED, through=Through(junction, (("task", "id"),), far)))
+    assert not rows.have(Rows(GROUPED, through=Through(junction, near, Join((("person", "id"),)))))
+    assert not rows.have(Rows(GROUPED, through=Through(junction, Join((("task", "id"),)), far)))
 
 
 ORDER = (OrderTerm(ColumnOf("id"), nullable=False),)
@@ -137,7 +139,7 @@ def test_one_row_of_a_tenant_is_answered_by_its_table_alone() -> None:
     one = Rows(keyed, where=OURS, limit=1000)
     found = flat_json(Writer(), Record(((Text("id"), ID),)), one)
     assert found is not None
-    assert found.source == '"public"."task" as "t~1" where "t~1"."company" = $1'
+    assert found.source == '"public"."task" as "t~1" where "t~1"."company" operator(pg_catalog.=) $1'
     related = Many(Rows(GROUPED, join=TOGETHER), Record(((Text("id"), ID),)))
     assert flat_json(Writer(), Record(((Text("id"), ID), (Text("all"), related))), one) is None
     for other in (

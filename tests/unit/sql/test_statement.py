@@ -27,7 +27,7 @@ def page() -> Compiled:
     """Return a statement of a page, with a filter whose column has the text of a slot in its name."""
     made = MadeUp()
     made.table("thing", "id", "limit $2 %")
-    where = Compare(ColumnOf("limit $2 %"), Operator.EQ, Parameter(Named("what"), "text"), builtin=True)
+    where = Compare(ColumnOf("limit $2 %"), Operator.EQ, Parameter(Named("what"), "text"))
     rows = Rows(table_named(made.catalog(), "thing"), where=where, limit=Parameter(Named("first"), "bigint"))
     return compile_query(Many(rows, Object(((Text("id"), Value(ColumnOf("id"))),))))
 

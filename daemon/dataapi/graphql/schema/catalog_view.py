@@ -13,7 +13,7 @@ from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.relationships import KeyRelationship
 from dataapi.graphql.schema.fields import ColumnField, ComputedField, RelatedField
 from dataapi.graphql.schema.type_mapping import TypeMapping, mapping_of
-from dataapi.sql.algebra import ColumnOf, OrderTerm
+from dataapi.sql.algebra import ColumnOf, Join, OrderTerm
 from dataapi.sql.statement import qualified
 
 
@@ -303,7 +303,7 @@ class TableView:
             self._input_name(name),
             target,
             relationship.to_one,
-            pairs=tuple((other, own) for own, other in pairs),
+            join=Join(tuple((other, own) for own, other in pairs), relationship.schemas),
             outgoing=relationship.outgoing,
             unique=relationship.to_one and target.table.is_unique(other for _, other in pairs),
             disjoint=self.table.is_unique(own for own, _ in pairs),
@@ -351,7 +351,10 @@ class TableView:
     def key_order(self) -> tuple[OrderTerm, ...]:
         """The order by key, ascending, that ends every order."""
         columns = filter(None, map(self.table.column, self.key))
-        return tuple(OrderTerm(ColumnOf(column.name), nullable=column.nullable) for column in columns)
+        return tuple(
+            OrderTerm(ColumnOf(column.name), nullable=column.nullable, schema=column.comparison_schema)
+            for column in columns
+        )
 
     @cached_property
     def key_types(self) -> tuple[str, ...]:

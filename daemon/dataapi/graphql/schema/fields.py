@@ -41,7 +41,7 @@ class RelatedField:
     """A relationship as a field, by foreign key or by a function of the row.
 
     :ivar input_name: the name in input types.
-    :ivar pairs: ``(target's column, own column)``; empty for a computed relationship.
+    :ivar join: of the target's columns with the own ones; None for a computed relationship.
     :ivar function: the one of a computed relationship.
     :ivar outgoing: whether the foreign key is this table's own.
     :ivar unique: whether at most one row is related, by the target's keys alone.
@@ -53,7 +53,7 @@ class RelatedField:
     input_name: str
     target: TableView
     to_one: bool
-    pairs: tuple[tuple[str, str], ...] = ()
+    join: Join | None = None
     function: Function | None = None
     outgoing: bool = False
     unique: bool = False
@@ -61,9 +61,14 @@ class RelatedField:
     nullable: bool = True
     description: str | None = None
 
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The equal columns, the target's first."""
+        return () if self.join is None else self.join.pairs
+
     def rows(self, where: Condition | None = None) -> Rows:
         """Return the rows that are related to the row in scope."""
         table = self.target.table
         if self.function is None:
-            return Rows(table, join=Join(self.pairs), where=where, unique=self.unique)
+            return Rows(table, join=self.join, where=where, unique=self.unique)
         return Rows(table, call=FunctionCall(self.function, of_row=True), where=where, unique=self.unique)

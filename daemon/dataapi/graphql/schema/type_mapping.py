@@ -32,7 +32,7 @@ from graphql import (
 from dataapi.catalog.field_names import enum_values
 from dataapi.catalog.model import Catalog, Type, TypeKind
 from dataapi.catalog.names import has_value, is_list
-from dataapi.database.sql_text import quote_identifier
+from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier
 from dataapi.http.strict_json import EXACT_DECODER, InvalidConstant
 from dataapi.sql.outputs import Labels, WireForm
 from dataapi.sql.statement import qualified
@@ -200,6 +200,7 @@ class TypeMapping:
     :ivar max_length: characters, of ``varchar(n)`` and ``char(n)``; None without a limit.
     :ivar comparable: ``=`` exists.
     :ivar orderable: ``<`` exists.
+    :ivar own: the type, where operators and aggregates came with it; None for PostgreSQL's own.
     :ivar compare_as: the type to cast a value to before it is compared, "" for none: PostgreSQL
         finds no operator for a domain over an enum.
     """
@@ -215,16 +216,16 @@ class TypeMapping:
     comparable: bool = True
     orderable: bool = True
     compare_as: str = ""
+    own: Type | None = None
 
     @property
     def kind(self) -> str:
         """Return the scalar's name, ``Enum`` for an enum."""
         return self.scalar.name if self.scalar is not None else "Enum"
 
-    @property
-    def builtin(self) -> bool:
-        """Whether PostgreSQL's own operators compare its values: those of enums and arrays are its own."""
-        return self.parameter.startswith("pg_catalog.") or bool(self.enum) or self.is_list
+    def schema_of(self, name: str) -> str:
+        """Return the schema of the operator or aggregate that a name means for its values."""
+        return OWN_SCHEMA if self.own is None else self.own.schema_of(name)
 
     def allows(self, aggregate: str) -> bool:
         """Whether an aggregate of ``AGGREGATES`` applies (docs/reference/graphql.md, Aggregates)."""
@@ -303,6 +304,7 @@ def _mapping_of(catalog: Catalog, oid: int, typmod: int) -> TypeMapping:
         list_parameter=parameter,
         orderable=False,
         compare_as="",
+        own=found if found.operators else None,
     )
 
 
@@ -322,6 +324,7 @@ def _single(catalog: Catalog, found: Type, typmod: int) -> TypeMapping:
         max_length=typmod - _LENGTH_OFFSET if found.name in ("varchar", "bpchar") and typmod >= 0 else None,
         comparable=found.name not in _NOT_COMPARABLE,
         orderable=found.name not in _NOT_ORDERABLE and scalar is not JSON,
+        own=found if found.operators else None,
     )
 
 

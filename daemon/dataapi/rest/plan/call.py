@@ -12,7 +12,7 @@ from dataapi.http.errors import ApiError
 from dataapi.http.headers import parse_accept
 from dataapi.http.messages import Reply
 from dataapi.rest import respond
-from dataapi.rest.media_output import Body, Content, Form, Raw
+from dataapi.rest.media_output import Body, Content, Form, GeoJson, Raw
 from dataapi.rest.negotiation import OPENAPI, Media, MediaKind, as_bytes, unhex
 from dataapi.rest.parse.body import JSON
 from dataapi.rest.parse.filters import array_literal
@@ -177,7 +177,8 @@ def _compile(call: _Call) -> Compiled:
     body = _body(call)
     # The planner's estimate for a function would be meaningless.
     total = Total.EXACT if call.request.preferences.counts and not result.is_single else Total.NONE
-    output = _VALUE if scalar and body not in (Form.CSV, Form.GEOJSON) else with_column_names(record, body)
+    named = not scalar or body is Form.CSV or isinstance(body, GeoJson)
+    output = with_column_names(record, body) if named else _VALUE
     bounded = body is not Form.NONE and call.media.explain is None
     most_bytes = role.project.max_answer if bounded else None
     return compile_answer(rows, output, body, total, most_bytes=most_bytes, guard=_guard(call))
@@ -191,7 +192,7 @@ def _body(call: _Call) -> Body:
         return Raw(call.result.content)
     if call.result.is_scalar and kind in (MediaKind.JSON, MediaKind.OBJECT) and not call.media.stripped:
         return Form.VALUE if shape is ResultShape.VALUE else Form.VALUES
-    return call.media.body(call.result.relation.table)
+    return call.media.body(call.result.relation.table, call.role.tables.catalog.postgis)
 
 
 def _guard(call: _Call) -> Guard | None:

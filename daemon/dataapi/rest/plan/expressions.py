@@ -266,15 +266,16 @@ def _positive(types: Types, left: TypedExpression, operation: FilterOperation, p
     if operation.operator in SEARCHES:
         return _search(types, left, operation, position)
     if operation.operator == "isdistinct":
-        return Distinct(left.expression, _value(types, left, position))
+        schema = types.schema_of(Operator.EQ.value, left.type)
+        return Distinct(left.expression, _value(types, left, position), schema)
     operator = _OPERATORS[operation.operator]
-    builtin = types.is_own(left.type)
+    schema = types.schema_of(operator.symbol, left.type)
     if operation.modifier is not None or operation.operator in PATTERNS:
         # Patterns are texts, whatever is read as the column's values.
         quantifier = None if operation.modifier is None else Quantifier(operation.modifier)
-        return Compare(left.expression, operator, Parameter(Literal(position)), builtin, quantifier)
+        return Compare(left.expression, operator, Parameter(Literal(position)), schema, quantifier)
     many = operator is Operator.IN
-    return Compare(left.expression, operator, _value(types, left, position, many=many), builtin)
+    return Compare(left.expression, operator, _value(types, left, position, many=many), schema)
 
 
 def _value(

@@ -56,7 +56,7 @@ def _compile(role: RestRole, table: Table, request: ApiRequest, media: Media | N
     most, count = role.project.db_max_rows, request.preferences.count
     planner = role.planner(Relation.of(table), request.query.selection)
     record, rows = planner.record(), planner.rows()
-    body = Form.NONE if media is None else media.body(table)
+    body = Form.NONE if media is None else media.body(table, role.tables.catalog.postgis)
     total, bound = Total.NONE, None
     if count is Count.EXACT or (count is Count.ESTIMATED and most is None):
         total = Total.EXACT

@@ -188,16 +188,21 @@ def _is_unique(resource: Resource) -> bool:
     return unwindowed and relationship.target.is_unique(theirs for _, theirs in relationship.pairs)
 
 
+def _join_to(relationship: KeyRelationship) -> Join:
+    """Return the equality of the target's rows with the row that they belong to."""
+    return Join(tuple([(theirs, own) for own, theirs in relationship.pairs]), relationship.schemas)
+
+
 def _related_by(
     relationship: Relationship | None,
 ) -> tuple[FunctionCall | None, Join | None, Through | None]:
     """Return the call, the equality or the junction that gives the related rows of a row."""
     match relationship:
-        case KeyRelationship(pairs=pairs):
-            return None, Join(tuple([(theirs, own) for own, theirs in pairs])), None
+        case KeyRelationship():
+            return None, _join_to(relationship), None
         case JunctionRelationship(near=near, far=far):
-            pairs = tuple([(theirs, own) for own, theirs in near.pairs])
-            return None, None, Through(relationship.junction, pairs, far.pairs)
+            through = Through(relationship.junction, _join_to(near), Join(far.pairs, far.schemas))
+            return None, None, through
         case ComputedRelationship(function=function):
             # A single NULL is a row of NULLs, as in PostgREST.
             return FunctionCall(function, of_row=True, keeps_null=True), None, None
@@ -290,8 +295,9 @@ def _field(tables: RoleTables, relation: Relation, field: Field) -> Member:
     value = typed.expression if field.path or field.aggregate else _json_value(tables, typed)
     expression = _cast(tables, value, field.cast)
     if field.aggregate is not None:
-        builtin = field.cast is not None or tables.types.is_own(typed.type)
-        expression = AggregateOf(AggregateFunction(field.aggregate), expression, builtin=builtin)
+        function = AggregateFunction(field.aggregate)
+        schema = tables.types.schema_of(function.value, None if field.cast else typed.type)
+        expression = AggregateOf(function, expression, schema=schema)
         expression = _cast(tables, expression, field.aggregate_cast)
     return key, Value(expression)
 

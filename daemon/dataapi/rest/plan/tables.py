@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dataapi.catalog.model import Catalog, Column, Function, Table, TableKind, Type, TypeKind
+from dataapi.catalog.model import Catalog, Column, Function, Table, TableKind, Type
 from dataapi.catalog.privileges import Privileges
 from dataapi.catalog.relationships import Relationships
 from dataapi.database.errors import Diagnostics, to_error
-from dataapi.database.sql_text import quote_identifier, quote_literal
+from dataapi.database.sql_text import OWN_SCHEMA, quote_identifier, quote_literal, with_own_schema
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.body import form_hint
 from dataapi.rest.plan.similar_names import NameIndex, similar
@@ -187,7 +187,6 @@ def denied(privileges: Privileges, kind: str, item: Table | Function, *, anonymo
 TEXT, JSON, JSONB, TSVECTOR = 25, 114, 3802, 3614
 """Oids of PostgreSQL's own types."""
 
-OWN_SCHEMA = "pg_catalog"
 
 _SQL_NAMES = """
     bigint, bit, bit varying, boolean, char, character, character varying, dec, decimal, double precision,
@@ -246,12 +245,12 @@ class Types:
         found = (self._named.get((schema, name)) for schema in self._schemas)
         return next((type_ for type_ in found if type_ is not None), None)
 
-    def is_own(self, oid: int | None) -> bool:
-        """Whether a type has PostgreSQL's own operators, and not an extension's."""
+    def schema_of(self, name: str, oid: int | None) -> str:
+        """Return the schema of the operator or aggregate that a name means for a type's values."""
         type_ = self._types.get(oid or 0)
-        while type_ is not None and (type_.element or type_.base):
-            type_ = self._types.get(type_.element or type_.base)
-        return type_ is not None and (type_.kind is not TypeKind.BASE or type_.schema == OWN_SCHEMA)
+        if type_ is not None and type_.base:
+            type_ = self._types[type_.base]
+        return OWN_SCHEMA if type_ is None else type_.schema_of(name)
 
     def is_one_of(self, oid: int | None, *own: int) -> bool:
         """Whether a type is one of these of PostgreSQL's, or a domain over one."""
@@ -303,4 +302,5 @@ def _default(catalog: Catalog, table: Table, column: Column) -> str | None:
     if column.identity:
         sequence = f"pg_catalog.pg_get_serial_sequence({quote_literal(qualified(table))}, "
         return f"pg_catalog.nextval({sequence}{quote_literal(column.name)})::regclass)"
-    return column.default or catalog.types[column.type].default
+    default = column.default or catalog.types[column.type].default
+    return None if default is None else with_own_schema(default)

@@ -228,7 +228,7 @@ def _compile(mutation: _Mutation) -> tuple[Compiled, ...]:
     if mutation.represents:
         bound = role.project.max_answer if media.explain is None else None
         order, required = planner.order(), planner.required()
-        body = media.body(table)
+        body = media.body(table, role.tables.catalog.postgis)
         record = with_column_names(planner.record(), body)
         representation = Representation(table, record, body, order, required)
     where = None if mutation.request.method == "POST" else planner.where()

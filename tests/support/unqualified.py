@@ -1,0 +1,180 @@
+"""Finds in SQL what PostgreSQL would look for in the search path: operators and functions without a schema.
+
+Whoever may create objects in an exposed schema could otherwise have their own run by every caller.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from dataapi.database.connection import Connection
+from dataapi.database.sql_text import Template, inlined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dataapi.database.named import Step
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>\s+|--[^\n]*|/\*.*?\*/)
+    | (?P<value>[eE]'(?:[^'\\]|''|\\.)*'|'(?:[^']|'')*'|\$(?P<tag>[a-z]*)\$.*?\$(?P=tag)\$
+        |\$[0-9]+|%s|[0-9][0-9.]*)
+    | (?P<quoted>"(?:[^"]|"")*")
+    | (?P<word>[^\W\d]\w*)
+    | (?P<mark>::|:=|=>|[().,;:\[\]])
+    | (?P<operator>[-+*/<>=~!@\#%^&|`?]+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_OWN_OBJECTS_ONLY = re.compile(
+    r"set_config\('search_path','pg_catalog',true\)|set local search_path = pg_catalog;",
+)
+"""What SQL begins with that finds nothing but PostgreSQL's own objects."""
+
+_WORDS = """
+all analyze and any array as by coalesce conflict distinct else elsif except execute exists explain filter from
+greatest if in intersect into join key lateral least limit materialized not of offset on operator or over
+partition prepare returning row select set some then union values when where within
+"""
+_BEFORE_PARENTHESIS = frozenset(_WORDS.split())
+"""Words that are no function's name before a parenthesis."""
+_BEFORE_LIST = frozenset({"as", ",", "with", "recursive", ")", "prepare", "execute"})
+"""What stands before a name with a list of columns, types or values."""
+_HIDDEN = frozenset({"between", "ilike", "like", "natural", "nullif", "overlaps", "similar", "using"})
+"""Words for which PostgreSQL looks for an operator by its name alone."""
+_ENDS_ASSIGNMENTS = frozenset({";", "from", "returning", "where"})
+
+
+def unqualified(sql: str) -> list[str]:
+    """Return the operators and functions that SQL names without their schemas, each with what follows it.
+
+    What an operator is looked for behind the scenes counts too: ``in``, ``nullif``, ``is distinct from``.
+    """
+    return [] if _OWN_OBJECTS_ONLY.search(sql) else list(_found(_tokens(sql)))
+
+
+class Watch:
+    """Reads the SQL that the daemon and its commands send in this process, and keeps what it finds.
+
+    :ivar found: what was found since it was last taken.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self._clean: set[int] = set()
+
+    def read(self, sql: str) -> None:
+        """Read SQL, unless it was found to be clean before."""
+        if hash(sql) not in self._clean:
+            found = unqualified(sql)
+            self.found += found
+            if not found:
+                self._clean.add(hash(sql))
+
+    def taken(self) -> list[str]:
+        """Return what was found, and forget it."""
+        found, self.found = self.found, []
+        return found
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read what goes out on connections, the bodies of ``DO`` blocks included."""
+        send, send_steps = Connection.send, Connection.send_steps
+
+        def read_and_send(connection: Connection, text: str, values: Sequence[object]) -> Any:
+            self.read(text)
+            for before, value in zip(text.split("%s"), values, strict=False):
+                if before.endswith("do "):
+                    self.read(str(value))
+            return send(connection, text, values)
+
+        def read_and_send_steps(connection: Connection, steps: Sequence[Step]) -> Any:
+            for step in steps:
+                self.read(step.text or "")
+            return send_steps(connection, steps)
+
+        def read_and_inline(text: str, types: tuple[str, ...] = ()) -> Template:
+            self.read(text)
+            return inlined(text, types)
+
+        with (
+            patch("dataapi.database.script.inlined", read_and_inline),
+            patch.object(Connection, "send", read_and_send),
+            patch.object(Connection, "send_steps", read_and_send_steps),
+        ):
+            yield
+
+
+WATCH = Watch()
+
+
+def _tokens(sql: str) -> list[tuple[str, str]]:
+    tokens = []
+    place = 0
+    while place < len(sql):
+        match = _TOKEN.match(sql, place)
+        assert match is not None, f"cannot be read from here: {sql[place : place + 40]}"
+        kind = "value" if match["value"] else match.lastgroup or ""
+        if kind != "blank":
+            text = match[0].lower() if kind == "word" else match[0].replace("%%", "%")
+            tokens.append((kind, text))
+        place = match.end()
+    return tokens
+
+
+def _found(tokens: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield what is found; assignments, as after ``set``, are no operators."""
+    edge = ("", "")
+    assigning = [False]
+    for place, (kind, text) in enumerate(tokens):
+        before = tokens[place - 1] if place else edge
+        after = tokens[place + 1] if place + 1 < len(tokens) else edge
+        earlier = tokens[place - 2][1] if place > 1 else ""
+        if text == "(":
+            assigning.append(False)
+        elif text == ")":
+            assigning.pop()
+        elif kind in ("word", "mark") and text in _ENDS_ASSIGNMENTS:
+            assigning[-1] = False
+        elif kind == "word" and text == "set":
+            assigning[-1] = True
+        qualified = before[1] == "."
+        assigned = assigning[-1] and text == "=" and earlier in ("set", ",", "local")
+        if qualified or assigned:
+            continue
+        if (
+            (kind == "operator" and not _is_no_operator(text, before, after))
+            or (kind == "word" and _hides_operator(text, before, tokens[place + 1 : place + 3]))
+            or (after[1] == "(" and _is_called(kind, text, before[1]))
+        ):
+            yield " ".join(token for _, token in tokens[max(0, place - 3) : place + 4])
+
+
+def _is_no_operator(text: str, before: tuple[str, str], after: tuple[str, str]) -> bool:
+    """Whether it is all columns or rows, or the sign of a number."""
+    begins = before[0] in ("word", "operator") or before[1] in ("(", ",", "", "=>")
+    return (text == "*" and begins) or (text == "-" and begins and after[0] == "value")
+
+
+def _hides_operator(text: str, before: tuple[str, str], after: Sequence[tuple[str, str]]) -> bool:
+    following = [token for _, token in after]
+    match text:
+        case "in":
+            return before[1] not in ("", ";") and following[0] == "("
+        case "case":
+            return following[0] != "when"
+        case "distinct":
+            return following[0] == "from" and following[1] != "null"
+        case _:
+            return text in _HIDDEN
+
+
+def _is_called(kind: str, text: str, before: str) -> bool:
+    if kind == "quoted":
+        return before not in _BEFORE_LIST
+    return kind == "word" and text not in _BEFORE_PARENTHESIS and before not in (*_BEFORE_LIST - {","}, "::")
