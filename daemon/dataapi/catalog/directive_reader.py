@@ -350,10 +350,11 @@ def read_directives(catalog: Catalog) -> tuple[Directives, tuple[ForeignKey, ...
         if key.comment
     )
     declared = declared_keys(catalog, tables, problems)
-    directives_of_declared = {
-        (key.table, key.name): ForeignKeyDirectives(source.local_name, source.foreign_name)
-        for key, source in declared
-    }
+    for key, source in declared:
+        of_key = foreign_keys.get((key.table, key.name), ForeignKeyDirectives())
+        foreign_keys[key.table, key.name] = ForeignKeyDirectives(
+            source.local_name or of_key.local_name, source.foreign_name or of_key.foreign_name
+        )
     return (
         Directives(
             schemas=_present(
@@ -362,7 +363,7 @@ def read_directives(catalog: Catalog) -> tuple[Directives, tuple[ForeignKey, ...
             ),
             tables=tables,
             columns=columns,
-            foreign_keys={**foreign_keys, **directives_of_declared},
+            foreign_keys=foreign_keys,
             functions=_present(
                 (function.oid, field_directives(place_of(function), function.comment, problems))
                 for function in catalog.functions
@@ -374,7 +375,7 @@ def read_directives(catalog: Catalog) -> tuple[Directives, tuple[ForeignKey, ...
                 if enum.kind is TypeKind.ENUM and enum.comment
             ),
         ),
-        tuple(key for key, _ in declared),
+        tuple(key for key, _ in declared if key.declared),
         tuple(problems),
     )
 

@@ -384,6 +384,10 @@ class Catalog:
         """Return the type that a domain is over, any other type itself."""
         return self.types[type_.base] if type_.base else type_
 
+    def stored_key(self, table: Table) -> tuple[str, ...]:
+        """Return the primary key's columns that the database itself knows, those that a view shows of one."""
+        return table.primary_key or self.view_primary_keys.get(table.oid, ())
+
     def row_key(self, table: Table) -> tuple[str, ...]:
         """Return the key columns as ``primary_key`` does, for a view without one those that it shows."""
-        return self.primary_key(table) or self.view_primary_keys.get(table.oid, ())
+        return self.primary_key(table) or self.stored_key(table)

@@ -121,17 +121,21 @@ Relationship = KeyRelationship | JunctionRelationship | ComputedRelationship
 class Relationships:
     """The relationships of a catalog's tables, each table's derived when it is first asked for.
 
-    :param views: whether views have the keys of the tables under them, besides those that directives declare.
+    :param views: whether views have the keys of the tables under them, instead of those that directives
+        declare.
     """
 
     def __init__(self, catalog: Catalog, *, views: bool = False) -> None:
         self._catalog = catalog
+        keys = catalog.foreign_keys
+        if views:
+            keys = (*(key for key in keys if not key.declared), *catalog.view_keys)
         self._outgoing: dict[int, list[ForeignKey]] = defaultdict(list)
         self._incoming: dict[int, list[ForeignKey]] = defaultdict(list)
         self._by_key: dict[int, tuple[KeyRelationship, ...]] = {}
         self._all: dict[int, tuple[Relationship, ...]] = {}
         self._functions: dict[int, list[Function]] = defaultdict(list)
-        for key in catalog.foreign_keys + (catalog.view_keys if views else ()):
+        for key in keys:
             self._outgoing[key.table].append(key)
             self._incoming[key.foreign_table].append(key)
         for function in catalog.functions:
@@ -189,7 +193,8 @@ class Relationships:
                 other = far.foreign_key.name != near.foreign_key.name
                 if far.cardinality is Cardinality.MANY_TO_ONE and other:
                     columns = {*near.foreign_key.columns, *far.foreign_key.columns}
-                    in_primary_key = columns <= set(self._catalog.row_key(near.target))
+                    primary_key = self._catalog.stored_key(near.target)
+                    in_primary_key = columns <= set(primary_key)
                     unique = any(columns <= set(key.columns) for key in near.target.unique_keys)
                     yield JunctionRelationship(near, far, in_primary_key, in_primary_key or unique)
 
@@ -276,6 +281,8 @@ def declared_keys(
 ) -> list[tuple[ForeignKey, DeclaredForeignKey]]:
     """Return the foreign keys that directives of tables declare, each under a name that no constraint has.
 
+    One that PostgreSQL has is that of the constraint.
+
     :param directives: by the tables' oids.
     :param problems: gets those that do not fit the tables.
     """
@@ -291,7 +298,10 @@ def declared_keys(
                 message = f"@graphql: foreign_keys: {mistake}; that foreign key is left out"
                 problems.append(Problem(place_of(table), message))
                 continue
-            key = ForeignKey(
+            known = next(
+                (key for key in catalog.foreign_keys if _is_same(key, oid, foreign.oid, declared)), None
+            )
+            key = known or ForeignKey(
                 name=f"@graphql foreign_keys[{index}]",
                 table=table.oid,
                 columns=declared.local_columns,
@@ -303,6 +313,13 @@ def declared_keys(
             )
             keys.append((key, declared))
     return keys
+
+
+def _is_same(key: ForeignKey, table: int, foreign: int, declared: DeclaredForeignKey) -> bool:
+    """Whether a key is the one that is declared, in whatever order of its columns."""
+    pairs = set(zip(declared.local_columns, declared.foreign_columns, strict=True))
+    same_tables = (key.table, key.foreign_table) == (table, foreign)
+    return same_tables and set(zip(key.columns, key.foreign_columns, strict=True)) == pairs
 
 
 def _mistake(

@@ -37,12 +37,16 @@ comment on view city_list is '@graphql({"primary_key_columns": ["id"], "foreign_
     {"local_columns": ["id"], "foreign_schema": "public", "foreign_table": "city", "foreign_columns": ["id"]},
     {"local_columns": ["code_of"], "foreign_name": "some", "local_name": "listings",
      "foreign_schema": "public", "foreign_table": "city", "foreign_columns": ["country_code"]}]})';
+create table locker (id int primary key, employee_id int references employee);
+comment on table locker is '@graphql({"foreign_keys": [{"foreign_name": "holder", "local_columns": ["employee_id"],
+    "foreign_schema": "public", "foreign_table": "employee", "foreign_columns": ["id"]}]})';
 create table secret (id int primary key, employee_id int references employee);
 insert into country values ('de', 'Germany'), ('fr', 'France');
 insert into city values (1, 'de', null, 'fr'), (2, 'de', 1, null), (3, 'fr', 1, 'de');
 insert into employee values (1, null), (2, 1), (3, 1);
 insert into email_address values (1, 2, 'two@example.org'), (2, null, 'none@example.org');
 insert into badge values (1);
+insert into locker values (1, 1);
 insert into room values (1, 1, 'a'), (1, 2, 'b');
 insert into booking values (1, 1, 2), (2, 1, null), (3, null, null);
 insert into message values (1, 1, 2), (2, 2, 1), (3, 1, 3);
@@ -158,3 +162,9 @@ async def test_a_views_declared_relationships_answer(related: Service) -> None:
     [city] = await related.rows("city", "city_list { id } listings { edges { node { id } } }", "first: 1")
     assert city["city_list"] == {"id": 1}
     assert nodes(city["listings"]) == [{"id": 1}, {"id": 2}]
+
+
+async def test_a_declared_key_that_postgresql_has_is_one_relationship(related: Service) -> None:
+    """The directive names its fields, as one on the constraint would."""
+    assert relations(related, "locker") == {"holder": "employee"}
+    assert await related.rows("locker", "holder { id }") == [{"holder": {"id": 1}}]

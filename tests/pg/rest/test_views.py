@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.service import Service, serving
 
 if TYPE_CHECKING:
-    from support.service import Service
+    from collections.abc import Iterator
+
+    from support.postgres import Server
 
 
 @pytest.mark.parametrize(
@@ -92,3 +95,62 @@ async def test_head_has_the_headers_of_get_and_makes_no_body(features: Service) 
         for name in ("content-type", "content-range", "vary"):
             assert head.headers[name] == got.headers[name]
         assert head.messages[0].statements[0].statement.text.startswith("select null::text, ")
+
+
+DECLARED = """
+create table owner (id int primary key, name text);
+create table pet (id int primary key, owner_id int references owner, friend_id int references pet);
+create table meeting (pet_id int references pet, owner_id int references owner, at date,
+    primary key (pet_id, owner_id, at));
+create view pet_list as select id, owner_id, friend_id from pet;
+create view pet_count as select owner_id + 0 as owner_id, count(*) as pets from pet group by 1;
+create view meeting_list as select pet_id, owner_id + 0 as owner_id, at from meeting;
+insert into owner values (1, 'Ann'), (2, 'Bob');
+insert into pet values (1, 1, null), (2, 2, 1);
+insert into meeting values (1, 1, '2024-01-01'), (1, 1, '2024-01-02');
+grant select on all tables in schema public to anon;
+"""
+_KEY = '{{"local_columns": ["{}"], "foreign_schema": "public", "foreign_table": "{}", "foreign_columns": ["id"]}}'
+
+
+def declaring(*keys: str, key: str = "") -> str:
+    """Return a comment that declares foreign keys, and perhaps a primary one."""
+    primary = f'"primary_key_columns": ["{key}"], ' if key else ""
+    return f"""'@graphql({{{primary}"foreign_keys": [{", ".join(keys)}]}})'"""
+
+
+COMMENTS = {
+    "view pet_list": declaring(_KEY.format("owner_id", "owner"), key="id"),
+    "view pet_count": declaring(_KEY.format("owner_id", "owner"), key="owner_id"),
+    "view meeting_list": declaring(
+        _KEY.format("owner_id", "owner"), _KEY.format("pet_id", "pet"), key='pet_id", "owner_id'
+    ),
+    "table pet": declaring(_KEY.format("owner_id", "owner")),
+}
+TARGETS = (
+    "pet_list?select=id,owner!pet_owner_id_fkey(name)&order=id",
+    "owner?select=id,pet_list!pet_owner_id_fkey(id)&order=id&pet_list.order=id",
+    "pet_count?select=owner_id,owner(name)&order=owner_id",
+    "owner?select=id,pet_count(pets)&order=id",
+    "pet?select=id,owner!pet_owner_id_fkey(name)&order=id&owner.order=id",
+    "pet?select=id,owner!meeting_list(name)&order=id",
+)
+
+
+@pytest.fixture
+def undeclared(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve a database without directives."""
+    with serving(reactor, server.create_database(DECLARED)) as service:
+        yield service
+
+
+async def test_what_directives_declare_for_graphql_changes_nothing(undeclared: Service) -> None:
+    """Neither one more relationship, nor one of several that is ambiguous then, nor one through a view."""
+    before = [await undeclared.rest("GET", target) for target in TARGETS]
+    assert [answer.status for answer in before] == [200, 200, 400, 400, 200, 400]
+    for thing, comment in COMMENTS.items():
+        await undeclared.execute(f"comment on {thing} is {comment}; select 1")
+    after = [await undeclared.rest("GET", target) for target in TARGETS]
+    assert [(answer.status, answer.body) for answer in after] == [
+        (answer.status, answer.body) for answer in before
+    ]
