@@ -3,9 +3,10 @@
 The rules are pg_graphql's (docs/reference/graphql.md, Names).  Where those give one name to several
 fields of a type, the last one has it, as there: columns come first, in the table's own order, then the
 table's foreign keys and those that point at it, by schema and name, then functions, by schema and
-name.  These orders outlive a dump and restore.  Each of the others gets a longer name, so that nothing
-is lost, and the clash is reported.  Input types and aggregates hold columns alone, so there a column
-gives way to another column only.
+name.  These orders outlive a dump and restore.  But a function never has the name that a column asks
+for: whoever may create one in an exposed schema would replace the column's values.  Each of the others
+gets a longer name, so that nothing is lost, and the clash is reported.  Input types and aggregates hold
+columns alone, so there a column gives way to another column only.
 
 Names are the same for every role, whatever it may see; but a function that no role may call asks for none.
 """
@@ -118,6 +119,16 @@ class _RequestedNames:
         return [*self.columns, *self.relationships, *self.functions]
 
 
+def _owners(requested: Sequence[tuple[Column | KeyRelationship | Function, str]]) -> dict[str, int]:
+    """Return by name which of those that ask for it has it: the last one, but no function before a column."""
+    columns = {name for thing, name in requested if isinstance(thing, Column)}
+    return {
+        name: number
+        for number, (thing, name) in enumerate(requested)
+        if name != NODE_ID and not (isinstance(thing, Function) and name in columns)
+    }
+
+
 class CatalogNames:
     """The field names of a catalog's tables, worked out when first asked for."""
 
@@ -178,7 +189,9 @@ class CatalogNames:
         everything = requested.everything
         if len({NODE_ID, *(name for _, name in everything)}) > len(everything):
             return
-        owners = {name: self._place(table, thing) for thing, name in everything}
+        owners = {
+            name: self._place(table, everything[number][0]) for name, number in _owners(everything).items()
+        }
         owners[NODE_ID] = "the row's node id"
         type_name = _base_name(self._catalog, self._catalog.tables[table])
         inputs = self._named(requested.columns)
@@ -238,8 +251,8 @@ class CatalogNames:
         )
 
     def _named(self, requested: Sequence[tuple[Column | KeyRelationship | Function, str]]) -> list[str]:
-        """Return a name for each, all different: the last one that asks for a name has it."""
-        owners = {name: number for number, (_, name) in enumerate(requested) if name != NODE_ID}
+        """Return a name for each, all different: its owner has the one that it asks for."""
+        owners = _owners(requested)
         taken = {NODE_ID, *owners}
         names = []
         for number, (thing, name) in enumerate(requested):

@@ -183,8 +183,8 @@ def test_a_column_gives_way_to_a_relationship_in_the_object_type_alone() -> None
     }
 
 
-def test_a_function_has_the_field_of_a_column_and_of_a_key() -> None:
-    """Functions come last, and among them the last one by schema and name."""
+def test_a_function_has_the_field_of_a_key_and_never_that_of_a_column() -> None:
+    """Functions come last, and among them the last one by schema and name; none replaces a column."""
     made = MadeUp(INFLECTED)
     account = made.table("account", "id", "count", "parent_id")
     row_type = made.catalog().tables[account].type
@@ -195,15 +195,15 @@ def test_a_function_has_the_field_of_a_column_and_of_a_key() -> None:
     parent = made.function("parent", row_type)
     catalog = made.catalog()
     found = fields(catalog, account)
-    assert found.columns["count"] == "count_2"
-    assert [(function.oid, name) for function, name in found.computed if name in ("count", "parent")] == [
-        (counting, "count"),
+    assert found.columns["count"] == "count"
+    assert [(function.oid, name) for function, name in found.computed if name in ("count_2", "parent")] == [
+        (counting, "count_2"),
         (parent, "parent"),
     ]
-    assert [name for _, name in found.computed] == ["count", "parent_2", "parent"]
+    assert [name for _, name in found.computed] == ["count_2", "parent_2", "parent"]
     assert relationship_names(catalog, account) == ["accountByParentId", "accountCollection"]
     assert set(clashes(catalog)) == {
-        "column public.account.count",
+        "function public._count",
         "foreign key fk of table public.account",
         "function public._parent",
     }
