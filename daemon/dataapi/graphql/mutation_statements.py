@@ -139,7 +139,7 @@ def _in_one(number: int, step: MutationStep, *, together: bool) -> tuple[*tuple[
     if together and step.output.reads_only_columns():
         alone = compile_lone_change(step.mutation, row)
     if alone is None:
-        prefix = f"with {mutation_queries(writer, step.mutation, changed, row)} "
+        prefix = f"with {mutation_queries(writer, step.mutation, changed, row, number)} "
     else:
         prefix = f"with {kept_rows_query(writer, step.mutation.table, changed, row)} "
     # It is one row also where the answer has nothing of the rows.
@@ -235,7 +235,7 @@ def _modify_and_store(number: int, step: MutationStep, keys: str, count: str) ->
     changed, row = writer.alias(), Row(writer.alias(), derived=True)
     for name, _ in step.key:
         row.column(name)
-    queries = mutation_queries(writer, step.mutation, changed, row)
+    queries = mutation_queries(writer, step.mutation, changed, row, number)
     counted = guarded_count(writer, number, step)
     values = ", ".join(f"{quote_identifier(name)}::text" for name, _ in step.key)
     listed = f"pg_catalog.json_agg(pg_catalog.json_build_array({values}))"

@@ -105,7 +105,7 @@ def _modify(number: int, step: MutationStep) -> Compiled:
     keys = [row.column(name) for name, _ in step.key]
     columns = [f"({guarded_count(writer, number, step)})::text", _listed(_identity_sql(keys))]
     columns += [_listed(f"{key}::text") for key in keys]
-    queries = mutation_queries(writer, step.mutation, changed, row)
+    queries = mutation_queries(writer, step.mutation, changed, row, number)
     return compiled(f"with {queries} select {', '.join(columns)} from {changed} as {row.alias}", writer)
 
 

@@ -34,10 +34,10 @@ from dataapi.sql.mutations import (
     ValueRows,
 )
 from dataapi.sql.shards import composite_of
-from dataapi.sql.statement import Row, Writer, qualified
+from dataapi.sql.statement import Row, Writer, qualified, raise_sql
 
 
-def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Row) -> str:
+def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Row, place: int = 0) -> str:
     """Return the ``with`` queries that make a mutation; the last one has the name.
 
     :param returned: the row that reads this query; what was named of it is what the query gives.
@@ -341,7 +341,7 @@ class _NestedWriter:
     :ivar queries: the finished ``with`` queries.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, place: int) -> None:
         self._writer = writer
         self._last_child = ""
         self.queries: list[str] = []
@@ -356,6 +356,7 @@ class _NestedWriter:
         :param selection: makes the select list of what else is to be returned.
         """
         name = self._writer.alias()
+        self._place = place
         for parent in row.parents:
             theirs = [column for column, _ in parent.pairs]
             parent_name = self.insert(parent.row, (), theirs)
@@ -371,11 +372,17 @@ class _NestedWriter:
         self, row: NestedRow, taken: _Assigned, keys: Iterable[str], selection: _Selection | None
     ) -> str:
         target = Row(self._writer.alias())
-        cells = [(name, _cell_sql(self._writer, cell)) for name, cell in row.values]
-        cells += taken
-        names = _listed(name for name, _ in cells)
-        values = ", ".join(value for _, value in cells)
-        source = f"({names}) select {values}{self._after() if taken else ''}" if cells else "default values"
+        cells = {name: _cell_sql(self._writer, cell) for name, cell in row.values}
+        conditions = [self._after()] if taken and self._last_child else []
+        for name, value in taken:
+            if name in cells:
+                conditions.append(self._equal(row.table, name, cells[name], value))
+            else:
+                cells[name] = value
+        where = f" where {' and '.join(conditions)}" if conditions else ""
+        source = (
+            f"({_listed(cells)}) select {', '.join(cells.values())}{where}" if cells else "default values"
+        )
         items = [f"{target.column(name)} as {_returned(name)}" for name in keys]
         if selection is not None:
             items.append(selection(target))
@@ -384,16 +391,21 @@ class _NestedWriter:
         return f"insert into {qualified(row.table)} as {target.alias} {source} returning {returning}"
 
     def _after(self) -> str:
-        """Return a clause that lets the child before this one be inserted first.
+        """Return a condition that lets the child before this one be inserted first.
 
         PostgreSQL runs queries that nothing reads in any order; reading one another, they run,
         and generated keys grow, in the order of the request's rows.
         """
-        return (
-            f" where (select pg_catalog.count(*) from {self._last_child}) {operator_sql('>=')} 0"
-            if self._last_child
-            else ""
-        )
+        return f"(select pg_catalog.count(*) from {self._last_child}) {operator_sql('>=')} 0"
+
+    def _equal(self, table: Table, name: str, one: str, other: str) -> str:
+        """Return a condition that raises where two values of a column differ."""
+        equal = f"{one} {operator_sql('=', _equality(table, name))} {other}"
+        reason = f"{name} takes one value, and the rows that set it differ in it".replace("~", "_")
+        # As it is no constant PostgreSQL does not raise while it plans.
+        number = f"coalesce(pg_catalog.length(({one})::text), 0)"
+        raised = raise_sql(reason, number, self._place)
+        return f"case when {equal} or {one} is null and {other} is null then true else {raised} {EQUAL} 0 end"
 
 
 def _returned(column: str) -> str:
