@@ -161,8 +161,8 @@ class Table:
     :ivar inherited: whether other tables inherit from it, whose rows are read with its own.
     :ivar large: whether PostgreSQL would rather use an index than read all rows to find one, by its
         statistics at reflection; False where there were none.
-    :ivar estimated_rows: the planner's estimate at reflection of what reading the table gives, None for views
-        and where PostgreSQL knows none.
+    :ivar estimated_rows: the planner's estimate at reflection of what reading the table gives, or by its size
+        where it was never analyzed; None for views and foreign tables.
     :ivar distributed_by: the column by which Citus distributes the rows, "" where it holds the table without
         one, such as a reference table; None for tables of PostgreSQL alone.
     :ivar colocated: the group of tables of which Citus has the rows of one value on one server; 0 for a

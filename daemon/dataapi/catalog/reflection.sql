@@ -45,17 +45,16 @@ holder(root, oid) as (
     union
     select h.root, i.inhrelid from holder h join pg_inherits i on i.inhparent = h.oid
 ),
--- The planner's estimate of their rows, unknown where one of them was never analyzed (-1; 0 before PostgreSQL
--- 14) or is on another server.
+-- The planner's estimate of their rows.  Where one of them was never analyzed (-1; 0 before PostgreSQL 14), its
+-- size tells the most: a row takes 32 bytes at least.  What is on another server counts as nothing.
 estimate as (
-    select h.root, sum(c.reltuples)::bigint as rows
+    select h.root, sum(
+               case when c.reltuples > 0 or c.reltuples = 0 and current_setting('server_version_num')::int >= 140000
+                   then c.reltuples else pg_relation_size(c.oid) / 32 end
+           )::bigint as rows
     from holder h
-    join pg_class c on c.oid = h.oid and c.relkind <> 'p'
+    join pg_class c on c.oid = h.oid and c.relkind in ('r', 'm')
     group by h.root
-    having bool_and(
-        c.relkind <> 'f'
-        and (c.reltuples > 0
-             or c.reltuples = 0 and current_setting('server_version_num')::int >= 140000))
 ),
 attribute as materialized (
     select a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod, a.attnotnull, a.atthasdef,
