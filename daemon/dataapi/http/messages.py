@@ -125,7 +125,7 @@ class Request(NamedTuple):
     """One HTTP request whose body was read and is within the limit.
 
     :ivar id: the request id that the log and ``X-Request-Id`` carry.
-    :ivar path: the decoded path, without the query string.
+    :ivar path: the path as ``query_string.path`` decodes it, without the query string.
     :ivar query: the raw query string, without the question mark.
     :ivar headers: names in lower case; the values of repeated headers are joined by ``", "``.
     :ivar peer: the client's address, "" where the connection has none.

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from dataapi.http.errors import ApiError
 
+_SEGMENT_ESCAPE = re.compile("%2[5Ff]")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -37,7 +38,7 @@ def raw_text(query: bytes) -> str:
 
 
 def path(text: str) -> str:
-    """Percent-decode a path.
+    """Percent-decode a path, but for a slash and for the percent sign itself, which ``segment`` decodes.
 
     :raises ApiError: 400, the path has a broken escape, is not UTF-8 or holds U+0000.
     """
@@ -45,12 +46,22 @@ def path(text: str) -> str:
     if broken is not None:
         raise _bad(f"The path has a percent sign at character {broken.start() + 1} that begins no escape")
     try:
-        decoded = unquote_to_bytes(text).decode()
+        decoded = unquote_to_bytes(_SEGMENT_ESCAPE.sub(_kept, text)).decode()
     except UnicodeDecodeError as error:
         raise _bad(f"The path is not UTF-8 once decoded: byte {error.start + 1}") from None
     if "\0" in decoded:
         raise _bad(f"The path holds the character U+0000 at character {decoded.index(chr(0)) + 1}")
     return decoded
+
+
+def segment(text: str) -> str:
+    """Return a segment of a decoded path as it is meant: only here an escaped slash is one."""
+    return text.replace("%2F", "/").replace("%25", "%") if "%" in text else text
+
+
+def _kept(escape: re.Match[str]) -> str:
+    """Return what an escape is decoded from that must remain."""
+    return f"%25{escape[0][1:].upper()}"
 
 
 def _decoded(text: str, parameter: str) -> str:

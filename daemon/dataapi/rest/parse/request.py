@@ -136,12 +136,12 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
     method, headers = request.method, request.headers
     reads = method in READING
     schema = schema_of(request, project.db_schemas)
-    path = target_of(request.path)
+    target, is_call = target_of(request.path)
+    is_root = not target
     prefer, preferences = headers.get("prefer"), NO_PREFERENCES
     if prefer is not None:
         preferences = read_preferences(prefer, timezones, overrides_end=project.db_tx_end.allows_override)
-    target, is_call = path.removeprefix(FUNCTIONS), path.startswith(FUNCTIONS)
-    if not path and project.db_root_spec is not None:
+    if is_root and project.db_root_spec is not None:
         own_schema, _, target = project.db_root_spec.rpartition(".")
         schema, is_call = own_schema or schema, True
     query, openapi = NO_QUERY, None
@@ -167,7 +167,7 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
         method,
         target,
         is_call,
-        not path,
+        is_root,
         schema,
         profile,
         headers.get("accept"),
@@ -180,15 +180,17 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
     )
 
 
-def target_of(path: str) -> str:
-    """Return the table, or the function behind ``rpc/``, that a path names; "" for the root.
+def target_of(path: str) -> tuple[str, bool]:
+    """Return the table or function that a path names, and whether it is a function; "" for the root.
 
     :raises ApiError: PGRST125 (404), the path can be neither.
     """
     name = path[len(REST_PREFIX) :].removeprefix("/") if path.startswith(REST_PREFIX) else path
-    if "/" in name.removeprefix(FUNCTIONS) or name == FUNCTIONS:
+    is_call = name.startswith(FUNCTIONS)
+    name = name.removeprefix(FUNCTIONS)
+    if "/" in name or (is_call and not name):
         raise ApiError(404, "PGRST125", "Invalid path specified in request URL")
-    return name
+    return querystring.segment(name), is_call
 
 
 def schema_of(request: Request, schemas: tuple[str, ...]) -> str:

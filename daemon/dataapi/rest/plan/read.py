@@ -92,7 +92,7 @@ def _location(request: ApiRequest) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=256)
 def _path(table: str) -> str:
-    return f"/{quote(table)}"
+    return f"/{quote(table, safe='')}"
 
 
 # ---------------------------------------------------------------- streams
