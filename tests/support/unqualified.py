@@ -37,9 +37,9 @@ _OWN_OBJECTS_ONLY = re.compile(
 """What SQL begins with that finds nothing but PostgreSQL's own objects."""
 
 _WORDS = """
-all analyze and any array as by coalesce conflict distinct else elsif except execute exists explain filter from
-greatest if in intersect into join key lateral least limit materialized not of offset on operator or over
-partition prepare returning row select set some then union values when where within
+all analyze and any array as by coalesce conflict distinct else elsif except execute exists explain filter
+from greatest having if in intersect into join key lateral least limit materialized not of offset on operator
+or over partition prepare returning row select set some then union values when where within
 """
 _BEFORE_PARENTHESIS = frozenset(_WORDS.split())
 """Words that are no function's name before a parenthesis."""
@@ -158,7 +158,9 @@ def _found(tokens: Sequence[tuple[str, str]]) -> Iterator[str]:
 def _is_no_operator(text: str, before: tuple[str, str], after: tuple[str, str]) -> bool:
     """Whether it is all columns or rows, or the sign of a number."""
     begins = before[0] in ("word", "operator") or before[1] in ("(", ",", "", "=>")
-    return (text == "*" and begins) or (text == "-" and begins and after[0] == "value")
+    return (text == "*" and (begins or after[1] == "from")) or (
+        text == "-" and begins and after[0] == "value"
+    )
 
 
 def _hides_operator(text: str, before: tuple[str, str], after: Sequence[tuple[str, str]]) -> bool:

@@ -20,6 +20,7 @@ from twisted.internet.threads import deferToThread
 
 from dataapi.database import embedded_supervisor
 from dataapi.database.script import ScriptError, run_script
+from dataapi.database.sql_text import OWN_OBJECTS_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -167,12 +168,14 @@ class EmbeddedServer:
     async def _furnish(self) -> None:
         """Make the roles, the database, and the trigger that tells the daemon of changed tables."""
         administrator = self.uri(database="postgres")
-        await run_script(administrator, _ROLES.read_text("utf-8"))
+        await run_script(administrator, OWN_OBJECTS_ONLY + _ROLES.read_text("utf-8"))
         name = self._database
-        if not await run_script(administrator, f"select 1 from pg_database where datname = '{name}'"):
+        if not await run_script(
+            administrator, f"{OWN_OBJECTS_ONLY}select from pg_database where datname = '{name}'"
+        ):
             await run_script(administrator, f"create database {name}")
             await run_script(administrator, f"grant create on database {name} to {LOGIN_ROLE}")
-        await run_script(self.uri(), _EVENT_TRIGGER.read_text("utf-8"))
+        await run_script(self.uri(), OWN_OBJECTS_ONLY + _EVENT_TRIGGER.read_text("utf-8"))
         if self._further is not None:
             await self._further(self.uri())
 

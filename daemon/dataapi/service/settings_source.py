@@ -16,7 +16,7 @@ from dataapi.auth.keys import new_publishable_key, new_secret, new_secret_key, s
 from dataapi.catalog.directives import FEATURES
 from dataapi.database.embedded import LOGIN_ROLE, EmbeddedServer, EmbeddedServerError
 from dataapi.database.script import ScriptError, run_script
-from dataapi.database.sql_text import quote_literal
+from dataapi.database.sql_text import OWN_OBJECTS_ONLY, quote_literal
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.private_files import create_private
 from dataapi.service.provisioning import Provision, setup_sql
@@ -141,7 +141,7 @@ async def open_schemas(schemas: Iterable[str], administrator: str) -> None:
     :raises ScriptError: the database refuses.
     """
     names = ", ".join(map(quote_literal, schemas))
-    found = await run_script(administrator, _UNPREPARED.format(names=names))
+    found = await run_script(administrator, OWN_OBJECTS_ONLY + _UNPREPARED.format(names=names))
     if found:
         provision = Provision(tuple(name for (name,) in found), {}, event_trigger=False)
         await run_script(administrator, setup_sql(provision))
@@ -230,7 +230,9 @@ async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDem
     uri = await server.start()
     try:
         # An earlier run in the same directory has made the sample's tables.
-        if not await run_script(server.uri(), "select 1 from pg_namespace where nspname = 'private'"):
+        if not await run_script(
+            server.uri(), f"{OWN_OBJECTS_ONLY}select from pg_namespace where nspname = 'private'"
+        ):
             await run_script(server.uri(), f"begin; {_SCRIPT.read_text('utf-8')} commit;")
         keys = await deferToThread(_prepared_keys, directory, uri)
     except BaseException as error:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     MakePool = Callable[..., Pool]
 
+pytestmark = pytest.mark.own_sql
+
 SCHEMA = """
 create table counter (value int);
 insert into counter values (1), (2);

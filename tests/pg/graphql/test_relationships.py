@@ -38,7 +38,8 @@ comment on view city_list is '@graphql({"primary_key_columns": ["id"], "foreign_
     {"local_columns": ["code_of"], "foreign_name": "some", "local_name": "listings",
      "foreign_schema": "public", "foreign_table": "city", "foreign_columns": ["country_code"]}]})';
 create table locker (id int primary key, employee_id int references employee);
-comment on table locker is '@graphql({"foreign_keys": [{"foreign_name": "holder", "local_columns": ["employee_id"],
+comment on table locker is '@graphql({"foreign_keys": [{
+    "foreign_name": "holder", "local_columns": ["employee_id"],
     "foreign_schema": "public", "foreign_table": "employee", "foreign_columns": ["id"]}]})';
 create table secret (id int primary key, employee_id int references employee);
 insert into country values ('de', 'Germany'), ('fr', 'France');

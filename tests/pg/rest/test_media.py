@@ -79,6 +79,7 @@ async def test_null_members_are_left_out_of_values(service: Service) -> None:
     assert (await get(service, "rpc/nested", "application/json")).body == {"a": None, "b": 1}
 
 
+@pytest.mark.own_sql
 async def test_rows_become_features_of_geojson(service: Service) -> None:
     """As the function of PostGIS makes them, of tables and of functions."""
     for target in ("entry?id=eq.1", "rpc/entries?id=eq.1"):

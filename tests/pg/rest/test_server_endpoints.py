@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     MakePool = Callable[..., Pool]
 
 # More than the buffers of sockets and of TLS hold at once.
+pytestmark = pytest.mark.own_sql
+
 LARGE = "é" * 3_000_000
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from support.postgres import Database
     from twisted.python.failure import Failure
 
+pytestmark = pytest.mark.own_sql
+
 ROWS = 100_000
 TEXT = "select json_build_object('id', g, 'pad', repeat('x', 200)) from generate_series(1, {}) g"
 

@@ -110,7 +110,10 @@ insert into pet values (1, 1, null), (2, 2, 1);
 insert into meeting values (1, 1, '2024-01-01'), (1, 1, '2024-01-02');
 grant select on all tables in schema public to anon;
 """
-_KEY = '{{"local_columns": ["{}"], "foreign_schema": "public", "foreign_table": "{}", "foreign_columns": ["id"]}}'
+_KEY = (
+    '{{"local_columns": ["{}"], '
+    '"foreign_schema": "public", "foreign_table": "{}", "foreign_columns": ["id"]}}'
+)
 
 
 def declaring(*keys: str, key: str = "") -> str:

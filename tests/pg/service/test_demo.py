@@ -30,6 +30,8 @@ from twisted.internet.defer import Deferred
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.own_sql
+
 SERVICE = Settings(projects=(), listen=("tcp:9999",), workers=2)
 
 

@@ -15,6 +15,7 @@ from dataapi.database.sql_text import (
     opening,
     prepare,
     search_path,
+    with_own_schema,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,3 +165,24 @@ def test_nothing_ends_a_comment_early() -> None:
     """Values are percent-encoded, and the percent signs doubled for psycopg2; what is empty is left out."""
     text = comment(route="/a b", request_id="'*/ drop--", traceparent="")
     assert text % () == "/*request_id='%27%2A%2F%20drop--',route='%2Fa%20b'*/"
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("nextval('s.a + b()'::regclass)", "pg_catalog.nextval('s.a + b()'::regclass)"),
+        (
+            "('x'::text || upper((b.f(1))::text))",
+            "('x'::text operator(pg_catalog.||) pg_catalog.upper((b.f(1))::text))",
+        ),
+        (
+            'COALESCE((1 OPERATOR(s.+) 2), "F"."f"(- 1), (3)::numeric(10,2))',
+            'COALESCE((1 OPERATOR(s.+) 2), "F"."f"(operator(pg_catalog.-) 1), (3)::numeric(10,2))',
+        ),
+        ("'x'::character varying(20)", "'x'::character varying(20)"),
+        ("(CURRENT_TIMESTAMP AT TIME ZONE 'utc'::text)", "(CURRENT_TIMESTAMP AT TIME ZONE 'utc'::text)"),
+    ],
+)
+def test_what_is_postgresqls_own_gets_its_schema(expression: str, expected: str) -> None:
+    """In an expression of the catalog, in which everything else has one."""
+    assert with_own_schema(expression) == expected
