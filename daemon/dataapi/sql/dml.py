@@ -254,6 +254,8 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
     """
     value = row.column(column.key)
     if column.function:
+    if column.pairs:
+        value = _pairs_sql(value, column.pairs)
         value = f"{column.function}({value})"
     if column.cast:
         value = f"{value}::{column.cast}"
@@ -270,6 +272,16 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
 
 
 _JSON_TYPES = frozenset({'pg_catalog."json"', 'pg_catalog."jsonb"'})
+def _pairs_sql(value: str, type_: str) -> str:
+    """Return what is made of the pairs of a JSON object, or of the type's text in a JSON string."""
+    text = f"({value} {operator_sql('#>>')} '{{}}')::{type_}"
+    names, values = (
+        f"coalesce(pg_catalog.array_agg(pair.{part}), '{{}}'::text[])" for part in ("key", "value")
+    )
+    made = f"select {type_}({names}, {values}) from pg_catalog.json_each_text({value}) as pair"
+    return f"case when pg_catalog.json_typeof({value}) {EQUAL} 'object' then ({made}) else {text} end"
+
+
 _SCALARS = frozenset(
     f'pg_catalog."{name}"'
     for name in (

@@ -57,6 +57,8 @@ class JsonColumn:
     :ivar default: SQL of the column's default, or None.
     :ivar cast: the SQL type that the member's value is then cast to, "" for none.
     :ivar member: the member's name, "" for the column's.
+    :ivar pairs: the SQL name of the type that is made of the pairs of an object (``hstore``), whose function
+        of that name takes keys and values; the member is read as ``json``.  "" for none.
     """
 
     name: str
@@ -65,6 +67,7 @@ class JsonColumn:
     default: str | None = None
     cast: str = ""
     member: str = ""
+    pairs: str = ""
 
     @property
     def key(self) -> str:

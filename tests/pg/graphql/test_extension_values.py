@@ -96,3 +96,37 @@ async def test_rest_answers_as_postgrest(api: Service) -> None:
     answer = await api.rest("GET", "thing?tags=eq.bad=")
     assert answer.status == (500 if answer.body["code"] == "XX000" else 400)
     assert "unexpected end of string" in answer.body["message"].lower()
+
+
+PAIRS = {"a": "1", 'q"\\ ü': 'x"=>\\ y', "none": None, "": ""}
+
+
+async def test_pairs_are_taken_as_they_are_shown(api: Service) -> None:
+    """By both APIs: an ``hstore`` is shown as an object, and its own text is taken still."""
+    insert = """mutation($tags: Opaque) { insertIntothingCollection(objects: [{id: 7, tags: $tags}]) {
+        records { tags } } }"""
+    for given, shown in ((PAIRS, PAIRS), ({}, {}), ("a=>1", {"a": "1"})):
+        data = await api.data(insert, {"tags": given})
+        assert data["insertIntothingCollection"]["records"] == [{"tags": shown}]
+        rows = """mutation($rows: [thingInsertInput!]!) {
+            insertIntothingCollection(objects: $rows) { records { tags } } }"""
+        data = await api.data(rows, {"rows": [{"id": 8, "tags": given}, {"id": 9, "tags": None}]})
+        assert data["insertIntothingCollection"]["records"] == [{"tags": shown}, {"tags": None}]
+        found = (
+            "query($tags: Opaque) { thingCollection(filter: {tags: {eq: $tags}}) { edges { node { id } } } }"
+        )
+        data = await api.data(found, {"tags": given})
+        assert {7, 8} <= {edge["node"]["id"] for edge in data["thingCollection"]["edges"]}
+        for method, target, body in (
+            ("PATCH", "thing?id=eq.7", {"tags": given}),
+            ("POST", "thing", {"id": 10, "tags": given}),
+            ("POST", "thing", [{"id": 11, "tags": given}]),
+        ):
+            shown_too = {"prefer": "return=representation"}
+            answer = await api.rest(method, target, body, headers=shown_too)
+            assert [row["tags"] for row in answer.body] == [shown], answer.text
+        answer = await api.rest(
+            "PATCH", "thing?id=eq.7", {"tags": None}, headers={"prefer": "return=representation"}
+        )
+        assert answer.body[0]["tags"] is None
+        api.database.execute("delete from thing where id > 6")

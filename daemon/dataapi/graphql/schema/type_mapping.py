@@ -371,8 +371,30 @@ def encode_list(values: Any) -> str:
 
 def _array_item(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def encode_hstore(value: Any) -> str:
+    """Return the text form of an ``hstore``, of such a text or of JSON of the object that it is shown as."""
+    text = encode_value(value)
+    try:
+        members = EXACT_DECODER.decode(text)
+    except INVALID_JSON:
+        return text
+    if not isinstance(members, dict):
+        return text
+    pairs = (
+        f"{_array_item(name)}=>{'NULL' if member is None else _array_item(_plain(member))}"
+        for name, member in members.items()
+    )
+    return ",".join(pairs)
 
 
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+
+
+    if mapping.own is not None and mapping.own.name == "hstore":
+        return encode_hstore
 def encoder(mapping: TypeMapping) -> Encode:
     """Return what makes the text of a value to be written, refusing one that is too long."""
     encode: Encode = encode_list if mapping.is_list else encode_value
