@@ -360,7 +360,11 @@ class Connection:
         if result is not None:
             if error is None:
                 try:
+                    if self._status("client_encoding") != self._reported[0]:
+                        raise errors.other_encoding()
                     rows = cursor.fetchall() if cursor.description else []
+                except UnicodeDecodeError:  # one that was set for a while
+                    result.errback(errors.other_encoding())
                 except Exception as problem:
                     # A value that psycopg2 cannot decode: the connection itself is fine.
                     result.errback(problem)

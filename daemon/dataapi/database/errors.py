@@ -34,6 +34,7 @@ _CLASSES = {
     "3B": 500, "40": 500, "53": 503, "54": 500, "55": 500, "57": 500, "58": 500, "F0": 500, "HV": 500,
     "P0": 500, "XX": 500,
 }  # fmt: skip
+_TRANSACTION_TIMEOUT = "25P04"
 _UNAUTHENTICATED = (("WWW-Authenticate", "Bearer"),)
 
 
@@ -210,8 +211,25 @@ def unreachable(seconds: float) -> ApiError:
     return _retry_after("PGRST000", "Database connection error. Retrying.", seconds)
 
 
-def died() -> ApiError:
-    """Return the error for a statement whose connection was lost; whether it took effect is unknown."""
+def other_encoding() -> ApiError:
+    """Return the error for an answer in another encoding than the one that connections have."""
+    return DatabaseError(
+        400,
+        "0A000",
+        "client_encoding was changed, and answers are read as UTF-8 alone",
+        hint="Let the function return a bytea, made by convert_to, for text in another encoding.",
+    )
+
+
+def died(cause: BaseException | None = None) -> ApiError:
+    """Return the error for a statement whose connection was lost; whether it took effect is unknown.
+
+    :param cause: a time limit that ends the connection, too, is named, as trying again would not help.
+    """
+    # libpq gives the server's words and, with the end of the connection behind them, no code.
+    if "terminating connection due to transaction timeout" in str(cause):
+        message = "the transaction was ended with its connection: transaction_timeout is over"
+        return to_error(Diagnostics(_TRANSACTION_TIMEOUT, message), anonymous=False)
     return _retry_after("PGRST001", "Database client error. Retrying.", 1)
 
 

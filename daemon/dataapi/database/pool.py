@@ -253,7 +253,7 @@ class Pool:
         except psycopg2.Error as error:
             raise errors.refused(error, anonymous=False) from error
         except ConnectionDied as error:
-            raise errors.died() from error
+            raise errors.died(error.__cause__) from error
         finally:
             self._release(session)
 

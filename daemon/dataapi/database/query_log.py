@@ -84,7 +84,7 @@ class Recorded:
             code = facts.sqlstate = error.pgcode or ""
             typed = errors.refused(error, anonymous=self._anonymous)
         elif isinstance(error, ConnectionDied):
-            typed = errors.died()
+            typed = errors.died(error.__cause__)
             code = typed.code
         facts.database += ended - self._began
         if facts.intervals is not None:

@@ -113,6 +113,28 @@ async def test_a_key_over_periods_is_no_relationship(periods: Service) -> None:
     assert "room" not in periods.schema().object_type("booking").fields
 
 
+@pytest.fixture
+def limited(server: Server, reactor: Any) -> Iterator[Service]:
+    """Serve a function that takes too long for its transaction."""
+    if server.version < 17:
+        pytest.skip("needs PostgreSQL 17")
+    database = server.create_database(
+        "create function slow() returns int language plpgsql set transaction_timeout = '50ms' as"
+        " $$ begin perform pg_sleep(20); return 1; end $$"
+    )
+    with serving(reactor, database) as service:
+        yield service
+
+
+async def test_a_time_limit_of_transactions_is_named(limited: Service) -> None:
+    """It ends the connection, too: nobody has to think that trying again helps."""
+    answer = await limited.rest("POST", "rpc/slow", {})
+    assert (answer.status, answer.body["code"]) == (500, "25P04")
+    assert "transaction_timeout" in answer.body["message"]
+    assert "transaction_timeout" in (await limited.ask("mutation { slow }")).error
+    assert (await limited.rest("GET", "")).status == 200
+
+
 async def test_a_member_that_may_not_take_a_role_on_asks_a_server_all_the_same(
     server: Server, database: Database, reactor: Any
 ) -> None:

@@ -249,3 +249,20 @@ async def test_calls_of_one_shape_share_their_statement(service: Service) -> Non
     second = await service.rest("GET", "rpc/numbers?up=2&pgrst_scalar=gt.1&limit=2")
     assert (first.body, second.body) == ([1], [2])
     assert first.messages[-1].statements[-1].statement is second.messages[-1].statements[-1].statement
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["set client_encoding to latin1", "perform set_config('client_encoding', 'latin1', true)"],
+)
+async def test_a_function_that_changes_the_encoding_is_refused(api: Service, setting: str) -> None:
+    """Its answer could not be read; the next one can."""
+    await api.execute(
+        f"create function in_latin() returns text language plpgsql as $$ begin {setting}; return 'é'; end $$;"
+        "select 1"
+    )
+    for _ in range(2):
+        answer = await api.rest("POST", "rpc/in_latin", {})
+        assert (answer.status, answer.body["code"]) == (400, "0A000")
+        assert (await api.rest("GET", "")).status == 200
+    await api.execute("drop function in_latin(); select 1")
